@@ -1,0 +1,44 @@
+# Two commands do everything: `make demo` and `make test`. Both build the virtual environment first.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+STAMP_ALL := $(VENV)/.installed-all
+JOBS ?= 2
+
+.PHONY: demo test test-slow setup lint format clean
+
+demo: $(STAMP)
+	$(BIN)/bopl demo
+
+test: $(STAMP) lint
+	$(BIN)/python -m pytest -n $(JOBS) -m "not slow"
+
+test-slow: $(STAMP)
+	$(BIN)/python -m pytest -m slow
+
+lint: $(STAMP)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+format: $(STAMP)
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+# The package with its development tools: what the demo and the tests need.
+$(STAMP): pyproject.toml
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --editable ".[dev]"
+	touch $@
+
+# All extras as well. torch is pinned and goes first, so that nothing pulls a build of several GB in its place.
+setup: $(STAMP_ALL)
+$(STAMP_ALL): pyproject.toml
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet "torch==2.13.0"
+	$(BIN)/python -m pip install --quiet --editable ".[dev,deep]"
+	touch $(STAMP) $@
+
+clean:
+	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -1,0 +1,65 @@
+"""Learn better decisions from logs: boosted off-policy learning.
+
+Names are imported when first used, so that ``import bopl`` stays quick and pulls in neither torch nor xgboost.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from bopl import theory as theory
+    from bopl.boosting import Callback as Callback
+    from bopl.boosting import CallbackAction as CallbackAction
+    from bopl.boosting import Checkpoint as Checkpoint
+    from bopl.boosting import TimeLimit as TimeLimit
+    from bopl.learner import XGBTree as XGBTree
+    from bopl.log import BanditLog as BanditLog
+    from bopl.policy import BoostedPolicy as BoostedPolicy
+    from bopl.policy import Policy as Policy
+    from bopl.policy import load as load
+    from bopl.policy import paper_policy as paper_policy
+
+__version__ = "0.1.0"
+
+_HOME_OF = {
+    "BanditLog": "bopl.log",
+    "BoostedPolicy": "bopl.policy",
+    "Callback": "bopl.boosting",
+    "CallbackAction": "bopl.boosting",
+    "Checkpoint": "bopl.boosting",
+    "Policy": "bopl.policy",
+    "TimeLimit": "bopl.boosting",
+    "XGBTree": "bopl.learner",
+    "load": "bopl.policy",
+    "paper_policy": "bopl.policy",
+}
+_MODULES = ("simulation", "theory")
+
+__all__ = [
+    "BanditLog",
+    "BoostedPolicy",
+    "Callback",
+    "CallbackAction",
+    "Checkpoint",
+    "Policy",
+    "TimeLimit",
+    "XGBTree",
+    "load",
+    "paper_policy",
+    "simulation",
+    "theory",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name in _MODULES:
+        return import_module(f"bopl.{name}")
+    if name in _HOME_OF:
+        value = getattr(import_module(_HOME_OF[name]), name)
+        globals()[name] = value
+        return value
+    raise AttributeError(f"module 'bopl' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *__all__])

@@ -1,0 +1,199 @@
+"""Callbacks: everything that watches or stops the loop without being part of it."""
+
+from __future__ import annotations
+
+import sys
+import time
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any, TextIO
+
+import numpy as np
+
+from bopl._settings import check_number
+from bopl._typing import FloatArray
+from bopl.boosting.ensemble import Round
+from bopl.log import BanditLog
+from bopl.objective.softmax import log_softmax
+from bopl.objective.value import snips_value
+
+
+class CallbackAction(Enum):
+    """What a callback asks of the loop."""
+
+    CONTINUE = "continue"
+    STOP = "stop"
+
+
+@dataclass
+class BoostingState:
+    """What callbacks see after each round: read it, add columns to ``records[-1]``, change nothing else.
+
+    Attributes
+    ----------
+    log : BanditLog
+        The training log, rewards not translated.
+    n_rounds : int
+        How many rounds were asked for.
+    seed : int
+        Seed of the fit.
+    score : ndarray of shape (n_samples, n_actions)
+        Scores of the training contexts after the rounds made so far.
+    settings : dict of str to str
+        What the fit was asked for, as text; a checkpoint is resumed only under the same settings.
+    rounds : list of Round
+    records : list of dict
+        One row of the history per round.
+    """
+
+    log: BanditLog
+    n_rounds: int
+    seed: int
+    score: FloatArray
+    settings: dict[str, str] = field(default_factory=dict)
+    rounds: list[Round] = field(default_factory=list)
+    records: list[dict[str, float]] = field(default_factory=list)
+
+
+class Callback:
+    """Base of callbacks. A plain function of the state that returns a `CallbackAction` will do as well."""
+
+    #: Why the fit ended, when this callback ended it.
+    stop_reason = "a callback asked to stop"
+
+    def on_start(self, state: BoostingState) -> None:
+        """Run once before the first round; ``state.rounds`` is not empty when a fit is resumed."""
+
+    def __call__(self, state: BoostingState) -> CallbackAction:
+        """Run after each round."""
+        return CallbackAction.CONTINUE
+
+    def on_end(self, state: BoostingState) -> None:
+        """Run once at the end, however it came."""
+
+
+class Validation(Callback):
+    """Follow the policy's self-normalised value on a second log; stop when it has not improved for a while.
+
+    Parameters
+    ----------
+    log : BanditLog
+        With the same columns and actions as the training log.
+    patience : int, optional
+        Rounds without improvement after which to stop; never, by default.
+    """
+
+    stop_reason = "the validation value stopped improving"
+
+    def __init__(self, log: BanditLog, patience: int | None = None) -> None:
+        if patience is not None:
+            check_number("early_stopping_rounds", patience, low=1, integer=True)
+        self.log = log
+        self.patience = patience
+        self.best_n_rounds = 0
+        self.best_value = -np.inf
+        self._score: FloatArray = np.zeros((0, 0))
+
+    def on_start(self, state: BoostingState) -> None:
+        """Check the log and catch up with rounds made before a resume."""
+        _check_same_shape(state.log, self.log)
+        self.best_n_rounds, self.best_value = 0, -np.inf
+        self._score = np.zeros((self.log.n_samples, self.log.n_actions))
+        for made, record in zip(state.rounds, state.records, strict=True):
+            self._add(made, record)
+
+    def __call__(self, state: BoostingState) -> CallbackAction:
+        """Write ``validation_value`` and decide."""
+        self._add(state.rounds[-1], state.records[-1])
+        waited = len(state.rounds) - self.best_n_rounds
+        is_over = self.patience is not None and waited >= self.patience
+        return CallbackAction.STOP if is_over else CallbackAction.CONTINUE
+
+    def _add(self, made: Round, record: dict[str, float]) -> None:
+        self._score += made.step.size * made.predictor.predict(self.log.context)
+        log_prob = log_softmax(self._score)[np.arange(self.log.n_samples), self.log.action_idx]
+        value = snips_value(np.exp(log_prob) / self.log.propensity, self.log.reward)
+        record["validation_value"] = value
+        if value > self.best_value:
+            self.best_n_rounds, self.best_value = int(record["round"]), value
+
+
+def _check_same_shape(train: BanditLog, other: BanditLog) -> None:
+    if other.n_features != train.n_features or other.feature_names != train.feature_names:
+        raise ValueError(
+            f"the validation log has other context columns than the training log: {other.n_features} "
+            f"against {train.n_features}, or other names."
+        )
+    if other.actions.tolist() != train.actions.tolist():
+        raise ValueError("the validation log has other actions than the training log: give both the same actions=[…].")
+
+
+class TimeLimit(Callback):
+    """Stop after the round in which ``seconds`` have passed since the start of the fit."""
+
+    stop_reason = "the time limit was reached"
+
+    def __init__(self, seconds: float) -> None:
+        check_number("seconds", seconds, low=0.0)
+        self.seconds = seconds
+        self._started = 0.0
+
+    def on_start(self, state: BoostingState) -> None:
+        """Start the clock."""
+        self._started = time.monotonic()
+
+    def __call__(self, state: BoostingState) -> CallbackAction:
+        """Look at the clock."""
+        is_over = time.monotonic() - self._started >= self.seconds
+        return CallbackAction.STOP if is_over else CallbackAction.CONTINUE
+
+
+class ProgressBar(Callback):
+    """A rich progress bar with the reward estimates; silent where the stream is not a terminal.
+
+    Parameters
+    ----------
+    stream : text stream, optional
+        Standard error by default.
+    """
+
+    def __init__(self, stream: TextIO | None = None) -> None:
+        self.stream = stream
+        self._bar: Any = None
+        self._task: Any = None
+
+    def on_start(self, state: BoostingState) -> None:
+        """Open the bar."""
+        stream = self.stream or sys.stderr
+        if not stream.isatty():
+            return
+        from rich.console import Console
+        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+        self._bar = Progress(
+            TextColumn("boosting"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TextColumn("{task.fields[value]}"),
+            TimeRemainingColumn(),
+            console=Console(file=stream),
+            transient=True,
+        )
+        self._task = self._bar.add_task("", total=state.n_rounds, completed=len(state.rounds), value="")
+        self._bar.start()
+
+    def __call__(self, state: BoostingState) -> CallbackAction:
+        """Move the bar."""
+        if self._bar is not None:
+            record = state.records[-1]
+            text = f"reward {record['snips_value']:.4f}"
+            if np.isfinite(record.get("validation_value", np.nan)):
+                text += f", validation {record['validation_value']:.4f}"
+            self._bar.update(self._task, completed=len(state.rounds), value=text)
+        return CallbackAction.CONTINUE
+
+    def on_end(self, state: BoostingState) -> None:
+        """Close the bar."""
+        if self._bar is not None:
+            self._bar.stop()
+            self._bar = None

@@ -1,0 +1,87 @@
+"""Checkpoints: kill the process at any moment, resume, and get the same model to the last bit."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+
+from bopl._archive import Archive, read_archive, write_archive
+from bopl._settings import check_number
+from bopl.boosting.callback import BoostingState, Callback, CallbackAction
+from bopl.boosting.history import COLUMNS
+from bopl.boosting.store import pack_rounds, unpack_rounds
+from bopl.log import BanditLog
+
+FORMAT_NUMBER = 1
+KIND = "checkpoint"
+
+
+class Checkpoint(Callback):
+    """Write the state of the fit every few rounds, and once more at the end.
+
+    Parameters
+    ----------
+    path : str or Path
+        The file; replaced in one step each time. Resume with ``policy.fit(log, resume_from=path)``.
+    every : int, default=10
+        Rounds between two writes.
+    """
+
+    def __init__(self, path: str | Path, every: int = 10) -> None:
+        check_number("every", every, low=1, integer=True)
+        self.path = Path(path)
+        self.every = every
+        self._fingerprint = ""
+        self._written = 0
+
+    def on_start(self, state: BoostingState) -> None:
+        """Check that the folder is there before hours are spent on what cannot be written."""
+        if not self.path.parent.is_dir():
+            raise FileNotFoundError(f"there is no folder {str(self.path.parent)!r} for the checkpoint; make it first.")
+        self._fingerprint = state.log.fingerprint()
+        self._written = len(state.rounds)
+
+    def __call__(self, state: BoostingState) -> CallbackAction:
+        """Write if it is time."""
+        if len(state.rounds) % self.every == 0:
+            self._write(state)
+        return CallbackAction.CONTINUE
+
+    def on_end(self, state: BoostingState) -> None:
+        """Write the last rounds too, unless the fit was cut in the middle of one."""
+        is_whole = len(state.rounds) == len(state.records)
+        if is_whole and len(state.rounds) > self._written:
+            self._write(state)
+
+    def _write(self, state: BoostingState) -> None:
+        facts, arrays = pack_rounds(state.rounds)
+        document = {
+            "fingerprint": self._fingerprint,
+            "settings": state.settings,
+            "seed": state.seed,
+            "rounds": facts,
+        }
+        # Scores are stored, not recomputed: resuming then costs nothing and cannot differ in the last bit.
+        arrays["score"] = state.score
+        for name in COLUMNS:
+            arrays[f"history/{name}"] = np.array([record[name] for record in state.records], dtype=np.float64)
+        write_archive(self.path, Archive(KIND, FORMAT_NUMBER, document, arrays))
+        self._written = len(state.rounds)
+
+
+def read_checkpoint(path: str | Path, log: BanditLog, settings: dict[str, str], n_rounds: int) -> BoostingState:
+    """Return the state in a checkpoint, after checking that it belongs to this log and these settings."""
+    archive = read_archive(path, KIND, FORMAT_NUMBER)
+    document, arrays = archive.document, archive.arrays
+    if document["fingerprint"] != log.fingerprint():
+        raise ValueError(f"the checkpoint {str(path)!r} belongs to another log; resume with the log it was made on.")
+    for name, value in settings.items():
+        if document["settings"].get(name) != value:
+            raise ValueError(
+                f"the checkpoint {str(path)!r} was made with {name}={document['settings'].get(name)}, not {value}; "
+                "resume with the same settings (n_rounds may differ)."
+            )
+    rounds = unpack_rounds(document["rounds"], arrays, n_features=log.n_features, n_actions=log.n_actions)
+    records = [{name: arrays[f"history/{name}"][row].item() for name in COLUMNS} for row in range(len(rounds))]
+    return BoostingState(log, n_rounds, document["seed"], arrays["score"], settings, list(rounds), records)

@@ -1,0 +1,134 @@
+"""What happened in every round: columns, a frame, a plot."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from bopl._typing import AnyArray
+
+COLUMNS: dict[str, str] = {
+    "round": "number of rounds in the ensemble, from 1",
+    "empirical_risk": "mean of -r/p · pi(a_i) on the translated training rewards",
+    "surrogate_risk": "the surrogate risk, never below the empirical risk",
+    "gradient_norm": "Euclidean norm of the gradient of the mean risk in all scores, before the round",
+    "alpha": "ensemble weight of the round",
+    "guaranteed_decrease": "by how much smoothness promises the objective's risk to fall",
+    "recursive_bound": "the objective's risk before the round less the guaranteed decrease",
+    "theorem_bound": "Theorem 1: opt_emp_risk + excess_emp_risk_0 · exp(-total decrease / excess_emp_risk_0)",
+    "opt_emp_risk": "least risk of the objective that any policy can have on this log",
+    "excess_emp_risk_0": "risk of the uniform policy above opt_emp_risk",
+    "mean_importance_weight": "mean of pi(a_i)/p; near 1 unless the policy overfits the propensities",
+    "effective_sample_size": "(sum of weights)² / sum of squared weights",
+    "snips_value": "self-normalised estimate of the reward on the training log, untranslated",
+    "validation_value": "self-normalised estimate on the validation log; NaN without one",
+}
+
+
+@dataclass(frozen=True, eq=False)
+class History(Mapping[str, AnyArray]):
+    """Training history: one row per round, one array per column.
+
+    ``history["alpha"]`` is an array; ``history.to_frame()`` a frame; ``history.plot()`` a figure. It also speaks the
+    Arrow interface, so that ``polars.DataFrame(history)`` and the like take it as it is.
+
+    Attributes
+    ----------
+    columns : mapping of str to ndarray of shape (n_rounds,)
+        The columns are described in ``bopl.boosting.history.COLUMNS``.
+    objective : str
+        Name of the objective: ``"surrogate"`` bounds the surrogate risk, all others the empirical risk.
+    """
+
+    columns: dict[str, AnyArray]
+    objective: str
+
+    @classmethod
+    def from_records(cls, records: Sequence[Mapping[str, float]], objective: str) -> History:
+        """Build the history from one mapping per round."""
+        columns = {
+            name: np.array([record.get(name, np.nan) for record in records], dtype=np.float64) for name in COLUMNS
+        }
+        columns["round"] = columns["round"].astype(np.int64)
+        for column in columns.values():
+            column.flags.writeable = False
+        return cls(columns, objective)
+
+    def to_records(self) -> list[dict[str, float]]:
+        """Return one mapping per round."""
+        return [{name: column[row].item() for name, column in self.columns.items()} for row in range(self.n_rounds)]
+
+    @property
+    def n_rounds(self) -> int:
+        """Number of rounds recorded."""
+        return len(self.columns["round"])
+
+    @property
+    def objective_risk(self) -> AnyArray:
+        """The risk that the bounds speak of."""
+        return self.columns["surrogate_risk" if self.objective == "surrogate" else "empirical_risk"]
+
+    def __getitem__(self, name: str) -> AnyArray:
+        if name not in self.columns:
+            raise KeyError(f"the history has no column {name!r}; it has {', '.join(self.columns)}.")
+        return self.columns[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.columns)
+
+    def __len__(self) -> int:
+        return len(self.columns)
+
+    def __repr__(self) -> str:
+        if self.n_rounds == 0:
+            return "History(n_rounds=0)"
+        return f"History(n_rounds={self.n_rounds}, last risk={self.objective_risk[-1]:.6g})"
+
+    def to_arrow(self) -> Any:
+        """Return a pyarrow table."""
+        import pyarrow
+
+        return pyarrow.table(dict(self.columns))
+
+    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
+        return self.to_arrow().__arrow_c_stream__(requested_schema)
+
+    def to_frame(self, backend: str | None = None) -> Any:
+        """Return a frame.
+
+        Parameters
+        ----------
+        backend : {"pandas", "polars", "pyarrow"}, optional
+            By default pandas if it is installed, else polars, else pyarrow.
+        """
+        if backend is None:
+            from importlib.util import find_spec
+
+            backend = next((name for name in ("pandas", "polars") if find_spec(name)), "pyarrow")
+        if backend == "pandas":
+            return self.to_arrow().to_pandas()
+        if backend == "polars":
+            import polars
+
+            return polars.from_arrow(self.to_arrow())
+        if backend == "pyarrow":
+            return self.to_arrow()
+        raise ValueError(f"backend must be 'pandas', 'polars' or 'pyarrow'; got {backend!r}.")
+
+    def _repr_html_(self) -> str:
+        heads = "".join(f"<th>{name}</th>" for name in self.columns)
+        shown = [*range(min(5, self.n_rounds)), *range(max(5, self.n_rounds - 5), self.n_rounds)]
+        rows = "".join(
+            "<tr>" + "".join(f"<td>{column[row]:.6g}</td>" for column in self.columns.values()) + "</tr>"
+            for row in shown
+        )
+        return f"<table><thead><tr>{heads}</tr></thead><tbody>{rows}</tbody></table><p>{self.n_rounds} rounds</p>"
+
+    def plot(self) -> Any:
+        """Return a matplotlib figure: risk under its bounds, gradient norm, values, effective sample size."""
+        from bopl.boosting.history_plot import plot_history
+
+        return plot_history(self)

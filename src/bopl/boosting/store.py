@@ -1,0 +1,39 @@
+"""Rounds as JSON facts and plain arrays; shared by checkpoints and model files."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from bopl._typing import AnyArray
+from bopl.boosting.ensemble import Round
+from bopl.boosting.step import Step
+from bopl.learner.store import Packed, pack_predictors, unpack_predictors
+
+STEP_FIELDS = ("alpha", "factor", "guaranteed_decrease")
+
+
+def pack_rounds(rounds: Sequence[Round]) -> Packed:
+    """Return rounds as JSON facts and arrays with names ``step/…`` and ``predictor/…``."""
+    facts, predictor_arrays = pack_predictors([entry.predictor for entry in rounds])
+    arrays: dict[str, AnyArray] = {
+        f"step/{name}": np.array([getattr(entry.step, name) for entry in rounds], dtype=np.float64)
+        for name in STEP_FIELDS
+    }
+    return facts, arrays | {f"predictor/{name}": array for name, array in predictor_arrays.items()}
+
+
+def unpack_rounds(
+    facts: dict[str, Any], arrays: dict[str, AnyArray], *, n_features: int, n_actions: int
+) -> tuple[Round, ...]:
+    """Return the rounds written by `pack_rounds`."""
+    prefix = "predictor/"
+    own = {name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)}
+    predictors = unpack_predictors(facts, own, n_features=n_features, n_actions=n_actions)
+    columns = [arrays[f"step/{name}"] for name in STEP_FIELDS]
+    if any(column.shape != (len(predictors),) for column in columns):
+        raise ValueError("the steps do not match the predictors")
+    steps = [Step(*(float(column[row]) for column in columns)) for row in range(len(predictors))]
+    return tuple(Round(predictor, step) for predictor, step in zip(predictors, steps, strict=True))

@@ -1,0 +1,27 @@
+"""Base learners: how one boosting step is fitted."""
+
+from typing import Any
+
+from bopl.learner.base import BaseLearner, BoundLearner, FittedStep, Predictor
+from bopl.learner.xgboost import XGBTree
+from bopl.log import BanditLog
+
+
+def bind_learner(learner: Any, log: BanditLog, *, seed: int) -> BoundLearner:
+    """Bind a bopl learner or any scikit-learn regressor or classifier to the contexts of a log."""
+    if hasattr(learner, "bind"):
+        bound: BoundLearner = learner.bind(log, seed=seed)
+        return bound
+    from bopl.learner.sklearn import bind_estimator
+
+    return bind_estimator(learner, log, seed=seed)
+
+
+def default_learner() -> Any:
+    """Return the learner of a policy that names none."""
+    from sklearn.tree import DecisionTreeRegressor
+
+    return DecisionTreeRegressor(max_depth=8, min_samples_leaf=20)
+
+
+__all__ = ["BaseLearner", "BoundLearner", "FittedStep", "Predictor", "XGBTree", "bind_learner", "default_learner"]

@@ -1,0 +1,58 @@
+"""What a base learner is: something that fits one predictor per round."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+from bopl._typing import AnyArray, ContextMatrix, FloatArray
+from bopl.log import BanditLog
+from bopl.objective import StepTarget
+
+
+class Predictor(Protocol):
+    """A fitted ``f(x, a)`` for all actions at once."""
+
+    @property
+    def n_actions(self) -> int:
+        """Number of actions scored."""
+        ...
+
+    def predict(self, context: ContextMatrix) -> FloatArray:
+        """Return scores of shape (n_samples, n_actions)."""
+        ...
+
+    def gain_by_column(self) -> AnyArray | None:
+        """Return the gain of all splits by column of ``[x; onehot(a)]``, or None where the idea does not apply."""
+        ...
+
+
+@dataclass(frozen=True)
+class FittedStep:
+    """A predictor together with its output on the contexts it was fitted on.
+
+    Attributes
+    ----------
+    predictor : Predictor
+    prediction : ndarray of shape (n_samples, n_actions)
+        Equal to ``predictor.predict(context)`` to the last bit; most learners know it from the fit itself.
+    """
+
+    predictor: Predictor
+    prediction: FloatArray
+
+
+class BoundLearner(Protocol):
+    """A learner that has seen the contexts: whatever can be prepared once per log is prepared."""
+
+    def fit(self, target: StepTarget, round_idx: int) -> FittedStep:
+        """Fit one predictor. Randomness may depend on the seed and ``round_idx`` only, so that a fit can resume."""
+        ...
+
+
+class BaseLearner(Protocol):
+    """Settings of a learner; a scikit-learn estimator, so that it can be cloned and searched over."""
+
+    def bind(self, log: BanditLog, *, seed: int) -> BoundLearner:
+        """Check the settings, prepare the contexts, return what fits one predictor per round."""
+        ...

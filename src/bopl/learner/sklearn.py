@@ -1,0 +1,145 @@
+"""Any scikit-learn regressor or classifier as a base learner, through the paper's two reductions."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+from sklearn.base import clone, is_classifier, is_regressor
+from sklearn.tree import BaseDecisionTree
+from sklearn.utils.validation import has_fit_parameter
+
+from bopl._typing import AnyArray, ContextMatrix, FloatArray
+from bopl.learner.base import BoundLearner, FittedStep, Predictor
+from bopl.learner.expanded import CHUNK_ROWS, expand
+from bopl.learner.tree import LEAF, TreePredictor
+from bopl.log import BanditLog
+from bopl.objective import StepTarget
+
+
+def bind_estimator(estimator: Any, log: BanditLog, *, seed: int) -> BoundLearner:
+    """Bind a scikit-learn estimator: regressors by Algorithm 3, classifiers by Algorithm 4."""
+    if not (is_regressor(estimator) or is_classifier(estimator)):
+        raise TypeError(f"learner must be a bopl learner or a scikit-learn regressor or classifier; got {estimator!r}.")
+    if not has_fit_parameter(estimator, "sample_weight"):
+        raise TypeError(
+            f"learner {type(estimator).__name__} does not accept sample_weight in fit, which both of the paper's "
+            "reductions need; use one that does, such as a decision tree."
+        )
+    return BoundEstimator(estimator, log.context, expand(log.context, log.n_actions), log.n_actions, seed)
+
+
+@dataclass(frozen=True)
+class BoundEstimator:
+    """A scikit-learn estimator with the expanded matrix, which is built once."""
+
+    estimator: Any
+    context: ContextMatrix
+    matrix: ContextMatrix  # (n_samples · n_actions, n_features + n_actions)
+    n_actions: int
+    seed: int
+
+    def fit(self, target: StepTarget, round_idx: int) -> FittedStep:
+        """Fit a fresh copy of the estimator to the round's weighted problem."""
+        label, weight = classification_problem(target) if is_classifier(self.estimator) else regression_problem(target)
+        fitted = clone(self.estimator)
+        if "random_state" in fitted.get_params() and fitted.get_params()["random_state"] is None:
+            fitted.set_params(random_state=_round_seed(self.seed, round_idx))
+        fitted.fit(self.matrix, label, sample_weight=weight)
+        predictor = predictor_of(fitted, self.context.shape[1], self.n_actions)
+        return FittedStep(predictor, predictor.predict(self.context))
+
+
+def regression_problem(target: StepTarget) -> tuple[FloatArray, FloatArray]:
+    """Return labels ``G/w`` and weights ``w`` of the expanded rows (Algorithm 3, line 3)."""
+    n_actions = target.gradient.shape[1]
+    scale = np.divide(1.0, target.weight, out=np.zeros_like(target.weight), where=target.weight > 0.0)
+    return (target.gradient * scale[:, None]).ravel(), np.repeat(target.weight, n_actions)
+
+
+def classification_problem(target: StepTarget) -> tuple[FloatArray, FloatArray]:
+    """Return labels ``sgn(G)`` in {-1, +1} and weights ``|G|`` of the expanded rows (Algorithm 4, line 3)."""
+    gradient = target.gradient.ravel()
+    return np.where(gradient > 0.0, 1.0, -1.0), np.abs(gradient)
+
+
+def _round_seed(seed: int, round_idx: int) -> int:
+    return int(np.random.SeedSequence(seed, spawn_key=(round_idx,)).generate_state(1)[0])
+
+
+def predictor_of(fitted: Any, n_features: int, n_actions: int) -> Predictor:
+    """Return a fitted estimator as a predictor: plain arrays where we know how, else the estimator itself."""
+    if isinstance(fitted, BaseDecisionTree):
+        return _tree_of(fitted, n_features, n_actions)
+    if is_regressor(fitted) and hasattr(fitted, "intercept_") and np.ndim(fitted.coef_) == 1:
+        return LinearPredictor(np.asarray(fitted.coef_, dtype=np.float64), float(fitted.intercept_), n_actions)
+    return EstimatorPredictor(fitted, n_actions)
+
+
+def _tree_of(fitted: Any, n_features: int, n_actions: int) -> TreePredictor:
+    nodes = fitted.tree_
+    is_leaf = nodes.children_left == -1
+    output = nodes.value[:, 0, :]
+    # A classifier stores class shares, in the order of classes_; argmax is what its predict does.
+    value = fitted.classes_[output.argmax(axis=1)] if is_classifier(fitted) else output[:, 0]
+    mass = nodes.weighted_n_node_samples * nodes.impurity
+    left, right = np.where(is_leaf, 0, nodes.children_left), np.where(is_leaf, 0, nodes.children_right)
+    missing_left = getattr(nodes, "missing_go_to_left", np.zeros(len(left)))
+    return TreePredictor(
+        column=np.where(is_leaf, LEAF, nodes.feature).astype(np.int32),
+        threshold=np.where(is_leaf, 0.0, nodes.threshold).astype(np.float64),
+        left=nodes.children_left.astype(np.int32),
+        right=nodes.children_right.astype(np.int32),
+        missing_left=missing_left.astype(np.bool_),
+        value=np.where(is_leaf, value, 0.0).astype(np.float64),
+        gain=np.where(is_leaf, 0.0, mass - mass[left] - mass[right]).astype(np.float64),
+        n_features=n_features,
+        n_actions=n_actions,
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class LinearPredictor:
+    """A linear function of ``[x; onehot(a)]``; an ensemble of these is linear too, and no better than one."""
+
+    kind: ClassVar[str] = "linear"
+
+    coef: FloatArray  # (n_features + n_actions,)
+    intercept: float
+    n_actions: int
+
+    def predict(self, context: ContextMatrix) -> FloatArray:
+        """Return scores of shape (n_samples, n_actions)."""
+        n_features = context.shape[1]
+        score: FloatArray = (
+            np.asarray(context @ self.coef[:n_features])[:, None] + self.coef[n_features:] + self.intercept
+        )
+        return score
+
+    def gain_by_column(self) -> AnyArray | None:
+        """Return None: a linear function has no splits."""
+        return None
+
+
+@dataclass(frozen=True, eq=False)
+class EstimatorPredictor:
+    """A fitted estimator kept as it is. It predicts like any other, but cannot be written to a model file."""
+
+    kind: ClassVar[str] = "estimator"
+
+    estimator: Any
+    n_actions: int
+
+    def predict(self, context: ContextMatrix) -> FloatArray:
+        """Return scores of shape (n_samples, n_actions), expanding some rows at a time."""
+        prediction = np.empty((context.shape[0], self.n_actions))
+        for start in range(0, context.shape[0], CHUNK_ROWS):
+            piece = context[start : start + CHUNK_ROWS]
+            values = self.estimator.predict(expand(piece, self.n_actions))
+            prediction[start : start + CHUNK_ROWS] = np.asarray(values, dtype=np.float64).reshape(-1, self.n_actions)
+        return prediction
+
+    def gain_by_column(self) -> AnyArray | None:
+        """Return None: what is inside is not known."""
+        return None

@@ -1,0 +1,111 @@
+"""Predictors and learner settings as JSON facts and plain arrays, for model files and checkpoints."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Any
+
+import numpy as np
+
+from bopl._typing import AnyArray
+from bopl.learner.base import Predictor
+from bopl.learner.sklearn import LinearPredictor
+from bopl.learner.tree import TreePredictor, pack_trees, unpack_trees
+
+Packed = tuple[dict[str, Any], dict[str, AnyArray]]
+
+
+@dataclass(frozen=True)
+class Codec:
+    """How one kind of predictor is written and read back; reading checks whatever predicting relies on."""
+
+    pack: Callable[[Sequence[Any]], Packed]
+    unpack: Callable[..., Sequence[Predictor]]
+
+
+def _pack_linear(predictors: Sequence[LinearPredictor]) -> Packed:
+    return {}, {
+        "coef": np.array([predictor.coef for predictor in predictors]),
+        "intercept": np.array([predictor.intercept for predictor in predictors]),
+    }
+
+
+def _unpack_linear(
+    facts: dict[str, Any], arrays: dict[str, AnyArray], *, n_features: int, n_actions: int
+) -> list[LinearPredictor]:
+    coef, intercept = arrays["coef"], arrays["intercept"]
+    if coef.shape != (len(intercept), n_features + n_actions):
+        raise ValueError("the linear predictors have the wrong number of coefficients")
+    return [LinearPredictor(row, float(value), n_actions) for row, value in zip(coef, intercept, strict=True)]
+
+
+_CODECS = {
+    TreePredictor.kind: Codec(pack_trees, unpack_trees),
+    LinearPredictor.kind: Codec(_pack_linear, _unpack_linear),
+}
+
+
+def pack_predictors(predictors: Sequence[Predictor]) -> Packed:
+    """Return the predictors of one ensemble as JSON facts and arrays.
+
+    Raises
+    ------
+    TypeError
+        A predictor is an estimator of a kind we have no plain form for.
+    """
+    kinds = {getattr(predictor, "kind", type(predictor).__name__) for predictor in predictors} or {TreePredictor.kind}
+    kind = kinds.pop()
+    if kinds or kind not in _CODECS:
+        name = type(getattr(predictors[0], "estimator", predictors[0])).__name__
+        raise TypeError(
+            f"predictors of {name} have no plain form and cannot be written to a file; decision trees, linear "
+            "regressors and bopl's own learners can."
+        )
+    facts, arrays = _CODECS[kind].pack(predictors)
+    return {"kind": kind, **facts}, arrays
+
+
+def unpack_predictors(
+    facts: dict[str, Any], arrays: dict[str, AnyArray], *, n_features: int, n_actions: int
+) -> tuple[Predictor, ...]:
+    """Return the predictors written by `pack_predictors`."""
+    if facts.get("kind") not in _CODECS:
+        raise ValueError(f"predictors of kind {facts.get('kind')!r} are not known to this version")
+    return tuple(_CODECS[facts["kind"]].unpack(facts, arrays, n_features=n_features, n_actions=n_actions))
+
+
+# Learners that may be named in a model file. A file must not be able to make us import anything else.
+_LEARNER_HOME = {
+    "XGBTree": "bopl.learner",
+    "DecisionTreeRegressor": "sklearn.tree",
+    "DecisionTreeClassifier": "sklearn.tree",
+    "ExtraTreeRegressor": "sklearn.tree",
+    "ExtraTreeClassifier": "sklearn.tree",
+    "LinearRegression": "sklearn.linear_model",
+    "Ridge": "sklearn.linear_model",
+}
+
+
+def describe_learner(learner: Any) -> dict[str, Any] | None:
+    """Return class and settings of a learner for a JSON document; None if it is not one we would load again."""
+    name = type(learner).__name__
+    if name not in _LEARNER_HOME:
+        return None
+    plain = (bool, int, float, str, type(None))
+    settings = {key: _plain(value) for key, value in learner.get_params(deep=False).items()}
+    return {"class": name, "settings": {key: value for key, value in settings.items() if isinstance(value, plain)}}
+
+
+def _plain(value: Any) -> Any:
+    return value.item() if isinstance(value, np.generic) else value
+
+
+def learner_from(description: dict[str, Any] | None) -> Any:
+    """Return an unfitted learner with the described settings, or None."""
+    if description is None or description.get("class") not in _LEARNER_HOME:
+        return None
+    learner_class = getattr(import_module(_LEARNER_HOME[description["class"]]), description["class"])
+    known = learner_class().get_params(deep=False)
+    return learner_class(**{key: value for key, value in description["settings"].items() if key in known})

@@ -1,0 +1,148 @@
+"""One binary tree over ``[x; onehot(a)]`` as plain arrays, whichever library grew it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+from numba import njit
+
+from bopl._typing import AnyArray, BoolArray, ContextMatrix, FloatArray, IntArray
+from bopl.learner.expanded import dense_chunks
+
+LEAF = -1
+
+
+@dataclass(frozen=True, eq=False)
+class TreePredictor:
+    """A tree whose node k sends ``column <= threshold[k]`` to the left; node 0 is the root.
+
+    Attributes
+    ----------
+    column : int32 array of shape (n_nodes,)
+        Column of ``[x; onehot(a)]`` the node looks at; ``LEAF`` for a leaf.
+    threshold : float64 array of shape (n_nodes,)
+    left, right : int32 arrays of shape (n_nodes,)
+        Children; always greater than the node itself, so that every walk ends.
+    missing_left : bool array of shape (n_nodes,)
+        Whether missing values go to the left.
+    value : float64 array of shape (n_nodes,)
+        Output of the leaves.
+    gain : float64 array of shape (n_nodes,)
+        What the split gained; 0 for leaves.
+    zero_is_missing : bool
+        Whether zeros count as missing: true for trees XGBoost grew on a sparse matrix, where absent means missing.
+    """
+
+    kind: ClassVar[str] = "tree"
+
+    column: IntArray
+    threshold: FloatArray
+    left: IntArray
+    right: IntArray
+    missing_left: BoolArray
+    value: FloatArray
+    gain: FloatArray
+    n_features: int
+    n_actions: int
+    zero_is_missing: bool = False
+
+    @property
+    def n_leaves(self) -> int:
+        """Number of leaves."""
+        return int((self.column == LEAF).sum())
+
+    def predict(self, context: ContextMatrix) -> FloatArray:
+        """Return scores of shape (n_samples, n_actions)."""
+        prediction = np.empty((context.shape[0], self.n_actions))
+        for rows, dense in dense_chunks(context):
+            walk_tree(
+                dense,
+                self.column,
+                self.threshold,
+                self.left,
+                self.right,
+                self.missing_left,
+                self.value,
+                self.zero_is_missing,
+                prediction[rows],
+            )
+        return prediction
+
+    def gain_by_column(self) -> AnyArray:
+        """Return the sum of gains by column, of shape (n_features + n_actions,)."""
+        split = self.column != LEAF
+        return np.bincount(self.column[split], weights=self.gain[split], minlength=self.n_features + self.n_actions)
+
+
+@njit(cache=True, nogil=True)
+def walk_tree(  # type: ignore[no-untyped-def]
+    context, column, threshold, left, right, missing_left, value, zero_is_missing, prediction_out
+):
+    """Write the tree's output for every context and action into ``prediction_out``."""
+    n_samples, n_features = context.shape
+    for sample in range(n_samples):
+        for action in range(prediction_out.shape[1]):
+            node = 0
+            while column[node] != LEAF:
+                at = column[node]
+                x = context[sample, at] if at < n_features else np.float32(1.0 if at - n_features == action else 0.0)
+                is_missing = np.isnan(x) or (zero_is_missing and x == 0.0)
+                goes_left = missing_left[node] if is_missing else x <= threshold[node]
+                node = left[node] if goes_left else right[node]
+            prediction_out[sample, action] = value[node]
+
+
+NODE_DTYPES = {
+    "column": np.int32,
+    "threshold": np.float64,
+    "left": np.int32,
+    "right": np.int32,
+    "missing_left": np.bool_,
+    "value": np.float64,
+    "gain": np.float64,
+}
+
+
+def pack_trees(trees: Sequence[TreePredictor]) -> tuple[dict[str, Any], dict[str, AnyArray]]:
+    """Return what a file stores of trees: facts for its JSON, and the node arrays of all trees end to end."""
+    arrays: dict[str, AnyArray] = {
+        name: np.concatenate([np.zeros(0, dtype), *(getattr(tree, name) for tree in trees)]).astype(dtype)
+        for name, dtype in NODE_DTYPES.items()
+    }
+    arrays["n_nodes"] = np.array([len(tree.column) for tree in trees], dtype=np.int64)
+    return {"zero_is_missing": bool(trees and trees[0].zero_is_missing)}, arrays
+
+
+def unpack_trees(
+    facts: dict[str, Any], arrays: dict[str, AnyArray], *, n_features: int, n_actions: int
+) -> list[TreePredictor]:
+    """Return the trees of `pack_trees`, after checking that no walk can leave the arrays or run in circles."""
+    n_nodes = arrays["n_nodes"]
+    total = len(arrays["column"])
+    if n_nodes.dtype != np.int64 or (n_nodes < 1).any() or n_nodes.sum() != total:
+        raise ValueError("the trees' sizes do not match their nodes")
+    for name, dtype in NODE_DTYPES.items():
+        if arrays[name].dtype != dtype or arrays[name].shape != (total,):
+            raise ValueError(f"tree array {name!r} has the wrong type or length")
+    ends = np.cumsum(n_nodes)
+    pieces = [slice(end - size, end) for end, size in zip(ends.tolist(), n_nodes.tolist(), strict=True)]
+    return [
+        _checked_tree({name: arrays[name][piece] for name in NODE_DTYPES}, facts, n_features, n_actions)
+        for piece in pieces
+    ]
+
+
+def _checked_tree(nodes: dict[str, AnyArray], facts: dict[str, Any], n_features: int, n_actions: int) -> TreePredictor:
+    column, node = nodes["column"], np.arange(len(nodes["column"]))
+    split = column != LEAF
+    if (column < LEAF).any() or (column >= n_features + n_actions).any():
+        raise ValueError("a tree looks at a column that does not exist")
+    for child in (nodes["left"][split], nodes["right"][split]):
+        if (child <= node[split]).any() or (child >= len(node)).any():
+            raise ValueError("a tree's children do not follow their parents")
+    return TreePredictor(
+        **nodes, n_features=n_features, n_actions=n_actions, zero_is_missing=bool(facts["zero_is_missing"])
+    )

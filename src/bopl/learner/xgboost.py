@@ -1,0 +1,148 @@
+"""`XGBTree`: one XGBoost regression tree per round, the paper's -regr base learner."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from sklearn.base import BaseEstimator
+
+from bopl._settings import check_choice, check_number
+from bopl._typing import AnyArray
+from bopl.learner.base import FittedStep
+from bopl.learner.expanded import expand
+from bopl.learner.tree import LEAF, TreePredictor
+from bopl.log import BanditLog
+from bopl.log.context import is_sparse
+from bopl.objective import StepTarget
+
+
+class XGBTree(BaseEstimator):
+    """One XGBoost tree per round on the expanded matrix, which is built once and kept.
+
+    The tree minimises the weighted squared error of Algorithm 3: its leaves are ``ΣG / (Σw + reg_lambda)``.
+
+    Parameters
+    ----------
+    tree_method : {"exact", "hist"}, default="hist"
+        ``"exact"`` tries every split and is what the paper used; ``"hist"`` tries ``max_bins`` per column.
+    max_depth : int, default=8
+    min_child_weight : float, default=1
+        Least sum of weights ``|r|/p`` on each side of a split.
+    reg_lambda : float, default=0
+        Ridge penalty on leaf values.
+    max_bins : int, default=256
+        For ``"hist"``.
+    n_jobs : int, optional
+        Threads; by default all.
+
+    Notes
+    -----
+    On a sparse context XGBoost takes absent entries for missing values; the fitted trees do the same, also when they
+    later score a dense context.
+    """
+
+    def __init__(
+        self,
+        tree_method: str = "hist",
+        max_depth: int = 8,
+        min_child_weight: float = 1.0,
+        reg_lambda: float = 0.0,
+        max_bins: int = 256,
+        n_jobs: int | None = None,
+    ) -> None:
+        self.tree_method = tree_method
+        self.max_depth = max_depth
+        self.min_child_weight = min_child_weight
+        self.reg_lambda = reg_lambda
+        self.max_bins = max_bins
+        self.n_jobs = n_jobs
+
+    def bind(self, log: BanditLog, *, seed: int) -> BoundXGBTree:
+        """Build the data matrix of the expanded contexts; the seed is unused, the trees are not random."""
+        params = self._booster_params()
+        try:
+            import xgboost
+        except ImportError:
+            raise ImportError("XGBTree needs XGBoost: pip install 'bopl[xgboost]'.") from None
+        matrix = xgboost.DMatrix(expand(log.context, log.n_actions), nthread=params.get("nthread", -1))
+        return BoundXGBTree(params, matrix, log.n_features, log.n_actions, zero_is_missing=is_sparse(log.context))
+
+    def _booster_params(self) -> dict[str, Any]:
+        check_choice("tree_method", self.tree_method, ("exact", "hist"))
+        check_number("max_depth", self.max_depth, low=1, high=64, integer=True)
+        check_number("min_child_weight", self.min_child_weight, low=0.0)
+        check_number("reg_lambda", self.reg_lambda, low=0.0)
+        check_number("max_bins", self.max_bins, low=2, high=65536, integer=True)
+        params: dict[str, Any] = {
+            "tree_method": self.tree_method,
+            "max_depth": int(self.max_depth),
+            "min_child_weight": float(self.min_child_weight),
+            "reg_lambda": float(self.reg_lambda),
+            "learning_rate": 1.0,
+            "base_score": 0.0,
+        }
+        if self.tree_method == "hist":
+            params["max_bin"] = int(self.max_bins)
+        if self.n_jobs is not None:
+            check_number("n_jobs", self.n_jobs, low=1, integer=True)
+            params["nthread"] = int(self.n_jobs)
+        return params
+
+
+@dataclass(frozen=True)
+class BoundXGBTree:
+    """`XGBTree` with its data matrix."""
+
+    params: dict[str, Any]
+    matrix: Any
+    n_features: int
+    n_actions: int
+    zero_is_missing: bool
+
+    def fit(self, target: StepTarget, round_idx: int) -> FittedStep:
+        """Fit one tree. Gradients go in directly: labels ``G/w`` with weights w have gradient -G and hessian w at 0."""
+        import xgboost
+
+        booster = xgboost.Booster(self.params, [self.matrix])
+        hessian = np.repeat(target.weight, self.n_actions)
+        booster.boost(self.matrix, 0, grad=-target.gradient.ravel(), hess=hessian)
+        prediction = booster.predict(self.matrix, output_margin=True)
+        tree = tree_from_booster(booster, self.n_features, self.n_actions, zero_is_missing=self.zero_is_missing)
+        return FittedStep(tree, prediction.reshape(-1, self.n_actions).astype(np.float64))
+
+
+def tree_from_booster(booster: Any, n_features: int, n_actions: int, *, zero_is_missing: bool) -> TreePredictor:
+    """Return the only tree of a booster as plain arrays, pruned nodes left out."""
+    model = json.loads(booster.save_raw("json"))
+    nodes = model["learner"]["gradient_booster"]["model"]["trees"][0]
+    children = (np.array(nodes["left_children"]), np.array(nodes["right_children"]))
+    order = _reachable_nodes(*children)
+    position = np.full(len(children[0]), LEAF, dtype=np.int32)
+    position[order] = np.arange(len(order), dtype=np.int32)
+    is_leaf = children[0][order] == -1
+    condition = np.array(nodes["split_conditions"], dtype=np.float32)[order]  # threshold of a split, value of a leaf
+    return TreePredictor(
+        column=np.where(is_leaf, LEAF, np.array(nodes["split_indices"])[order]).astype(np.int32),
+        # XGBoost goes left if x < t; in float32 that is x <= the number before t.
+        threshold=np.where(is_leaf, 0.0, np.nextafter(condition, np.float32(-np.inf))).astype(np.float64),
+        left=np.where(is_leaf, LEAF, position[children[0][order]]).astype(np.int32),
+        right=np.where(is_leaf, LEAF, position[children[1][order]]).astype(np.int32),
+        missing_left=np.array(nodes["default_left"], dtype=np.bool_)[order],
+        value=np.where(is_leaf, condition, 0.0).astype(np.float64),
+        gain=np.where(is_leaf, 0.0, np.array(nodes["loss_changes"])[order]).astype(np.float64),
+        n_features=n_features,
+        n_actions=n_actions,
+        zero_is_missing=zero_is_missing,
+    )
+
+
+def _reachable_nodes(left: AnyArray, right: AnyArray) -> AnyArray:
+    """Return the nodes below the root, parents before children."""
+    order = [0]
+    for node in order:  # the list grows while it is read
+        if left[node] != -1:
+            order += [int(left[node]), int(right[node])]
+    return np.array(order)

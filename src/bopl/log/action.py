@@ -1,0 +1,123 @@
+"""Action labels: any hashable values outside, positions ``0 … n_actions - 1`` inside."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Hashable, Iterable, Sequence
+from typing import Any
+
+import narwhals.stable.v1 as nw
+import numpy as np
+
+from bopl._typing import AnyArray, IntArray
+from bopl.log.context import quoted
+
+ACTION_DTYPE = np.int32
+
+
+def label_array(labels: Sequence[Hashable]) -> AnyArray:
+    """Return labels as a read-only array: of their natural dtype if they share one, else of objects."""
+    kinds = {type(label) for label in labels}
+    if len(kinds) == 1 and next(iter(kinds)) in (bool, int, float, str):
+        array = np.array(labels)
+    else:
+        array = np.empty(len(labels), dtype=object)
+        for position, label in enumerate(labels):  # one by one: a tuple assigned to a slice would be spread over it
+            array[position] = label
+    array.flags.writeable = False
+    return array
+
+
+def python_labels(values: object) -> list[Hashable]:
+    """Return a column of labels as plain Python values, whatever it came in."""
+    series = nw.from_native(values, series_only=True, pass_through=True)
+    if isinstance(series, nw.Series):
+        return list(series.to_list())
+    if isinstance(values, np.ndarray):
+        if values.ndim != 1:
+            raise ValueError(
+                f"action must have one dimension (n_samples,); y should be a 1d array, got {values.shape}."
+            )
+        return list(values.tolist())
+    if isinstance(values, str | bytes) or not isinstance(values, Iterable):
+        raise TypeError(f"action must be a sequence with one label per sample; got {type(values).__name__}.")
+    return [value.item() if isinstance(value, np.generic) else value for value in values]
+
+
+def _is_missing(label: Hashable) -> bool:
+    return label is None or (isinstance(label, float) and label != label)
+
+
+def encode_actions(values: object, actions: object | None) -> tuple[IntArray, AnyArray]:
+    """Return the position of every sample's action and the labels those positions stand for.
+
+    Parameters
+    ----------
+    values : sequence of hashable labels, of length n_samples
+    actions : sequence of distinct labels, optional
+        All actions, in the order of their positions; needed when some were never logged. By default those that occur,
+        sorted.
+    """
+    if isinstance(values, np.ndarray) and values.ndim == 1 and values.dtype.kind in "iubU" and actions is None:
+        labels_found, position = np.unique(values, return_inverse=True)  # the quick way for plain arrays
+        _check_action_count(len(labels_found), values[:1].tolist())
+        return position.astype(ACTION_DTYPE), label_array(labels_found.tolist())
+    logged = python_labels(values)
+    _check_logged(logged)
+    labels = _sorted_labels(set(logged)) if actions is None else _check_action_list(python_labels(actions))
+    _check_action_count(len(labels), labels)
+    position_of = {label: position for position, label in enumerate(labels)}
+    try:
+        codes = np.fromiter((position_of[label] for label in logged), dtype=ACTION_DTYPE, count=len(logged))
+    except KeyError:
+        raise _unknown_label_error(logged, position_of, labels) from None
+    return codes, label_array(labels)
+
+
+def _check_logged(logged: list[Hashable]) -> None:
+    missing = [row for row, label in enumerate(logged) if _is_missing(label)]
+    if missing:
+        raise ValueError(
+            f"action is missing in {len(missing)} of {len(logged)} samples, the first at row {missing[0]} with "
+            f"{logged[missing[0]]!r}. Drop those samples: without the action taken they carry no information."
+        )
+    for row, label in enumerate(logged):
+        try:
+            hash(label)
+        except TypeError:
+            raise TypeError(f"action labels must be hashable; row {row} holds {label!r}.") from None
+
+
+def _check_action_list(labels: list[Hashable]) -> list[Hashable]:
+    repeated = [label for label, count in Counter(labels).items() if count > 1]
+    if repeated:
+        raise ValueError(f"actions lists {quoted(repeated)} more than once; list each action once.")
+    if any(_is_missing(label) for label in labels):
+        raise ValueError("actions contains a missing label (None or NaN); list real labels only.")
+    return labels
+
+
+def _check_action_count(n_actions: int, labels: Sequence[Hashable]) -> None:
+    if n_actions < 2:
+        raise ValueError(
+            f"the log has one action only ({labels[0]!r}; 1 class): there is nothing to choose between. If other "
+            "actions were available but never logged, list them all with actions=[…]."
+        )
+
+
+def _sorted_labels(labels: Iterable[Any]) -> list[Hashable]:
+    """Sort labels; mixed types, which do not compare, go by the name of their type and their text."""
+    try:
+        return sorted(labels)
+    except TypeError:
+        return sorted(labels, key=lambda label: (type(label).__name__, repr(label)))
+
+
+def _unknown_label_error(
+    logged: list[Hashable], position_of: dict[Hashable, int], labels: Sequence[Hashable]
+) -> ValueError:
+    bad = [row for row, label in enumerate(logged) if label not in position_of]
+    return ValueError(
+        f"action has labels that are not in actions in {len(bad)} of {len(logged)} samples, the first at row {bad[0]} "
+        f"with {logged[bad[0]]!r}. Known actions: {quoted(labels)}. Add the missing labels or drop those samples."
+    )

@@ -1,0 +1,178 @@
+"""Contexts: from whatever the caller holds to one float32 matrix with column names."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+import narwhals.stable.v1 as nw
+import numpy as np
+
+from bopl._typing import AnyArray, BoolArray, ContextMatrix
+
+# float32 halves the memory of a log, and every tree learner compares in float32 anyway.
+CONTEXT_DTYPE = np.float32
+
+
+def is_frame(value: object) -> bool:
+    """Return whether narwhals can read ``value`` as a table (pandas, polars, arrow, …)."""
+    return isinstance(nw.from_native(value, eager_only=True, pass_through=True), nw.DataFrame)
+
+
+def is_sparse(value: object) -> bool:
+    """Return whether ``value`` is a scipy sparse matrix or array."""
+    return hasattr(value, "tocsr") and hasattr(value, "nnz")
+
+
+def check_unique_names(names: Sequence[str], what: str) -> None:
+    """Raise if a column name occurs twice: a name must say which column is meant."""
+    repeated = [name for name, count in Counter(names).items() if count > 1]
+    if repeated:
+        raise ValueError(
+            f"{what} has duplicated column names: {quoted(repeated)}. Rename them so that each name occurs once."
+        )
+
+
+def quoted(names: Sequence[object], *, limit: int = 8) -> str:
+    """Return names as they go into a message: quoted, separated by commas, cut after ``limit``."""
+    shown = ", ".join(repr(name) for name in names[:limit])
+    return shown if len(names) <= limit else f"{shown} and {len(names) - limit} more"
+
+
+def read_context(context: object) -> tuple[ContextMatrix, tuple[str, ...] | None]:
+    """Return contexts as a checked float32 matrix (dense or CSR) and their column names, if they have any.
+
+    Missing values (NaN, null) are kept: learners that cannot use them say so. Infinite values are refused.
+    """
+    names: tuple[str, ...] | None = None
+    if is_frame(context):
+        matrix, names = _frame_to_matrix(context)
+    elif is_sparse(context):
+        matrix = _sparse_to_csr(context)
+    else:
+        matrix = _array_to_matrix(context)
+    _check_values(matrix, names)
+    return matrix, names
+
+
+def _frame_to_matrix(native: object) -> tuple[AnyArray, tuple[str, ...]]:
+    _check_native_names(native)
+    frame = nw.from_native(native, eager_only=True)
+    names = tuple(str(name) for name in frame.columns)
+    check_unique_names(names, "context")
+    _check_numeric_columns(frame)
+    matrix = np.empty((len(frame), len(names)), dtype=CONTEXT_DTYPE)
+    with np.errstate(over="ignore"):  # what overflows float32 becomes infinite and is refused with its value below
+        for column_idx, name in enumerate(frame.columns):
+            matrix[:, column_idx] = column_to_float(frame[name])
+    return matrix, names
+
+
+def column_to_float(column: nw.Series[Any]) -> AnyArray:
+    """Return a numeric or boolean column as floats, nulls as NaN."""
+    if column.dtype == nw.Boolean:
+        column = column.cast(nw.Int8)
+    if column.null_count() > 0:
+        column = column.cast(nw.Float64)
+    values: AnyArray = np.asarray(column.to_numpy())
+    if values.dtype == object:  # nullable extension types hand over objects
+        values = np.array([np.nan if value is None else value for value in values.tolist()], dtype=np.float64)
+    return values
+
+
+def _check_native_names(native: object) -> None:
+    """Pandas and arrow tables may hold one name twice; narwhals refuses those with a message of its own."""
+    check_unique_names([str(name) for name in column_names(native)], "the frame")
+
+
+def column_names(frame: Any) -> Sequence[object]:
+    """Return the column names of any frame, also where narwhals would refuse it."""
+    return list(frame.column_names if hasattr(frame, "column_names") else frame.columns)
+
+
+def _check_numeric_columns(frame: nw.DataFrame[Any]) -> None:
+    bad = [(name, dtype) for name, dtype in frame.schema.items() if not (dtype.is_numeric() or dtype == nw.Boolean)]
+    if bad:
+        listed = ", ".join(f"{name!r} ({dtype})" for name, dtype in bad[:8])
+        raise TypeError(
+            f"context columns must be numeric or boolean; {len(bad)} of {len(frame.columns)} are not: {listed}. "
+            "Encode them as numbers, or leave them out with context=[…]."
+        )
+
+
+def _sparse_to_csr(context: Any) -> ContextMatrix:
+    from scipy.sparse import csr_array
+
+    if context.ndim != 2:
+        raise ValueError(f"context must have two dimensions (n_samples, n_features); it has {context.ndim}.")
+    if not (np.issubdtype(context.dtype, np.number) or context.dtype == np.bool_):
+        raise TypeError(f"context must be numeric; the sparse matrix holds {context.dtype}.")
+    matrix = csr_array(context, dtype=CONTEXT_DTYPE)
+    if matrix is context or np.shares_memory(matrix.data, context.data):
+        matrix = matrix.copy()  # sorting below must not change the caller's matrix
+    matrix.sum_duplicates()
+    matrix.eliminate_zeros()
+    return matrix
+
+
+def _array_to_matrix(context: object) -> AnyArray:
+    array = np.asarray(context)
+    if np.iscomplexobj(array):
+        raise ValueError("Complex data not supported: context must be real numbers.")
+    if array.ndim != 2:
+        # "Reshape your data" is the phrase scikit-learn's users know.
+        raise ValueError(
+            f"context must have two dimensions (n_samples, n_features); it has shape {array.shape}. Reshape your data "
+            "with context.reshape(-1, 1) if it has a single feature, or context.reshape(1, -1) if it is one sample."
+        )
+    if array.dtype.kind not in "biuf":
+        array = _objects_to_float(array)
+    with np.errstate(over="ignore"):
+        return np.ascontiguousarray(array, dtype=CONTEXT_DTYPE)
+
+
+def _objects_to_float(array: AnyArray) -> AnyArray:
+    try:
+        return array.astype(np.float64)
+    except (TypeError, ValueError):
+        pass
+    for column_idx in range(array.shape[1]):
+        for row, value in enumerate(array[:, column_idx].tolist()):
+            try:
+                float(value)
+            except (TypeError, ValueError):
+                raise TypeError(
+                    f"context must be numeric; column {column_idx} holds {value!r} at row {row} (argument must be a "
+                    "string or a number). Encode it as numbers, or pass a frame and leave the column out."
+                ) from None
+    raise TypeError(f"context must be numeric; its dtype is {array.dtype}.")  # pragma: no cover
+
+
+def _check_values(matrix: ContextMatrix, names: tuple[str, ...] | None) -> None:
+    n_samples, n_features = matrix.shape
+    if n_samples == 0:
+        raise ValueError("the log is empty: context has 0 sample(s), a minimum of 1 is required.")
+    if n_features == 0:
+        raise ValueError(
+            f"context has no columns: 0 feature(s) (shape={matrix.shape}) while a minimum of 1 is required. "
+            "For a policy that ignores the context pass one constant column."
+        )
+    values = matrix.data if is_sparse(matrix) else matrix
+    if np.isfinite(values.sum(dtype=np.float64)):  # one pass without a temporary; sums are infinite or NaN if any is
+        return
+    infinite: BoolArray = np.isinf(values)
+    if not infinite.any():
+        return
+    if is_sparse(matrix):
+        entry = int(np.flatnonzero(infinite)[0])
+        row, column_idx = int(np.searchsorted(matrix.indptr, entry, side="right") - 1), int(matrix.indices[entry])
+        n_bad = len(np.unique(np.searchsorted(matrix.indptr, np.flatnonzero(infinite), side="right")))
+    else:
+        n_bad = int(infinite.any(axis=1).sum())
+        row, column_idx = (int(position) for position in np.argwhere(infinite)[0])
+    name = repr(names[column_idx]) if names else str(column_idx)
+    raise ValueError(
+        f"context must be finite or missing (NaN) in float32; {n_bad} of {n_samples} rows hold infinity or a value "
+        f"beyond 3.4e38, the first at row {row}, column {name}. Replace it by NaN if it means missing, or rescale."
+    )

@@ -1,0 +1,62 @@
+"""Which samples share a context: a policy must treat them alike, which bounds what any policy can reach."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from bopl._typing import AnyArray, ContextMatrix, IntArray
+from bopl.log.context import is_sparse
+
+_MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)
+
+
+def group_identical_contexts(context: ContextMatrix) -> IntArray:
+    """Return a group number per sample; samples are in one group when all their context values are equal.
+
+    Missing values equal each other. Time is O(n_samples · n_features): rows are hashed, not sorted.
+    """
+    key = _hash_sparse_rows(context) if is_sparse(context) else _hash_dense_rows(context)
+    _, first, group = np.unique(key, return_index=True, return_inverse=True)
+    if not _rows_equal(context, first[group]):  # two rows with one 64-bit hash: sort the rows themselves
+        _, group = np.unique(_dense(context), axis=0, return_inverse=True, equal_nan=True)
+    return np.asarray(group).reshape(-1)
+
+
+def _mix(bits: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
+    bits = (bits ^ (bits >> np.uint64(31))) * _MULTIPLIER
+    return bits ^ (bits >> np.uint64(29))
+
+
+def _value_bits(values: AnyArray) -> npt.NDArray[np.uint64]:
+    """Return bits that are equal for equal values: one zero, one NaN."""
+    canonical = np.where(np.isnan(values), np.float32(np.nan), values + np.float32(0.0))
+    return canonical.astype(np.float32).view(np.uint32).astype(np.uint64)
+
+
+def _hash_dense_rows(context: AnyArray) -> npt.NDArray[np.uint64]:
+    key = np.zeros(len(context), dtype=np.uint64)
+    for column_idx in range(context.shape[1]):
+        key = _mix(key + _value_bits(context[:, column_idx]) + _MULTIPLIER)  # the order of columns counts
+    return key
+
+
+def _hash_sparse_rows(context: ContextMatrix) -> npt.NDArray[np.uint64]:
+    entry = _mix(_mix(context.indices.astype(np.uint64) + np.uint64(1)) + _value_bits(context.data))
+    running = np.concatenate([np.zeros(1, dtype=np.uint64), np.cumsum(entry, dtype=np.uint64)])
+    return _mix(running[context.indptr[1:]] - running[context.indptr[:-1]])  # sums modulo 2**64 subtract exactly
+
+
+def _rows_equal(context: ContextMatrix, other: IntArray) -> bool:
+    moved = np.flatnonzero(other != np.arange(context.shape[0]))  # most rows are the first of their group
+    if moved.size == 0:
+        return True
+    left, right = context[moved], context[other[moved]]
+    if is_sparse(context):
+        same = np.array_equal(left.indptr, right.indptr) and np.array_equal(left.indices, right.indices)
+        return bool(same and np.array_equal(left.data, right.data, equal_nan=True))
+    return bool(np.array_equal(left, right, equal_nan=True))
+
+
+def _dense(context: ContextMatrix) -> AnyArray:
+    return np.asarray(context.toarray() if is_sparse(context) else context)

@@ -1,0 +1,359 @@
+"""`BoostedPolicy`: the paper's algorithms as a scikit-learn estimator."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from sklearn.base import BaseEstimator
+from sklearn.utils import Tags, check_random_state
+from sklearn.utils.metadata_routing import UNUSED
+from sklearn.utils.validation import check_is_fitted
+
+from bopl._settings import check_number
+from bopl._typing import ContextMatrix, FloatArray
+from bopl.boosting import Ensemble, History, ProgressBar, StepRule, Validation, fit_ensemble, read_checkpoint
+from bopl.boosting.loop import AnyCallback
+from bopl.learner import bind_learner, default_learner
+from bopl.log import BanditLog
+from bopl.objective import get_objective
+from bopl.objective.softmax import softmax
+from bopl.objective.value import snips_value
+from bopl.policy.base import Policy, draw_actions, read_fitted_context
+
+
+class BoostedPolicy(Policy, BaseEstimator):
+    """A softmax policy over an ensemble boosted on the estimated reward of the policy itself.
+
+    Parameters
+    ----------
+    objective : {"surrogate", "ips"} or Objective, default="surrogate"
+        ``"ips"`` is BOPL (Algorithm 1); ``"surrogate"`` is BOPL-S (Algorithm 2), easier to optimise.
+    learner : learner, optional
+        What fits one predictor per round: `bopl.XGBTree`, or any scikit-learn regressor (Algorithm 3) or classifier
+        (Algorithm 4) that takes ``sample_weight``. By default a regression tree of depth 8.
+    n_rounds : int, default=300
+        Most rounds to make.
+    reward_translation : float, default=0
+        Added to every reward before training (-0.4 means r - 0.4). Negative values guard against propensity
+        overfitting: a policy cannot win any more by merely avoiding what was logged.
+    ensemble_weight_penalty : float, default=0
+        ``lambda``: adds ``lambda · alpha²`` to the risk of every round and so shortens the steps.
+    scale : float, optional
+        C, the scale predictors are brought to before their weight is computed. It changes the policy only together
+        with a penalty.
+    validation_fraction : float in (0, 1), optional
+        Share of the log that is set aside to watch the policy's value; the ensemble is cut back to its best round.
+        ``fit`` also takes a log of its own for this.
+    early_stopping_rounds : int, optional
+        Stop after so many rounds without a better validation value.
+    progress : bool, default=True
+        Show a progress bar where standard error is a terminal.
+    random_state : int, RandomState instance or None, default=None
+
+    Attributes
+    ----------
+    actions_ : ndarray of shape (n_actions,)
+    history_ : History
+        One row per round: risks, bounds, gradient norm, alpha, values. See `bopl.boosting.history.COLUMNS`.
+    ensemble_ : Ensemble
+    n_rounds_ : int
+        Rounds in the ensemble, after truncation to the best round.
+    stop_reason_ : str
+        Why boosting ended.
+    n_features_in_ : int
+    feature_names_in_ : ndarray of shape (n_features,)
+        Only if the log had column names.
+
+    Examples
+    --------
+    >>> import numpy as np, bopl
+    >>> rng = np.random.default_rng(0)
+    >>> context = rng.normal(size=(500, 2))
+    >>> action = rng.integers(0, 2, size=500)
+    >>> reward = (action == (context[:, 0] > 0)).astype(float)
+    >>> log = bopl.BanditLog(context, action, reward, np.full(500, 0.5))
+    >>> policy = bopl.BoostedPolicy(n_rounds=5, reward_translation=-0.2, random_state=0).fit(log)
+    >>> policy.predict([[1.0, 0.0], [-1.0, 0.0]]).tolist()
+    [1, 0]
+    """
+
+    # Reward and propensity travel with the samples through cross-validation without being asked for.
+    __metadata_request__fit = {  # noqa: RUF012
+        "context": UNUSED,
+        "action": UNUSED,
+        "reward": True,
+        "propensity": True,
+        "actions": True,
+    }
+    __metadata_request__score = {  # noqa: RUF012
+        "context": UNUSED,
+        "action": UNUSED,
+        "reward": True,
+        "propensity": True,
+    }
+
+    def __init__(
+        self,
+        objective: Any = "surrogate",
+        learner: Any = None,
+        n_rounds: int = 300,
+        reward_translation: float = 0.0,
+        *,
+        ensemble_weight_penalty: float = 0.0,
+        scale: float | None = None,
+        validation_fraction: float | None = None,
+        early_stopping_rounds: int | None = None,
+        progress: bool = True,
+        random_state: Any = None,
+    ) -> None:
+        self.objective = objective
+        self.learner = learner
+        self.n_rounds = n_rounds
+        self.reward_translation = reward_translation
+        self.ensemble_weight_penalty = ensemble_weight_penalty
+        self.scale = scale
+        self.validation_fraction = validation_fraction
+        self.early_stopping_rounds = early_stopping_rounds
+        self.progress = progress
+        self.random_state = random_state
+
+    # -- Fitting --------------------------------------------------------------------------------------------------
+
+    def fit(
+        self,
+        context: Any,
+        action: Any = None,
+        *,
+        reward: Any = None,
+        propensity: Any = None,
+        actions: Any = None,
+        validation: BanditLog | None = None,
+        callbacks: Sequence[AnyCallback] = (),
+        resume_from: str | Path | None = None,
+    ) -> BoostedPolicy:
+        """Train on a log.
+
+        Parameters
+        ----------
+        context : BanditLog, or array-like of shape (n_samples, n_features)
+            A log, or contexts with ``action``, ``reward`` and ``propensity`` beside them as for `BanditLog`.
+        action, reward, propensity, actions
+            As for `BanditLog`; only without a log.
+        validation : BanditLog, optional
+            Watched after every round; the ensemble is cut back to the round with its best value.
+        callbacks : sequence of callables, optional
+            Such as `bopl.Checkpoint` and `bopl.TimeLimit`.
+        resume_from : str or Path, optional
+            A checkpoint of an earlier fit with the same log and settings; the result is the same to the last bit as
+            if that fit had not been cut short. ``n_rounds`` may be larger than it was.
+        """
+        log = _as_log(context, action, reward, propensity, actions)
+        self._check_settings(log)
+        seed = int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
+        if self.validation_fraction is not None and validation is None:
+            log, validation = log.split(self.validation_fraction, random_state=seed)
+        self._boost(log, validation, list(callbacks), seed, resume_from)
+        return self
+
+    def _boost(
+        self,
+        log: BanditLog,
+        validation: BanditLog | None,
+        callbacks: list[AnyCallback],
+        seed: int,
+        resume_from: str | Path | None,
+    ) -> None:
+        objective = get_objective(self.objective)
+        learner = default_learner() if self.learner is None else self.learner
+        settings = self._settings_text(objective.name, learner)
+        resumed = None if resume_from is None else read_checkpoint(resume_from, log, settings, self.n_rounds)
+        watch = None if validation is None else Validation(validation, self.early_stopping_rounds)
+        watchers: list[AnyCallback] = ([watch] if watch else []) + ([ProgressBar()] if self.progress else [])
+        seed = seed if resumed is None else resumed.seed
+        result = fit_ensemble(
+            log,
+            objective,
+            bind_learner(learner, log, seed=seed),
+            StepRule(self.ensemble_weight_penalty, self.scale),
+            n_rounds=self.n_rounds,
+            seed=seed,
+            reward_translation=self.reward_translation,
+            settings=settings,
+            callbacks=[*watchers, *callbacks],
+            resumed=resumed,
+        )
+        best = watch.best_n_rounds if watch and watch.best_n_rounds else len(result.ensemble.rounds)
+        self._set_fitted(log, result.ensemble.truncated(best), result.history, result.stop_reason)
+
+    def _set_fitted(self, log: BanditLog, ensemble: Ensemble, history: History, stop_reason: str) -> None:
+        self.ensemble_ = ensemble
+        self.history_ = history
+        self.stop_reason_ = stop_reason
+        self.actions_ = log.actions
+        self.n_features_in_ = log.n_features
+        if log.feature_names is not None:
+            self.feature_names_in_ = np.array(log.feature_names, dtype=object)
+        elif hasattr(self, "feature_names_in_"):
+            del self.feature_names_in_
+
+    def _check_settings(self, log: BanditLog) -> None:
+        check_number("n_rounds", self.n_rounds, low=1, integer=True)
+        check_number("reward_translation", self.reward_translation)
+        check_number("ensemble_weight_penalty", self.ensemble_weight_penalty, low=0.0)
+        if self.scale is not None:
+            check_number("scale", self.scale, low=np.nextafter(0.0, 1.0))
+        if self.early_stopping_rounds is not None:
+            check_number("early_stopping_rounds", self.early_stopping_rounds, low=1, integer=True)
+        if not np.any(log.translated(self.reward_translation).reward):
+            raise ValueError(
+                f"all {log.n_samples} rewards are zero after adding reward_translation={self.reward_translation:g}: "
+                "there is nothing to learn from. Use another translation, or check the reward column."
+            )
+
+    def _settings_text(self, objective: str, learner: Any) -> dict[str, str]:
+        """Return the settings that decide what a round is, for checkpoints."""
+        return {
+            "objective": objective,
+            "learner": " ".join(repr(learner).split()),
+            "reward_translation": repr(float(self.reward_translation)),
+            "ensemble_weight_penalty": repr(float(self.ensemble_weight_penalty)),
+            "scale": repr(self.scale),
+        }
+
+    # -- Predicting -----------------------------------------------------------------------------------------------
+
+    def decision_function(self, context: Any) -> FloatArray:
+        """Return the ensemble's scores before the softmax, of shape (n_samples, n_actions)."""
+        return self.ensemble_.score(self._read(context))
+
+    def staged_decision_function(self, context: Any) -> Iterator[FloatArray]:
+        """Yield the scores after every round, each of shape (n_samples, n_actions)."""
+        return self.ensemble_.staged_score(self._read(context))
+
+    def predict_proba(self, context: Any, *, inverse_temperature: float = 1.0) -> FloatArray:
+        """Return action probabilities.
+
+        Parameters
+        ----------
+        context : array-like or frame of shape (n_samples, n_features)
+        inverse_temperature : float in [0, inf], default=1
+            0 is the uniform policy, 1 the policy that was trained, infinity always takes the highest score.
+        """
+        check_number("inverse_temperature", inverse_temperature, low=0.0)
+        return softmax(self.decision_function(context), inverse_temperature=float(inverse_temperature))
+
+    def predict(self, context: Any) -> Any:
+        """Return the action with the highest score for each context."""
+        return self.actions_[self.decision_function(context).argmax(axis=1)]
+
+    def sample(
+        self,
+        context: Any,
+        *,
+        inverse_temperature: float = 1.0,
+        random_state: int | np.random.Generator | None = None,
+    ) -> tuple[Any, FloatArray]:
+        """Draw an action for each context; return the actions and the propensities to log with them."""
+        action_prob = self.predict_proba(context, inverse_temperature=inverse_temperature)
+        chosen = draw_actions(action_prob, np.random.default_rng(random_state))
+        return self.actions_[chosen], action_prob[np.arange(len(chosen)), chosen]
+
+    def score(self, context: Any, action: Any = None, *, reward: Any = None, propensity: Any = None) -> float:
+        """Return the self-normalised estimate of the policy's reward on a log (higher is better).
+
+        Parameters are those of `fit`. Inside scikit-learn's searches, reward and propensity reach this method only with
+        ``sklearn.set_config(enable_metadata_routing=True)``.
+        """
+        check_is_fitted(self)
+        if not isinstance(context, BanditLog) and (reward is None or propensity is None):
+            raise ValueError(
+                "score needs reward and propensity. Inside GridSearchCV and the like, call "
+                "sklearn.set_config(enable_metadata_routing=True) first and pass both to fit."
+            )
+        log = _as_log(context, action, reward, propensity, self.actions_)
+        action_prob = self.predict_proba(log.context)
+        logged = action_prob[np.arange(log.n_samples), log.action_idx]
+        return snips_value(logged / log.propensity, log.reward)
+
+    def _read(self, context: Any) -> ContextMatrix:
+        check_is_fitted(self)
+        names = getattr(self, "feature_names_in_", None)
+        return read_fitted_context(context, self.n_features_in_, names, type(self).__name__)
+
+    # -- What was learned -------------------------------------------------------------------------------------------
+
+    @property
+    def n_rounds_(self) -> int:
+        """Rounds in the ensemble."""
+        check_is_fitted(self)
+        return len(self.ensemble_.rounds)
+
+    @property
+    def feature_importances_(self) -> FloatArray:
+        """Share of each context column in what the splits on context columns gained, of shape (n_features,).
+
+        A split's gain times the round's alpha is its part of the guaranteed decrease of the risk.
+        """
+        gain = self._gain_by_column()[: self.n_features_in_]
+        total = gain.sum()
+        return gain / total if total > 0.0 else gain
+
+    @property
+    def action_importance_(self) -> float:
+        """Share of the splits on the action itself in what all splits gained."""
+        gain = self._gain_by_column()
+        total = gain.sum()
+        return float(gain[self.n_features_in_ :].sum() / total) if total > 0.0 else 0.0
+
+    def _gain_by_column(self) -> FloatArray:
+        check_is_fitted(self)
+        total = np.zeros(self.n_features_in_ + len(self.actions_))
+        for entry in self.ensemble_.rounds:
+            gain = entry.predictor.gain_by_column()
+            if gain is None:
+                raise AttributeError("feature_importances_ needs a learner that fits trees.")
+            total += abs(entry.step.size) * gain
+        return total
+
+    # -- Files ----------------------------------------------------------------------------------------------------
+
+    def save(self, path: str | Path) -> None:
+        """Write the policy to one file that `bopl.load` reads: JSON and plain arrays in a zip, nothing executable."""
+        from bopl.policy.model_file import save_boosted
+
+        check_is_fitted(self)
+        save_boosted(self, path)
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "ensemble_")
+
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        tags.input_tags.allow_nan = True
+        tags.target_tags.required = True
+        return tags
+
+
+def _as_log(context: Any, action: Any, reward: Any, propensity: Any, actions: Any) -> BanditLog:
+    if isinstance(context, BanditLog):
+        if any(value is not None for value in (action, reward, propensity)):
+            raise TypeError("pass either a BanditLog or context, action, reward and propensity, not both.")
+        return _with_actions(context, actions)
+    if action is None:
+        raise ValueError(
+            "action is missing: fit requires y to be passed, but the target y is None. Pass a log, or all four columns."
+        )
+    if reward is None:
+        raise ValueError("reward is missing: pass what each logged action earned as reward=….")
+    return BanditLog(context, action, reward, propensity, actions=actions)
+
+
+def _with_actions(log: BanditLog, actions: Any) -> BanditLog:
+    """Return the log, after checking that its actions are those of the fitted policy."""
+    if actions is not None and log.actions.tolist() != list(actions.tolist()):
+        raise ValueError("the log has other actions than the policy was fitted on; pass actions=[…] when building it.")
+    return log

@@ -1,0 +1,121 @@
+"""The model file: one archive with all that a policy is, readable without running anything."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from bopl._archive import Archive, read_archive, write_archive
+from bopl.boosting import Ensemble, History
+from bopl.boosting.history import COLUMNS
+from bopl.boosting.store import pack_rounds, unpack_rounds
+from bopl.learner.store import describe_learner, learner_from
+from bopl.log.action import label_array
+
+if TYPE_CHECKING:
+    from bopl.policy.boosted import BoostedPolicy
+
+KIND = "policy"
+FORMAT_NUMBER = 1
+# Settings that are plain values; objective and learner are described separately.
+_PLAIN_SETTINGS = (
+    "n_rounds",
+    "reward_translation",
+    "ensemble_weight_penalty",
+    "scale",
+    "validation_fraction",
+    "early_stopping_rounds",
+    "progress",
+)
+
+
+def save_boosted(policy: BoostedPolicy, path: str | Path) -> None:
+    """Write a fitted `BoostedPolicy`."""
+    facts, arrays = pack_rounds(policy.ensemble_.rounds)
+    names = getattr(policy, "feature_names_in_", None)
+    document = {
+        "class": "BoostedPolicy",
+        "settings": {name: _plain(getattr(policy, name)) for name in _PLAIN_SETTINGS},
+        "objective": policy.objective if isinstance(policy.objective, str) else policy.objective.name,
+        "learner": describe_learner(policy.learner),
+        "actions": [_label_to_json(label) for label in policy.actions_.tolist()],
+        "n_features": int(policy.n_features_in_),
+        "feature_names": None if names is None else [str(name) for name in names],
+        "rounds": facts,
+        "history_objective": policy.history_.objective,
+        "stop_reason": policy.stop_reason_,
+    }
+    arrays |= {f"history/{name}": np.asarray(policy.history_[name], dtype=np.float64) for name in COLUMNS}
+    write_archive(path, Archive(KIND, FORMAT_NUMBER, document, arrays))
+
+
+def load(path: str | Path) -> BoostedPolicy:
+    """Read a policy written by ``save``.
+
+    Nothing in the file is executed. A file that is truncated, altered, foreign or from a newer version is refused with
+    one sentence.
+    """
+    archive = read_archive(path, KIND, FORMAT_NUMBER)
+    try:
+        return _boosted_from(archive)
+    except (KeyError, IndexError, TypeError, ValueError) as error:
+        raise ValueError(f"{str(path)!r} is not a valid bopl policy file: {error}.") from None
+
+
+def _boosted_from(archive: Archive) -> BoostedPolicy:
+    from bopl.policy.boosted import BoostedPolicy
+
+    document, arrays = archive.document, archive.arrays
+    if document["class"] != "BoostedPolicy":
+        raise ValueError(f"it holds a {document['class']!r}")
+    labels = [_label_from_json(label) for label in document["actions"]]
+    n_features, n_actions = int(document["n_features"]), len(labels)
+    rounds = unpack_rounds(document["rounds"], arrays, n_features=n_features, n_actions=n_actions)
+    policy = BoostedPolicy(
+        objective=document["objective"],
+        learner=learner_from(document["learner"]),
+        **{name: document["settings"][name] for name in _PLAIN_SETTINGS},
+    )
+    columns = [{name: arrays[f"history/{name}"][row].item() for name in COLUMNS} for row in range(_n_recorded(arrays))]
+    policy.ensemble_ = Ensemble(rounds, n_actions)
+    policy.history_ = History.from_records(columns, document["history_objective"])
+    policy.stop_reason_ = document["stop_reason"]
+    policy.actions_ = label_array(labels)
+    policy.n_features_in_ = n_features
+    if document["feature_names"] is not None:
+        policy.feature_names_in_ = np.array(document["feature_names"], dtype=object)
+    return policy
+
+
+def _n_recorded(arrays: dict[str, Any]) -> int:
+    lengths = {arrays[f"history/{name}"].shape for name in COLUMNS}
+    if len(lengths) != 1:
+        raise ValueError("the history's columns differ in length")
+    return int(lengths.pop()[0])
+
+
+def _plain(value: Any) -> Any:
+    return value.item() if isinstance(value, np.generic) else value
+
+
+def _label_to_json(label: Hashable) -> Any:
+    """Return a label as JSON that remembers its type: plain for text, numbers and booleans, marked for tuples."""
+    if isinstance(label, tuple):
+        return {"tuple": [_label_to_json(part) for part in label]}
+    if isinstance(label, bool | int | float | str):
+        return label
+    raise TypeError(
+        f"action label {label!r} of type {type(label).__name__} cannot be written to a model file; use text, numbers, "
+        "booleans or tuples of these as labels."
+    )
+
+
+def _label_from_json(value: Any) -> Hashable:
+    if isinstance(value, dict):
+        return tuple(_label_from_json(part) for part in value["tuple"])
+    if isinstance(value, bool | int | float | str):
+        return value
+    raise ValueError(f"{value!r} is not an action label")

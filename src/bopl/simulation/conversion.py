@@ -1,0 +1,76 @@
+"""Supervised-to-bandit conversion: labelled data to a log with a known truth."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from typing import Any
+
+import numpy as np
+
+from bopl._typing import AnyArray, FloatArray
+from bopl.log import BanditLog
+from bopl.policy.base import Policy, draw_actions
+
+
+def reward_matrix(
+    label: Any, actions: AnyArray, *, partial_credit: Sequence[Collection[Any]] = (), credit: float = 0.25
+) -> FloatArray:
+    """Return the reward of every action for every row of labelled data, of shape (n_samples, n_actions).
+
+    Parameters
+    ----------
+    label : array-like of shape (n_samples,), or 0/1 array of shape (n_samples, n_actions)
+        Classes, or indicators of several labels per row: reward 1 for every true label.
+    actions : ndarray of shape (n_actions,)
+    partial_credit : sequence of groups of labels
+        Choosing another label of the true one's group earns ``credit``.
+    """
+    values = np.asarray(label)
+    if values.ndim == 2:
+        return values.astype(np.float64)
+    position = {action: idx for idx, action in enumerate(actions.tolist())}
+    table = np.eye(len(actions))  # true class by chosen action
+    for group in partial_credit:
+        members = [position[member] for member in group]
+        for true in members:
+            for chosen in members:
+                if true != chosen:
+                    table[true, chosen] = credit
+    return table[[position[value] for value in values.tolist()]]
+
+
+def supervised_to_bandit(
+    context: Any, reward: FloatArray, logging_policy: Policy, *, random_state: int | None = None
+) -> BanditLog:
+    """Return the log that ``logging_policy`` would have written (Beygelzimer and Langford, 2009).
+
+    Parameters
+    ----------
+    context : array-like of shape (n_samples, n_features)
+    reward : ndarray of shape (n_samples, n_actions)
+        Reward of every action, e.g. from `reward_matrix`; the log only gets to see that of the action drawn.
+    logging_policy : Policy
+        Its ``actions_`` are the actions of the log.
+    random_state : int, optional
+    """
+    action_prob = logging_policy.predict_proba(context)
+    if action_prob.shape != reward.shape:
+        raise ValueError(
+            f"reward must have one column per action: it has shape {reward.shape}, the logging policy's probabilities "
+            f"{action_prob.shape}."
+        )
+    chosen = draw_actions(action_prob, np.random.default_rng(random_state))
+    rows = np.arange(len(chosen))
+    return BanditLog(
+        context,
+        logging_policy.actions_[chosen],
+        reward[rows, chosen],
+        action_prob[rows, chosen],
+        actions=logging_policy.actions_,
+    )
+
+
+def true_value(policy: Policy, context: Any, reward: FloatArray) -> float:
+    """Return the reward a policy really earns on labelled data, taking its most probable action."""
+    chosen = policy.predict_proba(context).argmax(axis=1)
+    return float(reward[np.arange(len(chosen)), chosen].mean())

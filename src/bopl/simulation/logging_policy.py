@@ -1,0 +1,102 @@
+"""Logging policies for simulations: a weak multinomial-logistic softmax of a chosen strength."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from bopl._settings import check_number
+from bopl._typing import AnyArray, ContextMatrix, FloatArray
+from bopl.log.context import read_context
+from bopl.objective.softmax import softmax
+from bopl.policy.base import Policy
+
+
+@dataclass(frozen=True, eq=False)
+class LinearLoggingPolicy(Policy):
+    """Softmax of linear scores, mixed with uniform exploration.
+
+    ``pi(a | x) = (1 - epsilon) · softmax(x·coef + intercept) + epsilon / n_actions``
+    """
+
+    actions_: AnyArray
+    coef: FloatArray  # (n_features, n_actions)
+    intercept: FloatArray  # (n_actions,)
+    epsilon: float = 0.0
+
+    def predict_proba(self, context: Any) -> FloatArray:
+        """Return probabilities of all actions, of shape (n_samples, n_actions)."""
+        matrix, _ = read_context(context)
+        action_prob = softmax(np.asarray(matrix @ self.coef, dtype=np.float64) + self.intercept)
+        return (1.0 - self.epsilon) * action_prob + self.epsilon / len(self.actions_)
+
+
+def fit_logging_policy(
+    context: Any,
+    reward: FloatArray,
+    *,
+    actions: AnyArray,
+    target_reward: float,
+    epsilon: float = 0.0,
+    evaluation: tuple[Any, FloatArray] | None = None,
+) -> LinearLoggingPolicy:
+    """Fit a logging policy whose expected reward is ``target_reward``, by solving for its ridge penalty.
+
+    Parameters
+    ----------
+    context : array-like of shape (n_samples, n_features)
+    reward : ndarray of shape (n_samples, n_actions)
+        Reward of every action; the best action of a row is what the policy learns to imitate.
+    actions : ndarray of shape (n_actions,)
+    target_reward : float
+        Must lie between the uniform policy's reward and that of the least penalised fit.
+    epsilon : float in [0, 1], default=0
+        Share of uniform exploration.
+    evaluation : (context, reward), optional
+        Where the expected reward is measured; on the training part by default.
+    """
+    check_number("epsilon", epsilon, low=0.0, high=1.0)
+    matrix, _ = read_context(context)
+    on_context, on_reward = (matrix, reward) if evaluation is None else (read_context(evaluation[0])[0], evaluation[1])
+
+    def value(policy: LinearLoggingPolicy) -> float:
+        return float((policy.predict_proba(on_context) * on_reward).sum(axis=1).mean())
+
+    low, high = -9.0, 3.0  # powers of ten of the inverse penalty; the reward rises with it
+    for _ in range(25):
+        middle = (low + high) / 2.0
+        policy = _fit_ridge(matrix, reward, actions, inverse_penalty=10.0**middle, epsilon=epsilon)
+        low, high = (middle, high) if value(policy) < target_reward else (low, middle)
+    reached = value(policy)
+    if abs(reached - target_reward) > 0.02:
+        raise ValueError(
+            f"no penalty gives a logging policy with reward {target_reward:g}; the nearest reaches {reached:.4f}. "
+            "Choose a target between the uniform policy's reward and that of a full fit."
+        )
+    return policy
+
+
+def _fit_ridge(
+    context: ContextMatrix, reward: FloatArray, actions: AnyArray, *, inverse_penalty: float, epsilon: float
+) -> LinearLoggingPolicy:
+    from sklearn.linear_model import LogisticRegression
+    from sklearn.preprocessing import MaxAbsScaler
+
+    scaler = MaxAbsScaler()
+    label = reward.argmax(axis=1)
+    model = LogisticRegression(C=inverse_penalty, tol=1e-6, max_iter=500).fit(scaler.fit_transform(context), label)
+    coef = np.zeros((context.shape[1], len(actions)))
+    intercept = np.full(len(actions), -20.0)  # an action that was never best is all but never taken
+    weights, bias = _both_classes(model.coef_, model.intercept_)
+    coef[:, model.classes_] = weights.T / scaler.scale_[:, None]
+    intercept[model.classes_] = bias
+    return LinearLoggingPolicy(actions, coef, intercept, epsilon)
+
+
+def _both_classes(coef: FloatArray, intercept: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """scikit-learn stores one row for two classes; the softmax needs one for each."""
+    if len(coef) > 1:
+        return coef, intercept
+    return np.vstack([np.zeros_like(coef), coef]), np.concatenate([np.zeros_like(intercept), intercept])

@@ -1,0 +1,31 @@
+import json
+import subprocess
+import sys
+
+import pytest
+
+import bopl
+
+HEAVY = ["torch", "xgboost", "sklearn", "scipy", "numba", "pyarrow", "pandas", "numpy"]
+
+
+def test_import_pulls_in_nothing_heavy():
+    code = "import bopl, sys, json; print(json.dumps(sorted({name.split('.')[0] for name in sys.modules})))"
+    loaded = json.loads(subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout)
+    assert not set(HEAVY) & set(loaded)
+
+
+def test_using_a_policy_does_not_import_torch_or_xgboost():
+    code = "import bopl, sys; bopl.BoostedPolicy; bopl.XGBTree; assert not {'torch', 'xgboost'} & set(sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+@pytest.mark.parametrize("name", bopl.__all__)
+def test_every_public_name_is_there(name):
+    assert getattr(bopl, name) is not None
+    assert name in dir(bopl)
+
+
+def test_unknown_name_is_an_attribute_error():
+    with pytest.raises(AttributeError, match="no attribute 'BoostedPolcy'"):
+        _ = bopl.BoostedPolcy

@@ -1,0 +1,52 @@
+"""Data flows one way: a folder imports from itself and from folders to its left."""
+
+import ast
+from pathlib import Path
+
+import pytest
+
+PACKAGE = Path(__file__).parents[1] / "src" / "bopl"
+# From left to right; a module may import what stands in an earlier group, or in its own folder.
+LAYERS = [
+    {"_typing", "_settings"},
+    {"_archive"},
+    {"log"},
+    {"theory"},
+    {"objective"},
+    {"learner"},
+    {"boosting"},
+    {"policy"},
+    {"evaluation"},
+    {"report"},
+    {"simulation"},
+    {"baseline"},
+    {"search"},
+    {"experiment", "demo"},
+    {"cli"},
+]
+RANK = {name: rank for rank, names in enumerate(LAYERS) for name in names}
+
+
+def room_of(path):
+    return path.relative_to(PACKAGE).parts[0].removesuffix(".py")
+
+
+def imported_rooms(path):
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf8"))):
+        if isinstance(node, ast.ImportFrom) and node.module == "bopl":
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and (node.module or "").startswith("bopl."):
+            yield node.module.split(".")[1]
+        elif isinstance(node, ast.Import):
+            yield from (alias.name.split(".")[1] for alias in node.names if alias.name.startswith("bopl."))
+        assert not (isinstance(node, ast.ImportFrom) and node.level), f"{path} uses a relative import"
+
+
+@pytest.mark.parametrize("path", sorted(PACKAGE.rglob("*.py")), ids=lambda path: str(path.relative_to(PACKAGE)))
+def test_module_imports_only_leftwards(path):
+    room = room_of(path)
+    if room == "__init__":
+        return
+    assert room in RANK, f"{room} has no place in the order of layers"
+    for imported in imported_rooms(path):
+        assert imported == room or RANK[imported] < RANK[room], f"{room} imports {imported}, which is to its right"
