@@ -18,7 +18,8 @@ def plot_history(history: History) -> Any:
     figure = Figure(figsize=(10.0, 6.5), layout="constrained")
     panels = figure.subplots(2, 2, sharex=True)
     _draw_risk(panels[0, 0], history)
-    _draw_lines(panels[0, 1], history, {"gradient_norm": "gradient norm", "alpha": "alpha"}, "gradient and step size")
+    _draw_lines(panels[0, 1], history, {"gradient_norm": "norm of the gradient"}, "gradient")
+    panels[0, 1].set_yscale("log")
     _draw_lines(
         panels[1, 0], history, {"snips_value": "training (SNIPS)", "validation_value": "validation (SNIPS)"}, "reward"
     )

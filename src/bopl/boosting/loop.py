@@ -48,7 +48,7 @@ def fit_ensemble(
 ) -> BoostingResult:
     """Add rounds until there are ``n_rounds``, nothing moves any more, or a callback asks to stop.
 
-    Ctrl-C ends the fit and keeps the rounds made so far.
+    Ctrl-C ends the fit and keeps the rounds made so far; before the first round it is passed on.
 
     Parameters
     ----------
@@ -76,6 +76,9 @@ def fit_ensemble(
                 callback.on_start(state)
         stop_reason = _add_rounds(state, objective, learner, step_rule, reward_translation, callbacks) or stop_reason
     except KeyboardInterrupt:
+        del state.rounds[len(state.records) :]  # a round is whole once it is recorded
+        if not state.rounds:
+            raise
         stop_reason = "interrupted by the user"
     finally:
         for callback in callbacks:

@@ -32,12 +32,17 @@ def _expand_sparse(context: ContextMatrix, n_actions: int) -> ContextMatrix:
     from scipy.sparse import csr_array, hstack
 
     n_samples = context.shape[0]
+    if n_actions * (context.nnz + n_samples) > np.iinfo(np.int32).max:
+        raise ValueError(
+            f"the expanded matrix of {n_samples} sparse contexts and {n_actions} actions has more than 2**31 entries; "
+            "use fewer samples or a learner that does not expand."
+        )
     repeated = context[np.repeat(np.arange(n_samples), n_actions)]
     one_hot = csr_array(
         (
             np.ones(n_samples * n_actions, dtype=CONTEXT_DTYPE),
-            np.tile(np.arange(n_actions), n_samples),
-            np.arange(n_samples * n_actions + 1),
+            np.tile(np.arange(n_actions, dtype=np.int32), n_samples),  # scikit-learn takes 32-bit indices only
+            np.arange(n_samples * n_actions + 1, dtype=np.int32),
         ),
         shape=(n_samples * n_actions, n_actions),
     )

@@ -20,7 +20,7 @@ from bopl.objective import StepTarget
 
 def bind_estimator(estimator: Any, log: BanditLog, *, seed: int) -> BoundLearner:
     """Bind a scikit-learn estimator: regressors by Algorithm 3, classifiers by Algorithm 4."""
-    if not (is_regressor(estimator) or is_classifier(estimator)):
+    if not (hasattr(estimator, "__sklearn_tags__") and (is_regressor(estimator) or is_classifier(estimator))):
         raise TypeError(f"learner must be a bopl learner or a scikit-learn regressor or classifier; got {estimator!r}.")
     if not has_fit_parameter(estimator, "sample_weight"):
         raise TypeError(

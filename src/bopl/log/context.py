@@ -8,6 +8,7 @@ from typing import Any
 
 import narwhals.stable.v1 as nw
 import numpy as np
+from narwhals.exceptions import DuplicateError
 
 from bopl._typing import AnyArray, BoolArray, ContextMatrix
 
@@ -17,7 +18,10 @@ CONTEXT_DTYPE = np.float32
 
 def is_frame(value: object) -> bool:
     """Return whether narwhals can read ``value`` as a table (pandas, polars, arrow, …)."""
-    return isinstance(nw.from_native(value, eager_only=True, pass_through=True), nw.DataFrame)
+    try:
+        return isinstance(nw.from_native(value, eager_only=True, pass_through=True), nw.DataFrame)
+    except DuplicateError:  # a frame all the same; the check of its names says what is wrong with it
+        return True
 
 
 def is_sparse(value: object) -> bool:
@@ -108,9 +112,7 @@ def _sparse_to_csr(context: Any) -> ContextMatrix:
         raise ValueError(f"context must have two dimensions (n_samples, n_features); it has {context.ndim}.")
     if not (np.issubdtype(context.dtype, np.number) or context.dtype == np.bool_):
         raise TypeError(f"context must be numeric; the sparse matrix holds {context.dtype}.")
-    matrix = csr_array(context, dtype=CONTEXT_DTYPE)
-    if matrix is context or np.shares_memory(matrix.data, context.data):
-        matrix = matrix.copy()  # sorting below must not change the caller's matrix
+    matrix = csr_array(context, dtype=CONTEXT_DTYPE, copy=True)  # tidying up must not change the caller's matrix
     matrix.sum_duplicates()
     matrix.eliminate_zeros()
     return matrix

@@ -151,7 +151,7 @@ class BoostedPolicy(Policy, BaseEstimator):
             if that fit had not been cut short. ``n_rounds`` may be larger than it was.
         """
         log = _as_log(context, action, reward, propensity, actions)
-        self._check_settings(log)
+        self._check_settings(log, validation)
         seed = int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
         if self.validation_fraction is not None and validation is None:
             log, validation = log.split(self.validation_fraction, random_state=seed)
@@ -199,14 +199,21 @@ class BoostedPolicy(Policy, BaseEstimator):
         elif hasattr(self, "feature_names_in_"):
             del self.feature_names_in_
 
-    def _check_settings(self, log: BanditLog) -> None:
+    def _check_settings(self, log: BanditLog, validation: BanditLog | None) -> None:
         check_number("n_rounds", self.n_rounds, low=1, integer=True)
-        check_number("reward_translation", self.reward_translation)
+        check_number("reward_translation", self.reward_translation, is_open=True)
         check_number("ensemble_weight_penalty", self.ensemble_weight_penalty, low=0.0)
         if self.scale is not None:
-            check_number("scale", self.scale, low=np.nextafter(0.0, 1.0))
+            check_number("scale", self.scale, low=0.0, is_open=True)
+        if self.validation_fraction is not None:
+            check_number("validation_fraction", self.validation_fraction, low=0.0, high=1.0, is_open=True)
         if self.early_stopping_rounds is not None:
             check_number("early_stopping_rounds", self.early_stopping_rounds, low=1, integer=True)
+            if validation is None and self.validation_fraction is None:
+                raise ValueError(
+                    f"early_stopping_rounds={self.early_stopping_rounds} needs a validation log: pass validation=… "
+                    "to fit, or set validation_fraction."
+                )
         if not np.any(log.translated(self.reward_translation).reward):
             raise ValueError(
                 f"all {log.n_samples} rewards are zero after adding reward_translation={self.reward_translation:g}: "
@@ -227,11 +234,13 @@ class BoostedPolicy(Policy, BaseEstimator):
 
     def decision_function(self, context: Any) -> FloatArray:
         """Return the ensemble's scores before the softmax, of shape (n_samples, n_actions)."""
-        return self.ensemble_.score(self._read(context))
+        matrix = self._read(context)
+        return self.ensemble_.score(matrix)
 
     def staged_decision_function(self, context: Any) -> Iterator[FloatArray]:
         """Yield the scores after every round, each of shape (n_samples, n_actions)."""
-        return self.ensemble_.staged_score(self._read(context))
+        matrix = self._read(context)
+        return self.ensemble_.staged_score(matrix)
 
     def predict_proba(self, context: Any, *, inverse_temperature: float = 1.0) -> FloatArray:
         """Return action probabilities.
@@ -247,7 +256,8 @@ class BoostedPolicy(Policy, BaseEstimator):
 
     def predict(self, context: Any) -> Any:
         """Return the action with the highest score for each context."""
-        return self.actions_[self.decision_function(context).argmax(axis=1)]
+        best = self.decision_function(context).argmax(axis=1)
+        return self.actions_[best]
 
     def sample(
         self,
@@ -261,11 +271,19 @@ class BoostedPolicy(Policy, BaseEstimator):
         chosen = draw_actions(action_prob, np.random.default_rng(random_state))
         return self.actions_[chosen], action_prob[np.arange(len(chosen)), chosen]
 
-    def score(self, context: Any, action: Any = None, *, reward: Any = None, propensity: Any = None) -> float:
+    def score(
+        self,
+        context: Any,
+        action: Any = None,
+        *,
+        reward: Any = None,
+        propensity: Any = None,
+        sample_weight: Any = None,
+    ) -> float:
         """Return the self-normalised estimate of the policy's reward on a log (higher is better).
 
-        Parameters are those of `fit`. Inside scikit-learn's searches, reward and propensity reach this method only with
-        ``sklearn.set_config(enable_metadata_routing=True)``.
+        Parameters are those of `fit`; ``sample_weight`` multiplies the importance weights. In scikit-learn's
+        searches reward and propensity reach this method only with ``sklearn.set_config(enable_metadata_routing=True)``.
         """
         check_is_fitted(self)
         if not isinstance(context, BanditLog) and (reward is None or propensity is None):
@@ -276,7 +294,8 @@ class BoostedPolicy(Policy, BaseEstimator):
         log = _as_log(context, action, reward, propensity, self.actions_)
         action_prob = self.predict_proba(log.context)
         logged = action_prob[np.arange(log.n_samples), log.action_idx]
-        return snips_value(logged / log.propensity, log.reward)
+        weight = 1.0 if sample_weight is None else np.asarray(sample_weight, dtype=np.float64)
+        return snips_value(weight * logged / log.propensity, log.reward)
 
     def _read(self, context: Any) -> ContextMatrix:
         check_is_fitted(self)

@@ -1,0 +1,88 @@
+import numpy as np
+import pytest
+
+import bopl
+from bopl.simulation import (
+    LinearLoggingPolicy,
+    fit_logging_policy,
+    reward_matrix,
+    simulate_digits,
+    supervised_to_bandit,
+    true_value,
+)
+
+
+def test_reward_matrix_of_classes_pays_for_the_true_one_and_a_quarter_for_its_group():
+    reward = reward_matrix(["a", "c"], np.array(["a", "b", "c"]), partial_credit=[("a", "b")])
+    np.testing.assert_array_equal(reward, [[1.0, 0.25, 0.0], [0.0, 0.0, 1.0]])
+
+
+def test_reward_matrix_of_several_labels_pays_for_each():
+    np.testing.assert_array_equal(reward_matrix(np.array([[1, 0, 1]]), np.arange(3)), [[1.0, 0.0, 1.0]])
+
+
+def test_log_shows_the_reward_and_propensity_of_the_drawn_action_only():
+    rng = np.random.default_rng(0)
+    context = rng.normal(size=(200, 3))
+    policy = LinearLoggingPolicy(np.array(["a", "b"]), rng.normal(size=(3, 2)), np.zeros(2), epsilon=0.1)
+    reward = rng.random((200, 2))
+    log = supervised_to_bandit(context, reward, policy, random_state=1)
+    rows = np.arange(200)
+    np.testing.assert_array_equal(log.reward, reward[rows, log.action_idx])
+    np.testing.assert_array_equal(log.propensity, policy.predict_proba(context)[rows, log.action_idx])
+    assert log.propensity.min() >= 0.05
+    assert supervised_to_bandit(context, reward, policy, random_state=1).fingerprint() == log.fingerprint()
+
+
+def test_importance_weights_of_a_simulated_log_recover_the_truth_of_another_policy():
+    rng = np.random.default_rng(0)
+    context = rng.normal(size=(40_000, 2))
+    actions = np.arange(3)
+    logging = LinearLoggingPolicy(actions, rng.normal(size=(2, 3)), np.zeros(3), epsilon=0.2)
+    other = LinearLoggingPolicy(actions, rng.normal(size=(2, 3)), np.zeros(3))
+    reward = rng.random((40_000, 3)) * actions
+    log = supervised_to_bandit(context, reward, logging, random_state=2)
+    weight = other.predict_proba(context)[np.arange(40_000), log.action_idx] / log.propensity
+    truth = (other.predict_proba(context) * reward).sum(axis=1).mean()
+    error = np.std(weight * log.reward) / np.sqrt(40_000)
+    assert abs((weight * log.reward).mean() - truth) < 4 * error
+
+
+def test_rewards_that_do_not_match_the_policy_are_refused():
+    policy = LinearLoggingPolicy(np.arange(2), np.zeros((1, 2)), np.zeros(2))
+    with pytest.raises(ValueError, match=r"one column per action: it has shape \(3, 5\)"):
+        supervised_to_bandit(np.zeros((3, 1)), np.zeros((3, 5)), policy)
+
+
+def test_logging_policy_meets_its_target_reward():
+    rng = np.random.default_rng(0)
+    context = rng.normal(size=(500, 4))
+    reward = reward_matrix(context[:, :3].argmax(axis=1), np.arange(3))
+    for target in (0.4, 0.6, 0.8):
+        policy = fit_logging_policy(context, reward, actions=np.arange(3), target_reward=target)
+        assert (policy.predict_proba(context) * reward).sum(axis=1).mean() == pytest.approx(target, abs=1e-3)
+    with pytest.raises(ValueError, match=r"no penalty gives a logging policy with reward 0\.05"):
+        fit_logging_policy(context, reward, actions=np.arange(3), target_reward=0.05)
+
+
+def test_digits_have_ten_actions_and_a_logging_reward_of_about_a_half():
+    problem = simulate_digits(random_state=0)
+    assert (problem.train.n_actions, problem.train.n_features) == (10, 64)
+    assert problem.logging_value == pytest.approx(0.5, abs=0.05)
+    assert problem.train.reward.mean() == pytest.approx(0.5, abs=0.05)
+
+
+@pytest.mark.parametrize("name", ["bopl-regr", "bopl-s-regr"])
+def test_policies_learned_from_the_digits_log_reach_ninety_percent(name):
+    problem = simulate_digits(random_state=0)
+    policy = bopl.paper_policy(
+        name,
+        n_rounds=150,
+        max_depth=14,
+        min_child_weight=20,
+        reward_translation=-0.2,
+        tree_method="hist",
+        random_state=0,
+    )
+    policy.fit(problem.train)
+    assert true_value(policy, problem.test.context, problem.test_reward) >= 0.90

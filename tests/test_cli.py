@@ -1,0 +1,33 @@
+import re
+import sys
+
+import pytest
+from typer.testing import CliRunner
+
+from bopl import cli
+
+
+def test_demo_shows_logging_reward_learned_reward_and_estimate_side_by_side():
+    result = CliRunner().invoke(cli.app, ["demo", "--rounds", "20"])
+    assert result.exit_code == 0
+    for text in ("logging", "BOPL-regr", "BOPL-S-regr", "true reward", "estimate from the log"):
+        assert text in result.output
+    learned = [float(value) for value in re.findall(r"BOPL-S?-?regr\s+│\s+([0-9.]+)", result.output)]
+    assert len(learned) == 2
+    assert min(learned) > 0.7
+
+
+def test_help_has_an_example():
+    assert "Example: bopl demo" in CliRunner().invoke(cli.app, ["demo", "--help"]).output
+
+
+def test_errors_are_one_sentence_without_a_traceback(monkeypatch, capsys):
+    def fail(**settings):
+        raise ValueError("the log is empty.")
+
+    monkeypatch.setattr("bopl.demo.run_demo", fail)
+    monkeypatch.setattr(sys, "argv", ["bopl", "demo"])
+    with pytest.raises(SystemExit) as caught:
+        cli.main()
+    assert caught.value.code == 1
+    assert capsys.readouterr().err == "bopl: the log is empty.\n"
