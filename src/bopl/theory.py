@@ -83,21 +83,30 @@ def error_rate(gradient: FloatArray, prediction: FloatArray) -> float:
 # -- Empirical risk (Theorem 1) --------------------------------------------------------------------------------------
 
 
+def n_eligible(log: BanditLog) -> FloatArray:
+    """Return the number of eligible actions of each sample: ``|A|`` without a mask."""
+    if log.action_mask is None:
+        return np.full(log.n_samples, float(log.n_actions))
+    return log.action_mask.sum(axis=1).astype(np.float64)
+
+
 def emp_risk_uniform(log: BanditLog) -> float:
-    """Return the empirical risk of the uniform policy, the ensemble's start: ``mean(-r/p) / |A|``."""
-    return float(np.mean(-log.reward / log.propensity) / log.n_actions)
+    """Return the empirical risk of the uniform policy, the ensemble's start: ``mean(-r/p / |A|)``."""
+    return float(np.mean(-log.reward / log.propensity / n_eligible(log)))
 
 
 def opt_emp_risk(log: BanditLog) -> float:
     """Return OptEmpRisk, the least empirical risk any policy can have on this log.
 
     The risk is linear in the policy, so the best one takes, in every context, the action with the greatest sum of
-    ``r/p`` over the samples that share that context (zero for an action never logged there).
+    ``r/p`` over the samples that share that context (zero for an action never logged there). Where actions are masked,
+    samples that share a context but not the mask are told apart.
     """
     gain = log.reward / log.propensity
     groups = _shared_contexts(log)
-    best = np.maximum(gain[groups.alone], 0.0).sum()
-    best += groups.sums(gain, log).max(axis=1, initial=0.0).sum()
+    best = np.maximum(gain, np.where(n_eligible(log) > 1, 0.0, -np.inf))[groups.alone].sum()
+    sums = groups.sums(gain, log)
+    best += np.where(groups.eligible(log), sums, -np.inf).max(axis=1, initial=-np.inf).sum()
     return float(-best / log.n_samples)
 
 
@@ -116,8 +125,9 @@ def opt_surrogate_risk(log: BanditLog) -> float:
     """
     gain = log.reward / log.propensity
     groups = _shared_contexts(log)
-    best = -np.maximum(gain[groups.alone], 0.0).sum()
-    best += _surrogate_dual(groups.sums(np.maximum(gain, 0.0), log), groups.sums(np.maximum(-gain, 0.0), log)).sum()
+    best = -np.maximum(gain, np.where(n_eligible(log) > 1, 0.0, -np.inf))[groups.alone].sum()
+    cost_sum = np.where(groups.eligible(log), groups.sums(np.maximum(-gain, 0.0), log), np.inf)
+    best += _surrogate_dual(groups.sums(np.maximum(gain, 0.0), log), cost_sum).sum()
     return float(best / log.n_samples)
 
 
@@ -143,21 +153,31 @@ class _SharedContexts:
 
     alone: npt.NDArray[np.bool_]  # (n_samples,)
     group: npt.NDArray[np.intp]  # group number of each sample that is not alone
-    n_groups: int
+    first: npt.NDArray[np.intp]  # a sample of each group
 
     def sums(self, values: FloatArray, log: BanditLog) -> FloatArray:
         """Return sums of ``values`` by group and logged action, of shape (n_groups, n_actions)."""
         shared = ~self.alone
         cell = self.group * log.n_actions + log.action_idx[shared]
-        totals = np.bincount(cell, weights=values[shared], minlength=self.n_groups * log.n_actions)
-        return np.asarray(totals, dtype=np.float64).reshape(self.n_groups, log.n_actions)
+        totals = np.bincount(cell, weights=values[shared], minlength=len(self.first) * log.n_actions)
+        return np.asarray(totals, dtype=np.float64).reshape(len(self.first), log.n_actions)
+
+    def eligible(self, log: BanditLog) -> npt.NDArray[np.bool_]:
+        """Return which actions each group may choose, of shape (n_groups, n_actions)."""
+        if log.action_mask is None:
+            return np.ones((len(self.first), log.n_actions), dtype=np.bool_)
+        return log.action_mask[self.first]
 
 
 def _shared_contexts(log: BanditLog) -> _SharedContexts:
     group = group_identical_contexts(log.context)
+    if log.action_mask is not None:
+        by_mask = group_identical_contexts(log.action_mask.astype(np.float32))
+        _, group = np.unique(np.stack([group, by_mask]), axis=1, return_inverse=True)
+        group = group.reshape(-1)
     alone = np.bincount(group)[group] == 1
-    labels, dense_group = np.unique(group[~alone], return_inverse=True)
-    return _SharedContexts(alone, dense_group.reshape(-1), len(labels))
+    _, first, dense_group = np.unique(group[~alone], return_index=True, return_inverse=True)
+    return _SharedContexts(alone, dense_group.reshape(-1), np.flatnonzero(~alone)[first])
 
 
 def theorem_1_bound(excess_emp_risk_0: float, ensemble_weights: npt.ArrayLike, scale: float) -> float:

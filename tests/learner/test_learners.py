@@ -9,7 +9,7 @@ from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 
 import bopl
 from bopl.learner import bind_learner
-from bopl.learner.expanded import expand
+from bopl.learner.expanded import action_columns, expand
 from bopl.learner.sklearn import EstimatorPredictor, LinearPredictor, classification_problem, regression_problem
 from bopl.learner.store import describe_learner, learner_from, pack_predictors, unpack_predictors
 from bopl.learner.tree import LEAF
@@ -53,8 +53,10 @@ def with_missing(log, seed=0):
 
 def test_expanded_matrix_is_every_context_with_every_action():
     log = make_log(n_samples=7)
-    np.testing.assert_array_equal(expand(log.context, 4), naive_expand(log.context, 4))
-    np.testing.assert_array_equal(expand(csr_array(log.context), 4).toarray(), naive_expand(log.context, 4))
+    np.testing.assert_array_equal(expand(log.context, action_columns(4)), naive_expand(log.context, 4))
+    np.testing.assert_array_equal(
+        expand(csr_array(log.context), action_columns(4)).toarray(), naive_expand(log.context, 4)
+    )
 
 
 TREES = [
@@ -100,7 +102,7 @@ def test_xgbtree_is_the_weighted_least_squares_tree_of_xgboost():
     log = make_log(5, n_samples=200)
     target = target_of(log)
     label, weight = regression_problem(target)
-    matrix = xgboost.DMatrix(expand(log.context, log.n_actions), label=label, weight=weight)
+    matrix = xgboost.DMatrix(expand(log.context, action_columns(log.n_actions)), label=label, weight=weight)
     settings = {"tree_method": "exact", "max_depth": 4, "min_child_weight": 3.0, "reg_lambda": 0.5}
     settings |= {"learning_rate": 1.0, "base_score": 0.0, "objective": "reg:squarederror"}
     expected = xgboost.train(settings, matrix, num_boost_round=1).predict(matrix).reshape(-1, log.n_actions)

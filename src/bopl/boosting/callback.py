@@ -111,7 +111,7 @@ class Validation(Callback):
 
     def _add(self, made: Round, record: dict[str, float]) -> None:
         self._score += made.step.size * made.predictor.predict(self.log.context)
-        log_prob = log_softmax(self._score)[np.arange(self.log.n_samples), self.log.action_idx]
+        log_prob = log_softmax(self._score, self.log.action_mask)[np.arange(self.log.n_samples), self.log.action_idx]
         value = snips_value(np.exp(log_prob) / self.log.propensity, self.log.reward)
         record["validation_value"] = value
         if value > self.best_value:

@@ -82,6 +82,12 @@ def read_checkpoint(path: str | Path, log: BanditLog, settings: dict[str, str], 
                 f"the checkpoint {str(path)!r} was made with {name}={document['settings'].get(name)}, not {value}; "
                 "resume with the same settings (n_rounds may differ)."
             )
-    rounds = unpack_rounds(document["rounds"], arrays, n_features=log.n_features, n_actions=log.n_actions)
+    rounds = unpack_rounds(
+        document["rounds"],
+        arrays,
+        n_features=log.n_features,
+        n_actions=log.n_actions,
+        action_features=log.action_features,
+    )
     records = [{name: arrays[f"history/{name}"][row].item() for name in COLUMNS} for row in range(len(rounds))]
     return BoostingState(log, n_rounds, document["seed"], arrays["score"], settings, list(rounds), records)

@@ -104,12 +104,14 @@ def _add_rounds(
         if np.abs(target.gradient).max() < STOP_BELOW:
             return "the gradient vanished"
         fitted = learner.fit(target, round_idx)
-        if np.abs(fitted.prediction).max() < STOP_BELOW:
+        # Scores of ineligible actions change nothing, so they do not count as predictions either.
+        prediction = fitted.prediction if log.action_mask is None else np.where(log.action_mask, fitted.prediction, 0.0)
+        if np.abs(prediction).max() < STOP_BELOW:
             return "the base learner found nothing to predict"
-        step = step_rule(target, fitted.prediction)
+        step = step_rule(target, prediction)
         if abs(step.alpha) < STOP_BELOW:
             return "the ensemble weight vanished"
-        state.score += step.size * fitted.prediction
+        state.score += step.size * prediction
         before, target = target, objective.step_target(log, state.score)
         record = recorder.record(round_idx, before, target, step, state.records)
         state.rounds.append(Round(fitted.predictor, step))
@@ -132,8 +134,7 @@ class Recorder:
         self.translated = translated
         self.objective = objective
         self.optimal_risk = objective.optimal_risk(translated)
-        uniform = np.full(log.n_samples, -np.log(log.n_actions))
-        self.initial_risk = objective.risk(translated, uniform)
+        self.initial_risk = objective.risk(translated, -np.log(theory.n_eligible(log)))
 
     def record(
         self, round_idx: int, before: StepTarget, after: StepTarget, step: Step, earlier: list[dict[str, float]]

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from bopl._typing import AnyArray
+from bopl._typing import AnyArray, FloatArray
 from bopl.boosting.ensemble import Round
 from bopl.boosting.step import Step
 from bopl.learner.store import Packed, pack_predictors, unpack_predictors
@@ -26,12 +26,19 @@ def pack_rounds(rounds: Sequence[Round]) -> Packed:
 
 
 def unpack_rounds(
-    facts: dict[str, Any], arrays: dict[str, AnyArray], *, n_features: int, n_actions: int
+    facts: dict[str, Any],
+    arrays: dict[str, AnyArray],
+    *,
+    n_features: int,
+    n_actions: int,
+    action_features: FloatArray | None = None,
 ) -> tuple[Round, ...]:
     """Return the rounds written by `pack_rounds`."""
     prefix = "predictor/"
     own = {name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)}
-    predictors = unpack_predictors(facts, own, n_features=n_features, n_actions=n_actions)
+    predictors = unpack_predictors(
+        facts, own, n_features=n_features, n_actions=n_actions, action_features=action_features
+    )
     columns = [arrays[f"step/{name}"] for name in STEP_FIELDS]
     if any(column.shape != (len(predictors),) for column in columns):
         raise ValueError("the steps do not match the predictors")

@@ -5,7 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Protocol
 
-from bopl._typing import AnyArray, ContextMatrix, FloatArray
+import numpy as np
+
+from bopl._typing import AnyArray, BoolArray, ContextMatrix, FloatArray
 from bopl.log import BanditLog
 from bopl.objective import StepTarget
 
@@ -40,6 +42,13 @@ class FittedStep:
 
     predictor: Predictor
     prediction: FloatArray
+
+
+def pair_weight(target: StepTarget, action_mask: BoolArray | None) -> FloatArray:
+    """Return the weight of every (sample, action) pair: the sample's weight, or zero where the action is ineligible."""
+    if action_mask is None:
+        return np.repeat(target.weight[:, None], target.gradient.shape[1], axis=1)
+    return np.where(action_mask, target.weight[:, None], 0.0)
 
 
 class BoundLearner(Protocol):

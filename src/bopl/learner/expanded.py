@@ -1,4 +1,4 @@
-"""The paper's expanded matrix: one row ``[x; onehot(a)]`` for every context and action."""
+"""The paper's expanded matrix: one row ``[x; onehot(a); features of a]`` for every context and action."""
 
 from __future__ import annotations
 
@@ -13,40 +13,42 @@ from bopl.log.context import CONTEXT_DTYPE, is_sparse
 CHUNK_ROWS = 4096
 
 
-def expand(context: ContextMatrix, n_actions: int) -> ContextMatrix:
-    """Return the expanded matrix of shape (n_samples · n_actions, n_features + n_actions), sparse for a sparse context.
+def action_columns(n_actions: int, action_features: FloatArray | None = None) -> FloatArray:
+    """Return what an action adds to a row: its one-hot identity, then its features; (n_actions, n_action_columns)."""
+    identity = np.eye(n_actions, dtype=CONTEXT_DTYPE)
+    return identity if action_features is None else np.hstack([identity, action_features.astype(CONTEXT_DTYPE)])
 
-    Row ``i · n_actions + a`` is context i with action a.
+
+def expand(context: ContextMatrix, by_action: FloatArray) -> ContextMatrix:
+    """Return the expanded matrix of shape (n_samples · n_actions, n_features + n_action_columns).
+
+    Row ``i · n_actions + a`` is context i with row a of ``by_action``. It is sparse if the context is.
     """
     if is_sparse(context):
-        return _expand_sparse(context, n_actions)
+        return _expand_sparse(context, by_action)
     n_samples, n_features = context.shape
-    expanded = np.zeros((n_samples, n_actions, n_features + n_actions), dtype=CONTEXT_DTYPE)
+    n_actions, n_columns = by_action.shape
+    expanded = np.empty((n_samples, n_actions, n_features + n_columns), dtype=CONTEXT_DTYPE)
     expanded[:, :, :n_features] = context[:, None, :]
-    action = np.arange(n_actions)
-    expanded[:, action, n_features + action] = 1.0
-    return expanded.reshape(n_samples * n_actions, n_features + n_actions)
+    expanded[:, :, n_features:] = by_action
+    return expanded.reshape(n_samples * n_actions, n_features + n_columns)
 
 
-def _expand_sparse(context: ContextMatrix, n_actions: int) -> ContextMatrix:
-    from scipy.sparse import csr_array, hstack
+def _expand_sparse(context: ContextMatrix, by_action: FloatArray) -> ContextMatrix:
+    from scipy.sparse import csr_array, hstack, vstack
 
-    n_samples = context.shape[0]
-    if n_actions * (context.nnz + n_samples) > np.iinfo(np.int32).max:
+    n_samples, n_actions = context.shape[0], len(by_action)
+    if n_actions * context.nnz + n_samples * np.count_nonzero(by_action) > np.iinfo(np.int32).max:
         raise ValueError(
             f"the expanded matrix of {n_samples} sparse contexts and {n_actions} actions has more than 2**31 entries; "
             "use fewer samples or a learner that does not expand."
         )
     repeated = context[np.repeat(np.arange(n_samples), n_actions)]
-    one_hot = csr_array(
-        (
-            np.ones(n_samples * n_actions, dtype=CONTEXT_DTYPE),
-            np.tile(np.arange(n_actions, dtype=np.int32), n_samples),  # scikit-learn takes 32-bit indices only
-            np.arange(n_samples * n_actions + 1, dtype=np.int32),
-        ),
-        shape=(n_samples * n_actions, n_actions),
-    )
-    return csr_array(hstack([repeated, one_hot], format="csr"))
+    tiled = vstack([csr_array(by_action)] * n_samples, format="csr")
+    expanded = csr_array(hstack([repeated, tiled], format="csr"))
+    # scikit-learn takes 32-bit indices only.
+    expanded.indices, expanded.indptr = expanded.indices.astype(np.int32), expanded.indptr.astype(np.int32)
+    return expanded
 
 
 def dense_chunks(context: ContextMatrix) -> Iterator[tuple[slice, FloatArray]]:

@@ -10,9 +10,9 @@ from sklearn.base import clone, is_classifier, is_regressor
 from sklearn.tree import BaseDecisionTree
 from sklearn.utils.validation import has_fit_parameter
 
-from bopl._typing import AnyArray, ContextMatrix, FloatArray
-from bopl.learner.base import BoundLearner, FittedStep, Predictor
-from bopl.learner.expanded import CHUNK_ROWS, expand
+from bopl._typing import AnyArray, BoolArray, ContextMatrix, FloatArray
+from bopl.learner.base import BoundLearner, FittedStep, Predictor, pair_weight
+from bopl.learner.expanded import CHUNK_ROWS, action_columns, expand
 from bopl.learner.tree import LEAF, TreePredictor
 from bopl.log import BanditLog
 from bopl.objective import StepTarget
@@ -27,7 +27,8 @@ def bind_estimator(estimator: Any, log: BanditLog, *, seed: int) -> BoundLearner
             f"learner {type(estimator).__name__} does not accept sample_weight in fit, which both of the paper's "
             "reductions need; use one that does, such as a decision tree."
         )
-    return BoundEstimator(estimator, log.context, expand(log.context, log.n_actions), log.n_actions, seed)
+    by_action = action_columns(log.n_actions, log.action_features)
+    return BoundEstimator(estimator, log, expand(log.context, by_action), by_action, seed)
 
 
 @dataclass(frozen=True)
@@ -35,27 +36,27 @@ class BoundEstimator:
     """A scikit-learn estimator with the expanded matrix, which is built once."""
 
     estimator: Any
-    context: ContextMatrix
-    matrix: ContextMatrix  # (n_samples · n_actions, n_features + n_actions)
-    n_actions: int
+    log: BanditLog
+    matrix: ContextMatrix  # (n_samples · n_actions, n_features + n_action_columns)
+    by_action: FloatArray
     seed: int
 
     def fit(self, target: StepTarget, round_idx: int) -> FittedStep:
         """Fit a fresh copy of the estimator to the round's weighted problem."""
-        label, weight = classification_problem(target) if is_classifier(self.estimator) else regression_problem(target)
+        is_class = is_classifier(self.estimator)
+        label, weight = classification_problem(target) if is_class else regression_problem(target, self.log.action_mask)
         fitted = clone(self.estimator)
         if "random_state" in fitted.get_params() and fitted.get_params()["random_state"] is None:
             fitted.set_params(random_state=_round_seed(self.seed, round_idx))
         fitted.fit(self.matrix, label, sample_weight=weight)
-        predictor = predictor_of(fitted, self.context.shape[1], self.n_actions)
-        return FittedStep(predictor, predictor.predict(self.context))
+        predictor = predictor_of(fitted, self.log.n_features, self.by_action)
+        return FittedStep(predictor, predictor.predict(self.log.context))
 
 
-def regression_problem(target: StepTarget) -> tuple[FloatArray, FloatArray]:
+def regression_problem(target: StepTarget, action_mask: BoolArray | None = None) -> tuple[FloatArray, FloatArray]:
     """Return labels ``G/w`` and weights ``w`` of the expanded rows (Algorithm 3, line 3)."""
-    n_actions = target.gradient.shape[1]
     scale = np.divide(1.0, target.weight, out=np.zeros_like(target.weight), where=target.weight > 0.0)
-    return (target.gradient * scale[:, None]).ravel(), np.repeat(target.weight, n_actions)
+    return (target.gradient * scale[:, None]).ravel(), pair_weight(target, action_mask).ravel()
 
 
 def classification_problem(target: StepTarget) -> tuple[FloatArray, FloatArray]:
@@ -68,16 +69,16 @@ def _round_seed(seed: int, round_idx: int) -> int:
     return int(np.random.SeedSequence(seed, spawn_key=(round_idx,)).generate_state(1)[0])
 
 
-def predictor_of(fitted: Any, n_features: int, n_actions: int) -> Predictor:
+def predictor_of(fitted: Any, n_features: int, by_action: FloatArray) -> Predictor:
     """Return a fitted estimator as a predictor: plain arrays where we know how, else the estimator itself."""
     if isinstance(fitted, BaseDecisionTree):
-        return _tree_of(fitted, n_features, n_actions)
+        return _tree_of(fitted, n_features, by_action)
     if is_regressor(fitted) and hasattr(fitted, "intercept_") and np.ndim(fitted.coef_) == 1:
-        return LinearPredictor(np.asarray(fitted.coef_, dtype=np.float64), float(fitted.intercept_), n_actions)
-    return EstimatorPredictor(fitted, n_actions)
+        return LinearPredictor(np.asarray(fitted.coef_, dtype=np.float64), float(fitted.intercept_), by_action)
+    return EstimatorPredictor(fitted, by_action)
 
 
-def _tree_of(fitted: Any, n_features: int, n_actions: int) -> TreePredictor:
+def _tree_of(fitted: Any, n_features: int, by_action: FloatArray) -> TreePredictor:
     nodes = fitted.tree_
     is_leaf = nodes.children_left == -1
     output = nodes.value[:, 0, :]
@@ -95,27 +96,30 @@ def _tree_of(fitted: Any, n_features: int, n_actions: int) -> TreePredictor:
         value=np.where(is_leaf, value, 0.0).astype(np.float64),
         gain=np.where(is_leaf, 0.0, mass - mass[left] - mass[right]).astype(np.float64),
         n_features=n_features,
-        n_actions=n_actions,
+        by_action=by_action,
     )
 
 
 @dataclass(frozen=True, eq=False)
 class LinearPredictor:
-    """A linear function of ``[x; onehot(a)]``; an ensemble of these is linear too, and no better than one."""
+    """A linear function of the expanded columns; an ensemble of these is linear too, and no better than one."""
 
     kind: ClassVar[str] = "linear"
 
-    coef: FloatArray  # (n_features + n_actions,)
+    coef: FloatArray  # (n_features + n_action_columns,)
     intercept: float
-    n_actions: int
+    by_action: FloatArray
+
+    @property
+    def n_actions(self) -> int:
+        """Number of actions scored."""
+        return len(self.by_action)
 
     def predict(self, context: ContextMatrix) -> FloatArray:
         """Return scores of shape (n_samples, n_actions)."""
         n_features = context.shape[1]
-        score: FloatArray = (
-            np.asarray(context @ self.coef[:n_features])[:, None] + self.coef[n_features:] + self.intercept
-        )
-        return score
+        shared: FloatArray = np.asarray(context @ self.coef[:n_features])  # (n_samples,)
+        return shared[:, None] + self.by_action @ self.coef[n_features:] + self.intercept
 
     def gain_by_column(self) -> AnyArray | None:
         """Return None: a linear function has no splits."""
@@ -129,14 +133,19 @@ class EstimatorPredictor:
     kind: ClassVar[str] = "estimator"
 
     estimator: Any
-    n_actions: int
+    by_action: FloatArray
+
+    @property
+    def n_actions(self) -> int:
+        """Number of actions scored."""
+        return len(self.by_action)
 
     def predict(self, context: ContextMatrix) -> FloatArray:
         """Return scores of shape (n_samples, n_actions), expanding some rows at a time."""
         prediction = np.empty((context.shape[0], self.n_actions))
         for start in range(0, context.shape[0], CHUNK_ROWS):
             piece = context[start : start + CHUNK_ROWS]
-            values = self.estimator.predict(expand(piece, self.n_actions))
+            values = self.estimator.predict(expand(piece, self.by_action))
             prediction[start : start + CHUNK_ROWS] = np.asarray(values, dtype=np.float64).reshape(-1, self.n_actions)
         return prediction
 

@@ -9,8 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from bopl._typing import AnyArray
+from bopl._typing import AnyArray, FloatArray
 from bopl.learner.base import Predictor
+from bopl.learner.expanded import action_columns
 from bopl.learner.sklearn import LinearPredictor
 from bopl.learner.tree import TreePredictor, pack_trees, unpack_trees
 
@@ -33,12 +34,12 @@ def _pack_linear(predictors: Sequence[LinearPredictor]) -> Packed:
 
 
 def _unpack_linear(
-    facts: dict[str, Any], arrays: dict[str, AnyArray], *, n_features: int, n_actions: int
+    facts: dict[str, Any], arrays: dict[str, AnyArray], *, n_features: int, by_action: FloatArray
 ) -> list[LinearPredictor]:
     coef, intercept = arrays["coef"], arrays["intercept"]
-    if coef.shape != (len(intercept), n_features + n_actions):
+    if coef.shape != (len(intercept), n_features + by_action.shape[1]):
         raise ValueError("the linear predictors have the wrong number of coefficients")
-    return [LinearPredictor(row, float(value), n_actions) for row, value in zip(coef, intercept, strict=True)]
+    return [LinearPredictor(row, float(value), by_action) for row, value in zip(coef, intercept, strict=True)]
 
 
 _CODECS = {
@@ -68,12 +69,18 @@ def pack_predictors(predictors: Sequence[Predictor]) -> Packed:
 
 
 def unpack_predictors(
-    facts: dict[str, Any], arrays: dict[str, AnyArray], *, n_features: int, n_actions: int
+    facts: dict[str, Any],
+    arrays: dict[str, AnyArray],
+    *,
+    n_features: int,
+    n_actions: int,
+    action_features: FloatArray | None = None,
 ) -> tuple[Predictor, ...]:
     """Return the predictors written by `pack_predictors`."""
     if facts.get("kind") not in _CODECS:
         raise ValueError(f"predictors of kind {facts.get('kind')!r} are not known to this version")
-    return tuple(_CODECS[facts["kind"]].unpack(facts, arrays, n_features=n_features, n_actions=n_actions))
+    by_action = action_columns(n_actions, action_features)
+    return tuple(_CODECS[facts["kind"]].unpack(facts, arrays, n_features=n_features, by_action=by_action))
 
 
 # Learners that may be named in a model file. A file must not be able to make us import anything else.

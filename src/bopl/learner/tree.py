@@ -1,4 +1,4 @@
-"""One binary tree over ``[x; onehot(a)]`` as plain arrays, whichever library grew it."""
+"""One binary tree over the expanded columns as plain arrays, whichever library grew it."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class TreePredictor:
     Attributes
     ----------
     column : int32 array of shape (n_nodes,)
-        Column of ``[x; onehot(a)]`` the node looks at; ``LEAF`` for a leaf.
+        Column of ``[x; onehot(a); features of a]`` the node looks at; ``LEAF`` for a leaf.
     threshold : float64 array of shape (n_nodes,)
     left, right : int32 arrays of shape (n_nodes,)
         Children; always greater than the node itself, so that every walk ends.
@@ -32,6 +32,10 @@ class TreePredictor:
         Output of the leaves.
     gain : float64 array of shape (n_nodes,)
         What the split gained; 0 for leaves.
+    n_features : int
+        Number of context columns.
+    by_action : float32 array of shape (n_actions, n_action_columns)
+        The columns of the actions, from `action_columns`.
     zero_is_missing : bool
         Whether zeros count as missing: true for trees XGBoost grew on a sparse matrix, where absent means missing.
     """
@@ -46,8 +50,13 @@ class TreePredictor:
     value: FloatArray
     gain: FloatArray
     n_features: int
-    n_actions: int
+    by_action: FloatArray
     zero_is_missing: bool = False
+
+    @property
+    def n_actions(self) -> int:
+        """Number of actions scored."""
+        return len(self.by_action)
 
     @property
     def n_leaves(self) -> int:
@@ -60,6 +69,7 @@ class TreePredictor:
         for rows, dense in dense_chunks(context):
             walk_tree(
                 dense,
+                self.by_action,
                 self.column,
                 self.threshold,
                 self.left,
@@ -72,14 +82,15 @@ class TreePredictor:
         return prediction
 
     def gain_by_column(self) -> AnyArray:
-        """Return the sum of gains by column, of shape (n_features + n_actions,)."""
+        """Return the sum of gains by column, of shape (n_features + n_action_columns,)."""
         split = self.column != LEAF
-        return np.bincount(self.column[split], weights=self.gain[split], minlength=self.n_features + self.n_actions)
+        n_columns = self.n_features + self.by_action.shape[1]
+        return np.bincount(self.column[split], weights=self.gain[split], minlength=n_columns)
 
 
 @njit(cache=True, nogil=True)
 def walk_tree(  # type: ignore[no-untyped-def]
-    context, column, threshold, left, right, missing_left, value, zero_is_missing, prediction_out
+    context, by_action, column, threshold, left, right, missing_left, value, zero_is_missing, prediction_out
 ):
     """Write the tree's output for every context and action into ``prediction_out``."""
     n_samples, n_features = context.shape
@@ -88,7 +99,7 @@ def walk_tree(  # type: ignore[no-untyped-def]
             node = 0
             while column[node] != LEAF:
                 at = column[node]
-                x = context[sample, at] if at < n_features else np.float32(1.0 if at - n_features == action else 0.0)
+                x = context[sample, at] if at < n_features else by_action[action, at - n_features]
                 is_missing = np.isnan(x) or (zero_is_missing and x == 0.0)
                 goes_left = missing_left[node] if is_missing else x <= threshold[node]
                 node = left[node] if goes_left else right[node]
@@ -117,7 +128,7 @@ def pack_trees(trees: Sequence[TreePredictor]) -> tuple[dict[str, Any], dict[str
 
 
 def unpack_trees(
-    facts: dict[str, Any], arrays: dict[str, AnyArray], *, n_features: int, n_actions: int
+    facts: dict[str, Any], arrays: dict[str, AnyArray], *, n_features: int, by_action: FloatArray
 ) -> list[TreePredictor]:
     """Return the trees of `pack_trees`, after checking that no walk can leave the arrays or run in circles."""
     n_nodes = arrays["n_nodes"]
@@ -130,19 +141,21 @@ def unpack_trees(
     ends = np.cumsum(n_nodes)
     pieces = [slice(end - size, end) for end, size in zip(ends.tolist(), n_nodes.tolist(), strict=True)]
     return [
-        _checked_tree({name: arrays[name][piece] for name in NODE_DTYPES}, facts, n_features, n_actions)
+        _checked_tree({name: arrays[name][piece] for name in NODE_DTYPES}, facts, n_features, by_action)
         for piece in pieces
     ]
 
 
-def _checked_tree(nodes: dict[str, AnyArray], facts: dict[str, Any], n_features: int, n_actions: int) -> TreePredictor:
+def _checked_tree(
+    nodes: dict[str, AnyArray], facts: dict[str, Any], n_features: int, by_action: FloatArray
+) -> TreePredictor:
     column, node = nodes["column"], np.arange(len(nodes["column"]))
     split = column != LEAF
-    if (column < LEAF).any() or (column >= n_features + n_actions).any():
+    if (column < LEAF).any() or (column >= n_features + by_action.shape[1]).any():
         raise ValueError("a tree looks at a column that does not exist")
     for child in (nodes["left"][split], nodes["right"][split]):
         if (child <= node[split]).any() or (child >= len(node)).any():
             raise ValueError("a tree's children do not follow their parents")
     return TreePredictor(
-        **nodes, n_features=n_features, n_actions=n_actions, zero_is_missing=bool(facts["zero_is_missing"])
+        **nodes, n_features=n_features, by_action=by_action, zero_is_missing=bool(facts["zero_is_missing"])
     )

@@ -10,9 +10,9 @@ import numpy as np
 from sklearn.base import BaseEstimator
 
 from bopl._settings import check_choice, check_number
-from bopl._typing import AnyArray
-from bopl.learner.base import FittedStep
-from bopl.learner.expanded import expand
+from bopl._typing import AnyArray, BoolArray, FloatArray
+from bopl.learner.base import FittedStep, pair_weight
+from bopl.learner.expanded import action_columns, expand
 from bopl.learner.tree import LEAF, TreePredictor
 from bopl.log import BanditLog
 from bopl.log.context import is_sparse
@@ -67,8 +67,10 @@ class XGBTree(BaseEstimator):
             import xgboost
         except ImportError:
             raise ImportError("XGBTree needs XGBoost: pip install 'bopl[xgboost]'.") from None
-        matrix = xgboost.DMatrix(expand(log.context, log.n_actions), nthread=params.get("nthread", -1))
-        return BoundXGBTree(params, matrix, log.n_features, log.n_actions, zero_is_missing=is_sparse(log.context))
+        by_action = action_columns(log.n_actions, log.action_features)
+        matrix = xgboost.DMatrix(expand(log.context, by_action), nthread=params.get("nthread", -1))
+        zero_is_missing = is_sparse(log.context)
+        return BoundXGBTree(params, matrix, log.n_features, by_action, log.action_mask, zero_is_missing)
 
     def _booster_params(self) -> dict[str, Any]:
         check_choice("tree_method", self.tree_method, ("exact", "hist"))
@@ -99,7 +101,8 @@ class BoundXGBTree:
     params: dict[str, Any]
     matrix: Any
     n_features: int
-    n_actions: int
+    by_action: FloatArray
+    action_mask: BoolArray | None
     zero_is_missing: bool
 
     def fit(self, target: StepTarget, round_idx: int) -> FittedStep:
@@ -107,14 +110,15 @@ class BoundXGBTree:
         import xgboost
 
         booster = xgboost.Booster(self.params, [self.matrix])
-        hessian = np.repeat(target.weight, self.n_actions)
+        n_actions = len(self.by_action)
+        hessian = pair_weight(target, self.action_mask).ravel()
         booster.boost(self.matrix, 0, grad=-target.gradient.ravel(), hess=hessian)
         prediction = booster.predict(self.matrix, output_margin=True)
-        tree = tree_from_booster(booster, self.n_features, self.n_actions, zero_is_missing=self.zero_is_missing)
-        return FittedStep(tree, prediction.reshape(-1, self.n_actions).astype(np.float64))
+        tree = tree_from_booster(booster, self.n_features, self.by_action, zero_is_missing=self.zero_is_missing)
+        return FittedStep(tree, prediction.reshape(-1, n_actions).astype(np.float64))
 
 
-def tree_from_booster(booster: Any, n_features: int, n_actions: int, *, zero_is_missing: bool) -> TreePredictor:
+def tree_from_booster(booster: Any, n_features: int, by_action: FloatArray, *, zero_is_missing: bool) -> TreePredictor:
     """Return the only tree of a booster as plain arrays, pruned nodes left out."""
     model = json.loads(booster.save_raw("json"))
     nodes = model["learner"]["gradient_booster"]["model"]["trees"][0]
@@ -134,7 +138,7 @@ def tree_from_booster(booster: Any, n_features: int, n_actions: int, *, zero_is_
         value=np.where(is_leaf, condition, 0.0).astype(np.float64),
         gain=np.where(is_leaf, 0.0, np.array(nodes["loss_changes"])[order]).astype(np.float64),
         n_features=n_features,
-        n_actions=n_actions,
+        by_action=by_action,
         zero_is_missing=zero_is_missing,
     )
 

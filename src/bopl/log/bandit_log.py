@@ -47,6 +47,12 @@ class BanditLog:
         Names of the context columns; taken from the frame where there is one.
     time : sequence of shape (n_samples,), optional
         When each decision was made: anything that sorts. Used by ``split(by="time")``.
+    action_mask : boolean array of shape (n_samples, n_actions), optional
+        Which actions could be chosen for each sample; all of them by default. An ineligible action is never chosen and
+        teaches nothing.
+    action_features : array-like of shape (n_actions, n_action_features), optional
+        What is known of the actions themselves, rows in the order of ``actions``; learners may split on these columns
+        as well as on the action.
 
     Attributes
     ----------
@@ -72,6 +78,8 @@ class BanditLog:
     actions: AnyArray
     feature_names: tuple[str, ...] | None
     time: AnyArray | None
+    action_mask: BoolArray | None
+    action_features: FloatArray | None
 
     def __init__(
         self,
@@ -83,6 +91,8 @@ class BanditLog:
         actions: object | None = None,
         feature_names: Sequence[str] | None = None,
         time: object | None = None,
+        action_mask: object | None = None,
+        action_features: object | None = None,
     ) -> None:
         matrix, names_found = read_context(context)
         _check_lengths(
@@ -100,6 +110,8 @@ class BanditLog:
             actions=labels,
             feature_names=_check_names(feature_names, names_found, matrix.shape[1]),
             time=None if time is None else _read_only(_check_time(time)),
+            action_mask=None if action_mask is None else _read_only(check_mask(action_mask, labels, action_idx)),
+            action_features=None if action_features is None else _read_only(_check_features(action_features, labels)),
         )
 
     # -- Constructors ---------------------------------------------------------------------------------------------
@@ -240,6 +252,7 @@ class BanditLog:
             reward=_read_only(self.reward[index]),
             propensity=_read_only(self.propensity[index]),
             time=None if self.time is None else _read_only(self.time[index]),
+            action_mask=None if self.action_mask is None else _read_only(self.action_mask[index]),
         )
 
     def split(
@@ -299,6 +312,7 @@ class BanditLog:
         else:
             yield self.context
         yield from (self.action_idx, self.reward, self.propensity)
+        yield from (part for part in (self.action_mask, self.action_features) if part is not None)
 
 
 # -- Checks: each raises one sentence that says what is wrong, where, and what to do -----------------------------------
@@ -388,6 +402,56 @@ def _check_time(time: object) -> AnyArray:
         row = int(np.flatnonzero(missing)[0])
         raise ValueError(f"time is missing in {int(missing.sum())} of {len(values)} samples, the first at row {row}.")
     return values
+
+
+def check_mask(mask: object, actions: AnyArray, action_idx: IntArray | None) -> BoolArray:
+    """Return the mask as booleans; every row needs an eligible action, and the logged one must be eligible."""
+    array = np.asarray(mask)
+    if array.ndim != 2 or array.shape[1] != len(actions):
+        raise ValueError(
+            f"action_mask must have one column for each of the {len(actions)} actions; it has shape {array.shape}."
+        )
+    if array.dtype != np.bool_ and not np.isin(array, (0, 1)).all():
+        raise ValueError("action_mask must hold booleans or 0 and 1 only.")
+    eligible = array.astype(np.bool_)
+    if action_idx is not None and len(eligible) != len(action_idx):
+        raise ValueError(f"action_mask has {len(eligible)} rows, the log {len(action_idx)}; each sample needs one.")
+    empty = ~eligible.any(axis=1)
+    if empty.any():
+        row = int(np.flatnonzero(empty)[0])
+        raise ValueError(
+            f"action_mask leaves no eligible action in {int(empty.sum())} of {len(eligible)} rows, the first at row "
+            f"{row}. Leave those samples out, or say what could be chosen."
+        )
+    if action_idx is not None:
+        _check_logged_eligible(eligible, actions, action_idx)
+    return eligible
+
+
+def _check_logged_eligible(eligible: BoolArray, actions: AnyArray, action_idx: IntArray) -> None:
+    forbidden = ~eligible[np.arange(len(action_idx)), action_idx]
+    if forbidden.any():
+        row = int(np.flatnonzero(forbidden)[0])
+        raise ValueError(
+            f"action_mask forbids the logged action in {int(forbidden.sum())} of {len(eligible)} rows, the first at "
+            f"row {row} with {actions[action_idx[row]]!r}. An action that was taken was eligible: check the mask."
+        )
+
+
+def _check_features(action_features: object, actions: AnyArray) -> FloatArray:
+    matrix, _ = read_context(action_features)
+    features = np.asarray(matrix.toarray() if is_sparse(matrix) else matrix)
+    if len(features) != len(actions):
+        raise ValueError(
+            f"action_features must have one row for each of the {len(actions)} actions, in their order; it has "
+            f"{len(features)} rows."
+        )
+    if np.isnan(features).any():
+        row, column_idx = (int(position) for position in np.argwhere(np.isnan(features))[0])
+        raise ValueError(
+            f"action_features must not be missing; action {actions[row]!r} has NaN in column {column_idx}. Fill it in."
+        )
+    return features
 
 
 def _check_names(given: Sequence[str] | None, found: tuple[str, ...] | None, n_features: int) -> tuple[str, ...] | None:

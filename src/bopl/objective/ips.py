@@ -21,7 +21,7 @@ class IPSObjective:
 
     def step_target(self, log: BanditLog, score: FloatArray) -> StepTarget:
         """Return ``G = r/p · pi(a_i) · (1{a = a_i} - pi(a))``, ``w = |r|/p`` and ``s = |r|/(2p)``."""
-        log_prob = log_softmax(score)
+        log_prob = log_softmax(score, log.action_mask)
         logged_log_prob = log_prob[np.arange(log.n_samples), log.action_idx]
         pull = log.reward / log.propensity * np.exp(logged_log_prob)
         return StepTarget(

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import numpy as np
 
-from bopl._typing import FloatArray
+from bopl._typing import BoolArray, FloatArray
 
 
-def log_softmax(score: FloatArray) -> FloatArray:
+def log_softmax(score: FloatArray, action_mask: BoolArray | None = None) -> FloatArray:
     """Return log-probabilities of the softmax policy, row by row.
 
     Parameters
     ----------
     score : ndarray of shape (n_samples, n_actions)
+    action_mask : boolean ndarray of shape (n_samples, n_actions), optional
+        Ineligible actions have probability zero, and the logarithm of that.
 
     Returns
     -------
@@ -20,12 +22,13 @@ def log_softmax(score: FloatArray) -> FloatArray:
         ``score - log(sum(exp(score)))``; rows of ``exp(log_prob)`` sum to one.
     """
     # Subtract the row maximum first: scores grow with every round and exp overflows.
-    shifted = score - score.max(axis=1, keepdims=True)
+    eligible = score if action_mask is None else np.where(action_mask, score, -np.inf)
+    shifted = eligible - eligible.max(axis=1, keepdims=True)
     shifted -= np.log(np.exp(shifted).sum(axis=1, keepdims=True))
     return shifted
 
 
-def softmax(score: FloatArray, *, inverse_temperature: float = 1.0) -> FloatArray:
+def softmax(score: FloatArray, *, inverse_temperature: float = 1.0, action_mask: BoolArray | None = None) -> FloatArray:
     """Return action probabilities ``exp(beta F) / sum exp(beta F)``.
 
     Parameters
@@ -33,12 +36,20 @@ def softmax(score: FloatArray, *, inverse_temperature: float = 1.0) -> FloatArra
     score : ndarray of shape (n_samples, n_actions)
     inverse_temperature : float in [0, inf], default=1
         beta: 0 is the uniform policy, infinity puts all probability on the highest score (the first, among ties).
+    action_mask : boolean ndarray of shape (n_samples, n_actions), optional
+        Ineligible actions have probability zero.
     """
+    if action_mask is not None:
+        score = np.where(action_mask, score, -np.inf)
     if inverse_temperature == np.inf:
         action_prob = np.zeros(score.shape)
         action_prob[np.arange(len(score)), score.argmax(axis=1)] = 1.0
         return action_prob
-    # Shift before scaling: 0 * inf cannot arise, and the largest exponent is exactly zero.
-    action_prob = np.exp(inverse_temperature * (score - score.max(axis=1, keepdims=True)))
+    # Shift before scaling: the largest exponent is exactly zero.
+    shifted = score - score.max(axis=1, keepdims=True)
+    if inverse_temperature == 0.0:
+        shifted = np.where(np.isneginf(shifted), -np.inf, 0.0)  # 0 · -inf would be NaN
+        inverse_temperature = 1.0
+    action_prob = np.exp(inverse_temperature * shifted)
     action_prob /= action_prob.sum(axis=1, keepdims=True)
     return action_prob

@@ -29,7 +29,7 @@ class SurrogateObjective:
 
         Weight and curvature are both ``|r|·b/p`` with b = 1/2 where r < 0, else 1.
         """
-        log_prob = log_softmax(score)
+        log_prob = log_softmax(score, log.action_mask)
         logged_log_prob = log_prob[np.arange(log.n_samples), log.action_idx]
         # GradSwitch of Algorithm 2: pi(a_i) if r < 0, else 1.
         grad_switch = np.where(log.reward < 0.0, np.exp(logged_log_prob), 1.0)

@@ -43,16 +43,23 @@ class Policy(ABC):
         propensity : ndarray of shape (n_samples,)
             Probability with which it was chosen: what to log next to it.
         """
-        action_prob = self.predict_proba(context)
-        chosen = draw_actions(action_prob, np.random.default_rng(random_state))
-        return self.actions_[chosen], action_prob[np.arange(len(chosen)), chosen]
+        return draw_labels(self.predict_proba(context), self.actions_, random_state)
+
+
+def draw_labels(
+    action_prob: FloatArray, actions: AnyArray, random_state: int | np.random.Generator | None
+) -> tuple[AnyArray, FloatArray]:
+    """Return one drawn action label per row, and the probability it was drawn with."""
+    chosen = draw_actions(action_prob, np.random.default_rng(random_state))
+    return actions[chosen], action_prob[np.arange(len(chosen)), chosen]
 
 
 def draw_actions(action_prob: FloatArray, rng: np.random.Generator) -> IntArray:
     """Return one action position per row, drawn from its probabilities."""
     cumulative = np.cumsum(action_prob, axis=1)
-    # Rounding may leave the last cumulative value short of 1: scale the draw to what is really there.
-    threshold = rng.random(len(action_prob))[:, None] * cumulative[:, -1:]
+    # Rounding may leave the last cumulative value short of 1: scale the draw to what is there, and stay below it.
+    total = cumulative[:, -1:]
+    threshold = np.minimum(rng.random(len(action_prob))[:, None] * total, np.nextafter(total, 0.0))
     return (cumulative <= threshold).sum(axis=1)
 
 

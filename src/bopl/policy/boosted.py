@@ -13,15 +13,16 @@ from sklearn.utils.metadata_routing import UNUSED
 from sklearn.utils.validation import check_is_fitted
 
 from bopl._settings import check_number
-from bopl._typing import ContextMatrix, FloatArray
+from bopl._typing import BoolArray, ContextMatrix, FloatArray
 from bopl.boosting import Ensemble, History, ProgressBar, StepRule, Validation, fit_ensemble, read_checkpoint
 from bopl.boosting.loop import AnyCallback
 from bopl.learner import bind_learner, default_learner
 from bopl.log import BanditLog
+from bopl.log.bandit_log import check_mask
 from bopl.objective import get_objective
 from bopl.objective.softmax import softmax
 from bopl.objective.value import snips_value
-from bopl.policy.base import Policy, draw_actions, read_fitted_context
+from bopl.policy.base import Policy, draw_labels, read_fitted_context
 
 
 class BoostedPolicy(Policy, BaseEstimator):
@@ -56,6 +57,7 @@ class BoostedPolicy(Policy, BaseEstimator):
     Attributes
     ----------
     actions_ : ndarray of shape (n_actions,)
+    action_features_ : ndarray of shape (n_actions, n_action_features) or None
     history_ : History
         One row per round: risks, bounds, gradient norm, alpha, values. See `bopl.boosting.history.COLUMNS`.
     ensemble_ : Ensemble
@@ -193,6 +195,7 @@ class BoostedPolicy(Policy, BaseEstimator):
         self.history_ = history
         self.stop_reason_ = stop_reason
         self.actions_ = log.actions
+        self.action_features_ = log.action_features
         self.n_features_in_ = log.n_features
         if log.feature_names is not None:
             self.feature_names_in_ = np.array(log.feature_names, dtype=object)
@@ -242,7 +245,7 @@ class BoostedPolicy(Policy, BaseEstimator):
         matrix = self._read(context)
         return self.ensemble_.staged_score(matrix)
 
-    def predict_proba(self, context: Any, *, inverse_temperature: float = 1.0) -> FloatArray:
+    def predict_proba(self, context: Any, *, inverse_temperature: float = 1.0, action_mask: Any = None) -> FloatArray:
         """Return action probabilities.
 
         Parameters
@@ -250,13 +253,19 @@ class BoostedPolicy(Policy, BaseEstimator):
         context : array-like or frame of shape (n_samples, n_features)
         inverse_temperature : float in [0, inf], default=1
             0 is the uniform policy, 1 the policy that was trained, infinity always takes the highest score.
+        action_mask : boolean array of shape (n_samples, n_actions), optional
+            Which actions can be chosen; the others get probability zero.
         """
         check_number("inverse_temperature", inverse_temperature, low=0.0)
-        return softmax(self.decision_function(context), inverse_temperature=float(inverse_temperature))
+        score = self.decision_function(context)
+        mask = self._read_mask(action_mask, len(score))
+        return softmax(score, inverse_temperature=float(inverse_temperature), action_mask=mask)
 
-    def predict(self, context: Any) -> Any:
-        """Return the action with the highest score for each context."""
-        best = self.decision_function(context).argmax(axis=1)
+    def predict(self, context: Any, *, action_mask: Any = None) -> Any:
+        """Return the action with the highest score for each context, among those the mask allows."""
+        score = self.decision_function(context)
+        mask = self._read_mask(action_mask, len(score))
+        best = (score if mask is None else np.where(mask, score, -np.inf)).argmax(axis=1)
         return self.actions_[best]
 
     def sample(
@@ -264,12 +273,12 @@ class BoostedPolicy(Policy, BaseEstimator):
         context: Any,
         *,
         inverse_temperature: float = 1.0,
+        action_mask: Any = None,
         random_state: int | np.random.Generator | None = None,
     ) -> tuple[Any, FloatArray]:
         """Draw an action for each context; return the actions and the propensities to log with them."""
-        action_prob = self.predict_proba(context, inverse_temperature=inverse_temperature)
-        chosen = draw_actions(action_prob, np.random.default_rng(random_state))
-        return self.actions_[chosen], action_prob[np.arange(len(chosen)), chosen]
+        action_prob = self.predict_proba(context, inverse_temperature=inverse_temperature, action_mask=action_mask)
+        return draw_labels(action_prob, self.actions_, random_state)
 
     def score(
         self,
@@ -292,10 +301,18 @@ class BoostedPolicy(Policy, BaseEstimator):
                 "sklearn.set_config(enable_metadata_routing=True) first and pass both to fit."
             )
         log = _as_log(context, action, reward, propensity, self.actions_)
-        action_prob = self.predict_proba(log.context)
+        action_prob = self.predict_proba(log.context, action_mask=log.action_mask)
         logged = action_prob[np.arange(log.n_samples), log.action_idx]
         weight = 1.0 if sample_weight is None else np.asarray(sample_weight, dtype=np.float64)
         return snips_value(weight * logged / log.propensity, log.reward)
+
+    def _read_mask(self, action_mask: Any, n_samples: int) -> BoolArray | None:
+        if action_mask is None:
+            return None
+        mask = check_mask(action_mask, self.actions_, None)
+        if len(mask) != n_samples:
+            raise ValueError(f"action_mask has {len(mask)} rows, the context {n_samples}; each sample needs one.")
+        return mask
 
     def _read(self, context: Any) -> ContextMatrix:
         check_is_fitted(self)
@@ -322,14 +339,15 @@ class BoostedPolicy(Policy, BaseEstimator):
 
     @property
     def action_importance_(self) -> float:
-        """Share of the splits on the action itself in what all splits gained."""
+        """Share of the splits on the action or its features in what all splits gained."""
         gain = self._gain_by_column()
         total = gain.sum()
         return float(gain[self.n_features_in_ :].sum() / total) if total > 0.0 else 0.0
 
     def _gain_by_column(self) -> FloatArray:
         check_is_fitted(self)
-        total = np.zeros(self.n_features_in_ + len(self.actions_))
+        n_action_features = 0 if self.action_features_ is None else self.action_features_.shape[1]
+        total = np.zeros(self.n_features_in_ + len(self.actions_) + n_action_features)
         for entry in self.ensemble_.rounds:
             gain = entry.predictor.gain_by_column()
             if gain is None:

@@ -48,6 +48,8 @@ def save_boosted(policy: BoostedPolicy, path: str | Path) -> None:
         "history_objective": policy.history_.objective,
         "stop_reason": policy.stop_reason_,
     }
+    if policy.action_features_ is not None:
+        arrays["action_features"] = policy.action_features_
     arrays |= {f"history/{name}": np.asarray(policy.history_[name], dtype=np.float64) for name in COLUMNS}
     write_archive(path, Archive(KIND, FORMAT_NUMBER, document, arrays))
 
@@ -73,7 +75,12 @@ def _boosted_from(archive: Archive) -> BoostedPolicy:
         raise ValueError(f"it holds a {document['class']!r}")
     labels = [_label_from_json(label) for label in document["actions"]]
     n_features, n_actions = int(document["n_features"]), len(labels)
-    rounds = unpack_rounds(document["rounds"], arrays, n_features=n_features, n_actions=n_actions)
+    action_features = arrays.get("action_features")
+    if action_features is not None and (action_features.ndim != 2 or len(action_features) != n_actions):
+        raise ValueError("the action features do not match the actions")
+    rounds = unpack_rounds(
+        document["rounds"], arrays, n_features=n_features, n_actions=n_actions, action_features=action_features
+    )
     policy = BoostedPolicy(
         objective=document["objective"],
         learner=learner_from(document["learner"]),
@@ -84,6 +91,7 @@ def _boosted_from(archive: Archive) -> BoostedPolicy:
     policy.history_ = History.from_records(columns, document["history_objective"])
     policy.stop_reason_ = document["stop_reason"]
     policy.actions_ = label_array(labels)
+    policy.action_features_ = action_features
     policy.n_features_in_ = n_features
     if document["feature_names"] is not None:
         policy.feature_names_in_ = np.array(document["feature_names"], dtype=object)
