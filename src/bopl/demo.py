@@ -9,7 +9,7 @@ from rich.table import Table
 from bopl.learner import XGBTree
 from bopl.objective.value import effective_sample_size, snips_value
 from bopl.policy import BoostedPolicy, Policy
-from bopl.simulation import SimulatedProblem, simulate_digits, true_value
+from bopl.simulation import SimulatedProblem, simulate_digits
 
 OBJECTIVE_NAMES = {"ips": "BOPL-regr", "surrogate": "BOPL-S-regr"}
 
@@ -31,7 +31,7 @@ def run_demo(*, n_rounds: int = 150, random_state: int = 0, console: Console | N
     rewards = {"logging": problem.logging_value}
     for objective, name in OBJECTIVE_NAMES.items():
         policy = demo_policy(objective, n_rounds=n_rounds, random_state=random_state).fit(problem.train)
-        rewards[name] = true_value(policy, problem.test.context, problem.test_reward)
+        rewards[name] = problem.true_value(policy)
         estimate, n_effective = _estimate(policy, problem)
         table.add_row(name, f"{rewards[name]:.3f}", f"{estimate:.3f}", f"{n_effective:.0f}")
     console.print(table)

@@ -5,8 +5,11 @@ import bopl
 from bopl.simulation import (
     LinearLoggingPolicy,
     fit_logging_policy,
+    load_dataset,
+    paper_split,
     reward_matrix,
     simulate_digits,
+    simulate_paper,
     supervised_to_bandit,
     true_value,
 )
@@ -85,4 +88,48 @@ def test_policies_learned_from_the_digits_log_reach_ninety_percent(name):
         random_state=0,
     )
     policy.fit(problem.train)
-    assert true_value(policy, problem.test.context, problem.test_reward) >= 0.90
+    assert problem.true_value(policy) >= 0.90
+    assert problem.true_value(policy) == true_value(policy, problem.test.context, problem.test_reward)
+
+
+PAPER_SIZES = {  # logging training, target training, validation, testing, features, actions: the paper's table
+    "covertype": (46_481, 418_329, 58_101, 58_101, 54, 7),
+    "fashion_mnist": (5_400, 48_600, 6_000, 10_000, 784, 10),
+    "scene": (154, 1_387, 385, 481, 294, 6),
+    "tmc2007_500": (2_316, 20_846, 2_574, 2_860, 500, 22),
+    "tmc2007_500_v1": (2_316, 20_846, 2_574, 2_860, 500, 22),
+}
+
+
+@pytest.mark.parametrize("name", PAPER_SIZES)
+@pytest.mark.usefixtures("paper_data")
+def test_splits_have_the_sizes_of_the_papers_table(name):
+    logging, target, validation, test, n_features, n_actions = PAPER_SIZES[name]
+    dataset = load_dataset(name)
+    split = paper_split(dataset)
+    assert (len(split.train), len(split.validation), len(split.test)) == (logging + target, validation, test)
+    assert len(np.unique(np.concatenate([split.train, split.validation, split.test]))) == len(dataset.context)
+    assert (dataset.context.shape[1], dataset.reward.shape[1]) == (n_features, n_actions)
+    assert set(np.unique(dataset.reward)) <= {0.0, 0.25, 1.0}
+
+
+@pytest.mark.usefixtures("paper_data")
+def test_scene_trial_logs_what_the_paper_logs():
+    problem = simulate_paper("scene", trial=3)
+    assert problem.train.n_samples == 1_387
+    assert problem.logging_value == pytest.approx(0.4317, abs=0.03)
+    again = simulate_paper("scene", trial=3)
+    assert again.train.fingerprint() == problem.train.fingerprint()
+    assert simulate_paper("scene", trial=4).train.fingerprint() != problem.train.fingerprint()
+
+
+def test_missing_and_damaged_data_files_say_what_to_do(tmp_path, monkeypatch):
+    monkeypatch.setenv("BOPL_DATA", str(tmp_path))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    with pytest.raises(FileNotFoundError, match=r"the data file scene\.npz is in none of .* BOPL_DATA"):
+        load_dataset("scene")
+    (tmp_path / "scene.npz").write_bytes(b"broken")
+    with pytest.raises(ValueError, match=r"scene\.npz is damaged or another version: its SHA-256"):
+        load_dataset("scene")
+    with pytest.raises(ValueError, match="name must be one of 'covertype'"):
+        load_dataset("mnist")

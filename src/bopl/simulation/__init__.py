@@ -1,15 +1,22 @@
 """Simulated logs with a known truth."""
 
 from bopl.simulation.conversion import reward_matrix, supervised_to_bandit, true_value
-from bopl.simulation.digits import SimulatedProblem, simulate_digits
+from bopl.simulation.dataset import Dataset, Split, load_dataset, paper_split
 from bopl.simulation.logging_policy import LinearLoggingPolicy, fit_logging_policy
+from bopl.simulation.problem import SimulatedProblem, simulate, simulate_digits, simulate_paper
 
 __all__ = [
+    "Dataset",
     "LinearLoggingPolicy",
     "SimulatedProblem",
+    "Split",
     "fit_logging_policy",
+    "load_dataset",
+    "paper_split",
     "reward_matrix",
+    "simulate",
     "simulate_digits",
+    "simulate_paper",
     "supervised_to_bandit",
     "true_value",
 ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,6 +13,8 @@ from bopl._typing import AnyArray, ContextMatrix, FloatArray
 from bopl.log.context import read_context
 from bopl.objective.softmax import softmax
 from bopl.policy.base import Policy
+
+REWARD_TOLERANCE = 5e-4  # how near the logging reward must come to its target
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,7 +51,7 @@ def fit_logging_policy(
     ----------
     context : array-like of shape (n_samples, n_features)
     reward : ndarray of shape (n_samples, n_actions)
-        Reward of every action; the best action of a row is what the policy learns to imitate.
+        Reward of every action; the best actions of a row are what the policy learns to imitate.
     actions : ndarray of shape (n_actions,)
     target_reward : float
         Must lie between the uniform policy's reward and that of the least penalised fit.
@@ -65,11 +68,13 @@ def fit_logging_policy(
         return float((policy.predict_proba(on_context) * on_reward).sum(axis=1).mean())
 
     low, high = -9.0, 3.0  # powers of ten of the inverse penalty; the reward rises with it
-    for _ in range(25):
+    for _ in range(30):
         middle = (low + high) / 2.0
         policy = _fit_ridge(matrix, reward, actions, inverse_penalty=10.0**middle, epsilon=epsilon)
-        low, high = (middle, high) if value(policy) < target_reward else (low, middle)
-    reached = value(policy)
+        reached = value(policy)
+        if abs(reached - target_reward) < REWARD_TOLERANCE:
+            break
+        low, high = (middle, high) if reached < target_reward else (low, middle)
     if abs(reached - target_reward) > 0.02:
         raise ValueError(
             f"no penalty gives a logging policy with reward {target_reward:g}; the nearest reaches {reached:.4f}. "
@@ -81,12 +86,17 @@ def fit_logging_policy(
 def _fit_ridge(
     context: ContextMatrix, reward: FloatArray, actions: AnyArray, *, inverse_penalty: float, epsilon: float
 ) -> LinearLoggingPolicy:
+    from sklearn.exceptions import ConvergenceWarning
     from sklearn.linear_model import LogisticRegression
     from sklearn.preprocessing import MaxAbsScaler
 
     scaler = MaxAbsScaler()
-    label = reward.argmax(axis=1)
-    model = LogisticRegression(C=inverse_penalty, tol=1e-6, max_iter=500).fit(scaler.fit_transform(context), label)
+    row, label = np.nonzero(reward == reward.max(axis=1, keepdims=True))  # all best actions of a row, equally
+    weight = 1.0 / np.bincount(row)[row]
+    model = LogisticRegression(C=inverse_penalty, tol=1e-5, max_iter=200)
+    with warnings.catch_warnings():  # stopping early is part of what keeps the policy weak
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        model.fit(scaler.fit_transform(context)[row], label, sample_weight=weight)
     coef = np.zeros((context.shape[1], len(actions)))
     intercept = np.full(len(actions), -20.0)  # an action that was never best is all but never taken
     weights, bias = _both_classes(model.coef_, model.intercept_)

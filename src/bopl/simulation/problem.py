@@ -1,0 +1,108 @@
+"""Simulated problems: what a logging policy would have written about labelled data, beside the truth."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from bopl._typing import FloatArray, IntArray
+from bopl.log import BanditLog
+from bopl.policy.base import Policy
+from bopl.simulation.conversion import reward_matrix, supervised_to_bandit, true_value
+from bopl.simulation.dataset import Dataset, Split, load_dataset, paper_split
+from bopl.simulation.logging_policy import fit_logging_policy
+
+LOGGING_SHARE = 0.1  # of the training part, to fit the logging policy
+
+N_MEASURED = 20_000  # contexts on which the logging policy's reward is measured while its penalty is solved for
+
+
+@dataclass(frozen=True)
+class SimulatedProblem:
+    """Logs of one logging policy on disjoint contexts, and the truth that a real log hides.
+
+    Attributes
+    ----------
+    train, validation, test : BanditLog
+    validation_reward, test_reward : ndarray of shape (n_samples, n_actions)
+        Reward of every action on the contexts of those logs.
+    logging_policy : Policy
+    """
+
+    train: BanditLog
+    validation: BanditLog
+    test: BanditLog
+    validation_reward: FloatArray
+    test_reward: FloatArray
+    logging_policy: Policy
+
+    @property
+    def logging_value(self) -> float:
+        """Expected reward of the logging policy on the test contexts."""
+        return float((self.logging_policy.predict_proba(self.test.context) * self.test_reward).sum(axis=1).mean())
+
+    def true_value(self, policy: Policy) -> float:
+        """Return the reward a policy really earns on the test contexts, taking its most probable actions."""
+        return true_value(policy, self.test.context, self.test_reward)
+
+
+def simulate(dataset: Dataset, split: Split, *, trial: int = 0) -> SimulatedProblem:
+    """Simulate one trial: a tenth of the training part fits the logging policy, the rest is logged by it.
+
+    Parameters
+    ----------
+    dataset : Dataset
+    split : Split
+    trial : int
+        Decides which tenth it is, and seeds the actions drawn.
+    """
+    context, reward = dataset.context, dataset.reward
+    order = np.random.default_rng([trial, 1]).permutation(split.train)
+    n_logging = round(LOGGING_SHARE * len(order))
+    logging, target = order[:n_logging], order[n_logging:]
+    measured = target[:N_MEASURED]
+    policy = fit_logging_policy(
+        context[logging],
+        reward[logging],
+        actions=dataset.actions,
+        target_reward=dataset.logging_reward,
+        evaluation=(context[measured], reward[measured]),
+    )
+
+    def logged(rows: IntArray, part: int) -> BanditLog:
+        return supervised_to_bandit(context[rows], reward[rows], policy, random_state=1000 * trial + part)
+
+    return SimulatedProblem(
+        train=logged(target, 0),
+        validation=logged(split.validation, 1),
+        test=logged(split.test, 2),
+        validation_reward=reward[split.validation],
+        test_reward=reward[split.test],
+        logging_policy=policy,
+    )
+
+
+def simulate_paper(name: str, *, trial: int = 0) -> SimulatedProblem:
+    """Simulate a trial on one of the paper's datasets; see `load_dataset` for the names and where the data is found."""
+    dataset = load_dataset(name)
+    return simulate(dataset, paper_split(dataset), trial=trial)
+
+
+def simulate_digits(*, random_state: int = 0) -> SimulatedProblem:
+    """Simulate a log of scikit-learn's digits: 64 features, 10 actions, a logging reward of about 0.5."""
+    from sklearn.datasets import load_digits
+
+    context, label = load_digits(return_X_y=True)
+    actions = np.arange(10)
+    dataset = Dataset(
+        name="digits",
+        context=context.astype(np.float32),
+        reward=reward_matrix(label, actions),
+        actions=actions,
+        action_names=actions.astype(str),
+        logging_reward=0.5,
+    )
+    order = np.random.default_rng(random_state).permutation(len(label))
+    test, validation, train = np.split(order, [round(0.2 * len(order)), round(0.25 * len(order))])
+    return simulate(dataset, Split(train=train, validation=validation, test=test), trial=random_state)

@@ -1,0 +1,18 @@
+import os
+from pathlib import Path
+
+# Tests run side by side: libraries that take all cores would only fight over them. Set before any of them is imported.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+import pytest  # noqa: E402
+
+SHARED_DATA = Path(__file__).parents[2] / "shared" / "data"
+
+
+@pytest.fixture
+def paper_data(monkeypatch):
+    """Point BOPL_DATA at the paper's datasets, or skip visibly."""
+    if "BOPL_DATA" not in os.environ:
+        if not (SHARED_DATA / "scene.npz").is_file():
+            pytest.skip("the paper's datasets are not here: set BOPL_DATA to their folder")
+        monkeypatch.setenv("BOPL_DATA", str(SHARED_DATA))
