@@ -4,7 +4,7 @@ from pathlib import Path
 # Tests run side by side: libraries that take all cores would only fight over them. Set before any of them is imported.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
-import pytest  # noqa: E402
+import pytest
 
 SHARED_DATA = Path(__file__).parents[2] / "shared" / "data"
 
