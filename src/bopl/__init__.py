@@ -8,10 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from bopl import theory as theory
+    from bopl.boosting import BoostedRewardModel as BoostedRewardModel
     from bopl.boosting import Callback as Callback
     from bopl.boosting import CallbackAction as CallbackAction
     from bopl.boosting import Checkpoint as Checkpoint
     from bopl.boosting import TimeLimit as TimeLimit
+    from bopl.learner import HistTree as HistTree
+    from bopl.learner import HistTreeClassifier as HistTreeClassifier
     from bopl.learner import XGBTree as XGBTree
     from bopl.log import BanditLog as BanditLog
     from bopl.policy import BoostedPolicy as BoostedPolicy
@@ -24,9 +27,12 @@ __version__ = "0.1.0"
 _HOME_OF = {
     "BanditLog": "bopl.log",
     "BoostedPolicy": "bopl.policy",
+    "BoostedRewardModel": "bopl.boosting",
     "Callback": "bopl.boosting",
     "CallbackAction": "bopl.boosting",
     "Checkpoint": "bopl.boosting",
+    "HistTree": "bopl.learner",
+    "HistTreeClassifier": "bopl.learner",
     "Policy": "bopl.policy",
     "TimeLimit": "bopl.boosting",
     "XGBTree": "bopl.learner",
@@ -38,9 +44,12 @@ _MODULES = ("simulation", "theory")
 __all__ = [
     "BanditLog",
     "BoostedPolicy",
+    "BoostedRewardModel",
     "Callback",
     "CallbackAction",
     "Checkpoint",
+    "HistTree",
+    "HistTreeClassifier",
     "Policy",
     "TimeLimit",
     "XGBTree",

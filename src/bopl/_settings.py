@@ -14,15 +14,18 @@ def check_number(
     low: float = -math.inf,
     high: float = math.inf,
     integer: bool = False,
-    is_open: bool = False,
+    low_open: bool = False,
+    high_open: bool = False,
 ) -> None:
-    """Raise unless ``value`` is a number (whole if ``integer``) in ``[low, high]``, or in ``(low, high)`` if open."""
+    """Raise unless ``value`` is a number (whole if ``integer``) from ``low`` to ``high``, open ends excluded."""
     kind = numbers.Integral if integer else numbers.Real
     if isinstance(value, bool) or not isinstance(value, kind):
         raise TypeError(f"{name} must be {'a whole number' if integer else 'a number'}; got {value!r}.")
-    inside = low < float(value) < high if is_open else low <= float(value) <= high
-    if not inside:
-        raise ValueError(f"{name} must {_range_text(low, high, is_open)}; got {value!r}.")
+    number = float(value)
+    is_low = number < low or (low_open and number == low)
+    is_high = number > high or (high_open and number == high)
+    if is_low or is_high or math.isnan(number):
+        raise ValueError(f"{name} must {_range_text(low, high, low_open, high_open)}; got {value!r}.")
 
 
 def check_choice(name: str, value: object, choices: Sequence[str]) -> None:
@@ -31,9 +34,9 @@ def check_choice(name: str, value: object, choices: Sequence[str]) -> None:
         raise ValueError(f"{name} must be one of {', '.join(map(repr, choices))}; got {value!r}.")
 
 
-def _range_text(low: float, high: float, is_open: bool) -> str:
-    if (low, high) == (-math.inf, math.inf):
-        return "be finite" if is_open else "be a number"
+def _range_text(low: float, high: float, low_open: bool, high_open: bool) -> str:
+    if low == -math.inf:
+        return "be finite"
     if high == math.inf:
-        return f"be greater than {low:g}" if is_open else f"be at least {low:g}"
-    return f"lie strictly between {low:g} and {high:g}" if is_open else f"lie in [{low:g}, {high:g}]"
+        return f"be greater than {low:g}" if low_open else f"be at least {low:g}"
+    return f"lie in {'(' if low_open else '['}{low:g}, {high:g}{')' if high_open else ']'}"

@@ -130,7 +130,7 @@ def test_frames_are_checked_by_name():
         ({"ensemble_weight_penalty": -1}, ValueError, "ensemble_weight_penalty must be at least 0"),
         ({"scale": 0.0}, ValueError, "scale must be greater than 0; got 0.0"),
         ({"early_stopping_rounds": 3}, ValueError, "early_stopping_rounds=3 needs a validation log"),
-        ({"validation_fraction": 1.5}, ValueError, "validation_fraction must lie strictly between 0 and 1; got 1.5"),
+        ({"validation_fraction": 1.5}, ValueError, r"validation_fraction must lie in \(0, 1\); got 1.5"),
         ({"learner": "tree"}, TypeError, "learner must be a bopl learner or"),
     ],
 )

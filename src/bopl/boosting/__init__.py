@@ -5,9 +5,11 @@ from bopl.boosting.checkpoint import Checkpoint, read_checkpoint
 from bopl.boosting.ensemble import Ensemble, Round
 from bopl.boosting.history import History
 from bopl.boosting.loop import BoostingResult, fit_ensemble
+from bopl.boosting.reward_model import BoostedRewardModel
 from bopl.boosting.step import Step, StepRule
 
 __all__ = [
+    "BoostedRewardModel",
     "BoostingResult",
     "BoostingState",
     "Callback",

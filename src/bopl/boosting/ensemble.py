@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
 from bopl._typing import ContextMatrix, FloatArray
 from bopl.boosting.step import Step
 from bopl.learner import Predictor
+from bopl.learner.store import Scorer, stack_predictors
 
 
 @dataclass(frozen=True)
@@ -29,21 +31,20 @@ class Ensemble:
 
     def score(self, context: ContextMatrix) -> FloatArray:
         """Return the ensemble's scores of shape (n_samples, n_actions)."""
-        score = np.zeros((context.shape[0], self.n_actions))
-        for _ in self._add_rounds(context, score):
-            pass
-        return score
+        if not self.rounds:
+            return np.zeros((context.shape[0], self.n_actions))
+        return self._scorer(context)
+
+    @cached_property
+    def _scorer(self) -> Scorer:
+        return stack_predictors([entry.predictor for entry in self.rounds], [entry.step.size for entry in self.rounds])
 
     def staged_score(self, context: ContextMatrix) -> Iterator[FloatArray]:
         """Yield the scores after each round, each in an array of its own."""
         score = np.zeros((context.shape[0], self.n_actions))
-        for _ in self._add_rounds(context, score):
-            yield score.copy()
-
-    def _add_rounds(self, context: ContextMatrix, score_out: FloatArray) -> Iterator[None]:
         for entry in self.rounds:
-            score_out += entry.step.size * entry.predictor.predict(context)
-            yield
+            score += entry.step.size * entry.predictor.predict(context)
+            yield score.copy()
 
     def truncated(self, n_rounds: int) -> Ensemble:
         """Return the ensemble of the first ``n_rounds`` rounds."""

@@ -3,6 +3,7 @@
 from typing import Any
 
 from bopl.learner.base import BaseLearner, BoundLearner, FittedStep, Predictor
+from bopl.learner.hist_tree import HistTree, HistTreeClassifier
 from bopl.learner.xgboost import XGBTree
 from bopl.log import BanditLog
 
@@ -17,11 +18,19 @@ def bind_learner(learner: Any, log: BanditLog, *, seed: int) -> BoundLearner:
     return bind_estimator(learner, log, seed=seed)
 
 
-def default_learner() -> Any:
+def default_learner() -> HistTree:
     """Return the learner of a policy that names none."""
-    from sklearn.tree import DecisionTreeRegressor
-
-    return DecisionTreeRegressor(max_depth=8, min_samples_leaf=20)
+    return HistTree()
 
 
-__all__ = ["BaseLearner", "BoundLearner", "FittedStep", "Predictor", "XGBTree", "bind_learner", "default_learner"]
+__all__ = [
+    "BaseLearner",
+    "BoundLearner",
+    "FittedStep",
+    "HistTree",
+    "HistTreeClassifier",
+    "Predictor",
+    "XGBTree",
+    "bind_learner",
+    "default_learner",
+]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from importlib import import_module
@@ -9,9 +10,10 @@ from typing import Any
 
 import numpy as np
 
-from bopl._typing import AnyArray, FloatArray
+from bopl._typing import AnyArray, ContextMatrix, FloatArray
 from bopl.learner.base import Predictor
 from bopl.learner.expanded import action_columns
+from bopl.learner.hist_tree.predictor import HistTreePredictor, pack_hist_trees, stack_trees, unpack_hist_trees
 from bopl.learner.sklearn import LinearPredictor
 from bopl.learner.tree import TreePredictor, pack_trees, unpack_trees
 
@@ -44,6 +46,7 @@ def _unpack_linear(
 
 _CODECS = {
     TreePredictor.kind: Codec(pack_trees, unpack_trees),
+    HistTreePredictor.kind: Codec(pack_hist_trees, unpack_hist_trees),
     LinearPredictor.kind: Codec(_pack_linear, _unpack_linear),
 }
 
@@ -83,8 +86,31 @@ def unpack_predictors(
     return tuple(_CODECS[facts["kind"]].unpack(facts, arrays, n_features=n_features, by_action=by_action))
 
 
+Scorer = Callable[[ContextMatrix], FloatArray]
+MIN_PARALLEL_ROWS = 2048  # fewer contexts are scored sooner than threads are started
+
+
+def stack_predictors(predictors: Sequence[Predictor], coefficient: Sequence[float]) -> Scorer:
+    """Return a function that scores ``Σ coefficient · predictor``, in that order and to the same bits as a loop."""
+    engine = [predictor for predictor in predictors if isinstance(predictor, HistTreePredictor)]
+    if engine and len(engine) == len(predictors):
+        stacked = stack_trees(engine, coefficient)
+        n_cores = os.cpu_count() or 1
+        return lambda context: stacked.score(context, n_jobs=n_cores if context.shape[0] >= MIN_PARALLEL_ROWS else 1)
+
+    def add_up(context: ContextMatrix) -> FloatArray:
+        score = np.zeros((context.shape[0], predictors[0].n_actions))
+        for factor, predictor in zip(coefficient, predictors, strict=True):
+            score += factor * predictor.predict(context)
+        return score
+
+    return add_up
+
+
 # Learners that may be named in a model file. A file must not be able to make us import anything else.
 _LEARNER_HOME = {
+    "HistTree": "bopl.learner",
+    "HistTreeClassifier": "bopl.learner",
     "XGBTree": "bopl.learner",
     "DecisionTreeRegressor": "sklearn.tree",
     "DecisionTreeClassifier": "sklearn.tree",

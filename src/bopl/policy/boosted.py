@@ -33,8 +33,8 @@ class BoostedPolicy(Policy, BaseEstimator):
     objective : {"surrogate", "ips"} or Objective, default="surrogate"
         ``"ips"`` is BOPL (Algorithm 1); ``"surrogate"`` is BOPL-S (Algorithm 2), easier to optimise.
     learner : learner, optional
-        What fits one predictor per round: `bopl.XGBTree`, or any scikit-learn regressor (Algorithm 3) or classifier
-        (Algorithm 4) that takes ``sample_weight``. By default a regression tree of depth 8.
+        What fits one predictor per round: `bopl.HistTree` (the default), `bopl.HistTreeClassifier`, `bopl.XGBTree`, or
+        any scikit-learn regressor (Algorithm 3) or classifier (Algorithm 4) that takes ``sample_weight``.
     n_rounds : int, default=300
         Most rounds to make.
     reward_translation : float, default=0
@@ -204,12 +204,14 @@ class BoostedPolicy(Policy, BaseEstimator):
 
     def _check_settings(self, log: BanditLog, validation: BanditLog | None) -> None:
         check_number("n_rounds", self.n_rounds, low=1, integer=True)
-        check_number("reward_translation", self.reward_translation, is_open=True)
+        check_number("reward_translation", self.reward_translation, low_open=True, high_open=True)
         check_number("ensemble_weight_penalty", self.ensemble_weight_penalty, low=0.0)
         if self.scale is not None:
-            check_number("scale", self.scale, low=0.0, is_open=True)
+            check_number("scale", self.scale, low=0.0, low_open=True)
         if self.validation_fraction is not None:
-            check_number("validation_fraction", self.validation_fraction, low=0.0, high=1.0, is_open=True)
+            check_number(
+                "validation_fraction", self.validation_fraction, low=0.0, high=1.0, low_open=True, high_open=True
+            )
         if self.early_stopping_rounds is not None:
             check_number("early_stopping_rounds", self.early_stopping_rounds, low=1, integer=True)
             if validation is None and self.validation_fraction is None:

@@ -1,0 +1,121 @@
+"""Histogram kernels.
+
+A histogram position holds one int64: the gradient sum in the high 32 bits (signed) and the weight sum in the low 32
+bits
+(never negative), both scaled to integers. One addition updates both, and integer sums do not depend on their order.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+
+from bopl.learner.hist_tree.prefetch import prefetch
+
+GRADIENT_BITS = 30  # sum of |gradient| in a problem stays below 2**30, so the signed high half cannot overflow
+WEIGHT_BITS = 31
+HALF = 32
+LOW_MASK = np.int64((1 << HALF) - 1)
+AHEAD_FIXED, AHEAD_SPARSE = 16, 4  # rows between asking for a row's codes and using them
+CODES_PER_LINE = 32
+
+
+@njit(nogil=True, cache=True, inline="always")
+def pack(gradient, weight):  # type: ignore[no-untyped-def]
+    """Put a signed gradient and a non-negative weight into one int64."""
+    return (np.int64(gradient) << HALF) + np.int64(weight)
+
+
+@njit(nogil=True, cache=True, inline="always")
+def gradient_of(packed):  # type: ignore[no-untyped-def]
+    """Return the signed high half."""
+    return packed >> HALF
+
+
+@njit(nogil=True, cache=True, inline="always")
+def weight_of(packed):  # type: ignore[no-untyped-def]
+    """Return the non-negative low half."""
+    return packed & LOW_MASK
+
+
+@njit(nogil=True, cache=True)
+def power_scale(total, bits):  # type: ignore[no-untyped-def]
+    """Return the largest power of two ``s`` with ``total * s <= 2**bits``.
+
+    A power of two keeps weights such as 1 or 0.5 exact, so comparisons with ``min_child_weight`` are exact for them.
+    """
+    if not total > 0.0:
+        return 1.0
+    exponent = min(bits - int(np.ceil(np.log2(total))), 1000)
+    scale = 2.0**exponent
+    return scale if total * scale <= 2.0**bits else scale / 2.0
+
+
+@njit(nogil=True, cache=True)
+def _add_fixed(codes, base, width, members, packed, sign, shift, histogram_out):  # type: ignore[no-untyped-def]
+    """Rows of ``width`` codes. Unsigned indices spare a test for "counted from the end" at every access."""
+    last = len(members) - 1
+    absolute = np.int64(0)
+    for j in range(len(members)):
+        ahead = np.int64(members[min(j + AHEAD_FIXED, last)])
+        prefetch(codes, base + ahead * width)  # type: ignore[call-arg]
+        prefetch(packed, ahead)
+        row = np.uint64(members[j])
+        value = packed[row] * sign
+        absolute += abs(value >> shift)
+        start = np.uint64(base) + row * np.uint64(width)
+        for k in range(np.uint64(width)):
+            histogram_out[codes[start + k]] += value
+    return absolute
+
+
+@njit(nogil=True, cache=True)
+def _add_sparse(codes, row_start, members, packed, sign, shift, histogram_out):  # type: ignore[no-untyped-def]
+    last = len(members) - 1
+    absolute = np.int64(0)
+    for j in range(len(members)):
+        ahead = members[min(j + AHEAD_SPARSE, last)]
+        for k in range(row_start[ahead], row_start[ahead + 1], CODES_PER_LINE):
+            prefetch(codes, k)  # type: ignore[call-arg]
+        row = np.uint64(members[j])
+        value = packed[row] * sign
+        absolute += abs(value >> shift)
+        start = np.uint64(row_start[row])
+        for k in range(np.uint64(row_start[row + np.uint64(1)]) - start):
+            histogram_out[codes[start + k]] += value
+    return absolute
+
+
+@njit(nogil=True, cache=True)
+def add_rows(binned, block, members, packed, sign, shift, histogram_out):  # type: ignore[no-untyped-def]
+    """Add (``sign`` 1) or take away (-1) the packed sums of some rows in one block.
+
+    Parameters
+    ----------
+    binned : Binned
+    block : int
+    members : ndarray of int32
+        Rows to add.
+    packed : ndarray of int64, shape (n_samples,)
+    shift : int
+        32 if gradient and weight are packed, 0 if ``packed`` is one of them alone.
+    histogram_out : ndarray of int64, shape (n_positions,)
+
+    Returns
+    -------
+    int64
+        Sum of the absolute integer gradients added, give or take one unit a row.
+    """
+    part = histogram_out[binned.block_position[block] : binned.block_position[block + 1]]
+    width = binned.row_width[block]
+    if width > 0:
+        return _add_fixed(binned.codes, binned.block_code[block], width, members, packed, sign, shift, part)
+    return _add_sparse(binned.codes, binned.row_start[block], members, packed, sign, shift, part)
+
+
+@njit(nogil=True, cache=True)
+def subtract(child, start, end, parent_out):  # type: ignore[no-untyped-def]
+    """Turn the parent's histogram into the sibling's between two positions."""
+    minuend, subtrahend = parent_out[start:end], child[start:end]
+    for p in range(end - start):
+        minuend[p] -= subtrahend[p]

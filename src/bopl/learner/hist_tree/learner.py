@@ -1,0 +1,250 @@
+"""``HistTree`` and ``HistTreeClassifier``: settings, checks, and the binding to one log."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+from sklearn.base import BaseEstimator
+
+from bopl._settings import check_number
+from bopl.learner.base import FittedStep
+from bopl.learner.hist_tree.binning import MAX_BINS, fit_columns
+from bopl.learner.hist_tree.compilation import announced_compilation
+from bopl.learner.hist_tree.fit import Grower
+from bopl.learner.hist_tree.grow import ActionTable, Limits, Target
+from bopl.learner.hist_tree.predictor import HistTreePredictor
+from bopl.learner.hist_tree.prune import keep_best_splits
+from bopl.learner.hist_tree.storage import BinnedContext, bin_context
+from bopl.learner.hist_tree.tree import make_tree, merge_pieces
+from bopl.objective.base import StepTarget
+
+MIN_LARGE = 4096  # smaller problems are not worth handing to another thread
+PIECES = 16  # ... nor are those below this part of the contexts
+
+
+class HistTree(BaseEstimator):
+    """Regression tree over (context, action) pairs, fitted without building their matrix.
+
+    The leaf value is ``sum(G) / (sum(w) + reg_lambda)`` and a split gains
+    ``GL^2 / (WL + reg_lambda) + GR^2 / (WR + reg_lambda) - GP^2 / (WP + reg_lambda)``, as in XGBoost.
+
+    Parameters
+    ----------
+    max_depth : int, default=8
+    max_leaves : int or None, default=None
+        Keep the splits that a best-first growth would have made first. The tree is grown in full, so this costs no
+        less time.
+    min_child_weight : float, default=1.0
+        Least sum of weights of a child.
+    min_samples_leaf : int, default=1
+        Least number of eligible (context, action) pairs of a child.
+    reg_lambda : float, default=0.0
+    max_bins : int, default=256
+        Bins of a context column, 2 to 256.
+    colsample : float, default=1.0
+        Share of the context columns drawn for each node; actions can always be split.
+    subsample : float, default=1.0
+        Share of the contexts drawn, without replacement, for each round.
+    categorical : sequence of int, optional
+        Context columns whose values are categories: splits are one against the rest.
+    n_jobs : int or None, default=None
+        Threads; all processors if None. The tree does not depend on it.
+    random_state : int or None, default=None
+        Seed of the draws, in addition to the seed given to ``bind``.
+
+    Examples
+    --------
+    >>> HistTree(max_depth=4).max_depth
+    4
+    """
+
+    _is_classifier = False
+
+    def __init__(
+        self,
+        max_depth: int = 8,
+        *,
+        max_leaves: int | None = None,
+        min_child_weight: float = 1.0,
+        min_samples_leaf: int = 1,
+        reg_lambda: float = 0.0,
+        max_bins: int = 256,
+        colsample: float = 1.0,
+        subsample: float = 1.0,
+        categorical: Any = None,
+        n_jobs: int | None = None,
+        random_state: int | None = None,
+    ) -> None:
+        self.max_depth = max_depth
+        self.max_leaves = max_leaves
+        self.min_child_weight = min_child_weight
+        self.min_samples_leaf = min_samples_leaf
+        self.reg_lambda = reg_lambda
+        self.max_bins = max_bins
+        self.colsample = colsample
+        self.subsample = subsample
+        self.categorical = categorical
+        self.n_jobs = n_jobs
+        self.random_state = random_state
+
+    def bind(self, log: Any, *, seed: int) -> BoundHistTree:
+        """Check the settings, bin the log's contexts once, and return the learner of its rounds."""
+        _check_settings(self)
+        context = _as_context(log.context)
+        categorical = _categorical_mask(self.categorical, context.shape[1])
+        n_jobs = (os.cpu_count() or 1) if self.n_jobs is None else self.n_jobs
+        with announced_compilation():
+            binned = bin_context(context, fit_columns(context, self.max_bins, categorical))
+        mask = _check_mask(getattr(log, "action_mask", None), context.shape[0], log.n_actions)
+        features = _check_action_features(getattr(log, "action_features", None), log.n_actions)
+        seeds = np.random.SeedSequence([seed, 0 if self.random_state is None else self.random_state])
+        return BoundHistTree(self, binned, log.n_actions, mask, features, n_jobs, int(seeds.generate_state(1)[0]))
+
+
+class HistTreeClassifier(HistTree):
+    """Classification tree over (context, action) pairs: labels ``sign(G)``, weights ``|G|``, Gini gain, leaves -1 or
+    +1.
+
+    Parameters are those of `HistTree`; ``min_child_weight`` counts ``|G|``.
+    """
+
+    _is_classifier = True
+
+
+class BoundHistTree:
+    """A tree learner that has binned the contexts of its log; made by `HistTree.bind`."""
+
+    def __init__(
+        self,
+        settings: HistTree,
+        binned: BinnedContext,
+        n_actions: int,
+        mask: NDArray[np.bool_] | None,
+        action_features: NDArray[np.float64],
+        n_jobs: int,
+        seed: int,
+    ) -> None:
+        self._settings = settings
+        self._binned = binned
+        self._n_actions = n_actions
+        self._has_mask = mask is not None
+        self._mask = np.zeros((0, 0), bool) if mask is None else mask
+        self._action_features = action_features
+        order = np.argsort(action_features.T, axis=1, kind="stable").astype(np.int32)
+        self._action_table = ActionTable(np.ascontiguousarray(order), np.ascontiguousarray(action_features.T))
+        self._n_jobs = n_jobs
+        self._seed = seed
+        self._grower = Grower(binned, n_actions, n_jobs, has_count=settings.min_samples_leaf > 1)
+
+    def fit(self, target: StepTarget, round_idx: int) -> FittedStep:
+        """Fit one tree to a round's gradient and weight; return it with its values on the training contexts."""
+        with announced_compilation():
+            return self._fit(target, round_idx)
+
+    def _fit(self, target: StepTarget, round_idx: int) -> FittedStep:
+        rng_seed = int(np.random.SeedSequence([self._seed, round_idx]).generate_state(1)[0])
+        rows = self._draw_rows(rng_seed)
+        gradient = np.ascontiguousarray(target.gradient, np.float64)
+        kernel_target = Target(
+            gradient,
+            np.ascontiguousarray(target.weight, np.float64),
+            self._mask,
+            self._has_mask,
+            self._settings._is_classifier,
+        )
+        step = np.empty((self._binned.n_samples, self._n_actions))
+        piece = self._grower.grow_tree(kernel_target, self._action_table, self._limits(rng_seed), rows, step)
+        ints, floats = merge_pieces(piece)
+        if self._settings.max_leaves is not None:
+            ints, floats = keep_best_splits(ints, floats, self._settings.max_leaves, self._leaf_rule())
+        n_features = len(self._binned.columns)
+        tree = make_tree(ints, floats, self._binned.splits, self._action_features, self._n_actions, n_features)
+        if self._settings.max_leaves is not None or len(rows) < self._binned.n_samples:
+            self._grower.apply_tree(ints, floats, tree.right_actions, step)
+        return FittedStep(HistTreePredictor(tree, self._n_jobs), step)
+
+    def _draw_rows(self, seed: int) -> NDArray[np.int32]:
+        n_samples, share = self._binned.n_samples, self._settings.subsample
+        if share >= 1.0:
+            return np.arange(n_samples, dtype=np.int32)
+        n_drawn = max(int(np.ceil(share * n_samples)), 1)
+        drawn = np.random.default_rng(seed).permutation(n_samples)[:n_drawn]
+        return np.sort(drawn).astype(np.int32)
+
+    def _leaf_rule(self) -> tuple[float, float, bool]:
+        settings = self._settings
+        return float(settings.reg_lambda), float(settings.min_child_weight), settings._is_classifier
+
+    def _limits(self, seed: int) -> Limits:
+        settings = self._settings
+        return Limits(
+            int(settings.max_depth),
+            float(settings.min_child_weight),
+            int(settings.min_samples_leaf),
+            float(settings.reg_lambda),
+            float(settings.colsample),
+            len(self._binned.columns),
+            seed,
+            max(self._binned.n_samples // PIECES, MIN_LARGE),
+        )
+
+
+def _check_settings(settings: HistTree) -> None:
+    """Refuse settings outside their range, by name and value."""
+    check_number("max_depth", settings.max_depth, low=1, high=1000, integer=True)
+    check_number("min_samples_leaf", settings.min_samples_leaf, low=1, integer=True)
+    check_number("max_bins", settings.max_bins, low=2, high=MAX_BINS, integer=True)
+    for name, low in (("max_leaves", 2), ("n_jobs", 1), ("random_state", 0)):
+        if getattr(settings, name) is not None:
+            check_number(name, getattr(settings, name), low=low, integer=True)
+    for name in ("min_child_weight", "reg_lambda"):
+        check_number(name, getattr(settings, name), low=0.0)
+    for name in ("colsample", "subsample"):
+        check_number(name, getattr(settings, name), low=0.0, high=1.0, low_open=True)
+
+
+def _as_context(context: Any) -> Any:
+    if sparse.issparse(context):
+        return context.tocsr().astype(np.float32)
+    return np.asarray(context, np.float32)
+
+
+def _categorical_mask(categorical: Any, n_features: int) -> NDArray[np.bool_]:
+    mask = np.zeros(n_features, bool)
+    for j in () if categorical is None else categorical:
+        if not isinstance(j, int | np.integer) or not 0 <= j < n_features:
+            raise ValueError(f"categorical names column {j!r}; the contexts have columns 0 to {n_features - 1}.")
+        mask[j] = True
+    return mask
+
+
+def _check_mask(mask: Any, n_samples: int, n_actions: int) -> NDArray[np.bool_] | None:
+    if mask is None:
+        return None
+    mask = np.ascontiguousarray(mask, bool)
+    if mask.shape != (n_samples, n_actions):
+        raise ValueError(f"action_mask must have shape ({n_samples}, {n_actions}); got {mask.shape}.")
+    if not mask.any(axis=1).all():
+        raise ValueError(f"action_mask has no eligible action in row {int(np.argmin(mask.any(axis=1)))}.")
+    return mask
+
+
+def _check_action_features(features: Any, n_actions: int) -> NDArray[np.float64]:
+    if features is None:
+        return np.zeros((n_actions, 0))
+    # Thresholds are float32, so that the order of actions is the same in a saved model.
+    features = np.asarray(features, np.float32).astype(np.float64)
+    if features.ndim != 2 or len(features) != n_actions:
+        raise ValueError(
+            f"action_features must have one row for each of the {n_actions} actions; got shape {features.shape}."
+        )
+    if not np.isfinite(features).all():
+        action, column = np.argwhere(~np.isfinite(features))[0]
+        raise ValueError(
+            f"action_features must be finite; action {action} has {features[action, column]} in column {column}."
+        )
+    return np.ascontiguousarray(features)
