@@ -6,7 +6,7 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-from bopl.learner import XGBTree
+from bopl.learner import HistTree
 from bopl.objective.value import effective_sample_size, snips_value
 from bopl.policy import BoostedPolicy, Policy
 from bopl.simulation import SimulatedProblem, simulate_digits
@@ -45,7 +45,7 @@ def demo_policy(objective: str, *, n_rounds: int = 150, random_state: int = 0) -
     """Return the policy the demo trains."""
     return BoostedPolicy(
         objective,
-        XGBTree("hist", max_depth=14, min_child_weight=20.0),
+        HistTree(max_depth=14, min_child_weight=20.0),
         n_rounds=n_rounds,
         reward_translation=-0.2,
         random_state=random_state,

@@ -6,11 +6,13 @@ import sys
 
 import numpy as np
 import pytest
+import xgboost
 from scipy.sparse import csr_array
 from sklearn.ensemble import GradientBoostingRegressor
 
 import bopl
 from bopl.learner import bind_learner
+from bopl.learner.expanded import action_columns, expand
 from bopl.learner.hist_tree.compilation import announced_compilation
 from bopl.learner.store import pack_predictors, unpack_predictors
 from bopl.objective import SurrogateObjective
@@ -181,3 +183,38 @@ def test_reward_model_refuses_more_actions_than_bins():
     log = make_log(n_samples=40, n_actions=20)
     with pytest.raises(ValueError, match="20 actions need max_bins of at least that; it is 8"):
         bopl.BoostedRewardModel(bopl.HistTree(max_bins=8)).fit(log)
+
+
+@pytest.mark.parametrize("learner", LEARNERS, ids=str)
+def test_exported_xgboost_model_scores_every_row_like_the_policy(tmp_path, learner):
+    log = featured(make_log(n_samples=200))
+    policy = bopl.BoostedPolicy(learner=learner, n_rounds=5, random_state=0).fit(log)
+    policy.to_xgboost(tmp_path / "policy.json")
+    booster = xgboost.Booster(model_file=tmp_path / "policy.json")
+    rows = expand(log.context, action_columns(log.n_actions, log.action_features))
+    scores = booster.predict(xgboost.DMatrix(rows)).reshape(log.n_samples, log.n_actions)
+    np.testing.assert_allclose(scores, policy.decision_function(log.context), rtol=1e-5, atol=1e-5)
+    contributions = booster.predict(xgboost.DMatrix(rows[:8]), pred_contribs=True)  # SHAP values
+    np.testing.assert_allclose(contributions.sum(axis=1), scores.ravel()[:8], rtol=1e-4, atol=1e-4)
+
+
+def test_export_to_xgboost_refuses_what_it_cannot_write(tmp_path):
+    policy = bopl.BoostedPolicy(learner=bopl.XGBTree(max_depth=2), n_rounds=1).fit(make_log())
+    with pytest.raises(TypeError, match="needs a policy whose learner is HistTree"):
+        policy.to_xgboost(tmp_path / "policy.json")
+    with pytest.raises(ValueError, match=r"use one that ends in \.json"):
+        policy.to_xgboost(tmp_path / "policy.model")
+
+
+def test_categorical_columns_can_be_named():
+    rng = np.random.default_rng(0)
+    city, action = rng.integers(0, 6, size=600), rng.integers(0, 2, size=600)
+    reward = (action == np.isin(city, [1, 4])).astype(float)
+    context = np.column_stack([rng.normal(size=600), city])
+    log = bopl.BanditLog(context, action, reward, np.full(600, 0.5), feature_names=["age", "city"])
+    learner = bopl.HistTree(max_depth=4, categorical=["city"], n_jobs=1)
+    policy = bopl.BoostedPolicy(learner=learner, n_rounds=10, reward_translation=-0.2).fit(log)
+    assert (policy.predict(context) == np.isin(city, [1, 4])).all()
+    assert any(entry.predictor.tree.is_equal.any() for entry in policy.ensemble_.rounds)
+    with pytest.raises(ValueError, match="categorical names column 'town'; the columns are 'age', 'city'"):
+        bind_learner(bopl.HistTree(categorical=["town"]), log, seed=0)

@@ -366,6 +366,17 @@ class BoostedPolicy(Policy, BaseEstimator):
         check_is_fitted(self)
         save_boosted(self, path)
 
+    def to_xgboost(self, path: str | Path) -> None:
+        """Write the scores as a standard XGBoost JSON model over rows ``[x; onehot(a); features of a]``.
+
+        Whatever reads XGBoost models can then serve and explain the policy: the model's output for a row is the score
+        of that action before the softmax, in float32. It needs trees of `bopl.HistTree` or `bopl.HistTreeClassifier`.
+        """
+        from bopl.policy.xgboost_export import write_xgboost
+
+        check_is_fitted(self)
+        write_xgboost(self.ensemble_, path)
+
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "ensemble_")
 

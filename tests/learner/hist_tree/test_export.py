@@ -21,15 +21,16 @@ def score_with_xgboost(path, context, n_actions, features=None):
     return booster.predict(xgb.DMatrix(np.hstack(blocks)), output_margin=True).reshape(n, n_actions)
 
 
+@pytest.mark.parametrize("missing", [0.0, 0.1])  # XGBoost predicts dense rows without missing values by other code
 @pytest.mark.parametrize("has_features", [False, True])
-def test_xgboost_scores_the_exported_model_as_the_trees_do(tmp_path, has_features):
+def test_xgboost_scores_the_exported_model_as_the_trees_do(tmp_path, has_features, missing):
     rng = np.random.default_rng(5)
     n, n_actions = 600, 4
     indicators = np.eye(5, dtype=np.float32)[rng.integers(0, 5, n)]  # bundled by the engine
     numbers = rng.integers(0, 40, (n, 3)).astype(np.float32)
-    numbers[rng.random(numbers.shape) < 0.1] = np.nan
+    numbers[rng.random(numbers.shape) < missing] = np.nan
     category = rng.integers(0, 6, n).astype(np.float32)
-    category[rng.random(n) < 0.1] = np.nan
+    category[rng.random(n) < missing] = np.nan
     context = np.column_stack([numbers, indicators, category])
     features = rng.integers(0, 3, (n_actions, 2)).astype(np.float32) if has_features else None
     trees, step = [], np.zeros((n, n_actions))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import fields, replace
 from typing import Any
 
 import numpy as np
@@ -67,6 +68,24 @@ def _learner_json(entries: list[dict[str, Any]], n_columns: int) -> dict[str, An
     }
 
 
+def _in_pairs(tree: Tree) -> Tree:
+    """Return the tree renumbered breadth first: XGBoost finds a right child one after the left one."""
+    order = [0]
+    for node in order:  # grows while it is read
+        if tree.left[node] >= 0:
+            order += [int(tree.left[node]), int(tree.right[node])]
+    new_id = np.empty(tree.n_nodes, np.int32)
+    new_id[order] = np.arange(tree.n_nodes)
+    arrays = {
+        f.name: getattr(tree, f.name)[order]
+        for f in fields(tree)
+        if f.name not in ("n_actions", "n_features", "n_action_features")
+    }
+    for child in ("left", "right"):
+        arrays[child] = np.where(arrays[child] >= 0, new_id[arrays[child]], -1).astype(np.int32)
+    return replace(tree, **arrays)
+
+
 def _split_columns(tree: Tree) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
     """Return the column of ``[x; onehot(a); action_features(a)]`` and the threshold of every split."""
     on_action = tree.feature == ACTION_SPLIT
@@ -80,6 +99,7 @@ def _split_columns(tree: Tree) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
 
 def _tree_json(tree: Tree, coefficient: float, idx: int, n_columns: int) -> dict[str, Any]:
     """Return one tree in XGBoost's arrays; a leaf's value stands in its split condition."""
+    tree = _in_pairs(tree)
     is_leaf = tree.feature == LEAF_FEATURE
     column, threshold = _split_columns(tree)
     parent = np.full(tree.n_nodes, ROOT_PARENT, np.int64)

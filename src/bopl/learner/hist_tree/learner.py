@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
+from numbers import Integral
 from typing import Any
 
 import numpy as np
@@ -20,6 +22,7 @@ from bopl.learner.hist_tree.predictor import HistTreePredictor
 from bopl.learner.hist_tree.prune import keep_best_splits
 from bopl.learner.hist_tree.storage import BinnedContext, bin_context
 from bopl.learner.hist_tree.tree import make_tree, merge_pieces
+from bopl.log.context import quoted
 from bopl.objective.base import StepTarget
 
 MIN_LARGE = 4096  # smaller problems are not worth handing to another thread
@@ -49,8 +52,8 @@ class HistTree(BaseEstimator):
         Share of the context columns drawn for each node; actions can always be split.
     subsample : float, default=1.0
         Share of the contexts drawn, without replacement, for each round.
-    categorical : sequence of int, optional
-        Context columns whose values are categories: splits are one against the rest.
+    categorical : sequence of int or str, optional
+        Context columns, by position or name, whose values are categories: splits are one against the rest.
     n_jobs : int or None, default=None
         Threads; all processors if None. The tree does not depend on it.
     random_state : int or None, default=None
@@ -95,7 +98,7 @@ class HistTree(BaseEstimator):
         """Check the settings, bin the log's contexts once, and return the learner of its rounds."""
         _check_settings(self)
         context = _as_context(log.context)
-        categorical = _categorical_mask(self.categorical, context.shape[1])
+        categorical = _categorical_mask(self.categorical, context.shape[1], getattr(log, "feature_names", None))
         n_jobs = (os.cpu_count() or 1) if self.n_jobs is None else self.n_jobs
         with announced_compilation():
             binned = bin_context(context, fit_columns(context, self.max_bins, categorical))
@@ -213,12 +216,18 @@ def _as_context(context: Any) -> Any:
     return np.asarray(context, np.float32)
 
 
-def _categorical_mask(categorical: Any, n_features: int) -> NDArray[np.bool_]:
+def _categorical_mask(categorical: Any, n_features: int, names: Sequence[str] | None) -> NDArray[np.bool_]:
     mask = np.zeros(n_features, bool)
-    for j in () if categorical is None else categorical:
-        if not isinstance(j, int | np.integer) or not 0 <= j < n_features:
-            raise ValueError(f"categorical names column {j!r}; the contexts have columns 0 to {n_features - 1}.")
-        mask[j] = True
+    for column in () if categorical is None else categorical:
+        if isinstance(column, str):
+            if names is None or column not in names:
+                known = "the contexts have no column names" if names is None else f"the columns are {quoted(names)}"
+                raise ValueError(f"categorical names column {column!r}; {known}.")
+            mask[list(names).index(column)] = True
+        elif isinstance(column, Integral) and 0 <= int(column) < n_features:
+            mask[int(column)] = True
+        else:
+            raise ValueError(f"categorical names column {column!r}; the contexts have columns 0 to {n_features - 1}.")
     return mask
 
 
