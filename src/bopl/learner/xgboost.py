@@ -68,7 +68,12 @@ class XGBTree(BaseEstimator):
         except ImportError:
             raise ImportError("XGBTree needs XGBoost: pip install 'bopl[xgboost]'.") from None
         by_action = action_columns(log.n_actions, log.action_features)
-        matrix = xgboost.DMatrix(expand(log.context, by_action), nthread=params.get("nthread", -1))
+        expanded, threads = expand(log.context, by_action), params.get("nthread", -1)
+        if self.tree_method == "hist":  # keeps bins instead of values
+            labels = np.zeros(expanded.shape[0], dtype=np.float32)
+            matrix: Any = xgboost.QuantileDMatrix(expanded, labels, nthread=threads, max_bin=int(self.max_bins))
+        else:
+            matrix = xgboost.DMatrix(expanded, nthread=threads)
         zero_is_missing = is_sparse(log.context)
         return BoundXGBTree(params, matrix, log.n_features, by_action, log.action_mask, zero_is_missing)
 
@@ -106,16 +111,23 @@ class BoundXGBTree:
     zero_is_missing: bool
 
     def fit(self, target: StepTarget, round_idx: int) -> FittedStep:
-        """Fit one tree. Gradients go in directly: labels ``G/w`` with weights w have gradient -G and hessian w at 0."""
+        """Fit one tree and turn it into plain arrays."""
+        booster, prediction = self.boost(target)
+        tree = tree_from_booster(booster, self.n_features, self.by_action, zero_is_missing=self.zero_is_missing)
+        return FittedStep(tree, prediction)
+
+    def boost(self, target: StepTarget) -> tuple[Any, FloatArray]:
+        """Return a booster of one tree and its prediction on the training contexts: XGBoost's own part of a fit.
+
+        Gradients go in directly: labels ``G/w`` with weights w have gradient -G and hessian w at 0.
+        """
         import xgboost
 
         booster = xgboost.Booster(self.params, [self.matrix])
-        n_actions = len(self.by_action)
         hessian = pair_weight(target, self.action_mask).ravel()
         booster.boost(self.matrix, 0, grad=-target.gradient.ravel(), hess=hessian)
         prediction = booster.predict(self.matrix, output_margin=True)
-        tree = tree_from_booster(booster, self.n_features, self.by_action, zero_is_missing=self.zero_is_missing)
-        return FittedStep(tree, prediction.reshape(-1, n_actions).astype(np.float64))
+        return booster, prediction.reshape(-1, len(self.by_action)).astype(np.float64)
 
 
 def tree_from_booster(booster: Any, n_features: int, by_action: FloatArray, *, zero_is_missing: bool) -> TreePredictor:

@@ -16,7 +16,7 @@ GRADIENT_BITS = 30  # sum of |gradient| in a problem stays below 2**30, so the s
 WEIGHT_BITS = 31
 HALF = 32
 LOW_MASK = np.int64((1 << HALF) - 1)
-AHEAD_FIXED, AHEAD_SPARSE = 16, 4  # rows between asking for a row's codes and using them
+AHEAD_FIXED, AHEAD_SPARSE = 24, 4  # rows between asking for a row's codes and using them
 CODES_PER_LINE = 32
 
 

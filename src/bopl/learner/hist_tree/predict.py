@@ -23,7 +23,7 @@ RIGHT, FEATURE, CUT, EXTRA = 0, 1, 2, 3  # columns of ``Walk.link``
 class Walk(NamedTuple):
     """Nodes of many trees, one after another in preorder, so that a left child is always the next node.
 
-    The four numbers of a node share 16 bytes: ``link`` holds right child, context column, the bits of the threshold, and
+    The four numbers of a node share 16 bytes: ``link`` holds right child, context column, bits of the threshold and
     flags (or, for a split on the action, the row of ``right_actions``); ``cut`` is the same memory read as float32.
     """
 

@@ -116,7 +116,7 @@ def _first_above(score, n, to_beat):  # type: ignore[no-untyped-def]
 def _fill_side(histogram, is_ordered, common, total, side_out):  # type: ignore[no-untyped-def]
     """Write the candidate children of a column: running sums if it is ordered, otherwise each bin by itself.
 
-    The common bin, which rows do not add to, gets what the others leave of the total. Return the sum of the others.
+    The common bin, which rows do not add to, gets what the others leave of the total.
     """
     n_bins = len(histogram)
     sides = side_out[:n_bins]
@@ -135,7 +135,16 @@ def _fill_side(histogram, is_ordered, common, total, side_out):  # type: ignore[
             sides[b] = histogram[b]
         if common >= 0:
             sides[common] = total - running
-    return running
+
+
+@njit(nogil=True, cache=True)
+def _sum_weight(packed, start, end):  # type: ignore[no-untyped-def]
+    """Return the weight of some positions together; much cheaper than their running sums."""
+    part = packed[start:end]
+    total = np.int64(0)
+    for p in range(end - start):
+        total += part[p]
+    return total & LOW_MASK
 
 
 @njit(nogil=True, cache=True)
@@ -212,10 +221,10 @@ def scan_block(binned, block, node, rule, packed, wide, count, allowed, scratch,
         if rule.use_allowed and is_ordered and not allowed[binned.position_feature[start]]:
             continue
         n = missing_bin if missing_bin >= 0 else size
-        others = _fill_side(packed[start : start + size], is_ordered, common, total, side)
-        # If the common bin is the first, no right child can hold more than the others do.
-        if common == 0 and is_ordered and not is_wide and (others & LOW_MASK) < min_weight:
+        # If the common bin is the first, no right child can hold more than the other bins do.
+        if common == 0 and is_ordered and not is_wide and _sum_weight(packed, start, start + size) < min_weight:
             continue
+        _fill_side(packed[start : start + size], is_ordered, common, total, side)
         if is_wide:
             _fill_side(wide[start : start + size], is_ordered, common, node.weight, side_weight)
         if has_count:

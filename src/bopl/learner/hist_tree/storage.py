@@ -24,7 +24,7 @@ from scipy import sparse
 from bopl.learner.hist_tree.binning import ColumnBins, bin_values
 
 MAX_BLOCK = 1 << 16  # what 16 bits can count
-BLOCK = 1 << 15  # positions; two children's histograms of a block fit the second-level cache
+BLOCK = MAX_BLOCK  # smaller blocks gain less in cache than they cost in loops over short rows
 FIXED_EXCESS = 1.3  # the fixed layout's constant row length is worth this many more codes
 MIN_BUNDLE_COVER = 0.5  # a bundle that is mostly "none of them" saves nothing
 

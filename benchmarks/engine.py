@@ -1,0 +1,285 @@
+"""Seconds per round and peak memory of HistTree, XGBoost and LightGBM on the same logs, in one run.
+
+    python benchmarks/engine.py                                   # the four datasets, all learners
+    python benchmarks/engine.py --workloads covertype --rounds 5
+    python benchmarks/engine.py --scaling                         # HistTree as n, A, d and threads grow
+    python benchmarks/engine.py --startup                         # first and second start: compilation and its cache
+
+Every learner boosts BOPL-S on its own in a process of its own, so that peak memory is its own too. Seconds per round
+are the median after the first round and cover the fit of one tree and its prediction on the training contexts; for
+XGBoost that is `boost` and `predict`, without the conversion to our arrays. Memory is the process's peak above what it
+held once the log was loaded. Rounds of a slow learner are cut short after --limit seconds, which its row says.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import numpy as np
+from workloads import PAPER_SETTINGS, SYNTHETIC_SETTINGS, cached_log, read_log, synthetic_log
+
+LEARNERS = ("hist_tree", "xgb_hist", "xgb_exact", "lightgbm")
+
+
+# -- One measurement, in a process of its own --------------------------------------------------------------------------
+
+
+def status_mib(field: str) -> float:
+    for line in Path("/proc/self/status").read_text().splitlines():
+        if line.startswith(field):
+            return int(line.split()[1]) / 1024
+    return float("nan")
+
+
+def reset_peak() -> None:
+    Path("/proc/self/clear_refs").write_text("5")
+
+
+class HistRounds:
+    def __init__(self, log, settings, threads):
+        import bopl
+
+        learner = bopl.HistTree(settings.max_depth, min_child_weight=settings.min_child_weight, n_jobs=threads)
+        self.bound = learner.bind(log, seed=0)
+
+    def fit(self, target, round_idx):
+        fitted = self.bound.fit(target, round_idx)
+        return fitted.prediction, lambda: fitted.predictor.n_leaves
+
+
+class XGBRounds:
+    def __init__(self, log, settings, threads, method):
+        import bopl
+
+        learner = bopl.XGBTree(method, settings.max_depth, settings.min_child_weight, n_jobs=threads)
+        self.bound = learner.bind(log, seed=0)
+
+    def fit(self, target, round_idx):
+        booster, prediction = self.bound.boost(target)
+        return prediction, lambda: booster.get_dump()[0].count("leaf=")
+
+
+class LightGBMRounds:
+    def __init__(self, log, settings, threads):
+        import lightgbm
+
+        from bopl.learner.expanded import action_columns, expand
+
+        self.shape = (log.n_samples, log.n_actions)
+        matrix = expand(log.context, action_columns(log.n_actions))
+        params = {
+            "objective": "none",
+            "learning_rate": 1.0,
+            "max_depth": settings.max_depth,
+            # Leaf-wise growth needs a limit; the trees here stay below it. Without a pool size LightGBM keeps a
+            # histogram for each of them.
+            "num_leaves": min(2**settings.max_depth, 16384),
+            "histogram_pool_size": 2048,
+            "min_sum_hessian_in_leaf": settings.min_child_weight,
+            "min_data_in_leaf": 1,
+            "lambda_l2": 0.0,
+            "max_bin": 255,
+            "num_threads": threads,
+            "verbosity": -1,
+        }
+        data = lightgbm.Dataset(
+            matrix, np.zeros(len(matrix), np.float32), params=params, free_raw_data=True
+        ).construct()
+        del matrix
+        self.booster = lightgbm.Booster(params, data)
+        self.before = np.zeros(self.shape[0] * self.shape[1])
+
+    def fit(self, target, round_idx):
+        gradient = -target.gradient.ravel().astype(np.float32)
+        hessian = np.repeat(target.weight, self.shape[1]).astype(np.float32)
+        self.booster.update(fobj=lambda prediction, data: (gradient, hessian))
+        after = np.array(self.booster._Booster__inner_predict(data_idx=0))
+        prediction, self.before = after - self.before, after
+        return prediction.reshape(self.shape), lambda: self.booster.dump_model(num_iteration=-1)["tree_info"][-1][
+            "num_leaves"
+        ]
+
+
+def make_rounds(name, log, settings, threads):
+    if name == "hist_tree":
+        return HistRounds(log, settings, threads)
+    if name == "lightgbm":
+        return LightGBMRounds(log, settings, threads)
+    return XGBRounds(log, settings, threads, name.removeprefix("xgb_"))
+
+
+def warm_up(name, threads):
+    """Compile or load everything on a log of a few rows, so that neither time nor memory of that is counted."""
+    log = synthetic_log(5000, 3, 3)
+    rounds = make_rounds(name, log, SYNTHETIC_SETTINGS, threads)
+    from bopl.objective import SurrogateObjective
+
+    target = SurrogateObjective().step_target(log.translated(-0.3), np.zeros((log.n_samples, log.n_actions)))
+    rounds.fit(target, 0)
+
+
+def measure(args) -> dict:
+    from bopl.boosting import StepRule
+    from bopl.objective import SurrogateObjective
+    from bopl.objective.value import snips_value
+
+    settings = PAPER_SETTINGS.get(args.workload, SYNTHETIC_SETTINGS)
+    start = time.perf_counter()
+    warm_up(args.learner, args.threads)
+    compile_seconds = time.perf_counter() - start
+    if args.workload.startswith("synthetic"):
+        log = synthetic_log(*(int(size) for size in args.workload.split(":")[1:]))
+    else:
+        log = read_log(Path(args.log))
+    translated = log.translated(settings.reward_translation)
+    objective, step_rule = SurrogateObjective(), StepRule()
+    score = np.zeros((log.n_samples, log.n_actions))
+    target = objective.step_target(translated, score)
+    reset_peak()
+    baseline = status_mib("VmRSS")
+    start = time.perf_counter()
+    rounds = make_rounds(args.learner, log, settings, args.threads)
+    bind_seconds = time.perf_counter() - start
+    seconds, leaves, began = [], [], time.perf_counter()
+    while len(seconds) < args.rounds and (len(seconds) < 2 or time.perf_counter() - began < args.limit):
+        start = time.perf_counter()
+        prediction, count_leaves = rounds.fit(target, len(seconds))
+        seconds.append(time.perf_counter() - start)
+        if len(seconds) == 1 or args.rounds - len(seconds) < 1:
+            leaves.append(count_leaves())
+        score += step_rule(target, prediction).size * prediction
+        target = objective.step_target(translated, score)
+    return {
+        "seconds": float(np.median(seconds[1:])),
+        "first_round": seconds[0],
+        "bind": bind_seconds,
+        "warm_up": compile_seconds,
+        "rounds": len(seconds),
+        "leaves": leaves[-1] if len(leaves) > 1 else leaves[0],
+        "reward": snips_value(np.exp(target.log_prob) / log.propensity, log.reward),
+        "mib": status_mib("VmHWM") - baseline,
+        "context_mib": log.context.nbytes / 2**20,
+    }
+
+
+# -- The tables ------------------------------------------------------------------------------------------------------
+
+
+def run(learner, workload, threads, rounds, limit, log="") -> dict:
+    command = [sys.executable, __file__, "--child", "--learner", learner, "--workload", workload, "--log", str(log)]
+    command += ["--threads", str(threads), "--rounds", str(rounds), "--limit", str(limit)]
+    environment = os.environ | {"OMP_NUM_THREADS": str(threads)}
+    done = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
+    if done.returncode != 0:
+        raise SystemExit(f"{learner} on {workload} failed:\n{done.stderr[-2000:]}")
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def commit() -> str:
+    command = ["git", "-C", str(Path(__file__).parent), "rev-parse", "--short", "HEAD"]
+    return subprocess.run(command, capture_output=True, text=True, check=False).stdout.strip() or "unknown"
+
+
+def compare(args, folder: Path) -> None:
+    print(f"commit {commit()}, {args.threads} threads, {args.rounds} rounds\n")
+    print("| workload | learner | s/round | ratio | bind s | peak MiB | memory ratio | rounds | leaves | reward |")
+    print("|---|---|---:|---:|---:|---:|---:|---:|---:|---:|")
+    for workload in args.workloads.split(","):
+        log = cached_log(workload, folder)
+        rows = {}
+        for learner in args.learners.split(","):
+            row = rows[learner] = run(learner, workload, args.threads, args.rounds, args.limit, log)
+            ours = rows.get("hist_tree", row)
+            print(
+                f"| {workload} | {learner} | {row['seconds']:.4f} | {row['seconds'] / ours['seconds']:.1f} | "
+                f"{row['bind']:.2f} | {row['mib']:.0f} | {row['mib'] / max(ours['mib'], 1e-9):.1f} | {row['rounds']} | "
+                f"{row['leaves']} | {row['reward']:.4f} |",
+                flush=True,
+            )
+
+
+SCALING = {
+    "n": ["synthetic:312500:20:10", "synthetic:625000:20:10", "synthetic:1250000:20:10", "synthetic:2500000:20:10",
+          "synthetic:5000000:20:10"],
+    "A": ["synthetic:200000:20:8", "synthetic:200000:20:16", "synthetic:200000:20:32", "synthetic:200000:20:64"],
+    "d": ["synthetic:200000:10:10", "synthetic:200000:20:10", "synthetic:200000:40:10", "synthetic:200000:80:10"],
+}  # fmt: skip
+
+
+def scale(args) -> None:
+    print(f"commit {commit()}, HistTree, depth {SYNTHETIC_SETTINGS.max_depth}, {args.rounds} rounds\n")
+    print("| grows | n | d | A | threads | s/round | of the first row | peak MiB above the contexts |")
+    print("|---|---:|---:|---:|---:|---:|---:|---:|")
+    for what, workloads in SCALING.items():
+        cases = [(workload, args.threads) for workload in workloads]
+        scale_rows(what, cases, args)
+    scale_rows("threads", [(SCALING["n"][1], threads) for threads in (1, 2, 4, 8, 16) if threads <= args.threads], args)
+
+
+def scale_rows(what, cases, args) -> None:
+    first = None
+    for workload, threads in cases:
+        row = run("hist_tree", workload, threads, args.rounds, args.limit)
+        first = first or row
+        n, d, n_actions = workload.split(":")[1:]
+        print(
+            f"| {what} | {n} | {d} | {n_actions} | {threads} | {row['seconds']:.4f} | "
+            f"{row['seconds'] / first['seconds']:.2f} | {row['mib']:.0f} |",
+            flush=True,
+        )
+
+
+def startup() -> None:
+    """Fit ten samples in two fresh processes: the first compiles, the second takes the cache."""
+    code = (
+        "import time; start = time.perf_counter(); import numpy as np, bopl; rng = np.random.default_rng(0);"
+        "log = bopl.BanditLog(rng.normal(size=(50, 2)), rng.integers(0, 2, 50), rng.random(50), np.full(50, 0.5));"
+        "policy = bopl.BoostedPolicy(n_rounds=2, learner=bopl.HistTree(max_depth=2)).fit(log);"
+        "policy.predict(log.context); print(f'{time.perf_counter() - start:.2f}')"
+    )
+    with tempfile.TemporaryDirectory() as cache:
+        environment = os.environ | {"NUMBA_CACHE_DIR": cache}
+        for which in ("first start, compiling", "second start, from the cache"):
+            done = subprocess.run(
+                [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True
+            )
+            print(f"{which}: {done.stdout.strip()} s from import to prediction; said: {done.stderr.strip()!r}")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--workloads", default="scene,tmc2007_500,fashion_mnist,covertype")
+    parser.add_argument("--learners", default=",".join(LEARNERS))
+    parser.add_argument("--threads", type=int, default=os.cpu_count())
+    parser.add_argument("--rounds", type=int, default=10)
+    parser.add_argument(
+        "--limit", type=float, default=120.0, help="seconds of rounds after which a learner is cut short"
+    )
+    parser.add_argument("--scaling", action="store_true")
+    parser.add_argument("--startup", action="store_true")
+    parser.add_argument("--cache", default="", help="folder to keep the simulated logs in")
+    parser.add_argument("--child", action="store_true", help=argparse.SUPPRESS)
+    parser.add_argument("--learner", help=argparse.SUPPRESS)
+    parser.add_argument("--workload", help=argparse.SUPPRESS)
+    parser.add_argument("--log", help=argparse.SUPPRESS)
+    args = parser.parse_args()
+    if args.child:
+        print(json.dumps(measure(args)))
+    elif args.scaling:
+        scale(args)
+    elif args.startup:
+        startup()
+    else:
+        with tempfile.TemporaryDirectory() as folder:
+            compare(args, Path(args.cache or folder))
+
+
+if __name__ == "__main__":
+    main()
