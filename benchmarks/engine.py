@@ -62,8 +62,8 @@ class XGBRounds:
         self.bound = learner.bind(log, seed=0)
 
     def fit(self, target, round_idx):
-        booster, prediction = self.bound.boost(target)
-        return prediction, lambda: booster.get_dump()[0].count("leaf=")
+        prediction = self.bound.boost(target)
+        return prediction, lambda: self.bound.booster[round_idx : round_idx + 1].get_dump()[0].count("leaf=")
 
 
 class LightGBMRounds:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -99,35 +98,50 @@ class XGBTree(BaseEstimator):
         return params
 
 
-@dataclass(frozen=True)
 class BoundXGBTree:
-    """`XGBTree` with its data matrix."""
+    """`XGBTree` with its data matrix.
 
-    params: dict[str, Any]
-    matrix: Any
-    n_features: int
-    by_action: FloatArray
-    action_mask: BoolArray | None
-    zero_is_missing: bool
+    One booster grows all trees, because a new one would allocate its histograms anew each round (gigabytes, for deep
+    trees on many columns); a tree does not depend on those before it, since gradients are passed in.
+    """
+
+    def __init__(
+        self,
+        params: dict[str, Any],
+        matrix: Any,
+        n_features: int,
+        by_action: FloatArray,
+        action_mask: BoolArray | None,
+        zero_is_missing: bool,
+    ) -> None:
+        import xgboost
+
+        self.matrix = matrix
+        self.n_features = n_features
+        self.by_action = by_action
+        self.action_mask = action_mask
+        self.zero_is_missing = zero_is_missing
+        self.booster = xgboost.Booster(params, [matrix])
+        self.n_trees = 0
 
     def fit(self, target: StepTarget, round_idx: int) -> FittedStep:
         """Fit one tree and turn it into plain arrays."""
-        booster, prediction = self.boost(target)
-        tree = tree_from_booster(booster, self.n_features, self.by_action, zero_is_missing=self.zero_is_missing)
+        prediction = self.boost(target)
+        newest = self.booster[self.n_trees - 1 : self.n_trees]
+        tree = tree_from_booster(newest, self.n_features, self.by_action, zero_is_missing=self.zero_is_missing)
         return FittedStep(tree, prediction)
 
-    def boost(self, target: StepTarget) -> tuple[Any, FloatArray]:
-        """Return a booster of one tree and its prediction on the training contexts: XGBoost's own part of a fit.
+    def boost(self, target: StepTarget) -> FloatArray:
+        """Grow one tree and return its prediction on the training contexts: XGBoost's own part of a fit.
 
         Gradients go in directly: labels ``G/w`` with weights w have gradient -G and hessian w at 0.
         """
-        import xgboost
-
-        booster = xgboost.Booster(self.params, [self.matrix])
         hessian = pair_weight(target, self.action_mask).ravel()
-        booster.boost(self.matrix, 0, grad=-target.gradient.ravel(), hess=hessian)
-        prediction = booster.predict(self.matrix, output_margin=True)
-        return booster, prediction.reshape(-1, len(self.by_action)).astype(np.float64)
+        self.booster.boost(self.matrix, self.n_trees, grad=-target.gradient.ravel(), hess=hessian)
+        newest = (self.n_trees, self.n_trees + 1)
+        prediction = self.booster.predict(self.matrix, output_margin=True, iteration_range=newest)
+        self.n_trees += 1
+        return np.asarray(prediction, dtype=np.float64).reshape(-1, len(self.by_action))
 
 
 def tree_from_booster(booster: Any, n_features: int, by_action: FloatArray, *, zero_is_missing: bool) -> TreePredictor:
