@@ -68,7 +68,9 @@ def fit_ensemble(
     resumed : BoostingState, optional
         Where an earlier fit of the same log stood.
     """
-    state = resumed or BoostingState(log, n_rounds, seed, np.zeros((log.n_samples, log.n_actions)), settings or {})
+    # Column by column: sums over a handful of actions are then sums of long columns, and the engine reads by action.
+    score = np.zeros((log.n_samples, log.n_actions), order="F")
+    state = resumed or BoostingState(log, n_rounds, seed, score, settings or {})
     stop_reason = "all rounds were made"
     try:
         for callback in callbacks:

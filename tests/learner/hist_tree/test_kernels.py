@@ -9,7 +9,15 @@ from hypothesis import strategies as st
 from scipy import sparse
 
 from bopl.learner.hist_tree.binning import bin_values, fit_column, fit_columns
-from bopl.learner.hist_tree.histogram import HALF, LOW_MASK, add_rows, pack, power_scale, subtract
+from bopl.learner.hist_tree.histogram import (
+    HALF,
+    LOW_MASK,
+    add_rows,
+    clear_columns,
+    pack,
+    power_scale,
+    subtract_columns,
+)
 from bopl.learner.hist_tree.partition import split_members
 from bopl.learner.hist_tree.storage import ORDERED, bin_context
 
@@ -104,7 +112,16 @@ def test_histogram_equals_a_loop_over_the_codes_and_siblings_add_up(kind):
         for code in codes:
             naive[code] += packed[row]
     np.testing.assert_array_equal(parent, naive)
-    subtract(child, 0, len(parent), parent)
+    is_dead = np.zeros(len(arrays.column_start), bool)
+    is_dead[0] = True
+    before = parent.copy()
+    for block in range(len(arrays.row_width)):
+        subtract_columns(arrays, block, is_dead, child, parent)
+        clear_columns(arrays, block, is_dead, child)
+    dead = slice(arrays.column_start[0], arrays.column_start[0] + arrays.column_bins[0])
+    np.testing.assert_array_equal(parent[dead], before[dead])  # a column nobody reads is left as it is
+    assert not np.delete(child, np.arange(dead.start, dead.stop)).any()
+    direct[dead] = parent[dead]
     np.testing.assert_array_equal(parent, direct)
 
 

@@ -24,11 +24,11 @@ def apply_nodes(binned, ints, value, right_actions, rows, step_out):  # type: ig
     right_actions : ndarray of uint64, shape (n_nodes, n_words)
     rows : ndarray of int32
         0 to n_samples - 1.
-    step_out : ndarray of shape (n_samples, n_actions)
+    step_out : ndarray of shape (n_actions, n_samples)
     """
     buffer = np.empty_like(rows)
     stack = np.empty((len(ints) + 1, 3), np.int64)
-    for a in range(step_out.shape[1]):
+    for a in range(step_out.shape[0]):
         word, bit = a // 64, np.uint64(a % 64)
         members = rows.copy()
         stack[0] = (0, 0, len(rows))
@@ -43,7 +43,7 @@ def apply_nodes(binned, ints, value, right_actions, rows, step_out):  # type: ig
                 n_open += 1
             elif ints[node, LEFT] < 0:
                 for j in range(start, end):
-                    step_out[members[j], a] = value[node]
+                    step_out[a, members[j]] = value[node]
             else:
                 n_left = split_members(binned, position, ints[node, 3] > 0, members[start:end], buffer)
                 stack[n_open] = (ints[node, LEFT], start, start + n_left)

@@ -52,7 +52,15 @@ class Grower:
         n_features = len(binned.columns)
         for _ in range(n_jobs):
             self._scratch.put(
-                make_scratch(binned.n_samples, binned.n_positions, longest, n_features, n_actions, has_count=has_count)
+                make_scratch(
+                    binned.n_samples,
+                    binned.n_positions,
+                    longest,
+                    len(binned.arrays.column_bins),
+                    n_features,
+                    n_actions,
+                    has_count=has_count,
+                )
             )
 
     def grow_tree(

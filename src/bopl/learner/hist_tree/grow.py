@@ -20,7 +20,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from bopl.learner.hist_tree.histogram import HALF, add_rows, subtract
+from bopl.learner.hist_tree.histogram import HALF, add_rows, clear_columns, subtract_columns
 from bopl.learner.hist_tree.partition import split_members
 from bopl.learner.hist_tree.problem import Target, count_pairs, load_rows, quantize, quantize_wide, sum_actions
 from bopl.learner.hist_tree.random import draw_columns, mix
@@ -68,12 +68,14 @@ class Scratch(NamedTuple):
 
     members: NDArray[np.int32]
     buffer: NDArray[np.int32]
-    row_sums: NDArray[np.float64]  # (n_samples, 2): gradient and weight over the problem's actions
+    row_gradient: NDArray[np.float64]  # sums over the problem's actions
+    row_weight: NDArray[np.float64]
     packed: NDArray[np.int64]
     pairs: NDArray[np.int64]  # used if min_samples_leaf is above 1, otherwise empty
     histogram: NDArray[np.int64]  # (n_slots, n_positions)
     count_histogram: NDArray[np.int64]
     allowed: NDArray[np.bool_]  # (2, n_features), for the smaller and the larger child
+    is_dead: NDArray[np.bool_]  # (n_slots, n_histogram_columns): columns that can split neither a node nor those below
     action_sums: NDArray[
         np.float64
     ]  # (n_slots + 1, 2, n_actions): gradient and weight of each action; the last is spare
@@ -81,19 +83,28 @@ class Scratch(NamedTuple):
 
 
 def make_scratch(
-    n_rows: int, n_positions: int, longest_column: int, n_features: int, n_actions: int, *, has_count: bool
+    n_rows: int,
+    n_positions: int,
+    longest_column: int,
+    n_columns: int,
+    n_features: int,
+    n_actions: int,
+    *,
+    has_count: bool,
 ) -> Scratch:
     """Allocate one thread's working memory for ``n_rows`` contexts."""
     n_slots = int(np.log2(max(n_rows, 2))) + 3  # the smaller child goes first, so open histograms halve in rows
     return Scratch(
         members=np.empty(n_rows, np.int32),
         buffer=np.empty(n_rows, np.int32),
-        row_sums=np.empty((n_rows, 2), np.float64),
+        row_gradient=np.empty(n_rows, np.float64),
+        row_weight=np.empty(n_rows, np.float64),
         packed=np.empty(n_rows, np.int64),
         pairs=np.empty(n_rows if has_count else 0, np.int64),
         histogram=np.empty((n_slots, n_positions), np.int64),
         count_histogram=np.empty((n_slots if has_count else 0, n_positions), np.int64),
         allowed=np.ones((2, max(n_features, 1)), np.bool_),
+        is_dead=np.zeros((n_slots, n_columns), np.bool_),
         action_sums=np.zeros((n_slots + 1, 2, n_actions), np.float64),
         split=SplitScratch(
             np.empty(longest_column + 2, np.int64),
@@ -124,19 +135,19 @@ def _with_room_flat(values, n):  # type: ignore[no-untyped-def]
 
 
 @njit(nogil=True, cache=True)
-def _write_leaf(rows, scratch, actions, limits, is_classifier, floats_out, step_out):  # type: ignore[no-untyped-def]
+def _write_leaf(rows, row_gradient, row_weight, actions, limits, is_classifier, floats_out, step_out):  # type: ignore[no-untyped-def]
     """Sum the unrounded gradients of a leaf, set its value, and write the value to every pair it holds."""
     gradient, weight = 0.0, 0.0
     for j in range(len(rows)):
         row = np.uint64(rows[j])
-        gradient += scratch.row_sums[row, 0]
-        weight += scratch.row_sums[row, 1]
+        gradient += row_gradient[row]
+        weight += row_weight[row]
     value = leaf_value(gradient, weight, limits.reg_lambda, limits.min_child_weight, is_classifier)
     floats_out[GAIN], floats_out[SUM_GRADIENT], floats_out[SUM_WEIGHT], floats_out[VALUE] = 0.0, gradient, weight, value
-    for j in range(len(rows)):
-        row = np.uint64(rows[j])
-        for k in range(len(actions)):
-            step_out[row, np.uint64(actions[k])] = value
+    for k in range(len(actions)):
+        steps = step_out[np.uint64(actions[k])]
+        for j in range(len(rows)):
+            steps[np.uint64(rows[j])] = value
 
 
 @njit(nogil=True, cache=True)
@@ -210,7 +221,9 @@ def _push_pair(table, n, rows, top, actions, action_top, members, own_actions, i
 
 
 @njit(nogil=True, cache=True)
-def _scan_children(binned, rule, small, values, tables, small_slot, large_slot, sums, allowed, scratch, found, score):  # type: ignore[no-untyped-def]
+def _scan_children(  # type: ignore[no-untyped-def]
+    binned, rule, small, values, tables, small_slot, large_slot, sums, allowed, is_dead, scratch, found, score
+):
     """Build the smaller child's histogram, turn the parent's into the larger one's, and look for the splits of both.
 
     All of it block by block, while the block's histograms are in cache. Index 0 is the smaller child, 1 the larger; a
@@ -223,16 +236,17 @@ def _scan_children(binned, rule, small, values, tables, small_slot, large_slot, 
     shift = 0 if rule.is_wide else HALF
     has_count = rule.min_count > 1
     for block in range(len(binned.row_width)):
-        start, end = binned.block_position[block], binned.block_position[block + 1]
         for kind in range(3):
             if (kind == 1 and not rule.is_wide) or (kind == 2 and not has_count):
                 continue
             moved = shift if kind == 0 else 0
             if small_slot >= 0:
-                tables[kind][small_slot, start:end] = 0
+                clear_columns(binned, block, is_dead[small_slot], tables[kind][small_slot])
                 summed = add_rows(binned, block, small, values[kind], 1, moved, tables[kind][small_slot])
                 if large_slot >= 0:
-                    subtract(tables[kind][small_slot], start, end, tables[kind][large_slot])
+                    subtract_columns(
+                        binned, block, is_dead[large_slot], tables[kind][small_slot], tables[kind][large_slot]
+                    )
             else:
                 summed = add_rows(binned, block, small, values[kind], -1, moved, tables[kind][large_slot])
             absolute = summed if kind == 0 else absolute
@@ -252,6 +266,7 @@ def _scan_children(binned, rule, small, values, tables, small_slot, large_slot, 
                     count,
                     allowed[child],
                     scratch,
+                    is_dead[slot],
                     found[child],
                     score[child : child + 1],
                 )
@@ -292,7 +307,7 @@ def grow(binned, target, action_table, limits, rows, actions, depth, path, scrat
     path : int
         Number that stands for the way from the tree's root; randomness is drawn from it.
     scratch : Scratch
-    step_out : ndarray of shape (n_samples, n_actions)
+    step_out : ndarray of shape (n_actions, n_samples)
         The value of each leaf is written to its pairs.
 
     Returns
@@ -336,14 +351,18 @@ def grow(binned, target, action_table, limits, rows, actions, depth, path, scrat
         own_rows = scratch.members[:n_rows]
         own_rows[:] = row_pool[problem[ROW_START] : pool_top]
         packed = scratch.packed
-        has_gradient = load_rows(target, own_rows, own_actions, scratch.row_sums, spare)
-        gradient_scale, weight_scale, total_g, total_w, total_abs = quantize(own_rows, scratch.row_sums, packed)
+        row_gradient, row_weight, has_gradient = scratch.row_gradient, scratch.row_weight, True
+        if n_actions == 1 and not target.has_mask and not target.is_classifier:
+            row_gradient, row_weight = target.gradient[own_actions[0]], target.weight  # nothing to add up
+        else:
+            has_gradient = load_rows(target, own_rows, own_actions, row_gradient, row_weight, spare)
+        gradient_scale, weight_scale, total_g, total_w, total_abs = quantize(own_rows, row_gradient, row_weight, packed)
         is_wide = weight_scale == 0.0
         if is_wide:
             wide = wide if len(wide) > 0 else np.empty_like(scratch.histogram)
             wide_packed = _with_room_flat(wide_packed, len(packed))
-            gradient_scale, total_g, total_abs = quantize_wide(own_rows, scratch.row_sums, 0, packed)
-            weight_scale, total_w, _ = quantize_wide(own_rows, scratch.row_sums, 1, wide_packed)
+            gradient_scale, total_g, total_abs = quantize_wide(own_rows, row_gradient, packed)
+            weight_scale, total_w, _ = quantize_wide(own_rows, row_weight, wide_packed)
         total_count = np.int64(0)
         if has_count:
             total_count = count_pairs(target, own_rows, n_actions, own_actions, scratch.pairs)
@@ -364,6 +383,7 @@ def grow(binned, target, action_table, limits, rows, actions, depth, path, scrat
             n_free -= 1
             slot = free[n_free]
             scratch.action_sums[slot] = spare
+            scratch.is_dead[slot] = False
             score[:] = NO_SCORE
             if use_allowed:
                 draw_columns(limits.seed, path, limits.colsample, scratch.allowed[0])
@@ -379,6 +399,7 @@ def grow(binned, target, action_table, limits, rows, actions, depth, path, scrat
                     np.int64(NO_SLOT),
                     (sums, sums),
                     scratch.allowed,
+                    scratch.is_dead,
                     scratch.split,
                     found,
                     score,
@@ -438,7 +459,9 @@ def grow(binned, target, action_table, limits, rows, actions, depth, path, scrat
 
             if gain <= MIN_GAIN:
                 ints[node] = (LEAF, LEAF, LEAF, 0, 0, 0)
-                _write_leaf(members, scratch, own_actions, limits, target.is_classifier, floats[node], step_out)
+                _write_leaf(
+                    members, row_gradient, row_weight, own_actions, limits, target.is_classifier, floats[node], step_out
+                )
                 if slot >= 0:
                     free[n_free] = slot
                     n_free += 1
@@ -511,6 +534,7 @@ def grow(binned, target, action_table, limits, rows, actions, depth, path, scrat
                 if small_goes:
                     n_free -= 1
                     small_slot = free[n_free]
+                    scratch.is_dead[small_slot] = scratch.is_dead[slot]
             elif small_goes:
                 small_slot = slot
             else:
@@ -532,6 +556,7 @@ def grow(binned, target, action_table, limits, rows, actions, depth, path, scrat
                     large_slot,
                     (small_sums, large_sums),
                     scratch.allowed,
+                    scratch.is_dead,
                     scratch.split,
                     found,
                     score,

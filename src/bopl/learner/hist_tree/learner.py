@@ -151,15 +151,15 @@ class BoundHistTree:
     def _fit(self, target: StepTarget, round_idx: int) -> FittedStep:
         rng_seed = int(np.random.SeedSequence([self._seed, round_idx]).generate_state(1)[0])
         rows = self._draw_rows(rng_seed)
-        gradient = np.ascontiguousarray(target.gradient, np.float64)
+        # By action: no copy where the objective already wrote column by column. Writeable, or numba compiles anew.
         kernel_target = Target(
-            gradient,
-            np.ascontiguousarray(target.weight, np.float64),
+            np.require(target.gradient.T, np.float64, ["C", "W"]),
+            np.require(target.weight, np.float64, ["C", "W"]),
             self._mask,
             self._has_mask,
             self._settings._is_classifier,
         )
-        step = np.empty((self._binned.n_samples, self._n_actions))
+        step = np.empty((self._n_actions, self._binned.n_samples))
         piece = self._grower.grow_tree(kernel_target, self._action_table, self._limits(rng_seed), rows, step)
         ints, floats = merge_pieces(piece)
         if self._settings.max_leaves is not None:
@@ -168,7 +168,7 @@ class BoundHistTree:
         tree = make_tree(ints, floats, self._binned.splits, self._action_features, self._n_actions, n_features)
         if self._settings.max_leaves is not None or len(rows) < self._binned.n_samples:
             self._grower.apply_tree(ints, floats, tree.right_actions, step)
-        return FittedStep(HistTreePredictor(tree, self._n_jobs), step)
+        return FittedStep(HistTreePredictor(tree, self._n_jobs), step.T)
 
     def _draw_rows(self, seed: int) -> NDArray[np.int32]:
         n_samples, share = self._binned.n_samples, self._settings.subsample

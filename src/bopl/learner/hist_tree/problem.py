@@ -20,7 +20,7 @@ ROUNDING = 1e-13  # a sum of gradients below this part of their absolute values 
 class Target(NamedTuple):
     """What a tree is fitted to."""
 
-    gradient: NDArray[np.float64]  # (n_samples, n_actions)
+    gradient: NDArray[np.float64]  # (n_actions, n_samples): a problem of one action reads it in order
     weight: NDArray[np.float64]  # (n_samples,)
     mask: NDArray[np.bool_]  # (n_samples, n_actions), or empty
     has_mask: bool
@@ -28,20 +28,13 @@ class Target(NamedTuple):
 
 
 @njit(nogil=True, cache=True)
-def load_rows(target, rows, actions, row_sums_out, action_sums_out):  # type: ignore[no-untyped-def]
+def load_rows(target, rows, actions, row_gradient_out, row_weight_out, action_sums_out):  # type: ignore[no-untyped-def]
     """Write each row's gradient and weight over the action set, and each action's over the rows.
 
     Return False if the rows' gradients are zero but for rounding, as over all actions: no context split can gain then.
     """
-    if len(actions) == 1 and not target.has_mask and not target.is_classifier:
-        a = np.uint64(actions[0])
-        for j in range(len(rows)):
-            row = np.uint64(rows[j])
-            row_sums_out[row, 0] = target.gradient[row, a]
-            row_sums_out[row, 1] = target.weight[row]
-        return True
     if not target.has_mask and not target.is_classifier:
-        return _load_plain(target, rows, actions, row_sums_out, action_sums_out)
+        return _load_plain(target, rows, actions, row_gradient_out, row_weight_out, action_sums_out)
     sum_actions(target, rows, actions, action_sums_out)
     for j in range(len(rows)):
         row = np.uint64(rows[j])
@@ -49,34 +42,38 @@ def load_rows(target, rows, actions, row_sums_out, action_sums_out):  # type: ig
         for k in range(len(actions)):
             a = np.uint64(actions[k])
             if not target.has_mask or target.mask[row, a]:
-                gradient += target.gradient[row, a]
-                weight += abs(target.gradient[row, a])
+                gradient += target.gradient[a, row]
+                weight += abs(target.gradient[a, row])
                 n_eligible += 1
-        row_sums_out[row, 0] = gradient
-        row_sums_out[row, 1] = weight if target.is_classifier else n_eligible * target.weight[row]
+        row_gradient_out[row] = gradient
+        row_weight_out[row] = weight if target.is_classifier else n_eligible * target.weight[row]
     return True
 
 
 @njit(nogil=True, cache=True)
-def _load_plain(target, rows, actions, row_sums_out, action_sums_out):  # type: ignore[no-untyped-def]
-    """Without a mask, both kinds of sums come from one reading of the gradient."""
+def _load_plain(target, rows, actions, row_gradient_out, row_weight_out, action_sums_out):  # type: ignore[no-untyped-def]
+    """Without a mask, both kinds of sums come from one reading of the gradient, action by action."""
     action_sums_out[:] = 0.0
     gradients, weights = action_sums_out[0], action_sums_out[1]
     total_weight, of_pairs, of_rows = 0.0, 0.0, 0.0
-    n_actions = len(actions)
+    n_actions = float(len(actions))
     for j in range(len(rows)):
         row = np.uint64(rows[j])
-        gradient = 0.0
-        for k in range(n_actions):
-            a = np.uint64(actions[k])
-            g = target.gradient[row, a]
-            gradient += g
-            gradients[a] += g
-            of_pairs += abs(g)
-        of_rows += abs(gradient)
-        row_sums_out[row, 0] = gradient
-        row_sums_out[row, 1] = n_actions * target.weight[row]
+        row_gradient_out[row] = 0.0
+        row_weight_out[row] = n_actions * target.weight[row]
         total_weight += target.weight[row]
+    for k in range(len(actions)):
+        column = target.gradient[np.uint64(actions[k])]
+        of_action = 0.0
+        for j in range(len(rows)):
+            row = np.uint64(rows[j])
+            g = column[row]
+            row_gradient_out[row] += g
+            of_action += g
+            of_pairs += abs(g)
+        gradients[actions[k]] = of_action
+    for j in range(len(rows)):
+        of_rows += abs(row_gradient_out[np.uint64(rows[j])])
     for a in actions:
         weights[a] = total_weight
     return of_rows > ROUNDING * of_pairs
@@ -90,40 +87,41 @@ def sum_actions(target, rows, actions, sums_out):  # type: ignore[no-untyped-def
     if not target.has_mask and not target.is_classifier:
         weight = 0.0
         for j in range(len(rows)):
-            row = np.uint64(rows[j])
-            weight += target.weight[row]
-            for k in range(len(actions)):
-                a = np.uint64(actions[k])
-                gradients[a] += target.gradient[row, a]
-        for a in actions:
-            weights[a] = weight
+            weight += target.weight[np.uint64(rows[j])]
+        for k in range(len(actions)):
+            column = target.gradient[np.uint64(actions[k])]
+            of_action = 0.0
+            for j in range(len(rows)):
+                of_action += column[np.uint64(rows[j])]
+            gradients[actions[k]] = of_action
+            weights[actions[k]] = weight
         return
     for j in range(len(rows)):
         row = np.uint64(rows[j])
         for k in range(len(actions)):
             a = np.uint64(actions[k])
             if not target.has_mask or target.mask[row, a]:
-                g = target.gradient[row, a]
+                g = target.gradient[a, row]
                 gradients[a] += g
                 weights[a] += abs(g) if target.is_classifier else target.weight[row]
 
 
 @njit(nogil=True, cache=True)
-def quantize(rows, row_sums, packed_out):  # type: ignore[no-untyped-def]
+def quantize(rows, row_gradient, row_weight, packed_out):  # type: ignore[no-untyped-def]
     """Scale to integers and pack. Return the two scales and the integer sums, or scale 0 if 31 bits are too few."""
     absolute, total = 0.0, 0.0
     for j in range(len(rows)):
         row = np.uint64(rows[j])
-        absolute += abs(row_sums[row, 0])
-        total += row_sums[row, 1]
+        absolute += abs(row_gradient[row])
+        total += row_weight[row]
     gradient_scale, weight_scale = power_scale(absolute, GRADIENT_BITS), power_scale(total, WEIGHT_BITS)
     fine = min(max(UNITS_BUDGET / max(len(rows), 1), LEAST_UNITS), MOST_UNITS)
     n_coarse, sum_gradient, sum_weight, sum_abs = 0, np.int64(0), np.int64(0), np.int64(0)
     for j in range(len(rows)):
         row = np.uint64(rows[j])
-        scaled = row_sums[row, 1] * weight_scale
+        scaled = row_weight[row] * weight_scale
         n_coarse += (scaled < fine) & (scaled > 0.0)
-        g, w = np.int64(np.rint(row_sums[row, 0] * gradient_scale)), np.int64(np.rint(scaled))
+        g, w = np.int64(np.rint(row_gradient[row] * gradient_scale)), np.int64(np.rint(scaled))
         sum_gradient += g
         sum_weight += w
         sum_abs += abs(g)
@@ -134,15 +132,15 @@ def quantize(rows, row_sums, packed_out):  # type: ignore[no-untyped-def]
 
 
 @njit(nogil=True, cache=True)
-def quantize_wide(rows, row_sums, which, integer_out):  # type: ignore[no-untyped-def]
-    """Scale gradient (``which`` 0) or weight (1) to 62-bit integers; return the scale, their sum and absolute sum."""
+def quantize_wide(rows, row_value, integer_out):  # type: ignore[no-untyped-def]
+    """Scale gradients or weights to 62-bit integers; return the scale, their sum and absolute sum."""
     absolute = 0.0
     for row in rows:
-        absolute += abs(row_sums[row, which])
+        absolute += abs(row_value[row])
     scale = power_scale(absolute, WIDE_BITS - 1)
     total, total_abs = np.int64(0), np.int64(0)
     for row in rows:
-        integer_out[row] = np.int64(np.rint(row_sums[row, which] * scale))
+        integer_out[row] = np.int64(np.rint(row_value[row] * scale))
         total += integer_out[row]
         total_abs += abs(integer_out[row])
     return scale, total, total_abs

@@ -18,6 +18,7 @@ from bopl.learner.hist_tree.storage import ORDERED
 
 NO_SCORE = -1.0  # scores are never negative
 RANGE_STEP = 16  # candidates are left out in runs of this length
+ALMOST = 1.0 - 1e-9  # a score within this of the best is computed exactly
 
 
 class SplitScratch(NamedTuple):
@@ -70,6 +71,26 @@ def _score_packed(packed, n, total, reg, min_weight, score_out):  # type: ignore
         other_w = parent_weight - w
         score = (g * g * other_w + other_g * other_g * w) / (w * other_w)
         scores[b] = score if is_valid else NO_SCORE
+
+
+@njit(nogil=True, cache=True, error_model="numpy")
+def _may_beat(packed, n, total, reg, best):  # type: ignore[no-untyped-def]
+    """Return whether a side may score above ``best``, by a multiplication each instead of a division.
+
+    Rounding is allowed for, so that this only ever spares the exact scores, and never decides between them.
+    """
+    parent_gradient = float(total >> HALF)
+    parent_weight = float(total & LOW_MASK) + 2.0 * reg
+    to_beat = best * ALMOST
+    sides = packed[:n]
+    n_above = np.int64(0)  # a count compiles to vector code, "any" does not
+    for b in range(n):
+        g = float(sides[b] >> HALF)
+        w = float(sides[b] & LOW_MASK) + reg
+        other_g = parent_gradient - g
+        other_w = parent_weight - w
+        n_above += np.int64(g * g * other_w + other_g * other_g * w > to_beat * (w * other_w))
+    return n_above > 0
 
 
 @njit(nogil=True, cache=True, error_model="numpy")
@@ -156,6 +177,10 @@ def _valid_range(packed, n, least, most):  # type: ignore[no-untyped-def]
     low = min(low, n)
     while high > low and (packed[max(high - RANGE_STEP, low)] & LOW_MASK) > most:
         high -= RANGE_STEP
+    while low < high and (packed[low] & LOW_MASK) < least:
+        low += 1
+    while high > low and (packed[high - 1] & LOW_MASK) > most:
+        high -= 1
     return low, max(high, low)
 
 
@@ -191,7 +216,7 @@ def _close_small(n, total_count, min_count, count, score_out):  # type: ignore[n
 
 
 @njit(nogil=True, cache=True)
-def scan_block(binned, block, node, rule, packed, wide, count, allowed, scratch, found_out, score_out):  # type: ignore[no-untyped-def]
+def scan_block(binned, block, node, rule, packed, wide, count, allowed, scratch, is_dead_out, found_out, score_out):  # type: ignore[no-untyped-def]
     """Look for a better split than the one found so far among the context columns of one block.
 
     Parameters
@@ -207,6 +232,8 @@ def scan_block(binned, block, node, rule, packed, wide, count, allowed, scratch,
     allowed : ndarray of bool, shape (n_features,)
         Columns that may be split, read only if ``rule.use_allowed``.
     scratch : SplitScratch
+    is_dead_out : ndarray of bool, shape (n_histogram_columns,)
+        Columns left out. A column is added where no split leaves enough weight on both sides: none will below either.
     found_out : ndarray of int64, shape (4,)
         Position, whether missing values go left, gradient and weight of the left child.
     score_out : ndarray of float64, shape (1,)
@@ -217,12 +244,15 @@ def scan_block(binned, block, node, rule, packed, wide, count, allowed, scratch,
     side, side_weight, side_count, score = scratch.gradient, scratch.weight, scratch.pairs, scratch.score
     for c in range(binned.block_column[block], binned.block_column[block + 1]):
         start, size, common = binned.column_start[c], binned.column_bins[c], binned.column_common[c]
+        if is_dead_out[c]:
+            continue
         is_ordered, missing_bin = binned.column_kind[c] == ORDERED, binned.column_missing[c]
         if rule.use_allowed and is_ordered and not allowed[binned.position_feature[start]]:
             continue
         n = missing_bin if missing_bin >= 0 else size
         # If the common bin is the first, no right child can hold more than the other bins do.
         if common == 0 and is_ordered and not is_wide and _sum_weight(packed, start, start + size) < min_weight:
+            is_dead_out[c] = True
             continue
         _fill_side(packed[start : start + size], is_ordered, common, total, side)
         if is_wide:
@@ -238,6 +268,9 @@ def scan_block(binned, block, node, rule, packed, wide, count, allowed, scratch,
             else:
                 if is_ordered:
                     low, high = _valid_range(side, n, min_weight, node.weight - min_weight)
+                    is_dead_out[c] = low >= high and missing_bin < 0
+                    if not _may_beat(side[low:], high - low, total, rule.reg, score_out[0]):
+                        continue
                 _score_packed(side[low:], high - low, total, rule.reg, min_weight, score[low:])
             if not is_ordered:
                 _close_candidates(binned, c, allowed, rule.use_allowed, score)
