@@ -241,8 +241,9 @@ def startup() -> None:
     code = (
         "import time; start = time.perf_counter(); import numpy as np, bopl; rng = np.random.default_rng(0);"
         "log = bopl.BanditLog(rng.normal(size=(50, 2)), rng.integers(0, 2, 50), rng.random(50), np.full(50, 0.5));"
-        "policy = bopl.BoostedPolicy(n_rounds=2, learner=bopl.HistTree(max_depth=2)).fit(log);"
-        "policy.predict(log.context); print(f'{time.perf_counter() - start:.2f}')"
+        "policy = bopl.BoostedPolicy(n_rounds=2, learner=bopl.HistTree(max_depth=2)); ready = time.perf_counter();"
+        "policy.fit(log).predict(log.context); end = time.perf_counter();"
+        "print(f'{ready - start:.2f} s of imports, {end - ready:.2f} s of fit and prediction')"
     )
     with tempfile.TemporaryDirectory() as cache:
         environment = os.environ | {"NUMBA_CACHE_DIR": cache}
@@ -250,7 +251,7 @@ def startup() -> None:
             done = subprocess.run(
                 [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True
             )
-            print(f"{which}: {done.stdout.strip()} s from import to prediction; said: {done.stderr.strip()!r}")
+            print(f"{which}: {done.stdout.strip()}; said: {done.stderr.strip()!r}")
 
 
 def main() -> None:

@@ -134,7 +134,8 @@ def test_sparse_contexts_train_and_score_without_being_made_dense():
         np.testing.assert_allclose(score, scores[0], rtol=1e-9, atol=1e-12)
 
 
-def test_compilation_is_announced_once_and_only_when_it_happens():
+def test_compilation_is_announced_once_and_only_when_it_happens(monkeypatch):
+    monkeypatch.setattr("bopl.learner.hist_tree.compilation.LEAST_SECONDS", 0.0)
     code = (
         "import numpy as np, bopl; rng = np.random.default_rng(0);"
         "log = bopl.BanditLog(rng.normal(size=(50, 2)), rng.integers(0, 2, 50), rng.random(50), np.full(50, 0.5));"

@@ -10,6 +10,8 @@ from typing import TextIO
 
 from numba.core.event import Event, Listener, install_listener
 
+LEAST_SECONDS = 1.0  # shorter compilations are not worth a second line
+
 
 class _Announcer(Listener):
     """Writes one line when the first kernel is compiled; silent when all come from the cache."""
@@ -34,6 +36,6 @@ def announced_compilation(stream: TextIO | None = None) -> Iterator[None]:
     announcer = _Announcer(stream or sys.stderr)
     with install_listener("numba:compile", announcer):
         yield
-    if announcer.started is not None:
+    if announcer.started is not None and time.perf_counter() - announcer.started >= LEAST_SECONDS:
         seconds = time.perf_counter() - announcer.started
         announcer.stream.write(f"bopl: compiled in {seconds:.0f} s; the next start takes it from the cache.\n")

@@ -100,8 +100,7 @@ class HistTree(BaseEstimator):
         context = _as_context(log.context)
         categorical = _categorical_mask(self.categorical, context.shape[1], getattr(log, "feature_names", None))
         n_jobs = (os.cpu_count() or 1) if self.n_jobs is None else self.n_jobs
-        with announced_compilation():
-            binned = bin_context(context, fit_columns(context, self.max_bins, categorical))
+        binned = bin_context(context, fit_columns(context, self.max_bins, categorical))
         mask = _check_mask(getattr(log, "action_mask", None), context.shape[0], log.n_actions)
         features = _check_action_features(getattr(log, "action_features", None), log.n_actions)
         seeds = np.random.SeedSequence([seed, 0 if self.random_state is None else self.random_state])
