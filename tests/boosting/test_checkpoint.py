@@ -136,3 +136,21 @@ def test_a_failed_write_leaves_the_old_checkpoint(tmp_path, monkeypatch):
         policy(n_rounds=9).fit(log, callbacks=[bopl.Checkpoint(path, every=1)])
     assert path.read_bytes() == before
     assert sorted(entry.name for entry in tmp_path.iterdir()) == ["fit.ckpt"]
+
+
+def test_resume_to_the_same_bits_with_many_actions(tmp_path):
+    """Sums over more than eight actions depend on their order: a resumed fit must add up in the same one."""
+    log = make_log(n_samples=300, n_actions=13)
+    settings = {"learner": bopl.HistTree(max_depth=4, n_jobs=1), "random_state": 0}
+    path = tmp_path / "fit.ckpt"
+    bopl.BoostedPolicy(n_rounds=4, **settings).fit(log, callbacks=[bopl.Checkpoint(path)])
+    resumed = bopl.BoostedPolicy(n_rounds=12, **settings).fit(log, resume_from=path)
+    whole = bopl.BoostedPolicy(n_rounds=12, **settings).fit(log)
+    resumed.save(tmp_path / "resumed.bopl")
+    whole.save(tmp_path / "whole.bopl")
+    assert (tmp_path / "resumed.bopl").read_bytes() == (tmp_path / "whole.bopl").read_bytes()
+
+
+def test_resume_with_samples_set_aside_needs_a_seed(tmp_path):
+    with pytest.raises(ValueError, match="needs a random_state"):
+        policy(validation_fraction=0.2, random_state=None).fit(make_log(), resume_from=tmp_path / "fit.ckpt")

@@ -90,4 +90,6 @@ def read_checkpoint(path: str | Path, log: BanditLog, settings: dict[str, str], 
         action_features=log.action_features,
     )
     records = [{name: arrays[f"history/{name}"][row].item() for name in COLUMNS} for row in range(len(rounds))]
-    return BoostingState(log, n_rounds, document["seed"], arrays["score"], settings, list(rounds), records)
+    # Column by column as in a new fit: sums over actions in another order would differ in the last bit.
+    score = np.asfortranarray(arrays["score"])
+    return BoostingState(log, n_rounds, document["seed"], score, settings, list(rounds), records)

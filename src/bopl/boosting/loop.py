@@ -12,7 +12,7 @@ from bopl._typing import FloatArray
 from bopl.boosting.callback import BoostingState, Callback, CallbackAction
 from bopl.boosting.ensemble import Ensemble, Round
 from bopl.boosting.history import History
-from bopl.boosting.step import Step, StepRule
+from bopl.boosting.step import Step, StepRule, by_column
 from bopl.learner import BoundLearner
 from bopl.log import BanditLog
 from bopl.objective import IPSObjective, Objective, StepTarget, SurrogateObjective
@@ -164,4 +164,5 @@ class Recorder:
 
 
 def _norm(gradient: FloatArray) -> float:
-    return float(np.sqrt(np.vdot(gradient, gradient)))
+    column = by_column(gradient)
+    return float(np.sqrt(np.vdot(column, column)))

@@ -36,7 +36,7 @@ class StepRule:
         n_samples = len(prediction)
         square_norm = np.einsum("ia,ia->i", prediction, prediction)  # (n_samples,)
         factor = self._factor(float(target.weight @ square_norm) / n_samples)
-        slope = float(np.vdot(target.gradient, prediction)) / n_samples * factor
+        slope = float(np.vdot(by_column(target.gradient), by_column(prediction))) / n_samples * factor
         bend = float(target.curvature @ square_norm) / n_samples * factor**2
         divisor = bend + 2.0 * self.ensemble_weight_penalty
         alpha = slope / divisor if divisor > 0.0 else 0.0
@@ -46,6 +46,11 @@ class StepRule:
         if self.scale is None or mean_square_norm <= 0.0:
             return 1.0
         return float(np.sqrt(self.scale / mean_square_norm))
+
+
+def by_column(matrix: FloatArray) -> FloatArray:
+    """Return the matrix as one vector, column by column: a view where scores are stored that way, as in training."""
+    return matrix.T.ravel()
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ from bopl.boosting import Ensemble, History, ProgressBar, StepRule, Validation, 
 from bopl.boosting.loop import AnyCallback
 from bopl.learner import bind_learner, default_learner
 from bopl.log import BanditLog
-from bopl.log.bandit_log import check_mask
+from bopl.log.check import check_mask
 from bopl.objective import get_objective
 from bopl.objective.softmax import softmax
 from bopl.objective.value import snips_value
@@ -154,6 +154,11 @@ class BoostedPolicy(Policy, BaseEstimator):
         """
         log = _as_log(context, action, reward, propensity, actions)
         self._check_settings(log, validation)
+        if resume_from is not None and self.validation_fraction is not None and self.random_state is None:
+            raise ValueError(
+                "resume_from with validation_fraction needs a random_state, or the samples set aside would be others "
+                "than before. Set random_state, or pass validation=… to fit."
+            )
         seed = int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
         if self.validation_fraction is not None and validation is None:
             log, validation = log.split(self.validation_fraction, random_state=seed)
