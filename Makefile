@@ -6,7 +6,7 @@ STAMP := $(VENV)/.installed
 STAMP_ALL := $(VENV)/.installed-all
 JOBS ?= 2
 
-.PHONY: demo test test-slow setup lint format clean
+.PHONY: benchmark demo test test-slow setup lint format clean
 
 demo: $(STAMP)
 	$(BIN)/bopl demo
@@ -16,6 +16,10 @@ test: $(STAMP) lint
 
 test-slow: $(STAMP)
 	$(BIN)/python -m pytest -m slow
+
+# About seven minutes, with nothing else running.
+benchmark: $(STAMP_ALL)
+	$(BIN)/python benchmarks/engine.py --rounds 8 --limit 45
 
 lint: $(STAMP)
 	$(BIN)/ruff check .
@@ -37,7 +41,7 @@ setup: $(STAMP_ALL)
 $(STAMP_ALL): pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet "torch==2.13.0"
-	$(BIN)/python -m pip install --quiet --editable ".[dev,deep]"
+	$(BIN)/python -m pip install --quiet --editable ".[benchmark,dev,deep]"
 	touch $(STAMP) $@
 
 clean:
