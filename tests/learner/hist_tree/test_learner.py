@@ -44,18 +44,6 @@ def test_a_setting_of_the_wrong_type_is_refused(data):
         fit_tree(HistTree("3"), *data)
 
 
-def test_a_mask_row_without_an_eligible_action_is_refused(data):
-    mask = np.ones((400, 3), bool)
-    mask[7] = False
-    with pytest.raises(ValueError, match="no eligible action in row 7"):
-        fit_tree(HistTree(), *data, mask=mask)
-
-
-def test_action_features_must_match_the_actions(data):
-    with pytest.raises(ValueError, match="one row for each of the 3 actions; got shape \\(2, 1\\)"):
-        fit_tree(HistTree(), *data, features=np.zeros((2, 1)))
-
-
 def test_a_context_with_other_columns_is_refused(data):
     predictor = fit_tree(HistTree(), *data).predictor
     with pytest.raises(ValueError, match="context has 5 columns; the trees were fitted on 4"):

@@ -101,10 +101,11 @@ class HistTree(BaseEstimator):
         categorical = _categorical_mask(self.categorical, context.shape[1], getattr(log, "feature_names", None))
         n_jobs = (os.cpu_count() or 1) if self.n_jobs is None else self.n_jobs
         binned = bin_context(context, fit_columns(context, self.max_bins, categorical))
-        mask = _check_mask(getattr(log, "action_mask", None), context.shape[0], log.n_actions)
-        features = _check_action_features(getattr(log, "action_features", None), log.n_actions)
+        features = _feature_matrix(log.action_features, log.n_actions)
         seeds = np.random.SeedSequence([seed, 0 if self.random_state is None else self.random_state])
-        return BoundHistTree(self, binned, log.n_actions, mask, features, n_jobs, int(seeds.generate_state(1)[0]))
+        return BoundHistTree(
+            self, binned, log.n_actions, log.action_mask, features, n_jobs, int(seeds.generate_state(1)[0])
+        )
 
 
 class HistTreeClassifier(HistTree):
@@ -134,7 +135,7 @@ class BoundHistTree:
         self._binned = binned
         self._n_actions = n_actions
         self._has_mask = mask is not None
-        self._mask = np.zeros((0, 0), bool) if mask is None else mask
+        self._mask = np.zeros((0, 0), bool) if mask is None else np.require(mask, bool, ["C", "W"])
         self._action_features = action_features
         order = np.argsort(action_features.T, axis=1, kind="stable").astype(np.int32)
         self._action_table = ActionTable(np.ascontiguousarray(order), np.ascontiguousarray(action_features.T))
@@ -230,29 +231,8 @@ def _categorical_mask(categorical: Any, n_features: int, names: Sequence[str] | 
     return mask
 
 
-def _check_mask(mask: Any, n_samples: int, n_actions: int) -> NDArray[np.bool_] | None:
-    if mask is None:
-        return None
-    mask = np.ascontiguousarray(mask, bool)
-    if mask.shape != (n_samples, n_actions):
-        raise ValueError(f"action_mask must have shape ({n_samples}, {n_actions}); got {mask.shape}.")
-    if not mask.any(axis=1).all():
-        raise ValueError(f"action_mask has no eligible action in row {int(np.argmin(mask.any(axis=1)))}.")
-    return mask
-
-
-def _check_action_features(features: Any, n_actions: int) -> NDArray[np.float64]:
+def _feature_matrix(features: Any, n_actions: int) -> NDArray[np.float64]:
+    """Return action features rounded to float32 like thresholds, so that a saved model orders actions the same."""
     if features is None:
         return np.zeros((n_actions, 0))
-    # Thresholds are float32, so that the order of actions is the same in a saved model.
-    features = np.asarray(features, np.float32).astype(np.float64)
-    if features.ndim != 2 or len(features) != n_actions:
-        raise ValueError(
-            f"action_features must have one row for each of the {n_actions} actions; got shape {features.shape}."
-        )
-    if not np.isfinite(features).all():
-        action, column = np.argwhere(~np.isfinite(features))[0]
-        raise ValueError(
-            f"action_features must be finite; action {action} has {features[action, column]} in column {column}."
-        )
-    return np.ascontiguousarray(features)
+    return np.ascontiguousarray(np.asarray(features, np.float32), np.float64)
