@@ -38,6 +38,10 @@ class Archive:
 def write_archive(path: str | Path, archive: Archive) -> None:
     """Write the archive in one step: a crash leaves the old file or the new one, never half of one."""
     target = Path(path)
+    if not target.parent.is_dir():
+        raise FileNotFoundError(
+            f"there is no folder {str(target.parent)!r} to write {target.name!r} into; make it first."
+        )
     handle, temporary = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
     try:
         with os.fdopen(handle, "wb") as file:

@@ -94,6 +94,11 @@ def test_what_cannot_be_written_plainly_is_refused_and_leaves_no_file(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
+def test_a_folder_that_is_not_there_is_named(tmp_path):
+    with pytest.raises(FileNotFoundError, match=r"there is no folder .*nowhere' to write 'policy\.bopl' into"):
+        fitted().save(tmp_path / "nowhere" / "policy.bopl")
+
+
 @pytest.fixture(scope="module")
 def model_bytes(tmp_path_factory):
     path = tmp_path_factory.mktemp("model") / "policy.bopl"
