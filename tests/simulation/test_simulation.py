@@ -1,3 +1,7 @@
+import os
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 
@@ -73,6 +77,17 @@ def test_digits_have_ten_actions_and_a_logging_reward_of_about_a_half():
     assert (problem.train.n_actions, problem.train.n_features) == (10, 64)
     assert problem.logging_value == pytest.approx(0.5, abs=0.05)
     assert problem.train.reward.mean() == pytest.approx(0.5, abs=0.05)
+
+
+def test_a_simulated_log_does_not_depend_on_the_number_of_threads():
+    code = "from bopl.simulation import simulate_digits; print(simulate_digits(random_state=2).train.fingerprint())"
+
+    def fingerprint(threads):
+        environment = os.environ | {"OMP_NUM_THREADS": threads, "OPENBLAS_NUM_THREADS": threads}
+        command = [sys.executable, "-c", code]
+        return subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout
+
+    assert fingerprint("1") == fingerprint("2") != ""
 
 
 @pytest.mark.parametrize("name", ["bopl-regr", "bopl-s-regr"])

@@ -17,6 +17,17 @@ from bopl.policy.base import Policy
 REWARD_TOLERANCE = 5e-4  # how near the logging reward must come to its target
 
 
+def one_blas_thread() -> Any:
+    """Return a context in which matrix products use one thread.
+
+    With more, sums run in another order: the last digits of a propensity, and with them a drawn action here and there,
+    would depend on the machine.
+    """
+    from threadpoolctl import threadpool_limits
+
+    return threadpool_limits(limits=1)
+
+
 @dataclass(frozen=True, eq=False)
 class LinearLoggingPolicy(Policy):
     """Softmax of linear scores, mixed with uniform exploration.
@@ -32,7 +43,9 @@ class LinearLoggingPolicy(Policy):
     def predict_proba(self, context: Any) -> FloatArray:
         """Return probabilities of all actions, of shape (n_samples, n_actions)."""
         matrix, _ = read_context(context)
-        action_prob = softmax(np.asarray(matrix @ self.coef, dtype=np.float64) + self.intercept)
+        with one_blas_thread():
+            score = np.asarray(matrix @ self.coef, dtype=np.float64) + self.intercept
+        action_prob = softmax(score)
         return (1.0 - self.epsilon) * action_prob + self.epsilon / len(self.actions_)
 
 
@@ -96,7 +109,8 @@ def _fit_ridge(
     model = LogisticRegression(C=inverse_penalty, tol=1e-5, max_iter=200)
     with warnings.catch_warnings():  # stopping early is part of what keeps the policy weak
         warnings.simplefilter("ignore", ConvergenceWarning)
-        model.fit(scaler.fit_transform(context)[row], label, sample_weight=weight)
+        with one_blas_thread():
+            model.fit(scaler.fit_transform(context)[row], label, sample_weight=weight)
     coef = np.zeros((context.shape[1], len(actions)))
     intercept = np.full(len(actions), -20.0)  # an action that was never best is all but never taken
     weights, bias = _both_classes(model.coef_, model.intercept_)
