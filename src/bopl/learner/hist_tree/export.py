@@ -31,10 +31,9 @@ def to_xgboost(trees: list[Tree], coefficient: Any, *, n_action_features: int = 
     Returns
     -------
     dict
-        Written with ``json.dump`` to a ``.json`` file, this is a model that ``xgboost.Booster(model_file=...)``
-        loads. Leaf
-        values are float32 there, so scores agree to that precision. Absent entries of a sparse row must be stored as
-        zeros: XGBoost reads absent as missing.
+        Written with ``json.dump`` to a ``.json`` file, this is a model that ``xgboost.Booster(model_file=...)`` loads.
+        Leaf values are float32 there, so scores agree to that precision. Absent entries of a sparse row must be stored
+        as zeros: XGBoost reads absent as missing.
     """
     first = trees[0]
     n_columns = first.n_features + first.n_actions + n_action_features

@@ -1,12 +1,9 @@
 """Growing: nodes are (set of contexts, set of actions) pairs.
 
 A *problem* is a set of contexts with one action set. Inside it every split is on a context column, rows carry one
-packed
-integer each, and nodes are grown depth first with histograms handed from parent to child. A node that splits its
-action set
-ends there and leaves two new problems; so does a node whose integers have become too coarse, which starts again with
-its
-own scale. Problems too large for one thread are returned to the caller; the others are grown at once.
+packed integer each, and nodes are grown depth first with histograms handed from parent to child. A node that splits its
+action set ends there and leaves two new problems; so does a node whose integers have become too coarse, which starts
+again with its own scale. Problems too large for one thread are returned to the caller; the others are grown at once.
 
 Nothing here depends on which thread grows what: integer sums have no order, and float sums run over rows in ascending
 order.
@@ -227,10 +224,8 @@ def _scan_children(  # type: ignore[no-untyped-def]
     """Build the smaller child's histogram, turn the parent's into the larger one's, and look for the splits of both.
 
     All of it block by block, while the block's histograms are in cache. Index 0 is the smaller child, 1 the larger; a
-    slot
-    of -1 means that the child is a leaf. ``values`` and ``tables`` are the packed, wide and count arrays by row and
-    by slot.
-    Return the sum of the smaller child's absolute gradients.
+    slot of -1 means that the child is a leaf. ``values`` and ``tables`` are the packed, wide and count arrays by row
+    and by slot. Return the sum of the smaller child's absolute gradients.
     """
     absolute = np.int64(0)
     shift = 0 if rule.is_wide else HALF

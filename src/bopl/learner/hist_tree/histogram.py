@@ -1,8 +1,8 @@
 """Histogram kernels.
 
 A histogram position holds one int64: the gradient sum in the high 32 bits (signed) and the weight sum in the low 32
-bits
-(never negative), both scaled to integers. One addition updates both, and integer sums do not depend on their order.
+bits (never negative), both scaled to integers. One addition updates both, and integer sums do not depend on their
+order.
 """
 
 from __future__ import annotations

@@ -30,8 +30,7 @@ def split_members(binned, position, default_left, members_out, buffer):  # type:
     """Reorder rows so that the left child's come first, each side in its old order; return how many they are.
 
     A split compares one bin: equal goes right (one against the rest), or above ``position_bin`` goes right. Missing
-    values
-    have the last bin, so they go right unless ``default_left``.
+    values have the last bin, so they go right unless ``default_left``.
     """
     part, bin_idx = binned.position_part[position], np.int64(binned.position_bin[position])
     is_equal = binned.position_is_equal[position]

@@ -1,8 +1,7 @@
 """``max_leaves``: replay a best-first growth on the full tree.
 
 What a node's split is and gains does not depend on the order in which nodes are split, so choosing the open node of
-largest
-gain again and again on the full tree gives exactly the tree that a best-first growth would have stopped at.
+largest gain again and again on the full tree gives exactly the tree that a best-first growth would have stopped at.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """Best split of a node from its histogram (contexts) or from its per-action sums (actions).
 
-The score of a split is ``GL^2 / (WL + lambda) + GR^2 / (WR + lambda)``; the gain is that less the parent's term.
-Among equal
-scores the first candidate wins: context columns before actions, lower positions before higher ones.
+The score of a split is ``GL^2 / (WL + lambda) + GR^2 / (WR + lambda)``; the gain is that less the parent's term. Among
+equal scores the first candidate wins: context columns before actions, lower positions before higher ones.
 """
 
 from __future__ import annotations

@@ -41,9 +41,8 @@ class Tree:
     feature : ndarray of int32
         Context column of the split, -1 for a leaf, -2 for a split on the action.
     threshold : ndarray of float32
-        ``x < threshold`` goes left; if ``is_equal``, ``x == threshold`` goes right and all else left. For a split on
-        an action
-        feature, the threshold on that feature.
+        ``x < threshold`` goes left; if ``is_equal``, ``x == threshold`` goes right and all else left. For a split on an
+        action feature, the threshold on that feature.
     default_left : ndarray of bool
         Whether a missing value goes left.
     is_equal : ndarray of bool
