@@ -5,6 +5,13 @@ from pathlib import Path
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import pytest
+from hypothesis import HealthCheck, settings
+
+# No test depends on how busy the machine is; in CI the same examples are drawn every time.
+settings.register_profile(
+    "bopl", deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=bool(os.environ.get("CI"))
+)
+settings.load_profile("bopl")
 
 SHARED_DATA = Path(__file__).parents[2] / "shared" / "data"
 
