@@ -26,6 +26,7 @@ log = bopl.BanditLog(context, action, reward, np.full(300, 1 / 3))
 learners = {
     "tree": DecisionTreeRegressor(max_depth=4, max_features=2),
     "xgboost": bopl.XGBTree("hist", max_depth=4, n_jobs=1),
+    "engine": bopl.HistTree(max_depth=4, colsample=0.7, subsample=0.8, n_jobs=2),
 }
 policy = bopl.BoostedPolicy("surrogate", learners[learner], n_rounds=30, reward_translation=-0.2, random_state=7)
 checkpoint = bopl.Checkpoint(f"{folder}/fit.ckpt", every=5)
@@ -44,7 +45,7 @@ else:
 """
 
 
-@pytest.mark.parametrize("learner", ["tree", "xgboost"])
+@pytest.mark.parametrize("learner", ["tree", "xgboost", "engine"])
 def test_killed_and_resumed_fit_saves_the_same_bytes(tmp_path, learner):
     script = tmp_path / "fit.py"
     script.write_text(textwrap.dedent(SCRIPT))

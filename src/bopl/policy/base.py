@@ -13,7 +13,7 @@ from bopl.log.context import column_names, is_frame, quoted, read_context
 
 
 class Policy(ABC):
-    """Something that chooses actions: give `action_prob` and the rest follows.
+    """Something that chooses actions: give `predict_proba` and the rest follows.
 
     Attributes
     ----------
