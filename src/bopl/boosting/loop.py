@@ -12,7 +12,7 @@ from bopl._typing import FloatArray
 from bopl.boosting.callback import BoostingState, Callback, CallbackAction
 from bopl.boosting.ensemble import Ensemble, Round
 from bopl.boosting.history import History
-from bopl.boosting.step import Step, StepRule, by_column
+from bopl.boosting.step import Step, StepRule, by_column, inner
 from bopl.learner import BoundLearner
 from bopl.log import BanditLog
 from bopl.objective import IPSObjective, Objective, StepTarget, SurrogateObjective
@@ -165,4 +165,4 @@ class Recorder:
 
 def _norm(gradient: FloatArray) -> float:
     column = by_column(gradient)
-    return float(np.sqrt(np.vdot(column, column)))
+    return float(np.sqrt(inner(column, column)))

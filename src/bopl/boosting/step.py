@@ -35,9 +35,9 @@ class StepRule:
         """
         n_samples = len(prediction)
         square_norm = np.einsum("ia,ia->i", prediction, prediction)  # (n_samples,)
-        factor = self._factor(float(target.weight @ square_norm) / n_samples)
-        slope = float(np.vdot(by_column(target.gradient), by_column(prediction))) / n_samples * factor
-        bend = float(target.curvature @ square_norm) / n_samples * factor**2
+        factor = self._factor(inner(target.weight, square_norm) / n_samples)
+        slope = inner(by_column(target.gradient), by_column(prediction)) / n_samples * factor
+        bend = inner(target.curvature, square_norm) / n_samples * factor**2
         divisor = bend + 2.0 * self.ensemble_weight_penalty
         alpha = slope / divisor if divisor > 0.0 else 0.0
         return Step(alpha=alpha, factor=factor, guaranteed_decrease=alpha * slope - alpha**2 * bend / 2.0)
@@ -46,6 +46,15 @@ class StepRule:
         if self.scale is None or mean_square_norm <= 0.0:
             return 1.0
         return float(np.sqrt(self.scale / mean_square_norm))
+
+
+def inner(left: FloatArray, right: FloatArray) -> float:
+    """Return the inner product of two vectors, summed in one order.
+
+    Not by BLAS: its sums depend on its number of threads, and those go on spinning for tens of milliseconds after the
+    call, on the processors that the next tree needs.
+    """
+    return float(np.einsum("i,i->", left, right))
 
 
 def by_column(matrix: FloatArray) -> FloatArray:
