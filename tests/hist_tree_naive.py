@@ -24,7 +24,10 @@ class Pairs:
 
 
 def make_log(context, n_actions, mask=None, features=None):
-    return SimpleNamespace(context=context, n_actions=n_actions, action_mask=mask, action_features=features)
+    reward = np.random.default_rng(0).random(context.shape[0])
+    return SimpleNamespace(
+        context=context, reward=reward, n_actions=n_actions, action_mask=mask, action_features=features
+    )
 
 
 def fit_tree(learner, context, gradient, weight, mask=None, features=None, round_idx=0, seed=0):

@@ -25,6 +25,7 @@ class _LoggedPairs:
     """The logged pairs as a learner sees a log: the action is one more column, and there is one output."""
 
     context: ContextMatrix
+    reward: FloatArray
     n_actions: int = 1
     action_mask: None = None
     action_features: None = None
@@ -79,7 +80,7 @@ class BoostedRewardModel(BaseEstimator):
         """Fit the model to the rewards of the logged actions."""
         check_number("n_rounds", self.n_rounds, low=1, integer=True)
         check_number("learning_rate", self.learning_rate, low=0.0, high=1.0, low_open=True)
-        pairs = _LoggedPairs(_with_action_column(log.context, log.action_idx))
+        pairs = _LoggedPairs(_with_action_column(log.context, log.action_idx), log.reward)
         bound = self._learner(log).bind(pairs, seed=self.random_state or 0)
         ones = np.ones(log.n_samples)
         self.actions_, self.n_features_in_, self.initial_ = log.actions, log.n_features, float(log.reward.mean())

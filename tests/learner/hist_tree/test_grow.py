@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from unittest import mock
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import sparse
 
-from bopl.learner.hist_tree import HistTree, HistTreeClassifier
+from bopl.learner.hist_tree import HistTree, HistTreeClassifier, fit
 from hist_tree_naive import check_tree, expand, fit_tree, random_target
 
 
@@ -32,6 +34,7 @@ def make_context(rng, n, d, n_values, missing):
     reg_lambda=st.sampled_from([0.0, 1.0]),
     is_classifier=st.booleans(),
     max_depth=st.integers(1, 6),
+    least_ordered=st.sampled_from([1, fit.MIN_CONTEXTS]),
 )
 def test_every_split_is_a_best_one(
     seed,
@@ -46,6 +49,7 @@ def test_every_split_is_a_best_one(
     reg_lambda,
     is_classifier,
     max_depth,
+    least_ordered,
 ):
     rng = np.random.default_rng(seed)
     context = make_context(rng, n, d, n_values, missing)
@@ -58,7 +62,8 @@ def test_every_split_is_a_best_one(
     features = rng.integers(0, 3, (n_actions, n_action_features)).astype(np.float32) if n_action_features else None
     learner_type = HistTreeClassifier if is_classifier else HistTree
     learner = learner_type(max_depth, min_child_weight=min_child_weight, reg_lambda=reg_lambda, n_jobs=1)
-    fitted = fit_tree(learner, context, gradient, weight, mask, features)
+    with mock.patch.object(fit, "MIN_CONTEXTS", least_ordered):
+        fitted = fit_tree(learner, context, gradient, weight, mask, features)
     pairs = expand(context, gradient, weight, mask, features, is_classifier=is_classifier)
     check_tree(fitted.predictor.tree, pairs, learner)
     np.testing.assert_array_equal(fitted.predictor.predict(context), fitted.prediction)
@@ -119,9 +124,11 @@ def test_a_few_enormous_weights_leave_the_other_subtrees_as_they_were():
     assert len(np.unique(fitted.prediction[5:])) > 30
 
 
+@pytest.mark.parametrize("least_ordered", [1, fit.MIN_CONTEXTS])
 @pytest.mark.parametrize("learner_type", [HistTree, HistTreeClassifier])
 @pytest.mark.parametrize("settings", [{}, {"max_leaves": 9}, {"subsample": 0.6}, {"colsample": 0.4}])
-def test_the_tree_is_the_same_bytes_for_any_number_of_threads(learner_type, settings):
+def test_the_tree_is_the_same_bytes_for_any_number_of_threads(learner_type, settings, least_ordered, monkeypatch):
+    monkeypatch.setattr(fit, "MIN_CONTEXTS", least_ordered)
     rng = np.random.default_rng(3)
     context = make_context(rng, 9000, 5, 300, 0.05)
     gradient, weight = random_target(rng, 9000, 4)

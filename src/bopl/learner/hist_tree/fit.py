@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import heapq
 import queue
+from collections.abc import Callable, Iterable
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from typing import Any
@@ -20,7 +21,6 @@ from bopl.learner.hist_tree.grow import (
     P_NODE,
     P_PATH,
     ROW_START,
-    VALUE,
     ActionTable,
     Limits,
     Scratch,
@@ -28,8 +28,14 @@ from bopl.learner.hist_tree.grow import (
     grow,
     make_scratch,
 )
+from bopl.learner.hist_tree.locality import MIN_CONTEXTS, RowOrder, order_by, take
 from bopl.learner.hist_tree.storage import BinnedContext
-from bopl.learner.hist_tree.tree import Piece
+from bopl.learner.hist_tree.tree import Piece, merge_pieces
+
+ORDER_DEPTH, ORDER_LEAF = 20, 64.0  # of the tree that gives the contexts their order
+
+
+_Map = Callable[[Callable[[int], None], Iterable[int]], Iterable[None]]
 
 
 @dataclass(frozen=True)
@@ -41,12 +47,39 @@ class _Problem:
 
 
 class Grower:
-    """Grows trees on one set of binned contexts, keeping threads and working memory between rounds."""
+    """Grows trees on one set of binned contexts, keeping their order and the working memory between rounds.
 
-    def __init__(self, binned: BinnedContext, n_actions: int, n_jobs: int, *, has_count: bool = False) -> None:
+    Parameters
+    ----------
+    binned : BinnedContext
+    n_actions : int
+    n_jobs : int
+        Threads.
+    mask : ndarray of bool, shape (n_samples, n_actions), optional
+        Eligible actions.
+    has_count : bool, default=False
+        Whether pairs are counted, for ``min_samples_leaf``.
+    order : RowOrder, optional
+        How ``binned`` is stored, if not as the log. Targets and steps are always in the log's order.
+    """
+
+    def __init__(
+        self,
+        binned: BinnedContext,
+        n_actions: int,
+        n_jobs: int,
+        *,
+        mask: NDArray[np.bool_] | None = None,
+        has_count: bool = False,
+        order: RowOrder | None = None,
+    ) -> None:
         self._binned = binned
         self._n_actions = n_actions
         self._n_jobs = n_jobs
+        self._order = order
+        stored = mask if mask is None or order is None else mask[order.row]
+        self._has_mask = stored is not None
+        self._mask = np.zeros((0, 0), bool) if stored is None else np.require(stored, bool, ["C", "W"])
         self._scratch: queue.SimpleQueue[Scratch] = queue.SimpleQueue()
         longest = int(max(binned.arrays.column_bins, default=0))
         n_features = len(binned.columns)
@@ -65,48 +98,92 @@ class Grower:
 
     def grow_tree(
         self,
-        target: Target,
+        gradient: NDArray[np.float64],
+        weight: NDArray[np.float64],
         action_table: ActionTable,
         limits: Limits,
         rows: NDArray[np.int32],
-        step: NDArray[np.float64],
+        step_out: NDArray[np.float64],
+        *,
+        is_classifier: bool = False,
     ) -> Piece:
-        """Grow a tree on some contexts and all actions, writing its leaf values to ``step``."""
+        """Grow a tree on some contexts and all actions, writing its leaf values to ``step_out``.
+
+        ``gradient`` and ``step_out`` are (n_actions, n_samples) in the order of the log, as is ``weight``; ``rows``
+        are places.
+        """
         root = _Problem(rows, np.arange(self._n_actions, dtype=np.int32), 0, 0)
-
-        def run(problem: _Problem) -> Any:
-            scratch = self._scratch.get()
-            try:
-                return grow(
-                    self._binned.arrays,
-                    target,
-                    action_table,
-                    limits,
-                    problem.rows,
-                    problem.actions,
-                    problem.depth,
-                    problem.path,
-                    scratch,
-                    step,
-                )
-            finally:
-                self._scratch.put(scratch)
-
-        if self._n_jobs == 1:
-            return _run_here(run, root)
         with ThreadPoolExecutor(self._n_jobs) as pool:
-            return _run_pooled(run, root, pool, self._n_jobs)
+            each: _Map = map if self._n_jobs == 1 else pool.map
+            gradient, weight = self._arrange(gradient, each), self._arrange(weight[None], each)[0]
+            target = Target(gradient, weight, self._mask, self._has_mask, is_classifier)
+            step = step_out if self._order is None else np.empty_like(step_out)
+
+            def run(problem: _Problem) -> Any:
+                scratch = self._scratch.get()
+                try:
+                    return grow(
+                        self._binned.arrays,
+                        target,
+                        action_table,
+                        limits,
+                        problem.rows,
+                        problem.actions,
+                        problem.depth,
+                        problem.path,
+                        scratch,
+                        step,
+                    )
+                finally:
+                    self._scratch.put(scratch)
+
+            piece = _run_here(run, root) if self._n_jobs == 1 else _run_pooled(run, root, pool, self._n_jobs)
+            self._restore(step, step_out, each)
+        return piece
 
     def apply_tree(
         self,
         ints: NDArray[np.int64],
-        floats: NDArray[np.float64],
+        value: NDArray[np.float64],
         right_actions: NDArray[np.uint64],
-        step: NDArray[np.float64],
+        step_out: NDArray[np.float64],
     ) -> None:
         """Write a finished tree's values for every training context, reading their bins."""
-        rows = np.arange(self._binned.n_samples, dtype=np.int32)
-        apply_nodes(self._binned.arrays, ints, floats[:, VALUE].copy(), right_actions, rows, step)
+        places = np.arange(self._binned.n_samples, dtype=np.int32)
+        step = step_out if self._order is None else np.empty_like(step_out)
+        apply_nodes(self._binned.arrays, ints, value, right_actions, places, step)
+        self._restore(step, step_out, map)
+
+    def _arrange(self, by_row: NDArray[np.float64], each: _Map) -> NDArray[np.float64]:
+        """Return vectors by row as vectors by place."""
+        if self._order is None:
+            return by_row
+        by_place, row = np.empty_like(by_row), self._order.row
+        list(each(lambda k: take(by_row[k], row, by_place[k]), range(len(by_row))))
+        return by_place
+
+    def _restore(self, by_place: NDArray[np.float64], by_row_out: NDArray[np.float64], each: _Map) -> None:
+        """Write vectors by place as vectors by row."""
+        if self._order is not None:
+            place = self._order.place
+            list(each(lambda k: take(by_place[k], place, by_row_out[k]), range(len(by_place))))
+
+
+def find_order(binned: BinnedContext, reward: NDArray[np.float64]) -> RowOrder | None:
+    """Return the order of contexts by leaf of a tree fitted to the rewards, or None where any order is as good."""
+    n_samples = binned.n_samples
+    if n_samples < MIN_CONTEXTS:
+        return None
+    grower = Grower(binned, 1, 1)
+    no_features = ActionTable(np.zeros((0, 1), np.int32), np.zeros((0, 1)))
+    limits = Limits(ORDER_DEPTH, ORDER_LEAF, 1, 0.0, 1.0, len(binned.columns), 0, n_samples + 1)
+    places = np.arange(n_samples, dtype=np.int32)
+    leaf = np.empty((1, n_samples))
+    gradient = (reward - reward.mean())[None]
+    ints, _ = merge_pieces(grower.grow_tree(gradient, np.ones(n_samples), no_features, limits, places, leaf))
+    # Nodes are in preorder, so that neighbouring leaves have neighbouring numbers.
+    grower.apply_tree(ints, np.arange(len(ints), dtype=np.float64), np.zeros((len(ints), 1), np.uint64), leaf)
+    return order_by(leaf[0].astype(np.int32))
 
 
 def _children(result: Any) -> list[tuple[int, _Problem]]:

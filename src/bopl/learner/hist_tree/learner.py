@@ -16,8 +16,9 @@ from bopl._settings import check_number
 from bopl.learner.base import FittedStep
 from bopl.learner.hist_tree.binning import MAX_BINS, fit_columns
 from bopl.learner.hist_tree.compilation import announced_compilation
-from bopl.learner.hist_tree.fit import Grower
-from bopl.learner.hist_tree.grow import ActionTable, Limits, Target
+from bopl.learner.hist_tree.fit import Grower, find_order
+from bopl.learner.hist_tree.grow import ActionTable, Limits
+from bopl.learner.hist_tree.locality import RowOrder, store_in_order
 from bopl.learner.hist_tree.predictor import HistTreePredictor
 from bopl.learner.hist_tree.prune import keep_best_splits
 from bopl.learner.hist_tree.storage import BinnedContext, bin_context
@@ -100,11 +101,14 @@ class HistTree(BaseEstimator):
         context = _as_context(log.context)
         categorical = _categorical_mask(self.categorical, context.shape[1], getattr(log, "feature_names", None))
         n_jobs = (os.cpu_count() or 1) if self.n_jobs is None else self.n_jobs
-        binned = bin_context(context, fit_columns(context, self.max_bins, categorical))
+        with announced_compilation():
+            binned = bin_context(context, fit_columns(context, self.max_bins, categorical))
+            order = find_order(binned, log.reward)
+            binned = binned if order is None else store_in_order(binned, order)
         features = _feature_matrix(log.action_features, log.n_actions)
         seeds = np.random.SeedSequence([seed, 0 if self.random_state is None else self.random_state])
         return BoundHistTree(
-            self, binned, log.n_actions, log.action_mask, features, n_jobs, int(seeds.generate_state(1)[0])
+            self, binned, order, log.n_actions, log.action_mask, features, n_jobs, int(seeds.generate_state(1)[0])
         )
 
 
@@ -125,6 +129,7 @@ class BoundHistTree:
         self,
         settings: HistTree,
         binned: BinnedContext,
+        order: RowOrder | None,
         n_actions: int,
         mask: NDArray[np.bool_] | None,
         action_features: NDArray[np.float64],
@@ -133,15 +138,16 @@ class BoundHistTree:
     ) -> None:
         self._settings = settings
         self._binned = binned
+        self._order = order
         self._n_actions = n_actions
-        self._has_mask = mask is not None
-        self._mask = np.zeros((0, 0), bool) if mask is None else np.require(mask, bool, ["C", "W"])
         self._action_features = action_features
-        order = np.argsort(action_features.T, axis=1, kind="stable").astype(np.int32)
-        self._action_table = ActionTable(np.ascontiguousarray(order), np.ascontiguousarray(action_features.T))
+        ascending = np.argsort(action_features.T, axis=1, kind="stable").astype(np.int32)
+        self._action_table = ActionTable(np.ascontiguousarray(ascending), np.ascontiguousarray(action_features.T))
         self._n_jobs = n_jobs
         self._seed = seed
-        self._grower = Grower(binned, n_actions, n_jobs, has_count=settings.min_samples_leaf > 1)
+        self._grower = Grower(
+            binned, n_actions, n_jobs, mask=mask, has_count=settings.min_samples_leaf > 1, order=order
+        )
 
     def fit(self, target: StepTarget, round_idx: int) -> FittedStep:
         """Fit one tree to a round's gradient and weight; return it with its values on the training contexts."""
@@ -152,31 +158,36 @@ class BoundHistTree:
         rng_seed = int(np.random.SeedSequence([self._seed, round_idx]).generate_state(1)[0])
         rows = self._draw_rows(rng_seed)
         # By action: no copy where the objective already wrote column by column. Writeable, or numba compiles anew.
-        kernel_target = Target(
-            np.require(target.gradient.T, np.float64, ["C", "W"]),
-            np.require(target.weight, np.float64, ["C", "W"]),
-            self._mask,
-            self._has_mask,
-            self._settings._is_classifier,
-        )
+        gradient = np.require(target.gradient.T, np.float64, ["C", "W"])
+        weight = np.require(target.weight, np.float64, ["C", "W"])
         step = np.empty((self._n_actions, self._binned.n_samples))
-        piece = self._grower.grow_tree(kernel_target, self._action_table, self._limits(rng_seed), rows, step)
+        piece = self._grower.grow_tree(
+            gradient,
+            weight,
+            self._action_table,
+            self._limits(rng_seed),
+            rows,
+            step,
+            is_classifier=self._settings._is_classifier,
+        )
         ints, floats = merge_pieces(piece)
         if self._settings.max_leaves is not None:
             ints, floats = keep_best_splits(ints, floats, self._settings.max_leaves, self._leaf_rule())
         n_features = len(self._binned.columns)
         tree = make_tree(ints, floats, self._binned.splits, self._action_features, self._n_actions, n_features)
         if self._settings.max_leaves is not None or len(rows) < self._binned.n_samples:
-            self._grower.apply_tree(ints, floats, tree.right_actions, step)
+            self._grower.apply_tree(ints, tree.value, tree.right_actions, step)
         return FittedStep(HistTreePredictor(tree, self._n_jobs), step.T)
 
     def _draw_rows(self, seed: int) -> NDArray[np.int32]:
+        """Return the places of a round's contexts, ascending; who is drawn does not depend on the order in memory."""
         n_samples, share = self._binned.n_samples, self._settings.subsample
         if share >= 1.0:
             return np.arange(n_samples, dtype=np.int32)
         n_drawn = max(int(np.ceil(share * n_samples)), 1)
         drawn = np.random.default_rng(seed).permutation(n_samples)[:n_drawn]
-        return np.sort(drawn).astype(np.int32)
+        places = drawn if self._order is None else self._order.place[drawn]
+        return np.sort(places).astype(np.int32)
 
     def _leaf_rule(self) -> tuple[float, float, bool]:
         settings = self._settings
