@@ -90,6 +90,7 @@ def make_scratch(
     has_count: bool,
 ) -> Scratch:
     """Allocate one thread's working memory for ``n_rows`` contexts."""
+    score = np.empty(longest_column, np.float64)
     n_slots = int(np.log2(max(n_rows, 2))) + 3  # the smaller child goes first, so open histograms halve in rows
     return Scratch(
         members=np.empty(n_rows, np.int32),
@@ -104,10 +105,11 @@ def make_scratch(
         is_dead=np.zeros((n_slots, n_columns), np.bool_),
         action_sums=np.zeros((n_slots + 1, 2, n_actions), np.float64),
         split=SplitScratch(
-            np.empty(longest_column + 2, np.int64),
-            np.empty(longest_column + 2, np.int64),
-            np.empty(longest_column + 2, np.int64),
-            np.empty(longest_column + 2, np.float64),
+            np.empty(longest_column, np.int64),
+            np.empty(longest_column, np.int64),
+            np.empty(longest_column, np.int64),
+            score,
+            score.view(np.int64),
         ),
     )
 

@@ -129,17 +129,18 @@ def add_rows(binned, block, members, packed, sign, shift, histogram_out):  # typ
 @njit(nogil=True, cache=True)
 def clear_columns(binned, block, is_dead, histogram_out):  # type: ignore[no-untyped-def]
     """Set the columns of a block to zero, but for those nobody will read."""
-    for c in range(binned.block_column[block], binned.block_column[block + 1]):
+    for c in range(np.uint64(binned.block_column[block]), np.uint64(binned.block_column[block + 1])):
         if not is_dead[c]:
-            histogram_out[binned.column_start[c] : binned.column_start[c] + binned.column_bins[c]] = 0
+            start = np.uint64(binned.column_start[c])
+            for p in range(start, start + np.uint64(binned.column_bins[c])):
+                histogram_out[p] = 0
 
 
 @njit(nogil=True, cache=True)
 def subtract_columns(binned, block, is_dead, child, parent_out):  # type: ignore[no-untyped-def]
     """Turn the parent's histogram into the sibling's in one block, but for columns nobody will read."""
-    for c in range(binned.block_column[block], binned.block_column[block + 1]):
+    for c in range(np.uint64(binned.block_column[block]), np.uint64(binned.block_column[block + 1])):
         if not is_dead[c]:
-            start, n = binned.column_start[c], binned.column_bins[c]
-            minuend, subtrahend = parent_out[start : start + n], child[start : start + n]
-            for p in range(n):
-                minuend[p] -= subtrahend[p]
+            start = np.uint64(binned.column_start[c])
+            for p in range(start, start + np.uint64(binned.column_bins[c])):
+                parent_out[p] -= child[p]

@@ -21,7 +21,7 @@ ALMOST = 1.0 - 1e-9  # a score within this of the best is computed exactly
 
 
 class SplitScratch(NamedTuple):
-    """Room for the candidates of one column, longer than the longest by one at least.
+    """Room for the candidates of the longest column.
 
     ``gradient`` holds packed sums unless gradient and weight have an int64 each.
     """
@@ -30,6 +30,7 @@ class SplitScratch(NamedTuple):
     weight: NDArray[np.int64]
     pairs: NDArray[np.int64]
     score: NDArray[np.float64]
+    bits: NDArray[np.int64]  # the memory of ``score``
 
 
 class NodeSums(NamedTuple):
@@ -51,8 +52,8 @@ class SplitRule(NamedTuple):
 
 
 @njit(nogil=True, cache=True, error_model="numpy")
-def _score_packed(packed, n, total, reg, min_weight, score_out):  # type: ignore[no-untyped-def]
-    """Score each of ``n`` sides given by packed sums, the other child being the rest of the total.
+def _score_packed(side, start, end, total, reg, min_weight, score_out):  # type: ignore[no-untyped-def]
+    """Score sides given by packed sums, the other child being the rest of the total.
 
     Without branches, reductions or a division that may raise, this loop compiles to vector code.
     """
@@ -60,32 +61,38 @@ def _score_packed(packed, n, total, reg, min_weight, score_out):  # type: ignore
     parent_weight = float(total & LOW_MASK)
     most = parent_weight - min_weight
     parent_weight += 2.0 * reg
-    sides, scores = packed[:n], score_out[:n]
-    for b in range(n):
-        g = float(sides[b] >> HALF)
-        w = float(sides[b] & LOW_MASK)
+    for b in range(start, end):
+        g = float(side[b] >> HALF)
+        w = float(side[b] & LOW_MASK)
         is_valid = (w >= min_weight) & (w <= most)
         w += reg
         other_g = parent_gradient - g
         other_w = parent_weight - w
         score = (g * g * other_w + other_g * other_g * w) / (w * other_w)
-        scores[b] = score if is_valid else NO_SCORE
+        score_out[b] = score if is_valid else NO_SCORE
 
 
-@njit(nogil=True, cache=True, error_model="numpy")
-def _may_beat(packed, n, total, reg, best):  # type: ignore[no-untyped-def]
-    """Return whether a side may score above ``best``, by a multiplication each instead of a division.
+@njit(nogil=True, cache=True, error_model="numpy", fastmath={"contract"})
+def _may_beat(side, start, end, total, reg, best):  # type: ignore[no-untyped-def]
+    """Return whether a side may score above ``best``, by a few multiplications each instead of a division.
 
-    Rounding is allowed for, so that this only ever spares the exact scores, and never decides between them.
+    Without ``reg`` the score is ``(G^2 + (GL W - G WL)^2 / (WL WR)) / W``. Rounding is allowed for, so that this only
+    ever spares the exact scores, and never decides between them.
     """
-    parent_gradient = float(total >> HALF)
-    parent_weight = float(total & LOW_MASK) + 2.0 * reg
+    parent_gradient, parent_weight = float(total >> HALF), float(total & LOW_MASK)
     to_beat = best * ALMOST
-    sides = packed[:n]
     n_above = np.int64(0)  # a count compiles to vector code, "any" does not
-    for b in range(n):
-        g = float(sides[b] >> HALF)
-        w = float(sides[b] & LOW_MASK) + reg
+    if reg == 0.0:
+        excess = max(to_beat * parent_weight - parent_gradient * parent_gradient, 0.0)
+        for b in range(start, end):
+            w = float(side[b] & LOW_MASK)
+            d = float(side[b] >> HALF) * parent_weight - parent_gradient * w
+            n_above += np.int64(d * d > excess * (w * (parent_weight - w)))
+        return n_above > 0
+    parent_weight += 2.0 * reg
+    for b in range(start, end):
+        g = float(side[b] >> HALF)
+        w = float(side[b] & LOW_MASK) + reg
         other_g = parent_gradient - g
         other_w = parent_weight - w
         n_above += np.int64(g * g * other_w + other_g * other_g * w > to_beat * (w * other_w))
@@ -99,117 +106,103 @@ def _score_wide(gradient, weight, n, total_gradient, total_weight, reg, min_weig
     parent_weight = float(total_weight)
     most = parent_weight - min_weight
     parent_weight += 2.0 * reg
-    gradients, weights, scores = gradient[:n], weight[:n], score_out[:n]
     for b in range(n):
-        g = float(gradients[b])
-        w = float(weights[b])
+        g = float(gradient[b])
+        w = float(weight[b])
         is_valid = (w >= min_weight) & (w <= most)
         w += reg
         other_g = parent_gradient - g
         other_w = parent_weight - w
         score = (g * g * other_w + other_g * other_g * w) / (w * other_w)
-        scores[b] = score if is_valid else NO_SCORE
+        score_out[b] = score if is_valid else NO_SCORE
 
 
 @njit(nogil=True, cache=True)
-def _first_above(score, n, to_beat):  # type: ignore[no-untyped-def]
-    """Return the index of the first largest of ``score[:n]`` if that is above ``to_beat``, otherwise -1.
+def _first_above(score, bits, start, end, to_beat):  # type: ignore[no-untyped-def]
+    """Return the index of the first largest of ``score[start:end]`` if that is above ``to_beat``, otherwise -1.
 
-    Non-negative floats order as their bits do, and an integer maximum compiles to vector code. ``score[n]`` is
-    overwritten.
+    Non-negative floats order as their bits do, and an integer maximum compiles to vector code. ``bits`` is the memory
+    of ``score`` read as integers.
     """
-    bits = score.view(np.int64)
-    values = bits[:n]
     largest = np.int64(-1)
-    for b in range(n):
-        largest = max(largest, values[b])
-    bits[n] = largest
-    if largest < 0 or score[n] <= to_beat:
-        return -1
-    for b in range(n):
-        if values[b] == largest:
-            return b
-    return -1
+    for b in range(start, end):
+        largest = max(largest, bits[b])
+    if largest < 0:
+        return np.int64(-1)
+    for b in range(start, end):
+        if bits[b] == largest:
+            return np.int64(b) if score[b] > to_beat else np.int64(-1)
+    return np.int64(-1)
 
 
 @njit(nogil=True, cache=True)
-def _fill_side(histogram, is_ordered, common, total, side_out):  # type: ignore[no-untyped-def]
-    """Write the candidate children of a column: running sums if it is ordered, otherwise each bin by itself.
+def _complete(histogram_out, start, end, common, total):  # type: ignore[no-untyped-def]
+    """Give the common bin, which rows do not add to, what the others leave of the total; return the others' sum."""
+    if common < 0:
+        return total
+    at = start + np.uint64(common)
+    histogram_out[at] = 0
+    others = np.int64(0)
+    for p in range(start, end):
+        others += histogram_out[p]
+    histogram_out[at] = total - others
+    return others
 
-    The common bin, which rows do not add to, gets what the others leave of the total.
-    """
-    n_bins = len(histogram)
-    sides = side_out[:n_bins]
+
+@njit(nogil=True, cache=True)
+def _sum_up(histogram, start, end, side_out):  # type: ignore[no-untyped-def]
+    """Write the running sums of a column: the left children of its splits."""
     running = np.int64(0)
-    if is_ordered:
-        for b in range(n_bins):
-            running += histogram[b]
-            sides[b] = running
-        if common >= 0:
-            rest = total - running
-            for b in range(common, n_bins):
-                sides[b] += rest
-    else:
-        for b in range(n_bins):
-            running += histogram[b]
-            sides[b] = histogram[b]
-        if common >= 0:
-            sides[common] = total - running
+    for p in range(start, end):
+        running += histogram[p]
+        side_out[p - start] = running
 
 
 @njit(nogil=True, cache=True)
-def _sum_weight(packed, start, end):  # type: ignore[no-untyped-def]
-    """Return the weight of some positions together; much cheaper than their running sums."""
-    part = packed[start:end]
-    total = np.int64(0)
-    for p in range(end - start):
-        total += part[p]
-    return total & LOW_MASK
+def _copy(histogram, start, end, side_out):  # type: ignore[no-untyped-def]
+    """Write each bin by itself: the children of one-against-rest splits."""
+    for p in range(start, end):
+        side_out[p - start] = histogram[p]
 
 
 @njit(nogil=True, cache=True)
-def _valid_range(packed, n, least, most):  # type: ignore[no-untyped-def]
+def _find_range(side, n, least, most):  # type: ignore[no-untyped-def]
     """Return the range of running sums whose weight lies between ``least`` and ``most``; the weights ascend."""
-    low, high = 0, n
-    while low < n and (packed[min(low + RANGE_STEP, n) - 1] & LOW_MASK) < least:
-        low += RANGE_STEP
-    low = min(low, n)
-    while high > low and (packed[max(high - RANGE_STEP, low)] & LOW_MASK) > most:
-        high -= RANGE_STEP
-    while low < high and (packed[low] & LOW_MASK) < least:
-        low += 1
-    while high > low and (packed[high - 1] & LOW_MASK) > most:
-        high -= 1
-    return low, max(high, low)
+    step, one = np.uint64(RANGE_STEP), np.uint64(1)
+    low, high = np.uint64(0), n
+    while low + step <= n and (side[low + step - one] & LOW_MASK) < least:
+        low += step
+    while low < n and (side[low] & LOW_MASK) < least:
+        low += one
+    while high >= low + step and (side[high - step] & LOW_MASK) > most:
+        high -= step
+    while high > low and (side[high - one] & LOW_MASK) > most:
+        high -= one
+    return low, high
 
 
 @njit(nogil=True, cache=True)
-def _close_candidates(binned, c, allowed, use_allowed, score_out):  # type: ignore[no-untyped-def]
+def _close_candidates(position_feature, start, first, n, allowed, use_allowed, score_out):  # type: ignore[no-untyped-def]
     """Cross out bins that are no split: a bundle's "none of them", and columns not drawn for this node."""
-    for b in range(binned.column_first[c]):
+    for b in range(first):
         score_out[b] = NO_SCORE
     if use_allowed:
-        start = binned.column_start[c]
-        for b in range(binned.column_bins[c]):
-            if not allowed[binned.position_feature[start + b]]:
+        for b in range(n):
+            if not allowed[position_feature[start + b]]:
                 score_out[b] = NO_SCORE
 
 
 @njit(nogil=True, cache=True)
-def _add_missing(missing_bin, side_out):  # type: ignore[no-untyped-def]
-    """Move missing values to the left of every candidate of an ordered column; return False if the node has none."""
-    missing = side_out[missing_bin] - side_out[missing_bin - 1]
-    if missing == 0:
-        return False
-    for b in range(missing_bin):
+def _add_missing(missing, n, side_out):  # type: ignore[no-untyped-def]
+    """Move missing values to the left of every candidate of an ordered column."""
+    for b in range(n):
         side_out[b] += missing
-    return True
 
 
 @njit(nogil=True, cache=True)
-def _close_small(n, total_count, min_count, count, score_out):  # type: ignore[no-untyped-def]
+def _close_small(start, end, total_count, min_count, count, score_out):  # type: ignore[no-untyped-def]
     """Cross out candidates that leave fewer than ``min_count`` pairs on a side."""
-    for b in range(n):
+    for b in range(start, end):
         if count[b] < min_count or total_count - count[b] < min_count:
             score_out[b] = NO_SCORE
 
@@ -218,6 +211,9 @@ def _close_small(n, total_count, min_count, count, score_out):  # type: ignore[n
 def scan_block(binned, block, node, rule, packed, wide, count, allowed, scratch, is_dead_out, found_out, score_out):  # type: ignore[no-untyped-def]
     """Look for a better split than the one found so far among the context columns of one block.
 
+    Indices are unsigned and no array is sliced: a test for "counted from the end" at every access and a reference
+    counted for every slice would cost as much as the sums.
+
     Parameters
     ----------
     binned : Binned
@@ -225,7 +221,7 @@ def scan_block(binned, block, node, rule, packed, wide, count, allowed, scratch,
     node : NodeSums
     rule : SplitRule
     packed : ndarray of int64, shape (n_positions,)
-        Packed sums, or the gradient sums if ``rule.is_wide``.
+        Packed sums, or the gradient sums if ``rule.is_wide``. Common bins are filled in.
     wide, count : ndarray of int64
         The weight sums if ``rule.is_wide``, and the numbers of pairs if ``rule.min_count`` is above 1.
     allowed : ndarray of bool, shape (n_features,)
@@ -238,65 +234,82 @@ def scan_block(binned, block, node, rule, packed, wide, count, allowed, scratch,
     score_out : ndarray of float64, shape (1,)
         The best score so far, negative if there is no split.
     """
-    is_wide, min_weight, has_count = rule.is_wide, rule.min_weight, rule.min_count > 1
+    is_wide, min_weight, has_count, reg = rule.is_wide, rule.min_weight, rule.min_count > 1, rule.reg
     total = node.gradient if is_wide else (node.gradient << HALF) + node.weight
+    most = float(node.weight) - min_weight
     side, side_weight, side_count, score = scratch.gradient, scratch.weight, scratch.pairs, scratch.score
-    for c in range(binned.block_column[block], binned.block_column[block + 1]):
-        start, size, common = binned.column_start[c], binned.column_bins[c], binned.column_common[c]
+    zero = np.uint64(0)
+    best = score_out[0]
+    for c in range(np.uint64(binned.block_column[block]), np.uint64(binned.block_column[block + 1])):
         if is_dead_out[c]:
             continue
+        start, size, common = (
+            np.uint64(binned.column_start[c]),
+            np.uint64(binned.column_bins[c]),
+            binned.column_common[c],
+        )
+        end = start + size
         is_ordered, missing_bin = binned.column_kind[c] == ORDERED, binned.column_missing[c]
         if rule.use_allowed and is_ordered and not allowed[binned.position_feature[start]]:
             continue
-        n = missing_bin if missing_bin >= 0 else size
+        others = _complete(packed, start, end, common, total)
         # If the common bin is the first, no right child can hold more than the other bins do.
-        if common == 0 and is_ordered and not is_wide and _sum_weight(packed, start, start + size) < min_weight:
+        if common == 0 and is_ordered and not is_wide and (others & LOW_MASK) < min_weight:
             is_dead_out[c] = True
             continue
-        _fill_side(packed[start : start + size], is_ordered, common, total, side)
         if is_wide:
-            _fill_side(wide[start : start + size], is_ordered, common, node.weight, side_weight)
+            _complete(wide, start, end, common, node.weight)
         if has_count:
-            _fill_side(count[start : start + size], is_ordered, common, node.pairs, side_count)
-        for default_left in (0, 1):
-            if default_left and not _move_missing(missing_bin, is_wide, has_count, side, side_weight, side_count):
-                break
-            low, high = 0, n
+            _complete(count, start, end, common, node.pairs)
+        if is_ordered:
+            _sum_up(packed, start, end, side)
             if is_wide:
-                _score_wide(side, side_weight, n, node.gradient, node.weight, rule.reg, min_weight, score)
+                _sum_up(wide, start, end, side_weight)
+            if has_count:
+                _sum_up(count, start, end, side_count)
+        else:
+            _copy(packed, start, end, side)
+            if is_wide:
+                _copy(wide, start, end, side_weight)
+            if has_count:
+                _copy(count, start, end, side_count)
+        n = np.uint64(missing_bin) if missing_bin >= 0 else size
+        for default_left in (0, 1):
+            if default_left:
+                missing = start + n
+                if missing_bin < 0 or (packed[missing] == 0 and (not is_wide or wide[missing] == 0)):
+                    break
+                _add_missing(packed[missing], n, side)
+                if is_wide:
+                    _add_missing(wide[missing], n, side_weight)
+                if has_count:
+                    _add_missing(count[missing], n, side_count)
+            low, high = zero, n
+            if is_wide:
+                _score_wide(side, side_weight, n, node.gradient, node.weight, reg, min_weight, score)
             else:
                 if is_ordered:
-                    low, high = _valid_range(side, n, min_weight, node.weight - min_weight)
+                    low, high = _find_range(side, n, min_weight, most)
                     is_dead_out[c] = low >= high and missing_bin < 0
-                    if not _may_beat(side[low:], high - low, total, rule.reg, score_out[0]):
+                    if not _may_beat(side, low, high, total, reg, best):
                         continue
-                _score_packed(side[low:], high - low, total, rule.reg, min_weight, score[low:])
+                _score_packed(side, low, high, total, reg, min_weight, score)
             if not is_ordered:
-                _close_candidates(binned, c, allowed, rule.use_allowed, score)
+                _close_candidates(
+                    binned.position_feature, start, binned.column_first[c], n, allowed, rule.use_allowed, score
+                )
             if has_count:
-                _close_small(high, node.pairs, rule.min_count, side_count, score)
-            b = _first_above(score[low:], high - low, score_out[0])
+                _close_small(low, high, node.pairs, rule.min_count, side_count, score)
+            b = _first_above(score, scratch.bits, low, high, best)
             if b >= 0:
-                b += low
                 gradient = side[b] if is_wide else side[b] >> HALF
                 weight = side_weight[b] if is_wide else side[b] & LOW_MASK
-                if not is_ordered and not binned.position_is_left[start + b]:
+                position = np.int64(start) + b
+                if not is_ordered and not binned.position_is_left[position]:
                     gradient, weight = node.gradient - gradient, node.weight - weight
-                score_out[0] = score[b]
-                found_out[0], found_out[1], found_out[2], found_out[3] = start + b, default_left, gradient, weight
-
-
-@njit(nogil=True, cache=True)
-def _move_missing(missing_bin, is_wide, has_count, side_out, side_weight_out, side_count_out):  # type: ignore[no-untyped-def]
-    """Move missing values left in every sum of an ordered column; return False if there are none."""
-    if missing_bin < 1:
-        return False
-    moved = _add_missing(missing_bin, side_out)
-    if is_wide:
-        moved = _add_missing(missing_bin, side_weight_out) or moved
-    if has_count:
-        _add_missing(missing_bin, side_count_out)
-    return moved
+                best = score[b]
+                found_out[0], found_out[1], found_out[2], found_out[3] = position, default_left, gradient, weight
+    score_out[0] = best
 
 
 @njit(nogil=True, cache=True)
