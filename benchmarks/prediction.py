@@ -22,8 +22,8 @@ from workloads import synthetic_log
 
 import bopl
 from bopl.learner.expanded import action_columns, expand
-from bopl.learner.hist_tree.predict import score_row
 from bopl.learner.hist_tree.predictor import stack_trees
+from bopl.learner.hist_tree.walk import score_row
 
 N_TREES, N_ACTIONS, DEPTH, REPEATS = 300, 10, 8, 5
 

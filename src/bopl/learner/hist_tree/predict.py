@@ -1,38 +1,32 @@
-"""Prediction: one walk per tree scores all actions of a context, carrying the action set down as bits."""
+"""Prediction: many trees with their coefficients as one scorer of contexts."""
 
 from __future__ import annotations
 
 import itertools
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from functools import cached_property
+from typing import Any
 
 import numpy as np
-from numba import njit
-from numba.cpython.unsafe.numbers import trailing_zeros
 from numpy.typing import NDArray
 from scipy import sparse
 
-from bopl.learner.hist_tree.tree import ACTION_SPLIT, LEAF_FEATURE, WORD_BITS, Tree, pack_actions
+from bopl.learner.hist_tree import batch
+from bopl.learner.hist_tree.tree import ACTION_SPLIT, Tree, pack_actions
+from bopl.learner.hist_tree.walk import (
+    CUT,
+    DEFAULT_LEFT_BIT,
+    EQUAL_BIT,
+    EXTRA,
+    FEATURE,
+    RIGHT,
+    Walk,
+    score_csr_rows,
+    score_rows,
+)
 
-ROWS_PER_BLOCK = 256  # scores of a block stay in cache while every tree is added to them
-EQUAL_BIT, DEFAULT_LEFT_BIT = 1, 2
-RIGHT, FEATURE, CUT, EXTRA = 0, 1, 2, 3  # columns of ``Walk.link``
-
-
-class Walk(NamedTuple):
-    """Nodes of many trees, one after another in preorder, so that a left child is always the next node.
-
-    The four numbers of a node share 16 bytes: ``link`` holds right child, context column, bits of the threshold and
-    flags (or, for a split on the action, the row of ``right_actions``); ``cut`` is the same memory read as float32.
-    """
-
-    link: NDArray[np.int32]  # (n_nodes, 4)
-    cut: NDArray[np.float32]  # (n_nodes, 4), a view of ``link``
-    right_actions: NDArray[np.uint64]  # (n_action_splits, n_words)
-    value: NDArray[np.float64]  # (n_nodes,) coefficient times leaf value
-    root: NDArray[np.int64]  # (n_trees,)
-    all_actions: NDArray[np.uint64]  # (n_words,)
+MIN_BATCH = 32  # fewer contexts are walked one by one
 
 
 @dataclass(frozen=True)
@@ -68,8 +62,7 @@ class FlatEnsemble:
         context = as_float_context(context, self.n_features)
         n_samples = context.shape[0]
         score = np.zeros((n_samples, self.n_actions))
-        bounds = np.linspace(0, n_samples, max(min(4 * n_jobs, n_samples), 1) + 1).astype(np.int64)
-        spans = [(int(a), int(b)) for a, b in itertools.pairwise(bounds) if b > a]
+        spans = _spans(n_samples, n_jobs)
         if n_jobs == 1 or len(spans) < 2:
             self._score_span(context, 0, n_samples, score)
             return score
@@ -77,12 +70,37 @@ class FlatEnsemble:
             list(pool.map(lambda span: self._score_span(context, span[0], span[1], score), spans))
         return score
 
+    @cached_property
+    def _batch(self) -> batch.BatchWalk | None:
+        return batch.make_batch_walk(self.walk) if batch.fits_lanes(self.walk) else None
+
     def _score_span(self, context: Any, start: int, end: int, score: NDArray[np.float64]) -> None:
+        walk = self._batch if end - start >= MIN_BATCH else None
+        if walk is None:
+            self._score_one_by_one(context, start, end, score)
+            return
+        room = batch.make_room(walk, self.n_actions)
+        if sparse.issparse(context):
+            column_of = np.full(self.n_features, -1, np.int64)
+            column_of[walk.feature] = np.arange(len(walk.feature))
+            parts = (context.data, context.indices, context.indptr)
+            batch.score_csr(*parts, column_of, walk, room, start, end, score)
+        else:
+            batch.score_dense(context, walk, room, start, end, score)
+
+    def _score_one_by_one(self, context: Any, start: int, end: int, score: NDArray[np.float64]) -> None:
         if sparse.issparse(context):
             parts = (context.data, context.indices, context.indptr)
-            _score_csr(*parts, self.n_features, self.walk, self.depth, start, end, score)
+            score_csr_rows(*parts, self.n_features, self.walk, self.depth, start, end, score)
         else:
-            _score_dense(context, self.walk, self.depth, start, end, score)
+            score_rows(context, self.walk, self.depth, start, end, score)
+
+
+def _spans(n_samples: int, n_jobs: int) -> list[tuple[int, int]]:
+    """Divide contexts among threads, a few spans each, in whole blocks."""
+    n_blocks = -(-n_samples // batch.BLOCK)
+    bounds = np.linspace(0, n_blocks, max(min(4 * n_jobs, n_blocks), 1) + 1).astype(np.int64) * batch.BLOCK
+    return [(int(a), min(int(b), n_samples)) for a, b in itertools.pairwise(bounds) if b > a]
 
 
 def as_float_context(context: Any, n_features: int) -> Any:
@@ -120,79 +138,3 @@ def flatten(trees: list[Tree], coefficient: Any) -> FlatEnsemble:
 
 def _flags(tree: Tree) -> NDArray[np.uint8]:
     return (tree.is_equal * EQUAL_BIT + tree.default_left * DEFAULT_LEFT_BIT).astype(np.uint8)
-
-
-@njit(nogil=True, cache=True)
-def _goes_right(x, threshold, flags):  # type: ignore[no-untyped-def]
-    """Return whether a value goes right at a split with flags; a missing category has threshold NaN."""
-    if flags & EQUAL_BIT:
-        return x == threshold or (np.isnan(x) and np.isnan(threshold))
-    return not (x < threshold or np.isnan(x))
-
-
-@njit(nogil=True, cache=True)
-def _walk_tree(x, walk, root, word, open_node, open_set, score_out):  # type: ignore[no-untyped-def]
-    """Add one tree's values of the 64 actions of ``word`` to ``score_out``."""
-    link, cut = walk.link, walk.cut
-    open_node[0], open_set[0] = root, walk.all_actions[word]
-    n_open = np.uint64(1)
-    first = np.uint64(word * WORD_BITS)
-    while n_open > np.uint64(0):
-        n_open -= np.uint64(1)
-        node, actions = np.uint64(open_node[n_open]), open_set[n_open]
-        feature = link[node, FEATURE]
-        while feature != LEAF_FEATURE:
-            if feature >= 0:
-                value = x[np.uint64(feature)]
-                # Without flags a missing value, which is not below anything, goes right.
-                goes_right = not value < cut[node, CUT]
-                if link[node, EXTRA] != 0:
-                    goes_right = _goes_right(value, cut[node, CUT], link[node, EXTRA])
-                node = np.uint64(link[node, RIGHT]) if goes_right else node + np.uint64(1)
-            else:
-                right = actions & walk.right_actions[np.uint64(link[node, EXTRA]), word]
-                if right == actions:
-                    node = np.uint64(link[node, RIGHT])
-                else:
-                    if right != np.uint64(0):
-                        open_node[n_open], open_set[n_open] = link[node, RIGHT], right
-                        n_open += np.uint64(1)
-                        actions &= ~right
-                    node += np.uint64(1)
-            feature = link[node, FEATURE]
-        added = walk.value[node]
-        while actions != np.uint64(0):
-            score_out[first + np.uint64(trailing_zeros(actions))] += added  # type: ignore[call-arg]
-            actions &= actions - np.uint64(1)
-
-
-@njit(nogil=True, cache=True)
-def score_row(x, walk, open_node, open_set, score_out):  # type: ignore[no-untyped-def]
-    """Add every tree's values for one context to ``score_out`` (n_actions,)."""
-    for t in range(len(walk.root)):
-        for word in range(len(walk.all_actions)):
-            _walk_tree(x, walk, walk.root[t], word, open_node, open_set, score_out)
-
-
-@njit(nogil=True, cache=True)
-def _score_dense(context, walk, depth, start, end, score_out):  # type: ignore[no-untyped-def]
-    open_node, open_set = np.empty(depth, np.int64), np.empty(depth, np.uint64)
-    for first in range(start, end, ROWS_PER_BLOCK):
-        last = min(first + ROWS_PER_BLOCK, end)
-        for t in range(len(walk.root)):
-            for word in range(len(walk.all_actions)):
-                for i in range(first, last):
-                    _walk_tree(context[i], walk, walk.root[t], word, open_node, open_set, score_out[i])
-
-
-@njit(nogil=True, cache=True)
-def _score_csr(data, indices, indptr, n_features, walk, depth, start, end, score_out):  # type: ignore[no-untyped-def]
-    """Spread one sparse row at a time into a dense one; entries that are not stored are zero."""
-    open_node, open_set = np.empty(depth, np.int64), np.empty(depth, np.uint64)
-    x = np.zeros(n_features, np.float32)
-    for i in range(start, end):
-        for k in range(indptr[i], indptr[i + 1]):
-            x[indices[k]] = data[k]
-        score_row(x, walk, open_node, open_set, score_out[i])
-        for k in range(indptr[i], indptr[i + 1]):
-            x[indices[k]] = 0.0

@@ -1,0 +1,103 @@
+"""One context at a time: a walk per tree scores all of its actions, carrying the action set down as bits."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numba import njit
+from numba.cpython.unsafe.numbers import trailing_zeros
+from numpy.typing import NDArray
+
+from bopl.learner.hist_tree.tree import LEAF_FEATURE, WORD_BITS
+
+EQUAL_BIT, DEFAULT_LEFT_BIT = 1, 2
+RIGHT, FEATURE, CUT, EXTRA = 0, 1, 2, 3  # columns of ``Walk.link``
+
+
+class Walk(NamedTuple):
+    """Nodes of many trees, one after another in preorder, so that a left child is always the next node.
+
+    The four numbers of a node share 16 bytes: ``link`` holds right child, context column, bits of the threshold and
+    flags (or, for a split on the action, the row of ``right_actions``); ``cut`` is the same memory read as float32.
+    """
+
+    link: NDArray[np.int32]  # (n_nodes, 4)
+    cut: NDArray[np.float32]  # (n_nodes, 4), a view of ``link``
+    right_actions: NDArray[np.uint64]  # (n_action_splits, n_words)
+    value: NDArray[np.float64]  # (n_nodes,) coefficient times leaf value
+    root: NDArray[np.int64]  # (n_trees,)
+    all_actions: NDArray[np.uint64]  # (n_words,)
+
+
+@njit(nogil=True, cache=True)
+def _goes_right(x, threshold, flags):  # type: ignore[no-untyped-def]
+    """Return whether a value goes right at a split with flags; a missing category has threshold NaN."""
+    if flags & EQUAL_BIT:
+        return x == threshold or (np.isnan(x) and np.isnan(threshold))
+    return not (x < threshold or np.isnan(x))
+
+
+@njit(nogil=True, cache=True)
+def _walk_tree(x, walk, root, word, open_node, open_set, score_out):  # type: ignore[no-untyped-def]
+    """Add one tree's values of the 64 actions of ``word`` to ``score_out``."""
+    link, cut = walk.link, walk.cut
+    open_node[0], open_set[0] = root, walk.all_actions[word]
+    n_open = np.uint64(1)
+    first = np.uint64(word * WORD_BITS)
+    while n_open > np.uint64(0):
+        n_open -= np.uint64(1)
+        node, actions = np.uint64(open_node[n_open]), open_set[n_open]
+        feature = link[node, FEATURE]
+        while feature != LEAF_FEATURE:
+            if feature >= 0:
+                value = x[np.uint64(feature)]
+                # Without flags a missing value, which is not below anything, goes right.
+                goes_right = not value < cut[node, CUT]
+                if link[node, EXTRA] != 0:
+                    goes_right = _goes_right(value, cut[node, CUT], link[node, EXTRA])
+                node = np.uint64(link[node, RIGHT]) if goes_right else node + np.uint64(1)
+            else:
+                right = actions & walk.right_actions[np.uint64(link[node, EXTRA]), word]
+                if right == actions:
+                    node = np.uint64(link[node, RIGHT])
+                else:
+                    if right != np.uint64(0):
+                        open_node[n_open], open_set[n_open] = link[node, RIGHT], right
+                        n_open += np.uint64(1)
+                        actions &= ~right
+                    node += np.uint64(1)
+            feature = link[node, FEATURE]
+        added = walk.value[node]
+        while actions != np.uint64(0):
+            score_out[first + np.uint64(trailing_zeros(actions))] += added  # type: ignore[call-arg]
+            actions &= actions - np.uint64(1)
+
+
+@njit(nogil=True, cache=True)
+def score_row(x, walk, open_node, open_set, score_out):  # type: ignore[no-untyped-def]
+    """Add every tree's values for one context to ``score_out`` (n_actions,)."""
+    for t in range(len(walk.root)):
+        for word in range(len(walk.all_actions)):
+            _walk_tree(x, walk, walk.root[t], word, open_node, open_set, score_out)
+
+
+@njit(nogil=True, cache=True)
+def score_rows(context, walk, depth, start, end, score_out):  # type: ignore[no-untyped-def]
+    """Add every tree's values for rows ``start`` to ``end`` of a dense context."""
+    open_node, open_set = np.empty(depth, np.int64), np.empty(depth, np.uint64)
+    for i in range(start, end):
+        score_row(context[i], walk, open_node, open_set, score_out[i])
+
+
+@njit(nogil=True, cache=True)
+def score_csr_rows(data, indices, indptr, n_features, walk, depth, start, end, score_out):  # type: ignore[no-untyped-def]
+    """The same for CSR: spread one sparse row at a time into a dense one; entries that are not stored are zero."""
+    open_node, open_set = np.empty(depth, np.int64), np.empty(depth, np.uint64)
+    x = np.zeros(n_features, np.float32)
+    for i in range(start, end):
+        for k in range(indptr[i], indptr[i + 1]):
+            x[indices[k]] = data[k]
+        score_row(x, walk, open_node, open_set, score_out[i])
+        for k in range(indptr[i], indptr[i + 1]):
+            x[indices[k]] = 0.0
