@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy import sparse
 
-from bopl.learner.hist_tree.binning import bin_values, fit_column, fit_columns
+from bopl.learner.hist_tree.binning import fit_columns
 from bopl.learner.hist_tree.histogram import (
     HALF,
     LOW_MASK,
@@ -36,43 +36,6 @@ def make_context(rng, n, kind):
 def bind(rng, n, kind):
     context = make_context(rng, n, kind)
     return bin_context(context, fit_columns(context, 256, np.zeros(context.shape[1], bool)))
-
-
-@settings(max_examples=50, deadline=None)
-@given(
-    values=st.lists(st.floats(-1e6, 1e6, width=32) | st.just(float("nan")), min_size=1, max_size=60),
-    max_bins=st.integers(2, 20),
-)
-def test_bins_are_ordered_as_the_values_are(values, max_bins):
-    values = np.array(values, np.float32)
-    column = fit_column(values, max_bins)
-    bins = bin_values(values, column)
-    present = ~np.isnan(values)
-    order = np.argsort(values[present], kind="stable")
-    assert np.all(np.diff(bins[present][order].astype(int)) >= 0)
-    assert column.n_bins <= max_bins + int(column.has_missing)
-    assert np.all(bins[~present] == column.n_bins - 1)
-    if len(np.unique(values[present])) <= max_bins:
-        assert len(np.unique(bins[present])) == len(np.unique(values[present]))
-
-
-def test_quantile_bins_hold_about_the_same_number_of_samples():
-    values = np.random.default_rng(0).normal(size=20000).astype(np.float32)
-    counts = np.bincount(bin_values(values, fit_column(values, 64)))
-    assert len(counts) == 64
-    assert counts.max() < 2 * counts.min()
-
-
-def test_bin_edges_separate_neighbouring_floats():
-    below = np.float32(1.0)
-    above = np.nextafter(below, np.float32(2.0))
-    values = np.array([below, above], np.float32)
-    assert list(bin_values(values, fit_column(values, 256))) == [0, 1]
-
-
-def test_too_many_categories_are_refused():
-    with pytest.raises(ValueError, match="300 distinct categories"):
-        fit_column(np.arange(300, dtype=np.float32), 256, is_categorical=True, name="3")
 
 
 @given(gradient=st.integers(-(2**30), 2**30), weight=st.integers(0, 2**32 - 1))

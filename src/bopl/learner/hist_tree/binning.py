@@ -1,13 +1,15 @@
 """Where each context column is cut: found once from the training contexts, then applied to them.
 
-A column with at most ``max_bins`` distinct values gets one bin for each of them, so every split of those values is
-open, as in XGBoost. A column with more is cut at quantiles. Missing values have the last bin of their column.
+The cuts are those of XGBoost's ``hist`` on the expanded matrix, to the last bit: values of the data, ``x < cut`` going
+left. A column with at most ``max_bins`` distinct values gets one bin for each of them, so every split of those values
+is open. A column with more is cut at values of about equal distance in rank; see `quantile_cuts`. Missing values have
+the last bin of their column, so a column with missing values has room for one value less.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numba import njit
@@ -16,6 +18,8 @@ from scipy import sparse
 
 BIN_DTYPE = np.uint8  # at most 256 bins a column, the missing one included
 MAX_BINS = 256
+RANK_DTYPE = np.float32  # ranks and goals are rounded as XGBoost rounds them, or a cut here and there would differ
+SKETCH_FACTOR = 8  # XGBoost's summaries hold so many values for each bin before the last choice among them
 
 
 @dataclass(frozen=True)
@@ -53,9 +57,17 @@ class ColumnBins:
 
 
 def fit_column(
-    values: NDArray[np.float32], max_bins: int, *, n_zeros: int = 0, is_categorical: bool = False, name: str = ""
+    values: NDArray[np.float32],
+    max_bins: int,
+    *,
+    n_zeros: int = 0,
+    n_actions: int = 1,
+    is_categorical: bool = False,
+    name: str = "",
 ) -> ColumnBins:
     """Choose the bins of one column from its values and ``n_zeros`` more that are zero.
+
+    Every value counts ``n_actions`` times, once for each row of its context in the expanded matrix.
 
     Raises
     ------
@@ -77,8 +89,7 @@ def fit_column(
                 "merge rare categories or pass the column as an ordered one."
             )
         return ColumnBins(distinct.astype(np.float32), True, has_missing, low, high)
-    last = np.arange(len(distinct) - 1) if len(distinct) <= room else _quantile_positions(count, room)
-    return ColumnBins(_midpoints(distinct[last], distinct[last + 1]), False, has_missing, low, high)
+    return ColumnBins(quantile_cuts(distinct, n_actions * count, room), False, has_missing, low, high)
 
 
 def _add_zeros(distinct: Any, count: Any, n_zeros: int) -> tuple[Any, Any]:
@@ -90,28 +101,83 @@ def _add_zeros(distinct: Any, count: Any, n_zeros: int) -> tuple[Any, Any]:
     return np.insert(distinct, at, np.float32(0.0)), np.insert(count, at, n_zeros)
 
 
-def _quantile_positions(count: NDArray[np.int64], n_bins: int) -> NDArray[np.int64]:
-    """Return after which distinct values to cut so that the bins hold about the same number of samples."""
-    upto = np.cumsum(count)
-    goal = upto[-1] * np.arange(1, n_bins) / n_bins
-    position = np.unique(np.searchsorted(upto, goal))
-    return position[position < len(count) - 1]
+class _Summary(NamedTuple):
+    """Distinct values, ascending, with the number of pairs below each and up to each: their ranks."""
+
+    value: NDArray[np.float32]
+    start: NDArray[np.float32]
+    end: NDArray[np.float32]
 
 
-def _midpoints(below: NDArray[np.float32], above: NDArray[np.float32]) -> NDArray[np.float32]:
-    """Return thresholds ``below < t <= above`` that float32 can hold."""
-    middle = (below.astype(np.float64) + above.astype(np.float64)) / 2
-    edges = middle.astype(np.float32)
-    # Neighbouring floats have no number between them: x < above then separates them.
-    return np.where(edges <= below, above, edges).astype(np.float32)
+def quantile_cuts(distinct: NDArray[np.float32], count: NDArray[np.int64], max_bins: int) -> NDArray[np.float32]:
+    """Return the values at which XGBoost's ``hist`` cuts a column, its sentinels below and above all data left out.
+
+    XGBoost feeds a weighted quantile summary (Chen and Guestrin, 2016, appendix) and prunes it: to what its sketch
+    holds, then to ``8 * max_bins`` values, then to ``max_bins + 1``, of which all but the first and the last become
+    cuts. Here the same prunings are applied to the exact summary.
+
+    The cuts are XGBoost's wherever its sketch is exact before the prunings: for columns of at most `_sketch_size`
+    distinct values (2049 or more at 256 bins, 16385 for three million pairs), and for columns of at most twice as many
+    rows. Beyond, it merges pruned summaries in the order of the rows, and beyond 2**24 pairs its float32 ranks lose
+    units; its cuts then are approximations of these.
+
+    Parameters
+    ----------
+    distinct : ndarray of float32
+        The values, ascending, each once.
+    count : ndarray of int64
+        How many pairs have each value.
+    max_bins : int
+    """
+    if len(distinct) <= max_bins:
+        return distinct[1:].astype(np.float32)
+    end = np.cumsum(count)
+    n_pairs = int(end[-1])
+    summary = _Summary(distinct, (end - count).astype(RANK_DTYPE), end.astype(RANK_DTYPE))
+    for size in (_sketch_size(n_pairs, max_bins), min(n_pairs, SKETCH_FACTOR * max_bins), max_bins + 1):
+        summary = _pruned(summary, size)
+    return summary.value[1:max_bins].astype(np.float32)
 
 
-def fit_columns(context: Any, max_bins: int, categorical: NDArray[np.bool_]) -> tuple[ColumnBins, ...]:
-    """Choose the bins of every column of a dense or CSR matrix."""
+def _pruned(summary: _Summary, size: int) -> _Summary:
+    """Keep the first and the last value, and between them the nearest to each of ``size - 2`` evenly spaced ranks."""
+    value, start, end = summary
+    if len(value) <= size:
+        return summary
+    step = np.arange(1, size - 1).astype(RANK_DTYPE)
+    goal = step * (start[-1] - end[0]) / RANK_DTYPE(size - 1) + end[0]
+    doubled = goal + goal  # twice a rank, so that middles need no division
+    before = np.maximum(np.searchsorted((start + end)[1:], doubled, side="right"), 1)
+    before = before[before < len(value) - 1]
+    is_nearer = doubled[: len(before)] < end[before] + start[before + 1]  # the goal lies before the gap's middle
+    inner = np.where(is_nearer, before, before + 1)
+    kept = np.unique(np.concatenate([[0], inner, [len(value) - 1]]))
+    return _Summary(value[kept], start[kept], end[kept])
+
+
+def _sketch_size(n_pairs: int, max_bins: int) -> int:
+    """Return how many values a level of XGBoost's sketch holds: enough for its error bound after all its merges."""
+    per_level = SKETCH_FACTOR * min(max_bins, n_pairs)
+    n_levels = 1
+    while min(n_pairs, n_levels * per_level + 1) << n_levels < n_pairs:
+        n_levels += 1
+    return min(n_pairs, n_levels * per_level + 1)
+
+
+def fit_columns(
+    context: Any, max_bins: int, categorical: NDArray[np.bool_], *, n_actions: int = 1
+) -> tuple[ColumnBins, ...]:
+    """Choose the bins of every column of a dense or CSR matrix of contexts with ``n_actions`` pairs each."""
     n_samples, n_features = context.shape
     if not sparse.issparse(context):
         return tuple(
-            fit_column(np.ascontiguousarray(context[:, j]), max_bins, is_categorical=bool(categorical[j]), name=str(j))
+            fit_column(
+                np.ascontiguousarray(context[:, j]),
+                max_bins,
+                n_actions=n_actions,
+                is_categorical=bool(categorical[j]),
+                name=str(j),
+            )
             for j in range(n_features)
         )
     by_column = context.tocsc()
@@ -121,6 +187,7 @@ def fit_columns(context: Any, max_bins: int, categorical: NDArray[np.bool_]) -> 
             by_column.data[ends[j] : ends[j + 1]],
             max_bins,
             n_zeros=n_samples - int(ends[j + 1] - ends[j]),
+            n_actions=n_actions,
             is_categorical=bool(categorical[j]),
             name=str(j),
         )

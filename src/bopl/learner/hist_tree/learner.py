@@ -102,7 +102,8 @@ class HistTree(BaseEstimator):
         categorical = _categorical_mask(self.categorical, context.shape[1], getattr(log, "feature_names", None))
         n_jobs = (os.cpu_count() or 1) if self.n_jobs is None else self.n_jobs
         with announced_compilation():
-            binned = bin_context(context, fit_columns(context, self.max_bins, categorical))
+            columns = fit_columns(context, self.max_bins, categorical, n_actions=log.n_actions)
+            binned = bin_context(context, columns)
             order = find_order(binned, log.reward)
             binned = binned if order is None else store_in_order(binned, order)
         features = _feature_matrix(log.action_features, log.n_actions)
