@@ -13,22 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bopl.learner.hist_tree.apply import apply_nodes
-from bopl.learner.hist_tree.grow import (
-    ACTION_START,
-    N_ACTIONS,
-    N_ROWS,
-    P_DEPTH,
-    P_NODE,
-    P_PATH,
-    ROW_START,
-    ActionTable,
-    Limits,
-    Scratch,
-    Target,
-    grow,
-    make_scratch,
-)
+from bopl.learner.hist_tree.grow import ActionTable, Limits, Scratch, Target, grow, make_scratch
 from bopl.learner.hist_tree.locality import MIN_CONTEXTS, RowOrder, order_by, take
+from bopl.learner.hist_tree.pending import ACTION_START, N_ACTIONS, N_ROWS, P_DEPTH, P_NODE, P_PATH, ROW_START
 from bopl.learner.hist_tree.storage import BinnedContext
 from bopl.learner.hist_tree.tree import Piece, merge_pieces
 
@@ -188,7 +175,8 @@ def find_order(binned: BinnedContext, reward: NDArray[np.float64]) -> RowOrder |
 
 def _children(result: Any) -> list[tuple[int, _Problem]]:
     """Return the large problems of a result with the node that each continues."""
-    _, _, table, rows, actions = result
+    _, _, large = result
+    table, rows, actions = large.table[: large.top[0]], large.rows, large.actions
     return [
         (
             int(p[P_NODE]),

@@ -11,7 +11,7 @@ order.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numba import njit
@@ -19,6 +19,21 @@ from numpy.typing import NDArray
 
 from bopl.learner.hist_tree.histogram import HALF, add_rows, clear_columns, subtract_columns
 from bopl.learner.hist_tree.partition import split_members
+from bopl.learner.hist_tree.pending import (
+    ACTION_START,
+    N_ACTIONS,
+    N_ROWS,
+    P_DEPTH,
+    P_NODE,
+    P_PATH,
+    ROW_START,
+    make_queue,
+    pop,
+    push,
+    push_pair,
+    with_room,
+    with_room_flat,
+)
 from bopl.learner.hist_tree.problem import Target, count_pairs, load_rows, quantize, quantize_wide, sum_actions
 from bopl.learner.hist_tree.random import draw_columns, mix
 from bopl.learner.hist_tree.split import NO_SCORE, NodeSums, SplitRule, SplitScratch, best_action_split, scan_block
@@ -36,8 +51,6 @@ LEFT, RIGHT, POSITION, DEFAULT_LEFT, ACTION_FEATURE, ACTION, N_NODE_INTS = 0, 1,
 GAIN, SUM_GRADIENT, SUM_WEIGHT, VALUE, N_NODE_FLOATS = 0, 1, 2, 3, 4
 LEAF = -1  # POSITION of a leaf; an action split has ON_ACTION there
 ON_ACTION = -2
-# Columns of the tables of pending and returned problems.
-ROW_START, N_ROWS, ACTION_START, N_ACTIONS, P_DEPTH, P_NODE, P_PATH, N_PROBLEM_INTS = 0, 1, 2, 3, 4, 5, 6, 7
 
 
 class ActionTable(NamedTuple):
@@ -73,9 +86,7 @@ class Scratch(NamedTuple):
     count_histogram: NDArray[np.int64]
     allowed: NDArray[np.bool_]  # (2, n_features), for the smaller and the larger child
     is_dead: NDArray[np.bool_]  # (n_slots, n_histogram_columns): columns that can split neither a node nor those below
-    action_sums: NDArray[
-        np.float64
-    ]  # (n_slots + 1, 2, n_actions): gradient and weight of each action; the last is spare
+    action_sums: NDArray[np.float64]  # (n_slots + 1, 3, n_actions): gradient, weight, pairs; the last slot is spare
     split: SplitScratch
 
 
@@ -103,7 +114,7 @@ def make_scratch(
         count_histogram=np.empty((n_slots if has_count else 0, n_positions), np.int64),
         allowed=np.ones((2, max(n_features, 1)), np.bool_),
         is_dead=np.zeros((n_slots, n_columns), np.bool_),
-        action_sums=np.zeros((n_slots + 1, 2, n_actions), np.float64),
+        action_sums=np.zeros((n_slots + 1, 3, n_actions), np.float64),
         split=SplitScratch(
             np.empty(longest_column, np.int64),
             np.empty(longest_column, np.int64),
@@ -112,25 +123,6 @@ def make_scratch(
             score.view(np.int64),
         ),
     )
-
-
-@njit(nogil=True, cache=True)
-def _with_room(table, n):  # type: ignore[no-untyped-def]
-    """Return ``table``, or a longer copy if it has no room for ``n`` rows."""
-    if n <= len(table):
-        return table
-    longer = np.empty((max(n, 2 * len(table)), table.shape[1]), table.dtype)
-    longer[: len(table)] = table
-    return longer
-
-
-@njit(nogil=True, cache=True)
-def _with_room_flat(values, n):  # type: ignore[no-untyped-def]
-    if n <= len(values):
-        return values
-    longer = np.empty(max(n, 2 * len(values)), values.dtype)
-    longer[: len(values)] = values
-    return longer
 
 
 @njit(nogil=True, cache=True)
@@ -160,63 +152,24 @@ def leaf_value(gradient, weight, reg_lambda, min_child_weight, is_classifier):  
 
 
 @njit(nogil=True, cache=True)
-def _goes_right(feature, action, actions, action_table, is_right_out):  # type: ignore[no-untyped-def]
-    """Mark the actions of a set that an action split sends right; return how many."""
-    n_right = 0
+def _mark_right(feature, action, actions, action_table, is_right_out):  # type: ignore[no-untyped-def]
+    """Mark the actions of a set that an action split sends right."""
     for k in range(len(actions)):
         a = actions[k]
         if feature < 0:
             is_right_out[k] = a == action
         else:
             is_right_out[k] = action_table.value[feature, a] > action_table.value[feature, action]
-        n_right += is_right_out[k]
-    return n_right
 
 
 @njit(nogil=True, cache=True)
-def _copy_actions(actions, is_right, side, pool_out, start):  # type: ignore[no-untyped-def]
-    n = 0
-    for k in range(len(actions)):
-        if is_right[k] == side:
-            pool_out[start + n] = actions[k]
-            n += 1
-
-
-@njit(nogil=True, cache=True)
-def _is_coarse(n_members, weight, absolute, problem_weight, problem_absolute, is_wide):  # type: ignore[no-untyped-def]
-    """Return whether a node's integers are so small that a scale of its own would show more."""
-    if is_wide:
-        return weight <= problem_weight >> 6 or absolute <= problem_absolute >> 6
-    weight_is_coarse = weight < n_members * COARSE and weight < problem_weight >> 4
-    gradient_is_coarse = absolute < n_members * COARSE and absolute < problem_absolute >> 4
+def _is_coarse(n_members, sums, absolute, loaded):  # type: ignore[no-untyped-def]
+    """Return whether a node's integers are so small that a scale of its own would show more than its problem's."""
+    if loaded.rule.is_wide:
+        return sums.weight <= loaded.sums.weight >> 6 or absolute <= loaded.absolute >> 6
+    weight_is_coarse = sums.weight < n_members * COARSE and sums.weight < loaded.sums.weight >> 4
+    gradient_is_coarse = absolute < n_members * COARSE and absolute < loaded.absolute >> 4
     return weight_is_coarse or gradient_is_coarse
-
-
-@njit(nogil=True, cache=True)
-def _push_restart(table, n, rows, top, actions, action_top, members, own_actions, depth, node, path):  # type: ignore[no-untyped-def]
-    """Add a problem that continues ``node`` with the same action set; return the tables and their lengths."""
-    table = _with_room(table, n + 1)
-    rows = _with_room_flat(rows, top + len(members))
-    actions = _with_room_flat(actions, action_top + len(own_actions))
-    rows[top : top + len(members)] = members
-    actions[action_top : action_top + len(own_actions)] = own_actions
-    table[n] = (top, len(members), action_top, len(own_actions), depth, node, path)
-    return table, n + 1, rows, top + len(members), actions, action_top + len(own_actions)
-
-
-@njit(nogil=True, cache=True)
-def _push_pair(table, n, rows, top, actions, action_top, members, own_actions, is_right, n_right, depth, node, path):  # type: ignore[no-untyped-def]
-    """Add the two problems of an action split, ``node`` and ``node + 1``, which share their rows."""
-    table = _with_room(table, n + 2)
-    rows = _with_room_flat(rows, top + len(members))
-    actions = _with_room_flat(actions, action_top + len(own_actions))
-    rows[top : top + len(members)] = members
-    n_left = len(own_actions) - n_right
-    _copy_actions(own_actions, is_right, False, actions, action_top)
-    _copy_actions(own_actions, is_right, True, actions, action_top + n_left)
-    table[n] = (top, len(members), action_top, n_left, depth, node, mix(path, 1))
-    table[n + 1] = (top, len(members), action_top + n_left, n_right, depth, node + 1, mix(path, 2))
-    return table, n + 2, rows, top + len(members), actions, action_top + len(own_actions)
 
 
 @njit(nogil=True, cache=True)
@@ -270,12 +223,117 @@ def _scan_children(  # type: ignore[no-untyped-def]
     return absolute
 
 
+class Loaded(NamedTuple):
+    """A problem in the integers of its own scale."""
+
+    sums: NodeSums
+    absolute: Any  # int64: sum of absolute gradients
+    rule: SplitRule
+    to_gain: float  # what a score in integers is multiplied by
+    least: float  # a lighter node is a leaf
+    has_gradient: bool  # False if no context split can gain
+
+
+class Stack(NamedTuple):
+    """Open nodes of a problem, each with the best context split it has."""
+
+    node: NDArray[np.int64]  # (room, N_FIELDS)
+    found: NDArray[np.int64]  # (room, 4), see `scan_block`
+    score: NDArray[np.float64]  # negative if there is no split
+
+
+@njit(nogil=True, cache=True)
+def _take_slot(free):  # type: ignore[no-untyped-def]
+    """Take a histogram; ``free`` begins with the number of free ones."""
+    free[0] -= 1
+    return free[free[0] + 1]
+
+
+@njit(nogil=True, cache=True)
+def _give_slot(free, slot):  # type: ignore[no-untyped-def]
+    if slot >= 0:
+        free[free[0] + 1] = slot
+        free[0] += 1
+
+
+@njit(nogil=True, cache=True)
+def _load(target, rows, actions, limits, row_gradient, row_weight, packed, wide_packed, pairs, action_sums):  # type: ignore[no-untyped-def]
+    """Sum a problem's rows over its actions, and scale them to integers; return also ``wide_packed`` with room."""
+    has_gradient = True
+    if len(actions) > 1 or target.has_mask or target.is_classifier:
+        has_gradient = load_rows(target, rows, actions, row_gradient, row_weight, action_sums)
+    gradient_scale, weight_scale, gradient, weight, absolute = quantize(rows, row_gradient, row_weight, packed)
+    is_wide = weight_scale == 0.0
+    if is_wide:
+        wide_packed = with_room_flat(wide_packed, len(packed))
+        gradient_scale, gradient, absolute = quantize_wide(rows, row_gradient, packed)
+        weight_scale, weight, _ = quantize_wide(rows, row_weight, wide_packed)
+    count = np.int64(0)
+    if limits.min_samples_leaf > 1:
+        count = count_pairs(target, rows, len(actions), actions, pairs)
+    min_weight = max(np.ceil(limits.min_child_weight * weight_scale), 1.0)
+    # A scale too coarse for min_child_weight cannot say that a node is too light to split.
+    least = 2.0 * min_weight if min_weight >= COARSE else 0.0
+    reg, use_allowed = limits.reg_lambda * weight_scale, limits.colsample < 1.0
+    rule = SplitRule(reg, min_weight, limits.min_samples_leaf, is_wide, use_allowed)
+    to_gain = weight_scale / (gradient_scale * gradient_scale)
+    return Loaded(NodeSums(gradient, weight, count), absolute, rule, to_gain, least, has_gradient), wide_packed
+
+
+@njit(nogil=True, cache=True, inline="always")
+def _open_root(binned, loaded, rows, depth, node, path, limits, scratch, values, tables, free, found, score, stack):  # type: ignore[no-untyped-def]
+    """Begin a problem: its root is the only open node, with its histogram if it may split."""
+    slot = np.int64(NO_SLOT)
+    score[:] = NO_SCORE
+    if depth < limits.max_depth and loaded.sums.weight >= loaded.least:
+        slot = _take_slot(free)
+        scratch.action_sums[slot] = scratch.action_sums[len(scratch.histogram)]
+        scratch.is_dead[slot] = False
+        if loaded.rule.use_allowed:
+            draw_columns(limits.seed, path, limits.colsample, scratch.allowed[0])
+        if loaded.has_gradient:
+            both = (loaded.sums, loaded.sums)
+            _scan_children(
+                binned,
+                loaded.rule,
+                rows,
+                values,
+                tables,
+                slot,
+                np.int64(NO_SLOT),
+                both,
+                scratch.allowed,
+                scratch.is_dead,
+                scratch.split,
+                found,
+                score,
+            )
+    _put_node(stack, 0, 0, len(rows), depth, slot, loaded.sums, node, loaded.absolute, path, found[0], score[0])
+
+
+@njit(nogil=True, cache=True)
+def _put_node(stack, at, start, end, depth, slot, sums, node, absolute, path, found, score):  # type: ignore[no-untyped-def]
+    stack.node[at] = (start, end, depth, slot, sums.gradient, sums.weight, sums.pairs, node, absolute, path)
+    stack.found[at] = found
+    stack.score[at] = score
+
+
+@njit(nogil=True, cache=True)
+def _context_gain(score, sums, loaded):  # type: ignore[no-untyped-def]
+    """Return the gain of a node's best context split, 0 if it has none."""
+    if score < 0.0:
+        return 0.0
+    parent = float(sums.gradient) * float(sums.gradient) / (float(sums.weight) + loaded.rule.reg)
+    return (score - parent) * loaded.to_gain
+
+
 @njit(nogil=True, cache=True)
 def _action_gain(sums, actions, action_table, limits):  # type: ignore[no-untyped-def]
     """Return the gain of the best split of the action set (negative if there is none), its feature and action."""
     score, feature, action = best_action_split(
-        sums[0], sums[1], actions, action_table.order, action_table.value, limits.reg_lambda, limits.min_child_weight
-    )
+        sums, actions, action_table.order, action_table.value, limits.reg_lambda, limits.min_child_weight,
+        limits.min_samples_leaf,
+    )  # fmt: skip
     if score < 0.0:
         return NO_SCORE, feature, action
     gradient, weight = 0.0, 0.0
@@ -283,6 +341,91 @@ def _action_gain(sums, actions, action_table, limits):  # type: ignore[no-untype
         gradient += sums[0, a]
         weight += sums[1, a]
     return score - gradient * gradient / (weight + limits.reg_lambda), feature, action
+
+
+@njit(nogil=True, cache=True)
+def _child_slots(slot, small_goes, large_goes, is_dead, free):  # type: ignore[no-untyped-def]
+    """Give the children that may split a histogram each, the parent's to one of them."""
+    if large_goes and small_goes:
+        small_slot = _take_slot(free)
+        is_dead[small_slot] = is_dead[slot]
+        return small_slot, slot
+    if large_goes:
+        return np.int64(NO_SLOT), slot
+    if small_goes:
+        return slot, np.int64(NO_SLOT)
+    _give_slot(free, slot)
+    return np.int64(NO_SLOT), np.int64(NO_SLOT)
+
+
+@njit(nogil=True, cache=True, inline="always")
+def _divide(binned, target, limits, loaded, actions, scratch, values, tables, free, found, score, stack, at, child):  # type: ignore[no-untyped-def]
+    """Split the node at ``at`` on its context column; its children take its place and the next.
+
+    The smaller child goes first: of the histograms kept open, each has at most half the rows of the one before.
+    """
+    start, end, depth, slot = stack.node[at, START], stack.node[at, END], stack.node[at, DEPTH], stack.node[at, SLOT]
+    total = NodeSums(stack.node[at, GRADIENT], stack.node[at, WEIGHT], stack.node[at, COUNT])
+    absolute, path = stack.node[at, ABSOLUTE], stack.node[at, PATH]
+    members = scratch.members[start:end]
+    n_left = split_members(binned, stack.found[at, 0], stack.found[at, 1] == 1, members, scratch.buffer)
+    is_left = 2 * n_left <= end - start  # the smaller child is the left one
+    middle = start + n_left
+    small = members[:n_left] if is_left else members[n_left:]
+    small_count = np.int64(0)
+    if loaded.rule.min_count > 1:
+        for row in small:
+            small_count += scratch.pairs[row]
+    left_count = small_count if is_left else total.pairs - small_count
+    left = NodeSums(stack.found[at, 2], stack.found[at, 3], left_count)
+    right = NodeSums(total.gradient - left.gradient, total.weight - left.weight, total.pairs - left_count)
+    small_sums, large_sums = (left, right) if is_left else (right, left)
+    small_path, large_path = mix(path, 1 if is_left else 2), mix(path, 2 if is_left else 1)
+    goes_deeper = depth + 1 < limits.max_depth
+    small_goes = goes_deeper and small_sums.weight >= loaded.least
+    large_goes = goes_deeper and large_sums.weight >= loaded.least
+    small_slot, large_slot = _child_slots(slot, small_goes, large_goes, scratch.is_dead, free)
+    score[:] = NO_SCORE
+    small_absolute = np.int64(0)
+    if small_goes or large_goes:
+        if loaded.rule.use_allowed:
+            draw_columns(limits.seed, small_path, limits.colsample, scratch.allowed[0])
+            draw_columns(limits.seed, large_path, limits.colsample, scratch.allowed[1])
+        small_absolute = _scan_children(
+            binned,
+            loaded.rule,
+            small,
+            values,
+            tables,
+            small_slot,
+            large_slot,
+            (small_sums, large_sums),
+            scratch.allowed,
+            scratch.is_dead,
+            scratch.split,
+            found,
+            score,
+        )
+        if len(actions) > 1:
+            spare = scratch.action_sums[len(scratch.histogram)]
+            sum_actions(target, small, actions, spare)
+            if large_goes:
+                scratch.action_sums[large_slot] -= spare
+            if small_goes:
+                scratch.action_sums[small_slot] = spare
+    small_start, small_end = (start, middle) if is_left else (middle, end)
+    large_start, large_end = (middle, end) if is_left else (start, middle)
+    small_node = child if is_left else child + 1
+    large_node = child + 1 if is_left else child
+    large_absolute = absolute - small_absolute
+    _put_node(
+        stack, at, large_start, large_end, depth + 1, large_slot, large_sums, large_node, large_absolute, large_path,
+        found[1], score[1],
+    )  # fmt: skip
+    _put_node(
+        stack, at + 1, small_start, small_end, depth + 1, small_slot, small_sums, small_node, small_absolute,
+        small_path, found[0], score[0],
+    )  # fmt: skip
 
 
 @njit(nogil=True, cache=True)
@@ -311,303 +454,95 @@ def grow(binned, target, action_table, limits, rows, actions, depth, path, scrat
     -------
     ints, floats : ndarray
         Table of nodes; the first is the problem's root.
-    problems : ndarray of int64
+    large : Queue
         Large problems left over; P_NODE is the node of this table that each continues.
-    problem_rows, problem_actions : ndarray of int32
     """
-    ints = np.empty((64, N_NODE_INTS), np.int64)
-    floats = np.empty((64, N_NODE_FLOATS), np.float64)
-    n_nodes = 1
-    pending = np.empty((16, N_PROBLEM_INTS), np.int64)
-    pending[0] = (0, len(rows), 0, len(actions), depth, 0, path)
-    n_pending = 1
-    row_pool, action_pool = rows.copy(), actions.copy()
-    large = np.empty((4, N_PROBLEM_INTS), np.int64)
-    large_rows, large_actions = np.empty(4, np.int32), np.empty(4, np.int32)
-    n_large, n_large_rows, n_large_actions = 0, 0, 0
-    stack = np.empty((limits.max_depth + 4, N_FIELDS), np.int64)
-    stack_found = np.zeros((limits.max_depth + 4, 4), np.int64)
-    stack_score = np.empty(limits.max_depth + 4, np.float64)
+    ints, floats, n_nodes = np.empty((64, N_NODE_INTS), np.int64), np.empty((64, N_NODE_FLOATS), np.float64), 1
+    pending = push(make_queue(len(rows), len(actions)), rows, actions, depth, 0, path)
+    large = make_queue(4, 4)
+    n_slots, room = len(scratch.histogram), limits.max_depth + 4
+    stack = Stack(np.empty((room, N_FIELDS), np.int64), np.zeros((room, 4), np.int64), np.empty(room, np.float64))
     found, score = np.zeros((2, 4), np.int64), np.empty(2, np.float64)
-    n_slots = len(scratch.histogram)
-    free = np.empty(n_slots, np.int64)
-    wide = np.empty((0, 0), np.int64)
-    wide_packed = np.empty(0, np.int64)
+    free = np.empty(n_slots + 1, np.int64)
+    wide, wide_packed = np.empty((0, 0), np.int64), np.empty(0, np.int64)
     is_right = np.empty(scratch.action_sums.shape[2], np.bool_)
-    spare = scratch.action_sums[n_slots]
-    has_count, use_allowed = limits.min_samples_leaf > 1, limits.colsample < 1.0
 
-    while n_pending > 0:
-        n_pending -= 1
-        problem = pending[n_pending].copy()
-        n_rows, n_actions, fresh, path = problem[N_ROWS], problem[N_ACTIONS], problem[P_NODE], problem[P_PATH]
-        # Everything above this problem in the pools belongs to problems that are done.
-        pool_top = problem[ROW_START] + n_rows
-        action_top = problem[ACTION_START] + n_actions
-        own_actions = action_pool[problem[ACTION_START] : action_top].copy()
-        own_rows = scratch.members[:n_rows]
-        own_rows[:] = row_pool[problem[ROW_START] : pool_top]
-        packed = scratch.packed
-        row_gradient, row_weight, has_gradient = scratch.row_gradient, scratch.row_weight, True
-        if n_actions == 1 and not target.has_mask and not target.is_classifier:
-            row_gradient, row_weight = target.gradient[own_actions[0]], target.weight  # nothing to add up
-        else:
-            has_gradient = load_rows(target, own_rows, own_actions, row_gradient, row_weight, spare)
-        gradient_scale, weight_scale, total_g, total_w, total_abs = quantize(own_rows, row_gradient, row_weight, packed)
-        is_wide = weight_scale == 0.0
-        if is_wide:
-            wide = wide if len(wide) > 0 else np.empty_like(scratch.histogram)
-            wide_packed = _with_room_flat(wide_packed, len(packed))
-            gradient_scale, total_g, total_abs = quantize_wide(own_rows, row_gradient, packed)
-            weight_scale, total_w, _ = quantize_wide(own_rows, row_weight, wide_packed)
-        total_count = np.int64(0)
-        if has_count:
-            total_count = count_pairs(target, own_rows, n_actions, own_actions, scratch.pairs)
-        min_weight = max(np.ceil(limits.min_child_weight * weight_scale), 1.0)
-        # A scale too coarse for min_child_weight cannot say that a node is too light to split.
-        least = 2.0 * min_weight if min_weight >= COARSE else 0.0
-        reg = limits.reg_lambda * weight_scale
-        rule = SplitRule(reg, min_weight, limits.min_samples_leaf, is_wide, use_allowed)
-        to_gain = weight_scale / (gradient_scale * gradient_scale)
-        values, tables = (packed, wide_packed, scratch.pairs), (scratch.histogram, wide, scratch.count_histogram)
-        problem_w, problem_abs = total_w, total_abs
+    while pending.top[0] > 0:
+        problem = pop(pending)
+        n_rows, root = problem[N_ROWS], problem[P_NODE]
+        actions = pending.actions[problem[ACTION_START] : problem[ACTION_START] + problem[N_ACTIONS]].copy()
+        rows = scratch.members[:n_rows]
+        rows[:] = pending.rows[problem[ROW_START] : problem[ROW_START] + n_rows]
+        row_gradient, row_weight = scratch.row_gradient, scratch.row_weight
+        if len(actions) == 1 and not target.has_mask and not target.is_classifier:
+            row_gradient, row_weight = target.gradient[actions[0]], target.weight  # nothing to add up
+        loaded, wide_packed = _load(
+            target,
+            rows,
+            actions,
+            limits,
+            row_gradient,
+            row_weight,
+            scratch.packed,
+            wide_packed,
+            scratch.pairs,
+            scratch.action_sums[n_slots],
+        )
+        if loaded.rule.is_wide and len(wide) == 0:
+            wide = np.empty_like(scratch.histogram)
+        values = (scratch.packed, wide_packed, scratch.pairs)
+        tables = (scratch.histogram, wide, scratch.count_histogram)
+        free[0] = n_slots
         for k in range(n_slots):
-            free[k] = n_slots - 1 - k
-        n_free = n_slots
-        slot = np.int64(NO_SLOT)
-        stack_score[0] = NO_SCORE
-        if problem[P_DEPTH] < limits.max_depth and total_w >= least:
-            n_free -= 1
-            slot = free[n_free]
-            scratch.action_sums[slot] = spare
-            scratch.is_dead[slot] = False
-            score[:] = NO_SCORE
-            if use_allowed:
-                draw_columns(limits.seed, path, limits.colsample, scratch.allowed[0])
-            if has_gradient:
-                sums = NodeSums(total_g, total_w, total_count)
-                _scan_children(
-                    binned,
-                    rule,
-                    own_rows,
-                    values,
-                    tables,
-                    slot,
-                    np.int64(NO_SLOT),
-                    (sums, sums),
-                    scratch.allowed,
-                    scratch.is_dead,
-                    scratch.split,
-                    found,
-                    score,
-                )
-            stack_found[0] = found[0]
-            stack_score[0] = score[0]
-        stack[0] = (0, n_rows, problem[P_DEPTH], slot, total_g, total_w, total_count, fresh, total_abs, path)
+            free[k + 1] = n_slots - 1 - k
+        depth, path = problem[P_DEPTH], problem[P_PATH]
+        _open_root(binned, loaded, rows, depth, root, path, limits, scratch, values, tables, free, found, score, stack)
         n_open = 1
 
         while n_open > 0:
             n_open -= 1
-            start, end, depth, slot = (
-                stack[n_open, START],
-                stack[n_open, END],
-                stack[n_open, DEPTH],
-                stack[n_open, SLOT],
-            )
-            total_g, total_w, total_count = stack[n_open, GRADIENT], stack[n_open, WEIGHT], stack[n_open, COUNT]
-            node, total_abs, path = stack[n_open, NODE], stack[n_open, ABSOLUTE], stack[n_open, PATH]
+            start, end, depth = stack.node[n_open, START], stack.node[n_open, END], stack.node[n_open, DEPTH]
+            slot, node, path = stack.node[n_open, SLOT], stack.node[n_open, NODE], stack.node[n_open, PATH]
+            sums = NodeSums(stack.node[n_open, GRADIENT], stack.node[n_open, WEIGHT], stack.node[n_open, COUNT])
             members = scratch.members[start:end]
-            n_members = end - start
-            if (
-                slot >= 0
-                and node != fresh
-                and _is_coarse(n_members, total_w, total_abs, problem_w, problem_abs, is_wide)
-            ):
-                free[n_free] = slot
-                n_free += 1
-                pending, n_pending, row_pool, pool_top, action_pool, action_top = _push_restart(
-                    pending,
-                    n_pending,
-                    row_pool,
-                    pool_top,
-                    action_pool,
-                    action_top,
-                    members,
-                    own_actions,
-                    depth,
-                    node,
-                    path,
-                )
+            if slot >= 0 and node != root and _is_coarse(len(members), sums, stack.node[n_open, ABSOLUTE], loaded):
+                _give_slot(free, slot)
+                pending = push(pending, members, actions, depth, node, path)
                 continue
 
-            gain, is_action, best_feature, best_action = 0.0, False, -1, -1
-            if stack_score[n_open] >= 0.0 and slot >= 0:
-                gain = (stack_score[n_open] - float(total_g) * float(total_g) / (float(total_w) + reg)) * to_gain
-            if slot >= 0 and n_actions > 1:
-                action_gain, best_feature, best_action = _action_gain(
-                    scratch.action_sums[slot], own_actions, action_table, limits
-                )
-                if action_gain > max(gain, MIN_GAIN):
-                    n_right = _goes_right(best_feature, best_action, own_actions, action_table, is_right)
-                    is_action = not has_count or _has_pairs(
-                        target, members, own_actions, is_right, limits.min_samples_leaf
+            gain, action_gain, feature, action = 0.0, NO_SCORE, -1, -1
+            if slot >= 0:
+                gain = _context_gain(stack.score[n_open], sums, loaded)
+                if len(actions) > 1:
+                    action_gain, feature, action = _action_gain(
+                        scratch.action_sums[slot], actions, action_table, limits
                     )
-                    gain = action_gain if is_action else gain
-
-            if gain <= MIN_GAIN:
+            if max(gain, action_gain) <= MIN_GAIN:
                 ints[node] = (LEAF, LEAF, LEAF, 0, 0, 0)
                 _write_leaf(
-                    members, row_gradient, row_weight, own_actions, limits, target.is_classifier, floats[node], step_out
+                    members, row_gradient, row_weight, actions, limits, target.is_classifier, floats[node], step_out
                 )
-                if slot >= 0:
-                    free[n_free] = slot
-                    n_free += 1
+                _give_slot(free, slot)
                 continue
 
-            ints, floats = _with_room(ints, n_nodes + 2), _with_room(floats, n_nodes + 2)
-            left_node, right_node = n_nodes, n_nodes + 1
+            ints, floats = with_room(ints, n_nodes + 2), with_room(floats, n_nodes + 2)
+            child = n_nodes
             n_nodes += 2
-            floats[node] = (gain, 0.0, 0.0, 0.0)
-            if is_action:
-                ints[node] = (left_node, right_node, ON_ACTION, 0, best_feature, best_action)
-                free[n_free] = slot
-                n_free += 1
-                if n_members >= limits.large:
-                    large, n_large, large_rows, n_large_rows, large_actions, n_large_actions = _push_pair(
-                        large,
-                        n_large,
-                        large_rows,
-                        n_large_rows,
-                        large_actions,
-                        n_large_actions,
-                        members,
-                        own_actions,
-                        is_right,
-                        n_right,
-                        depth + 1,
-                        left_node,
-                        path,
-                    )
+            floats[node] = (max(gain, action_gain), 0.0, 0.0, 0.0)
+            if action_gain > gain:
+                ints[node] = (child, child + 1, ON_ACTION, 0, feature, action)
+                _give_slot(free, slot)
+                _mark_right(feature, action, actions, action_table, is_right)
+                if len(members) >= limits.large:
+                    large = push_pair(large, members, actions, is_right, depth + 1, child, path)
                 else:
-                    pending, n_pending, row_pool, pool_top, action_pool, action_top = _push_pair(
-                        pending,
-                        n_pending,
-                        row_pool,
-                        pool_top,
-                        action_pool,
-                        action_top,
-                        members,
-                        own_actions,
-                        is_right,
-                        n_right,
-                        depth + 1,
-                        left_node,
-                        path,
-                    )
+                    pending = push_pair(pending, members, actions, is_right, depth + 1, child, path)
                 continue
-
-            position, default_left = stack_found[n_open, 0], stack_found[n_open, 1]
-            left_g, left_w = stack_found[n_open, 2], stack_found[n_open, 3]
-            ints[node] = (left_node, right_node, position, default_left, 0, 0)
-            n_left = split_members(binned, position, default_left == 1, members, scratch.buffer)
-            small_is_left = 2 * n_left <= n_members
-            small = members[:n_left] if small_is_left else members[n_left:]
-            small_count = np.int64(0)
-            if has_count:
-                for row in small:
-                    small_count += scratch.pairs[row]
-            left = NodeSums(left_g, left_w, small_count if small_is_left else total_count - small_count)
-            right = NodeSums(total_g - left.gradient, total_w - left.weight, total_count - left.pairs)
-            small_sums, large_sums = (left, right) if small_is_left else (right, left)
-            small_path, large_path = mix(path, 1 if small_is_left else 2), mix(path, 2 if small_is_left else 1)
-            goes_deeper = depth + 1 < limits.max_depth
-            small_goes, large_goes = (
-                goes_deeper and small_sums.weight >= least,
-                goes_deeper and large_sums.weight >= least,
-            )
-            small_slot, large_slot = np.int64(NO_SLOT), np.int64(NO_SLOT)
-            if large_goes:
-                large_slot = slot
-                if small_goes:
-                    n_free -= 1
-                    small_slot = free[n_free]
-                    scratch.is_dead[small_slot] = scratch.is_dead[slot]
-            elif small_goes:
-                small_slot = slot
-            else:
-                free[n_free] = slot
-                n_free += 1
-            score[:] = NO_SCORE
-            small_abs = np.int64(0)
-            if small_goes or large_goes:
-                if use_allowed:
-                    draw_columns(limits.seed, small_path, limits.colsample, scratch.allowed[0])
-                    draw_columns(limits.seed, large_path, limits.colsample, scratch.allowed[1])
-                small_abs = _scan_children(
-                    binned,
-                    rule,
-                    small,
-                    values,
-                    tables,
-                    small_slot,
-                    large_slot,
-                    (small_sums, large_sums),
-                    scratch.allowed,
-                    scratch.is_dead,
-                    scratch.split,
-                    found,
-                    score,
-                )
-                if n_actions > 1:
-                    sum_actions(target, small, own_actions, spare)
-                    if large_goes:
-                        scratch.action_sums[slot] -= spare
-                    if small_goes:
-                        scratch.action_sums[small_slot] = spare
-            small_start = start if small_is_left else start + n_left
-            large_start = start + n_left if small_is_left else start
-            small_node = left_node if small_is_left else right_node
-            # The smaller child goes first: of the histograms kept open, each has at most half the rows of the one
-            # before.
-            stack[n_open] = (
-                large_start,
-                large_start + n_members - len(small),
-                depth + 1,
-                large_slot,
-                large_sums.gradient,
-                large_sums.weight,
-                large_sums.pairs,
-                left_node + right_node - small_node,
-                total_abs - small_abs,
-                large_path,
-            )
-            stack[n_open + 1] = (
-                small_start,
-                small_start + len(small),
-                depth + 1,
-                small_slot,
-                small_sums.gradient,
-                small_sums.weight,
-                small_sums.pairs,
-                small_node,
-                small_abs,
-                small_path,
-            )
-            for child in range(2):
-                stack_found[n_open + 1 - child] = found[child]
-                stack_score[n_open + 1 - child] = score[child]
+            ints[node] = (child, child + 1, stack.found[n_open, 0], stack.found[n_open, 1], 0, 0)
+            _divide(
+                binned, target, limits, loaded, actions, scratch, values, tables, free, found, score, stack, n_open,
+                child,
+            )  # fmt: skip
             n_open += 2
 
-    return ints[:n_nodes], floats[:n_nodes], large[:n_large], large_rows, large_actions
-
-
-@njit(nogil=True, cache=True)
-def _has_pairs(target, rows, actions, is_right, least):  # type: ignore[no-untyped-def]
-    """Return whether both sides of an action split hold at least ``least`` eligible pairs."""
-    n_left, n_right = 0, 0
-    for row in rows:
-        for k in range(len(actions)):
-            if not target.has_mask or target.mask[row, actions[k]]:
-                n_right += is_right[k]
-                n_left += not is_right[k]
-    return min(n_left, n_right) >= least
+    return ints[:n_nodes], floats[:n_nodes], large

@@ -76,14 +76,15 @@ def _load_plain(target, rows, actions, row_gradient_out, row_weight_out, action_
         of_rows += abs(row_gradient_out[np.uint64(rows[j])])
     for a in actions:
         weights[a] = total_weight
+        action_sums_out[2, a] = len(rows)
     return of_rows > ROUNDING * of_pairs
 
 
 @njit(nogil=True, cache=True)
 def sum_actions(target, rows, actions, sums_out):  # type: ignore[no-untyped-def]
-    """Write gradient and weight of each action of the set over some rows."""
+    """Write gradient, weight and number of eligible pairs of each action of the set over some rows."""
     sums_out[:] = 0.0
-    gradients, weights = sums_out[0], sums_out[1]
+    gradients, weights, counts = sums_out[0], sums_out[1], sums_out[2]
     if not target.has_mask and not target.is_classifier:
         weight = 0.0
         for j in range(len(rows)):
@@ -95,6 +96,7 @@ def sum_actions(target, rows, actions, sums_out):  # type: ignore[no-untyped-def
                 of_action += column[np.uint64(rows[j])]
             gradients[actions[k]] = of_action
             weights[actions[k]] = weight
+            counts[actions[k]] = len(rows)
         return
     for j in range(len(rows)):
         row = np.uint64(rows[j])
@@ -104,6 +106,7 @@ def sum_actions(target, rows, actions, sums_out):  # type: ignore[no-untyped-def
                 g = target.gradient[a, row]
                 gradients[a] += g
                 weights[a] += abs(g) if target.is_classifier else target.weight[row]
+                counts[a] += 1.0
 
 
 @njit(nogil=True, cache=True)

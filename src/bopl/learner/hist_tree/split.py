@@ -319,19 +319,20 @@ def split_score(left_gradient, left_weight, right_gradient, right_weight, reg): 
 
 
 @njit(nogil=True, cache=True)
-def best_action_split(gradient, weight, actions, action_order, action_value, reg, min_weight):  # type: ignore[no-untyped-def]
+def best_action_split(sums, actions, action_order, action_value, reg, min_weight, min_count):  # type: ignore[no-untyped-def]
     """Return the best split of an action set, by identity or by a threshold on an action feature.
 
     Parameters
     ----------
-    gradient, weight : ndarray of float, shape (n_actions,)
-        Sums of each action over the node's contexts; zero outside ``actions``.
+    sums : ndarray of float, shape (3, n_actions)
+        Gradient, weight and number of pairs of each action over the node's contexts; zero outside ``actions``.
     actions : ndarray of int32
         The node's action set, ascending.
     action_order : ndarray of int32, shape (n_action_features, n_actions)
         All actions by ascending value of each action feature.
     action_value : ndarray of float, shape (n_action_features, n_actions)
     reg, min_weight : float
+    min_count : int
 
     Returns
     -------
@@ -342,32 +343,34 @@ def best_action_split(gradient, weight, actions, action_order, action_value, reg
     action : int
         Identity: the action that goes right. Otherwise the last action, in the feature's order, that goes left.
     """
-    total_gradient, total_weight = 0.0, 0.0
+    gradient, weight, count = 0.0, 0.0, 0.0
     for a in actions:
-        total_gradient += gradient[a]
-        total_weight += weight[a]
+        gradient += sums[0, a]
+        weight += sums[1, a]
+        count += sums[2, a]
     best_score, best_feature, best_action = NO_SCORE, -1, -1
     for a in actions:
-        rest = total_weight - weight[a]
-        if weight[a] >= min_weight and rest >= min_weight and weight[a] > 0.0 and rest > 0.0:
-            score = split_score(total_gradient - gradient[a], rest, gradient[a], weight[a], reg)
+        lighter, fewer = min(sums[1, a], weight - sums[1, a]), min(sums[2, a], count - sums[2, a])
+        if lighter >= min_weight and lighter > 0.0 and fewer >= min_count:
+            score = split_score(gradient - sums[0, a], weight - sums[1, a], sums[0, a], sums[1, a], reg)
             if score > best_score:
                 best_score, best_feature, best_action = score, -1, a
-    is_member = np.zeros(len(gradient), np.bool_)
+    is_member = np.zeros(sums.shape[1], np.bool_)
     for a in actions:
         is_member[a] = True
     for f in range(len(action_order)):
-        left_gradient, left_weight, last = 0.0, 0.0, -1
+        left_gradient, left_weight, left_count, last = 0.0, 0.0, 0.0, -1
         for a in action_order[f]:
             if not is_member[a]:
                 continue
-            rest = total_weight - left_weight
-            is_heavy = min(left_weight, rest) >= min_weight and min(left_weight, rest) > 0.0
-            if last >= 0 and action_value[f, a] > action_value[f, last] and is_heavy:
-                score = split_score(left_gradient, left_weight, total_gradient - left_gradient, rest, reg)
+            lighter, fewer = min(left_weight, weight - left_weight), min(left_count, count - left_count)
+            is_open = lighter >= min_weight and lighter > 0.0 and fewer >= min_count
+            if last >= 0 and action_value[f, a] > action_value[f, last] and is_open:
+                score = split_score(left_gradient, left_weight, gradient - left_gradient, weight - left_weight, reg)
                 if score > best_score:
                     best_score, best_feature, best_action = score, f, last
-            left_gradient += gradient[a]
-            left_weight += weight[a]
+            left_gradient += sums[0, a]
+            left_weight += sums[1, a]
+            left_count += sums[2, a]
             last = a
     return best_score, best_feature, best_action
