@@ -13,6 +13,10 @@ if TYPE_CHECKING:
     from bopl.boosting import CallbackAction as CallbackAction
     from bopl.boosting import Checkpoint as Checkpoint
     from bopl.boosting import TimeLimit as TimeLimit
+    from bopl.evaluation import Evaluation as Evaluation
+    from bopl.evaluation import ValueAccumulator as ValueAccumulator
+    from bopl.evaluation import estimate_propensity as estimate_propensity
+    from bopl.evaluation import evaluate as evaluate
     from bopl.learner import HistTree as HistTree
     from bopl.learner import HistTreeClassifier as HistTreeClassifier
     from bopl.learner import XGBTree as XGBTree
@@ -31,15 +35,19 @@ _HOME_OF = {
     "Callback": "bopl.boosting",
     "CallbackAction": "bopl.boosting",
     "Checkpoint": "bopl.boosting",
+    "Evaluation": "bopl.evaluation",
     "HistTree": "bopl.learner",
     "HistTreeClassifier": "bopl.learner",
     "Policy": "bopl.policy",
     "TimeLimit": "bopl.boosting",
+    "ValueAccumulator": "bopl.evaluation",
     "XGBTree": "bopl.learner",
+    "estimate_propensity": "bopl.evaluation",
+    "evaluate": "bopl.evaluation",
     "load": "bopl.policy",
     "paper_policy": "bopl.policy",
 }
-_MODULES = ("simulation", "theory")
+_MODULES = ("evaluation", "simulation", "theory")
 
 __all__ = [
     "BanditLog",
@@ -48,11 +56,16 @@ __all__ = [
     "Callback",
     "CallbackAction",
     "Checkpoint",
+    "Evaluation",
     "HistTree",
     "HistTreeClassifier",
     "Policy",
     "TimeLimit",
+    "ValueAccumulator",
     "XGBTree",
+    "estimate_propensity",
+    "evaluate",
+    "evaluation",
     "load",
     "paper_policy",
     "simulation",

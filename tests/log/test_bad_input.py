@@ -18,7 +18,9 @@ def changed(name, row, value):
 
 
 BAD_LOGS = {
-    "propensity missing": ({**GOOD, "propensity": None}, ValueError, "propensity is missing: pass the probability"),
+    "group matrix": ({**GOOD, "group": np.zeros((4, 2))}, ValueError, r"group must have one dimension .* \(4, 2\)"),
+    "group missing": ({**GOOD, "group": [1.0, np.nan, 2.0, 2.0]}, ValueError, "group is missing in 1 of 4 samples"),
+    "group short": ({**GOOD, "group": [1, 2]}, ValueError, "propensity 4, group 2"),
     "propensity zero": (
         changed("propensity", 2, 0.0),
         ValueError,

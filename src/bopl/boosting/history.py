@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from bopl._frame import to_arrow, to_frame
 from bopl._typing import AnyArray
 
 COLUMNS: dict[str, str] = {
@@ -89,9 +90,7 @@ class History(Mapping[str, AnyArray]):
 
     def to_arrow(self) -> Any:
         """Return a pyarrow table."""
-        import pyarrow
-
-        return pyarrow.table(dict(self.columns))
+        return to_arrow(self.columns)
 
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
         return self.to_arrow().__arrow_c_stream__(requested_schema)
@@ -104,19 +103,7 @@ class History(Mapping[str, AnyArray]):
         backend : {"pandas", "polars", "pyarrow"}, optional
             By default pandas if it is installed, else polars, else pyarrow.
         """
-        if backend is None:
-            from importlib.util import find_spec
-
-            backend = next((name for name in ("pandas", "polars") if find_spec(name)), "pyarrow")
-        if backend == "pandas":
-            return self.to_arrow().to_pandas()
-        if backend == "polars":
-            import polars
-
-            return polars.from_arrow(self.to_arrow())
-        if backend == "pyarrow":
-            return self.to_arrow()
-        raise ValueError(f"backend must be 'pandas', 'polars' or 'pyarrow'; got {backend!r}.")
+        return to_frame(self.columns, backend)
 
     def _repr_html_(self) -> str:
         heads = "".join(f"<th>{name}</th>" for name in self.columns)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -15,8 +16,10 @@ from bopl.learner.hist_tree import HistTree
 from bopl.learner.hist_tree.predict import FlatEnsemble, flatten
 from bopl.learner.hist_tree.predictor import HistTreePredictor
 from bopl.learner.hist_tree.tree import ACTION_SPLIT, WORD_BITS, Tree
+from bopl.learner.store import MIN_PARALLEL_ROWS
 from bopl.log import BanditLog
 from bopl.log.context import is_sparse, read_context
+from bopl.log.identical import row_keys
 from bopl.objective import StepTarget
 
 
@@ -52,6 +55,8 @@ class BoostedRewardModel(BaseEstimator):
     initial_ : float
         Mean reward, where boosting starts.
     trees_ : FlatEnsemble
+    row_keys_ : ndarray of uint64, shape (n_samples,)
+        Sorted hashes of the rows it was fitted on: an evaluation refuses a model that has seen its rows.
 
     Examples
     --------
@@ -93,13 +98,15 @@ class BoostedRewardModel(BaseEstimator):
             assert isinstance(fitted.predictor, HistTreePredictor)
             trees.append(score_all_actions(fitted.predictor.tree, log.n_actions))
         self.trees_: FlatEnsemble = flatten(trees, np.full(len(trees), self.learning_rate))
+        self.row_keys_ = np.sort(row_keys(log))
         return self
 
     def predict(self, context: Any) -> FloatArray:
         """Return the expected reward of every action, of shape (n_samples, n_actions)."""
         check_is_fitted(self)
         matrix, _ = read_context(context)
-        return self.initial_ + self.trees_.score(matrix, n_jobs=1)
+        n_jobs = (os.cpu_count() or 1) if matrix.shape[0] >= MIN_PARALLEL_ROWS else 1
+        return self.initial_ + self.trees_.score(matrix, n_jobs=n_jobs)
 
     def _learner(self, log: BanditLog) -> HistTree:
         learner = HistTree(max_depth=6, min_samples_leaf=20) if self.learner is None else clone(self.learner)

@@ -6,15 +6,17 @@ import hashlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import narwhals.stable.v1 as nw
 import numpy as np
 
+from bopl._settings import check_choice
 from bopl._typing import AnyArray, BoolArray, ContextMatrix, FloatArray, IntArray
 from bopl.log.action import encode_actions
 from bopl.log.check import (
     check_features,
+    check_group,
     check_lengths,
     check_mask,
     check_names,
@@ -32,6 +34,10 @@ from bopl.log.context import (
     is_sparse,
     read_context,
 )
+from bopl.log.logger import mixture_propensity
+
+if TYPE_CHECKING:
+    from bopl.log.audit import Audit
 
 
 @dataclass(frozen=True, init=False, eq=False, repr=False)
@@ -48,8 +54,10 @@ class BanditLog:
         The action taken: any hashable labels.
     reward : array-like of shape (n_samples,)
         What came of it: any finite number, higher is better.
-    propensity : array-like of shape (n_samples,)
-        Probability, in (0, 1], with which the logging policy chose the logged action (p_i in the paper).
+    propensity : array-like of shape (n_samples,), or None
+        Probability, in (0, 1], with which the logging policy chose the logged action (p_i in the paper). None if it was
+        never recorded: such a log can be looked at, but neither learned from nor evaluated on before
+        `bopl.estimate_propensity` or `with_propensity` has filled the gap.
     actions : sequence of labels, optional
         All actions that can be chosen, in order; needed when some were never logged. By default those that occur,
         sorted.
@@ -63,12 +71,17 @@ class BanditLog:
     action_features : array-like of shape (n_actions, n_action_features), optional
         What is known of the actions themselves, rows in the order of ``actions``; learners may split on these columns
         as well as on the action.
+    group : sequence of shape (n_samples,), optional
+        What each sample belongs to, such as a user or a session: samples of one group are not independent, and
+        intervals and folds of `bopl.evaluate` keep them together.
 
     Attributes
     ----------
     action_idx : ndarray of shape (n_samples,)
         Position of the logged action in ``actions``.
     actions : ndarray of shape (n_actions,)
+    propensity_source : {"logged", "estimated", "uniform", "balanced", "unknown"}
+        Where ``propensity`` comes from; it is NaN throughout if unknown.
 
     Examples
     --------
@@ -90,6 +103,8 @@ class BanditLog:
     time: AnyArray | None
     action_mask: BoolArray | None
     action_features: FloatArray | None
+    group: IntArray | None
+    propensity_source: str
 
     def __init__(
         self,
@@ -103,12 +118,14 @@ class BanditLog:
         time: object | None = None,
         action_mask: object | None = None,
         action_features: object | None = None,
+        group: object | None = None,
     ) -> None:
         matrix, names_found = read_context(context)
         check_lengths(
             {"context": matrix.shape[0], "action": column_length(action), "reward": column_length(reward)}
             | ({} if propensity is None else {"propensity": column_length(propensity)})
             | ({} if time is None else {"time": column_length(time)})
+            | ({} if group is None else {"group": column_length(group)})
         )
         action_idx, labels = encode_actions(action, actions)
         _set_fields(
@@ -116,12 +133,14 @@ class BanditLog:
             context=_read_only(matrix),
             action_idx=_read_only(action_idx),
             reward=_read_only(check_reward(reward)),
-            propensity=_read_only(check_propensity(propensity)),
+            propensity=_read_only(check_propensity(propensity, matrix.shape[0])),
             actions=labels,
             feature_names=check_names(feature_names, names_found, matrix.shape[1]),
             time=None if time is None else _read_only(check_time(time)),
             action_mask=None if action_mask is None else _read_only(check_mask(action_mask, labels, action_idx)),
             action_features=None if action_features is None else _read_only(check_features(action_features, labels)),
+            group=None if group is None else _read_only(check_group(group)),
+            propensity_source="unknown" if propensity is None else "logged",
         )
 
     # -- Constructors ---------------------------------------------------------------------------------------------
@@ -133,10 +152,11 @@ class BanditLog:
         *,
         action: str,
         reward: str,
-        propensity: str,
+        propensity: str | None,
         context: Sequence[str] | None = None,
         actions: object | None = None,
         time: str | None = None,
+        group: str | None = None,
         action_mask: object | None = None,
         action_features: object | None = None,
     ) -> BanditLog:
@@ -146,13 +166,15 @@ class BanditLog:
         ----------
         frame : frame of n_samples rows
         action, reward, propensity : str
-            Names of the columns.
+            Names of the columns; ``propensity=None`` if there is none.
         context : sequence of str, optional
             Names of the context columns; by default all that have no other role.
         actions : sequence of labels, optional
             As for `BanditLog`.
         time : str, optional
             Name of the column with the time of the decision.
+        group : str, optional
+            Name of the column with what a sample belongs to.
         action_mask, action_features : optional
             As for `BanditLog`.
         """
@@ -160,15 +182,17 @@ class BanditLog:
             raise TypeError(f"from_frame takes a pandas, polars or arrow frame; got {type(frame).__name__}.")
         check_unique_names([str(name) for name in column_names(frame)], "the frame")
         table = nw.from_native(frame, eager_only=True)
-        roles = {"action": action, "reward": reward, "propensity": propensity} | ({"time": time} if time else {})
+        optional = {"propensity": propensity, "time": time, "group": group}
+        roles = {"action": action, "reward": reward} | {role: name for role, name in optional.items() if name}
         context_names = context_columns(table.columns, roles, context)
         return cls(
             table.select(context_names).to_native(),
             table[action].to_native(),
             table[reward].to_native(),
-            table[propensity].to_native(),
+            None if propensity is None else table[propensity].to_native(),
             actions=actions,
             time=None if time is None else table[time].to_native(),
+            group=None if group is None else table[group].to_native(),
             action_mask=action_mask,
             action_features=action_features,
         )
@@ -180,18 +204,25 @@ class BanditLog:
         *,
         action: str,
         reward: str,
-        propensity: str,
+        propensity: str | None,
         context: Sequence[str] | None = None,
         actions: object | None = None,
         time: str | None = None,
+        group: str | None = None,
     ) -> BanditLog:
         """Read a log from a Parquet file; the parameters are those of `from_frame`."""
         from bopl.log.reader import read_parquet
 
-        columns = None if context is None else [*context, action, reward, propensity, *([time] if time else [])]
-        table = read_parquet(path, columns=columns)
+        named = [name for name in (action, reward, propensity, time, group) if name]
         return cls.from_frame(
-            table, action=action, reward=reward, propensity=propensity, context=context, actions=actions, time=time
+            read_parquet(path, columns=None if context is None else [*context, *named]),
+            action=action,
+            reward=reward,
+            propensity=propensity,
+            context=context,
+            actions=actions,
+            time=time,
+            group=group,
         )
 
     @classmethod
@@ -201,10 +232,11 @@ class BanditLog:
         *,
         action: str,
         reward: str,
-        propensity: str,
+        propensity: str | None,
         context: Sequence[str] | None = None,
         actions: object | None = None,
         time: str | None = None,
+        group: str | None = None,
     ) -> BanditLog:
         """Read a log from a CSV file with a header line; the parameters are those of `from_frame`."""
         from bopl.log.reader import read_csv
@@ -217,6 +249,7 @@ class BanditLog:
             context=context,
             actions=actions,
             time=time,
+            group=group,
         )
 
     # -- Views ----------------------------------------------------------------------------------------------------
@@ -241,13 +274,28 @@ class BanditLog:
         """Labels of the logged actions, of shape (n_samples,)."""
         return self.actions[self.action_idx]
 
+    @property
+    def has_propensity(self) -> bool:
+        """Whether propensities are there, logged or filled in."""
+        return self.propensity_source != "unknown"
+
+    def require_propensity(self) -> None:
+        """Raise one sentence if the log has no propensities."""
+        if not self.has_propensity:
+            raise ValueError(
+                "propensity is missing: pass the probability with which the logging policy chose each logged action; "
+                "without it no unbiased estimate exists. bopl.estimate_propensity(log) fits a stand-in, and "
+                "log.with_propensity('uniform') says that every eligible action was equally likely."
+            )
+
     def __len__(self) -> int:
         return self.n_samples
 
     def __repr__(self) -> str:
+        least = f"min_propensity={self.propensity.min():.4g}" if self.has_propensity else "propensity unknown"
         return (
             f"BanditLog(n_samples={self.n_samples}, n_features={self.n_features}, n_actions={self.n_actions}, "
-            f"mean_reward={self.reward.mean():.4g}, min_propensity={self.propensity.min():.4g})"
+            f"mean_reward={self.reward.mean():.4g}, {least})"
         )
 
     # -- New logs from this one -------------------------------------------------------------------------------------
@@ -269,6 +317,7 @@ class BanditLog:
             propensity=_read_only(self.propensity[index]),
             time=None if self.time is None else _read_only(self.time[index]),
             action_mask=None if self.action_mask is None else _read_only(self.action_mask[index]),
+            group=None if self.group is None else _read_only(self.group[index]),
         )
 
     def split(
@@ -312,6 +361,74 @@ class BanditLog:
         if reward_translation == 0.0:
             return self
         return _replaced(self, reward=_read_only(self.reward + reward_translation))
+
+    def with_propensity(self, propensity: object, *, source: str = "logged") -> BanditLog:
+        """Return the log with other propensities.
+
+        Parameters
+        ----------
+        propensity : array-like of shape (n_samples,), or "uniform"
+            ``"uniform"`` says that the logging policy chose among the eligible actions with equal probability. Nothing
+            else ever assumes so.
+        source : {"logged", "estimated", "balanced"}, default="logged"
+            Where an array comes from; every estimate that rests on it says so.
+        """
+        if isinstance(propensity, str):
+            if propensity != "uniform":
+                raise ValueError(f"propensity must be an array or 'uniform'; got {propensity!r}.")
+            n_eligible = (
+                np.full(self.n_samples, self.n_actions) if self.action_mask is None else self.action_mask.sum(1)
+            )
+            return _replaced(self, propensity=_read_only(1.0 / n_eligible), propensity_source="uniform")
+        if propensity is None:
+            raise ValueError("propensity must be an array or 'uniform'; got None.")
+        check_choice("source", source, ("logged", "estimated", "balanced"))
+        values = check_propensity(propensity, self.n_samples)
+        check_lengths({"the log": self.n_samples, "propensity": len(values)})
+        return _replaced(self, propensity=_read_only(values), propensity_source=source)
+
+    def balanced(self, logger: object, logger_propensity: object) -> BanditLog:
+        """Return the log of several logging policies with the propensities of their mixture.
+
+        The propensity of a sample becomes ``sum_l (n_l / n) · p_l(a_i | x_i)``: weights built on it never exceed those
+        of the best logger by more than ``n / n_l`` (the balance heuristic of Veach and Guibas, 1995).
+
+        Parameters
+        ----------
+        logger : sequence of shape (n_samples,)
+            Which policy wrote each sample.
+        logger_propensity : mapping of logger to array of shape (n_samples,), or array of shape (n_samples, n_loggers)
+            Probability that each policy would have given to the logged action of *every* sample; 0 where it never takes
+            it. The columns of an array are in the sorted order of the loggers.
+        """
+        mixed = mixture_propensity(logger, logger_propensity, self.n_samples)
+        return self.with_propensity(mixed, source="balanced")
+
+    def audit(
+        self, policy: object | None = None, *, logging_policy: object | None = None, strict: bool = False
+    ) -> Audit:
+        """Check whether the log can be trusted, and whether it can answer for a policy.
+
+        Parameters
+        ----------
+        policy : object with ``predict_proba``, array of shape (n_samples, n_actions) or (n_samples,), optional
+            What is to be evaluated on this log; by default its weights are those of the uniform policy.
+        logging_policy : object with ``predict_proba`` or array of shape (n_samples, n_actions), optional
+            What wrote the log: its probabilities of the logged actions should be the propensities.
+        strict : bool, default=False
+            Raise `AuditError` if there is a problem.
+
+        Returns
+        -------
+        Audit
+            One finding per check, with a plain sentence: print it, or take ``.table``.
+        """
+        from bopl.log.audit import audit_log
+
+        report = audit_log(self, policy, logging_policy)
+        if strict:
+            report.raise_problems()
+        return report
 
     def fingerprint(self) -> str:
         """Return a hash of the log's contents: equal for equal logs, in every process."""

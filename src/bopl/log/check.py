@@ -24,13 +24,10 @@ def check_reward(reward: object) -> FloatArray:
     return values
 
 
-def check_propensity(propensity: object) -> FloatArray:
-    """Return propensities as floats in (0, 1]; a bad one usually has a reason that can be named."""
+def check_propensity(propensity: object, n_samples: int) -> FloatArray:
+    """Return propensities as floats in (0, 1], NaN if there are none; a bad one usually has a reason."""
     if propensity is None:
-        raise ValueError(
-            "propensity is missing: pass the probability with which the logging policy chose each logged action. "
-            "Without it no unbiased estimate exists; start logging it with the next deployment."
-        )
+        return np.full(n_samples, np.nan)
     values = _float_column(propensity, "propensity")
     bad = ~((values > 0.0) & (values <= 1.0))
     if bad.any():
@@ -99,6 +96,29 @@ def check_time(time: object) -> AnyArray:
         row = int(np.flatnonzero(missing)[0])
         raise ValueError(f"time is missing in {int(missing.sum())} of {len(values)} samples, the first at row {row}.")
     return values
+
+
+def check_group(group: object) -> IntArray:
+    """Return groups as whole numbers from 0, equal for equal labels, none of them missing."""
+    series = nw.from_native(group, series_only=True, pass_through=True)
+    if isinstance(series, nw.Series):
+        if series.null_count() > 0:
+            raise ValueError(
+                f"group is missing in {series.null_count()} of {len(series)} samples; give each one a group."
+            )
+        group = series.to_numpy()
+    values = np.asarray(group)
+    if values.ndim != 1:
+        raise ValueError(f"group must have one dimension (n_samples,); it has shape {values.shape}.")
+    if values.dtype.kind == "f" and np.isnan(values).any():
+        n_missing = int(np.isnan(values).sum())
+        raise ValueError(f"group is missing in {n_missing} of {len(values)} samples; give each one a group.")
+    if values.dtype == object and any(label is None for label in values.tolist()):
+        raise ValueError("group holds None; give each sample a group.")
+    if values.dtype == object:  # labels of several kinds do not sort: number them in the order in which they come
+        code_of: dict[object, int] = {}
+        return np.array([code_of.setdefault(label, len(code_of)) for label in values.tolist()], dtype=np.int64)
+    return np.unique(values, return_inverse=True)[1].astype(np.int64)
 
 
 def check_mask(mask: object, actions: AnyArray, action_idx: IntArray | None) -> BoolArray:

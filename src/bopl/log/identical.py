@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 import numpy.typing as npt
 
 from bopl._typing import AnyArray, ContextMatrix, IntArray
 from bopl.log.context import is_sparse
+
+if TYPE_CHECKING:
+    from bopl.log.bandit_log import BanditLog
 
 _MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)
 
@@ -21,6 +26,16 @@ def group_identical_contexts(context: ContextMatrix) -> IntArray:
     if not _rows_equal(context, first[group]):  # two rows with one 64-bit hash: sort the rows themselves
         _, group = np.unique(_dense(context), axis=0, return_inverse=True, equal_nan=True)
     return np.asarray(group).reshape(-1)
+
+
+def row_keys(log: BanditLog, *, context_only: bool = False) -> npt.NDArray[np.uint64]:
+    """Return a hash of context, action and reward of every sample: equal rows have equal keys, in every process."""
+    context = log.context
+    key = _hash_sparse_rows(context) if is_sparse(context) else _hash_dense_rows(context)
+    if context_only:
+        return key
+    key = _mix(key + log.action_idx.astype(np.uint64) + _MULTIPLIER)
+    return _mix(key + (log.reward + 0.0).view(np.uint64))
 
 
 def _mix(bits: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from bopl._typing import FloatArray
+from bopl.log.weight import effective_sample_size as effective_sample_size
 
 
 def ips_value(importance_weight: FloatArray, reward: FloatArray) -> float:
@@ -23,12 +24,3 @@ def snips_value(importance_weight: FloatArray, reward: FloatArray) -> float:
     # Weights are normalised by their maximum first: 1/p may be large enough for the products to overflow.
     scaled = importance_weight / importance_weight.max()
     return float((scaled * reward).sum() / scaled.sum())
-
-
-def effective_sample_size(importance_weight: FloatArray) -> float:
-    """Return ``sum(w)² / sum(w²)``: how many unweighted samples the log is worth to the policy; 0 if all w are 0."""
-    largest = float(importance_weight.max(initial=0.0))
-    if largest <= 0.0:
-        return 0.0
-    scaled = importance_weight / largest
-    return float(scaled.sum() ** 2 / (scaled**2).sum())

@@ -397,6 +397,7 @@ def _as_log(context: Any, action: Any, reward: Any, propensity: Any, actions: An
     if isinstance(context, BanditLog):
         if any(value is not None for value in (action, reward, propensity)):
             raise TypeError("pass either a BanditLog or context, action, reward and propensity, not both.")
+        context.require_propensity()
         return _with_actions(context, actions)
     if action is None:
         raise ValueError(
@@ -404,7 +405,9 @@ def _as_log(context: Any, action: Any, reward: Any, propensity: Any, actions: An
         )
     if reward is None:
         raise ValueError("reward is missing: pass what each logged action earned as reward=….")
-    return BanditLog(context, action, reward, propensity, actions=actions)
+    log = BanditLog(context, action, reward, propensity, actions=actions)
+    log.require_propensity()
+    return log
 
 
 def _with_actions(log: BanditLog, actions: Any) -> BanditLog:

@@ -1,0 +1,30 @@
+"""Estimates of a policy's value from a log, with intervals and a verdict."""
+
+from bopl.evaluation.accumulate import ValueAccumulator
+from bopl.evaluation.estimator import IPS, SNIPS, BetaIPS, ClippedIPS, Estimator, Need
+from bopl.evaluation.interval import INTERVALS
+from bopl.evaluation.model_based import DirectMethod, DoublyRobust, SelfNormalisedDR, ShrinkageDR, SwitchDR
+from bopl.evaluation.propensity import estimate_propensity
+from bopl.evaluation.registry import ESTIMATORS
+from bopl.evaluation.result import Evaluation
+from bopl.evaluation.whole_log import evaluate
+
+__all__ = [
+    "ESTIMATORS",
+    "INTERVALS",
+    "IPS",
+    "SNIPS",
+    "BetaIPS",
+    "ClippedIPS",
+    "DirectMethod",
+    "DoublyRobust",
+    "Estimator",
+    "Evaluation",
+    "Need",
+    "SelfNormalisedDR",
+    "ShrinkageDR",
+    "SwitchDR",
+    "ValueAccumulator",
+    "estimate_propensity",
+    "evaluate",
+]

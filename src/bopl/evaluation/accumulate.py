@@ -1,0 +1,459 @@
+"""`ValueAccumulator`: estimates taken over a log part by part, in bounded memory, and merged over shards."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from bopl._typing import BoolArray, FloatArray
+from bopl.evaluation.bootstrap import PoissonBootstrap
+from bopl.evaluation.diagnosis import WeightTotals
+from bopl.evaluation.estimator import SNIPS, Estimator, Need
+from bopl.evaluation.interval import Evidence, Interval, get_interval
+from bopl.evaluation.moments import GroupSum, MomentSum
+from bopl.evaluation.registry import get_estimators
+from bopl.evaluation.result import Evaluation
+from bopl.evaluation.reward_model import RewardPredictor, predict_rewards
+from bopl.evaluation.terms import Terms
+from bopl.evaluation.verdict import judge
+from bopl.log import BanditLog
+from bopl.log.policy_prob import PolicyBlock, PolicyReader, read_policy, row_blocks
+
+PILOT_BLOCKS = 4  # blocks of the log from which settings left to the data are chosen
+MATCH_TOLERANCE = 1e-3  # between the propensities and the logging policy's probabilities of the logged actions
+
+
+@dataclass(frozen=True)
+class Sources:
+    """Where the numbers of one log come from."""
+
+    log: BanditLog
+    readers: tuple[PolicyReader, ...]
+    rewards: RewardPredictor | None
+    logging: PolicyReader | None
+
+    def blocks(self) -> list[slice]:
+        """Return the rows in blocks; of many rows if nothing but logged actions is read."""
+        has_matrix = self.rewards is not None or self.logging is not None
+        is_wide = has_matrix or any(reader.has_all_actions for reader in self.readers)
+        return list(row_blocks(self.log.n_samples, self.log.n_actions if is_wide else 1))
+
+    def impossible(self, rows: slice, logging_prob: FloatArray | None) -> BoolArray | None:
+        """Return which actions the logging policy could not choose, if that is known."""
+        mask = self.log.action_mask
+        if logging_prob is not None:
+            never = logging_prob <= 0.0
+            return never if mask is None else never | ~mask[rows]
+        return None if mask is None else ~mask[rows]
+
+    def logging_prob(self, rows: slice) -> FloatArray | None:
+        """Return the logging policy's probabilities of all actions, if known, checked against the propensities."""
+        if self.logging is None:
+            return None
+        block = self.logging.block(rows)
+        propensity = self.log.propensity[rows]
+        off = np.abs(block.logged_prob - propensity) > MATCH_TOLERANCE * propensity
+        if off.any():
+            row = int(np.flatnonzero(off)[0])
+            raise ValueError(
+                f"logging_policy gives {int(off.sum())} of {len(off)} logged actions another probability than the log, "
+                f"the first at row {rows.start + row} with {block.logged_prob[row]:g} instead of {propensity[row]:g}; "
+                "it is not the policy that wrote this log."
+            )
+        return block.action_prob
+
+    def terms(
+        self, rows: slice, block: PolicyBlock, reward_hat: FloatArray | None, logging_prob: FloatArray | None
+    ) -> Terms:
+        """Return the terms of one policy on some rows."""
+        log = self.log
+        plain = Terms(block.logged_prob / log.propensity[rows], log.reward[rows])
+        if reward_hat is None or block.action_prob is None:
+            return plain
+        return replace(
+            plain,
+            reward_hat=reward_hat[np.arange(len(reward_hat)), log.action_idx[rows]],
+            policy_reward_hat=(block.action_prob * reward_hat).sum(axis=1),
+            logging_reward_hat=None if logging_prob is None else (logging_prob * reward_hat).sum(axis=1),
+        )
+
+
+class PolicyTotals:
+    """What has been accumulated of one policy."""
+
+    def __init__(self, name: str, estimators: Sequence[Estimator], n_actions: int) -> None:
+        self.name = name
+        self.estimators = list(estimators)
+        self.moments: list[MomentSum] = []
+        self.groups: list[GroupSum] = []
+        self.n_clipped = np.zeros(len(self.estimators))
+        self.weights = WeightTotals(n_actions)
+        self.kept_weight: list[FloatArray] = []
+
+    def add(self, terms: Terms, group: Any, *, keep: bool) -> FloatArray:
+        """Add some rows; return the moments of all estimators side by side."""
+        columns = [estimator.moments(terms) for estimator in self.estimators]
+        if not self.moments:
+            self.moments = [MomentSum.empty(moments.shape[1]) for moments in columns]
+            self.groups = [] if group is None else [GroupSum(moments.shape[1]) for moments in columns]
+        for position, moments in enumerate(columns):
+            self.moments[position] = self.moments[position] + MomentSum.of(moments)
+            if group is not None:
+                self.groups[position].add(moments, group)
+            self.n_clipped[position] += self.estimators[position].is_clipped(terms.importance_weight).sum()
+        if keep:
+            self.kept_weight.append(terms.importance_weight)
+        return np.hstack(columns)
+
+    def merge(self, other: PolicyTotals) -> None:
+        """Add the sums of another shard."""
+        if self.estimators != other.estimators:
+            raise ValueError(
+                "the shards chose different settings from their data; give estimators with settings of your own, such "
+                "as ClippedIPS(max_importance_weight=10), to merge them."
+            )
+        self.moments = [mine + yours for mine, yours in zip(self.moments, other.moments, strict=True)]
+        for mine, yours in zip(self.groups, other.groups, strict=True):
+            mine.merge(yours)
+        self.n_clipped += other.n_clipped
+        self.weights.merge(other.weights)
+        self.kept_weight += other.kept_weight
+
+
+class ValueAccumulator:
+    """Evaluates policies over the parts of a log, one after another or on several machines.
+
+    Memory does not grow with the log, except with intervals that need every sample (``"log_smoothing"``, ``"betting"``:
+    16 bytes a sample and policy). Shards that were accumulated apart are merged to the same result, but for rounding.
+
+    Parameters
+    ----------
+    policies : policy, or mapping of name to policy
+        Objects with ``predict_proba``; parts given to `add` may bring arrays of their own.
+    estimators, interval, confidence, n_replicates, reward_range, min_propensity, random_state, n_jobs
+        As for `bopl.evaluate`.
+    reward_model : fitted model, optional
+        For estimators that need one: it must have been fitted on other samples than these.
+    logging_policy : object with ``predict_proba``, optional
+    n_samples : int, optional
+        How many samples there will be: settings left to the data are chosen from the first part, and ``clipped_ips``
+        cuts weights at ``sqrt(n_samples)``. By default the length of the first part.
+
+    Examples
+    --------
+    >>> import numpy as np, bopl
+    >>> rng = np.random.default_rng(0)
+    >>> log = bopl.BanditLog(np.ones((600, 1)), rng.integers(2, size=600), rng.random(600), np.full(600, 0.5))
+    >>> total = bopl.ValueAccumulator({"first": None}, estimators="ips")
+    >>> for rows in (slice(0, 200), slice(200, 600)):
+    ...     part = log.subset(rows)
+    ...     total.add(part, policies={"first": (part.action_idx == 0).astype(float)})
+    >>> whole = bopl.evaluate(log, {"first": (log.action_idx == 0).astype(float)}, estimators="ips")
+    >>> bool(np.isclose(total.result().row()["value"], whole.row()["value"], rtol=1e-12))
+    True
+    """
+
+    def __init__(
+        self,
+        policies: object,
+        *,
+        estimators: object = None,
+        interval: str = "normal",
+        confidence: float = 0.95,
+        reward_model: object = None,
+        logging_policy: object = None,
+        n_replicates: int = 1000,
+        reward_range: tuple[float, float] | None = None,
+        min_propensity: float | None = None,
+        random_state: int = 0,
+        n_jobs: int | None = None,
+        n_samples: int | None = None,
+    ) -> None:
+        self.policies = named_policies(policies)
+        self.interval: Interval = get_interval(interval, confidence)
+        self.estimators = get_estimators(estimators, self.interval, has_reward_model=reward_model is not None)
+        self.reward_model, self.logging_policy = reward_model, logging_policy
+        self.reward_range, self.min_propensity = reward_range, min_propensity
+        self.n_replicates, self.random_state, self.n_jobs = n_replicates, random_state, n_jobs
+        self.n_samples = n_samples
+        self.notes: list[str] = []
+        self.n_added = 0
+        self.source: str | None = None
+        self._totals: list[PolicyTotals] = []
+        self._bootstrap: PoissonBootstrap | None = None
+        self._reward = MomentSum.empty(1)
+        self._reward_limits = (np.inf, -np.inf)
+        self._least_propensity = np.inf
+        self._action_count = np.zeros(0)
+        self._kept_reward: list[FloatArray] = []
+
+    def add(
+        self, log: BanditLog, *, policies: Mapping[str, object] | None = None, first_row: int | None = None
+    ) -> None:
+        """Add a part of the log.
+
+        Parameters
+        ----------
+        log : BanditLog
+            All parts with the same ``actions``.
+        policies : mapping of name to policy, optional
+            Probabilities on this part, where they are arrays.
+        first_row : int, optional
+            Number of the part's first sample in the whole log, by which the bootstrap draws; by default the parts
+            follow each other. Shards that are to be merged must have other rows.
+        """
+        self.add_from(self.read(log, policies), first_row=first_row)
+
+    def read(self, log: BanditLog, policies: Mapping[str, object] | None = None) -> Sources:
+        """Return checked readers of everything that a part needs."""
+        log.require_propensity()
+        given = self.policies if policies is None else {**self.policies, **named_policies(policies)}
+        readers = tuple(read_policy(policy, log, f"policy {name!r}") for name, policy in given.items())
+        rewards = None
+        if self.needs_reward_model:
+            check_all_actions(readers, self.estimators)
+            if self.reward_model is None:
+                raise ValueError("estimators with a reward model need one that was fitted on other samples here.")
+            rewards = predict_rewards(self.reward_model, log)
+        logging = None if self.logging_policy is None else read_policy(self.logging_policy, log, "logging_policy")
+        return Sources(log, readers, rewards, logging)
+
+    @property
+    def needs_reward_model(self) -> bool:
+        """Whether an estimator needs a reward model."""
+        return any(Need.REWARD_MODEL in estimator.needs for estimator in self.estimators)
+
+    def add_from(self, sources: Sources, *, first_row: int | None = None, is_whole: bool = False) -> None:
+        """Add a part from readers; ``is_whole`` if it is the whole log."""
+        log = sources.log
+        self._start(sources, is_whole)
+        first = self.n_added if first_row is None else first_row
+        for rows in sources.blocks():
+            self._add_block(sources, rows, first + rows.start)
+        self.n_added += log.n_samples
+        self._reward_limits = (
+            min(self._reward_limits[0], float(log.reward.min())),
+            max(self._reward_limits[1], float(log.reward.max())),
+        )
+        self._least_propensity = min(self._least_propensity, float(log.propensity.min()))
+
+    def _start(self, sources: Sources, is_whole: bool) -> None:
+        """Check a part; before the first one, choose the settings that are left to the data."""
+        log = sources.log
+        for estimator in self.estimators:
+            self.interval.check(estimator, has_group=log.group is not None)
+        if self.source is not None:
+            if len(self._action_count) != log.n_actions or self.source != log.propensity_source:
+                raise ValueError("all parts of a log must have the same actions and the same source of propensities.")
+            return
+        self.source = log.propensity_source
+        self._action_count = np.zeros(log.n_actions)
+        n_samples = log.n_samples if self.n_samples is None else self.n_samples
+        for position, name in enumerate(self.policies):
+            pilot = self._pilot(sources, position)
+            tuned = [
+                estimator if isinstance(estimator, SNIPS) and not is_whole else estimator.tuned(pilot, n_samples)
+                for estimator in self.estimators
+            ]
+            self._totals.append(PolicyTotals(name, tuned, log.n_actions))
+
+    def _pilot(self, sources: Sources, position: int) -> Terms:
+        """Return the terms of some blocks spread over the log; of one row if no estimator looks at them."""
+        if not any(estimator.needs_pilot for estimator in self.estimators):
+            return Terms(np.ones(1), sources.log.reward[:1])
+        blocks = sources.blocks()
+        chosen = blocks if len(blocks) <= PILOT_BLOCKS else blocks[:: -(-len(blocks) // PILOT_BLOCKS)]
+        parts = []
+        for rows in chosen:
+            reward_hat = None if sources.rewards is None else sources.rewards.block(rows)
+            parts.append(sources.terms(rows, sources.readers[position].block(rows), reward_hat, None))
+        return Terms(
+            *(
+                np.concatenate([getattr(part, field) for part in parts])
+                for field in ("importance_weight", "reward", "reward_hat", "policy_reward_hat")
+            )
+        )
+
+    def _add_block(self, sources: Sources, rows: slice, first_row: int) -> None:
+        log = sources.log
+        group = None if log.group is None else log.group[rows]
+        reward_hat = None if sources.rewards is None else sources.rewards.block(rows)
+        logging_prob = sources.logging_prob(rows)
+        impossible = sources.impossible(rows, logging_prob)
+        keep, columns = self.interval.needs_samples, []
+        for reader, totals in zip(sources.readers, self._totals, strict=True):
+            block = reader.block(rows)
+            terms = sources.terms(rows, block, reward_hat, logging_prob)
+            columns.append(totals.add(terms, group, keep=keep))
+            totals.weights.add(terms.importance_weight, terms.reward, block.action_prob, impossible)
+        self._action_count += np.bincount(log.action_idx[rows], minlength=log.n_actions)
+        self._reward = self._reward + MomentSum.of(log.reward[rows][:, None])
+        if keep:
+            self._kept_reward.append(log.reward[rows])
+        if self.interval.name == "bootstrap":
+            self._resample(np.hstack(columns), first_row, group)
+
+    def _resample(self, moments: FloatArray, first_row: int, group: Any) -> None:
+        if self._bootstrap is None:
+            self._bootstrap = PoissonBootstrap(moments.shape[1], self.n_replicates, self.random_state, self.n_jobs)
+        self._bootstrap.add(moments, first_row=first_row, group=group)
+
+    def merge(self, other: ValueAccumulator) -> None:
+        """Add what another accumulator with the same settings has seen of other rows."""
+        if other.source is None:
+            return
+        if self.source is None:
+            raise ValueError("merge into an accumulator that has seen samples: swap the two.")
+        if self.source != other.source or [t.name for t in self._totals] != [t.name for t in other._totals]:
+            raise ValueError("the shards differ in their policies or in the source of their propensities.")
+        for mine, yours in zip(self._totals, other._totals, strict=True):
+            mine.merge(yours)
+        if self._bootstrap is not None and other._bootstrap is not None:
+            self._bootstrap.merge(other._bootstrap)
+        self.n_added += other.n_added
+        self._reward = self._reward + other._reward
+        self._reward_limits = (
+            min(self._reward_limits[0], other._reward_limits[0]),
+            max(self._reward_limits[1], other._reward_limits[1]),
+        )
+        self._least_propensity = min(self._least_propensity, other._least_propensity)
+        self._action_count = self._action_count + other._action_count
+        self._kept_reward += other._kept_reward
+
+    # -- Results --------------------------------------------------------------------------------------------------
+
+    def result(self) -> Evaluation:
+        """Return the evaluation of all samples added so far."""
+        if self.source is None:
+            raise ValueError("nothing has been added yet: there is no result.")
+        limits, max_weight = self._range(), self._max_weight()
+        means = None if self._bootstrap is None else self._bootstrap.means()
+        rows, start = [], 0
+        for totals in self._totals:
+            for position, estimator in enumerate(totals.estimators):
+                stop = start + len(totals.moments[position].mean)
+                replicates = None if means is None else means[:, start:stop]
+                evidence = self._evidence(totals, position, estimator, replicates, limits, max_weight)
+                rows.append(self._row(totals, position, evidence))
+                start = stop
+        return Evaluation(
+            tuple(rows),
+            self.interval.name,
+            self.interval.confidence,
+            float(self._reward.mean[0]),
+            (*self.notes, *self._setting_notes(), *self._range_notes(limits, max_weight)),
+        )
+
+    def _evidence(
+        self,
+        totals: PolicyTotals,
+        position: int,
+        estimator: Estimator,
+        replicates: FloatArray | None,
+        limits: tuple[float, float],
+        max_weight: float,
+    ) -> Evidence:
+        keep = self.interval.needs_samples
+        return Evidence(
+            estimator=estimator,
+            moments=totals.moments[position],
+            groups=totals.groups[position] if totals.groups else None,
+            replicate_means=replicates,
+            importance_weight=np.concatenate(totals.kept_weight) if keep else None,
+            reward=np.concatenate(self._kept_reward) if keep else None,
+            reward_range=limits,
+            max_weight=max_weight,
+        )
+
+    def _row(self, totals: PolicyTotals, position: int, evidence: Evidence) -> dict[str, Any]:
+        estimator, mean = evidence.estimator, evidence.moments.mean
+        facts = totals.weights.facts(self._action_count)
+        lower, upper = self.interval.value(evidence)
+        uplift, bounds = float(estimator.uplift(mean)), self.interval.uplift(evidence)
+        assert self.source is not None
+        verdict, reason = judge(estimator, self.interval, facts, uplift, bounds, self.source)
+        return {
+            "policy": totals.name,
+            "estimator": estimator.name,
+            "value": float(estimator.value(mean)),
+            "std_err": self.interval.std_err(evidence),
+            "ci_lower": lower,
+            "ci_upper": upper,
+            "uplift": uplift,
+            "uplift_ci_lower": bounds[0],
+            "uplift_ci_upper": bounds[1],
+            "n": facts.n_samples,
+            "ess": facts.ess,
+            "mean_weight": facts.mean,
+            "max_weight": facts.max,
+            "clipped_share": float(totals.n_clipped[position] / facts.n_samples),
+            "unsupported_mass": facts.unsupported_mass,
+            "propensity_source": self.source,
+            "verdict": verdict,
+            "reason": reason,
+        }
+
+    def _range(self) -> tuple[float, float]:
+        """Return the range of rewards: given, [0, 1] if all lie there, else what was seen."""
+        low, high = self._reward_limits
+        if self.reward_range is None:
+            return (0.0, 1.0) if low >= 0.0 and high <= 1.0 else (low, high)
+        if low < self.reward_range[0] or high > self.reward_range[1]:
+            raise ValueError(
+                f"reward_range={self.reward_range} does not hold the rewards of the log, which lie in [{low:g}, "
+                f"{high:g}]."
+            )
+        return self.reward_range
+
+    def _max_weight(self) -> float:
+        least = self._least_propensity
+        if self.min_propensity is None:
+            return 1.0 / least
+        if not 0.0 < self.min_propensity <= least * (1.0 + 1e-9):
+            raise ValueError(
+                f"min_propensity={self.min_propensity:g} must be positive and at most the smallest propensity of the "
+                f"log, {least:g}."
+            )
+        return 1.0 / self.min_propensity
+
+    def _setting_notes(self) -> list[str]:
+        notes = []
+        for totals in self._totals:
+            for given, tuned in zip(self.estimators, totals.estimators, strict=True):
+                if given != tuned and not isinstance(tuned, SNIPS):
+                    setting, value = next((name, one) for name, one in vars(tuned).items() if vars(given)[name] != one)
+                    notes.append(f"{tuned.name} of {totals.name!r}: {setting} = {value:.4g}, chosen from the log.")
+        return notes
+
+    def _range_notes(self, limits: tuple[float, float], max_weight: float) -> list[str]:
+        if not self.interval.is_bound:
+            return []
+        origin = "given" if self.reward_range is not None else "assumed, from the rewards seen"
+        notes = [f"The bounds hold for rewards in [{limits[0]:g}, {limits[1]:g}] ({origin})."]
+        if self.interval.name == "empirical_bernstein":
+            origin = "given" if self.min_propensity is not None else "assumed: the smallest propensity seen"
+            notes.append(f"They hold for propensities of at least {1.0 / max_weight:.4g} ({origin}).")
+        return notes
+
+
+def named_policies(policies: object) -> dict[str, object]:
+    """Return policies by name; a single one is called "policy"."""
+    if isinstance(policies, Mapping):
+        if not policies:
+            raise ValueError("there is no policy to evaluate: policies is empty.")
+        return {str(name): policy for name, policy in policies.items()}
+    return {"policy": policies}
+
+
+def check_all_actions(readers: Sequence[PolicyReader], estimators: Sequence[Estimator]) -> None:
+    """Raise if an estimator with a reward model would have to do with probabilities of logged actions."""
+    needy = next(estimator for estimator in estimators if Need.REWARD_MODEL in estimator.needs)
+    for reader in readers:
+        if not reader.has_all_actions:
+            raise ValueError(
+                f"estimator {needy.name!r} needs the probabilities of all actions, of shape (n_samples, n_actions); "
+                f"{reader.name} was given by those of the logged actions only."
+            )

@@ -1,0 +1,273 @@
+"""Estimators of a policy's value: each is a smooth function of means of per-sample moments.
+
+From the moments follows everything else: the value ``g(m)``, the influence ``g'(m) · (moment_i - m)`` of a sample, the
+normal interval, merging over shards and the bootstrap, which evaluates g on re-weighted means. ``uplift`` is a second
+function of the same moments: the value less that of the logging policy, whose weights are all 1, under the same
+estimator. It is exactly zero, with zero influence, if the policy is the logging policy.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, replace
+from enum import Enum
+from typing import ClassVar
+
+import numpy as np
+
+from bopl._settings import check_number
+from bopl._typing import BoolArray, FloatArray
+from bopl.evaluation.terms import Terms
+
+
+class Need(Enum):
+    """What an estimator needs beside the log's rewards."""
+
+    PROPENSITY = "propensities of the logged actions"
+    REWARD_MODEL = "a reward model, and the policy's probabilities of all actions"
+    LOGGING_DISTRIBUTION = "the logging policy's probabilities of all actions"
+
+
+class Estimator(ABC):
+    """One estimator of a policy's value.
+
+    Attributes
+    ----------
+    name : str
+    needs : frozenset of Need
+        Without these it refuses.
+    sharpened_by : frozenset of Need
+        What makes the uplift sharper where it is known.
+    is_unbiased : bool
+        Whether its expectation is the policy's value if the propensities are right.
+    needs_pilot : bool
+        Whether `tuned` looks at the samples.
+    """
+
+    name: ClassVar[str]
+    needs: ClassVar[frozenset[Need]] = frozenset({Need.PROPENSITY})
+    sharpened_by: ClassVar[frozenset[Need]] = frozenset()
+    is_unbiased: ClassVar[bool] = True
+    needs_pilot: ClassVar[bool] = False
+
+    def tuned(self, pilot: Terms, n_samples: int) -> Estimator:
+        """Return the estimator with every setting that is left to the data chosen, once and for all."""
+        return self
+
+    @abstractmethod
+    def moments(self, terms: Terms) -> FloatArray:
+        """Return the moments of every sample, of shape (n_rows, n_moments)."""
+
+    @abstractmethod
+    def value(self, mean: FloatArray) -> FloatArray:
+        """Return the value at means of the moments, of shape (…, n_moments)."""
+
+    @abstractmethod
+    def uplift(self, mean: FloatArray) -> FloatArray:
+        """Return the value less the logging policy's, at means of the moments."""
+
+    @abstractmethod
+    def value_gradient(self, mean: FloatArray) -> FloatArray:
+        """Return the derivatives of the value in the means, of shape (n_moments,)."""
+
+    @abstractmethod
+    def uplift_gradient(self, mean: FloatArray) -> FloatArray:
+        """Return the derivatives of the uplift in the means."""
+
+    def is_clipped(self, importance_weight: FloatArray) -> BoolArray:
+        """Return which weights the estimator cuts or sets aside."""
+        return np.zeros(len(importance_weight), dtype=np.bool_)
+
+    def value_influence(self, moments: FloatArray, mean: FloatArray) -> FloatArray:
+        """Return ``g'(m) · (moment_i - m)`` of every sample: by how much it moves the value, times n."""
+        return (moments - mean) @ self.value_gradient(mean)
+
+    def uplift_influence(self, moments: FloatArray, mean: FloatArray) -> FloatArray:
+        """Return the influence of every sample on the uplift."""
+        return (moments - mean) @ self.uplift_gradient(mean)
+
+
+class MeanEstimator(Estimator):
+    """A plain mean: the first moment is a sample's term of the value, the second its term of the uplift."""
+
+    def value(self, mean: FloatArray) -> FloatArray:
+        """Return the first mean."""
+        return mean[..., 0]
+
+    def uplift(self, mean: FloatArray) -> FloatArray:
+        """Return the second mean."""
+        return mean[..., 1]
+
+    def value_gradient(self, mean: FloatArray) -> FloatArray:
+        """Return (1, 0)."""
+        return np.array([1.0, 0.0])
+
+    def uplift_gradient(self, mean: FloatArray) -> FloatArray:
+        """Return (0, 1)."""
+        return np.array([0.0, 1.0])
+
+    def term_ranges(self, max_weight: float, low: float, high: float) -> tuple[float, float] | None:
+        """Return the widths of the ranges of both terms if weights lie in [0, max_weight], rewards in [low, high]."""
+        return None
+
+
+@dataclass(frozen=True)
+class IPS(MeanEstimator):
+    """Inverse propensity scoring, ``mean(w · r)`` (Horvitz and Thompson, 1952); uplift ``mean((w - 1) · r)``."""
+
+    name: ClassVar[str] = "ips"
+
+    def moments(self, terms: Terms) -> FloatArray:
+        """Return ``(w r, (w - 1) r)``."""
+        weight = terms.importance_weight
+        return np.column_stack([weight * terms.reward, (weight - 1.0) * terms.reward])
+
+    def term_ranges(self, max_weight: float, low: float, high: float) -> tuple[float, float]:
+        """Return the widths of the ranges of ``w r`` and ``(w - 1) r``."""
+        value = [weight * reward for weight in (0.0, max_weight) for reward in (low, high)]
+        uplift = [(weight - 1.0) * reward for weight in (0.0, max_weight) for reward in (low, high)]
+        return max(value) - min(value), max(uplift) - min(uplift)
+
+
+@dataclass(frozen=True)
+class ClippedIPS(IPS):
+    """IPS with weights cut at ``max_importance_weight``: less variance, biased towards zero (Ionides, 2008).
+
+    Parameters
+    ----------
+    max_importance_weight : float of at least 1, optional
+        By default ``sqrt(n_samples)``, Ionides' rate: variance and squared bias then vanish together.
+    """
+
+    max_importance_weight: float | None = None
+
+    name: ClassVar[str] = "clipped_ips"
+    is_unbiased: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        if self.max_importance_weight is not None:
+            check_number("max_importance_weight", self.max_importance_weight, low=1.0)
+
+    def tuned(self, pilot: Terms, n_samples: int) -> ClippedIPS:
+        """Choose the largest weight."""
+        if self.max_importance_weight is not None:
+            return self
+        return replace(self, max_importance_weight=max(float(np.sqrt(n_samples)), 1.0))
+
+    def moments(self, terms: Terms) -> FloatArray:
+        """Return the moments of `IPS` with cut weights."""
+        assert self.max_importance_weight is not None
+        weight = np.minimum(terms.importance_weight, self.max_importance_weight)
+        return super().moments(replace(terms, importance_weight=weight))
+
+    def is_clipped(self, importance_weight: FloatArray) -> BoolArray:
+        """Return which weights are cut."""
+        assert self.max_importance_weight is not None
+        return importance_weight > self.max_importance_weight
+
+    def term_ranges(self, max_weight: float, low: float, high: float) -> tuple[float, float]:
+        """Return the ranges of `IPS` with cut weights."""
+        assert self.max_importance_weight is not None
+        return super().term_ranges(min(max_weight, self.max_importance_weight), low, high)
+
+
+@dataclass(frozen=True)
+class SNIPS(Estimator):
+    """Self-normalised IPS, ``sum(w · r) / sum(w)`` (Swaminathan and Joachims, 2015); uplift: less ``mean(r)``.
+
+    Moments are ``((w - 1) ρ, w, ρ)`` with ``ρ = r - origin``. The estimate does not depend on the origin, one of the
+    rewards, but a constant reward is then estimated without rounding, and so with an interval of zero width.
+    """
+
+    origin: float | None = None
+
+    name: ClassVar[str] = "snips"
+    is_unbiased: ClassVar[bool] = False
+
+    def tuned(self, pilot: Terms, n_samples: int) -> SNIPS:
+        """Take the first reward for the origin."""
+        return self if self.origin is not None else replace(self, origin=float(pilot.reward[0]))
+
+    def moments(self, terms: Terms) -> FloatArray:
+        """Return ``((w - 1) ρ, w, ρ)``."""
+        centred = terms.reward - (self.origin or 0.0)
+        return np.column_stack([(terms.importance_weight - 1.0) * centred, terms.importance_weight, centred])
+
+    def value(self, mean: FloatArray) -> FloatArray:
+        """Return ``origin + mean(w ρ) / mean(w)``."""
+        return (self.origin or 0.0) + ratio(mean[..., 0] + mean[..., 2], mean[..., 1])
+
+    def uplift(self, mean: FloatArray) -> FloatArray:
+        """Return ``mean(w ρ) / mean(w) - mean(ρ)``, written so that weights of 1 give zero exactly."""
+        return ratio(mean[..., 0] - (mean[..., 1] - 1.0) * mean[..., 2], mean[..., 1])
+
+    def value_gradient(self, mean: FloatArray) -> FloatArray:
+        """Return the derivatives: together they give the influence ``w (r - value) / mean(w)``."""
+        inverse = 1.0 / mean[1] if mean[1] > 0.0 else np.nan
+        return np.array([inverse, -(mean[0] + mean[2]) * inverse**2, inverse])
+
+    def uplift_gradient(self, mean: FloatArray) -> FloatArray:
+        """Return the derivatives: the influence ``w (r - value) / mean(w) - (r - mean(r))``."""
+        inverse = 1.0 / mean[1] if mean[1] > 0.0 else np.nan
+        uplift = (mean[0] - (mean[1] - 1.0) * mean[2]) * inverse
+        return np.array([inverse, -(mean[2] + uplift) * inverse, -(mean[1] - 1.0) * inverse])
+
+
+@dataclass(frozen=True)
+class BetaIPS(Estimator):
+    """IPS with the optimal baseline: ``mean(w r) - beta (mean(w) - 1)``, ``beta = Cov(w r, w) / Var(w)``.
+
+    ``mean(w) - 1`` has expectation zero, so any beta leaves the estimate consistent; this one has the least variance
+    (Gupta et al., 2024; Owen, 2013, ch. 8.9). Moments are ``(w r, u, w r u, u², u r)`` with ``u = w - 1``.
+    """
+
+    name: ClassVar[str] = "beta_ips"
+    is_unbiased: ClassVar[bool] = False  # of order 1/n: beta is estimated from the same samples
+
+    def moments(self, terms: Terms) -> FloatArray:
+        """Return ``(w r, u, w r u, u², u r)``."""
+        excess = terms.importance_weight - 1.0
+        weighted = terms.importance_weight * terms.reward
+        return np.column_stack([weighted, excess, weighted * excess, excess**2, excess * terms.reward])
+
+    def value(self, mean: FloatArray) -> FloatArray:
+        """Return ``mean(w r) - beta · mean(u)``."""
+        return mean[..., 0] - self.beta(mean) * mean[..., 1]
+
+    def uplift(self, mean: FloatArray) -> FloatArray:
+        """Return ``mean(u r) - beta · mean(u)``."""
+        return mean[..., 4] - self.beta(mean) * mean[..., 1]
+
+    def beta(self, mean: FloatArray) -> FloatArray:
+        """Return ``Cov(w r, u) / Var(u)``; 0 if all weights are equal."""
+        covariance, variance = self._second_moments(mean)
+        return np.where(variance > 0.0, ratio(covariance, variance), 0.0)
+
+    def value_gradient(self, mean: FloatArray) -> FloatArray:
+        """Return the derivatives, beta's included."""
+        return np.array([1.0, 0.0, 0.0, 0.0, 0.0]) + self._baseline_gradient(mean)
+
+    def uplift_gradient(self, mean: FloatArray) -> FloatArray:
+        """Return the derivatives, beta's included."""
+        return np.array([0.0, 0.0, 0.0, 0.0, 1.0]) + self._baseline_gradient(mean)
+
+    @staticmethod
+    def _second_moments(mean: FloatArray) -> tuple[FloatArray, FloatArray]:
+        variance = mean[..., 3] - mean[..., 1] ** 2
+        rounding = 1e-13 * mean[..., 3]  # what is left of the variance of equal weights after subtraction
+        return mean[..., 2] - mean[..., 0] * mean[..., 1], np.where(variance > rounding, variance, 0.0)
+
+    def _baseline_gradient(self, mean: FloatArray) -> FloatArray:
+        """Return the derivatives of ``-beta · mean(u)``."""
+        covariance, variance = (float(part) for part in self._second_moments(mean))
+        if variance == 0.0:
+            return np.zeros(5)
+        beta, excess = covariance / variance, mean[1]
+        of_beta = np.array([-excess, 2.0 * excess * beta - mean[0], 1.0, -beta, 0.0]) / variance
+        return -excess * of_beta - np.array([0.0, beta, 0.0, 0.0, 0.0])
+
+
+def ratio(numerator: FloatArray, denominator: FloatArray) -> FloatArray:
+    """Return the quotient, NaN without a warning where the denominator is not positive."""
+    positive = np.asarray(denominator) > 0.0
+    return np.where(positive, numerator / np.where(positive, denominator, 1.0), np.nan)

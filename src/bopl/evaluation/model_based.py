@@ -1,0 +1,199 @@
+"""Estimators with a reward model: the direct method, doubly robust and its kin.
+
+``q`` is the reward model, ``q_pi(x) = sum_a pi(a | x) q(x, a)``, ``e_i = r_i - q(x_i, a_i)`` the residual and ``d_i``
+the uplift the model sees (`Terms.modelled_uplift`).
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+import numpy as np
+
+from bopl._settings import check_number
+from bopl._typing import BoolArray, FloatArray
+from bopl.evaluation.estimator import Estimator, MeanEstimator, Need, ratio
+from bopl.evaluation.terms import Terms
+
+MODEL_NEEDS = frozenset({Need.REWARD_MODEL, Need.PROPENSITY})
+GRID_SIZE = 30  # settings that are compared when one is chosen from the data
+
+
+@dataclass(frozen=True)
+class DirectMethod(MeanEstimator):
+    """``mean(q_pi)``: what the reward model says, unchecked by the rewards; its bias shows in no interval."""
+
+    name: ClassVar[str] = "dm"
+    needs: ClassVar[frozenset[Need]] = frozenset({Need.REWARD_MODEL})
+    sharpened_by: ClassVar[frozenset[Need]] = frozenset({Need.LOGGING_DISTRIBUTION})
+    is_unbiased: ClassVar[bool] = False
+
+    def moments(self, terms: Terms) -> FloatArray:
+        """Return ``(q_pi, d)``."""
+        return np.column_stack([terms.modelled[0], terms.modelled_uplift])
+
+
+class CorrectedMean(MeanEstimator):
+    """``mean(q_pi + v(w) e)``: the reward model corrected by residuals with modified weights ``v(w)``.
+
+    The uplift is ``mean(d + (v(w) - v(1)) e)``: the logging policy's weights are all 1.
+    """
+
+    needs: ClassVar[frozenset[Need]] = MODEL_NEEDS
+    sharpened_by: ClassVar[frozenset[Need]] = frozenset({Need.LOGGING_DISTRIBUTION})
+
+    @abstractmethod
+    def modified(self, importance_weight: FloatArray) -> FloatArray:
+        """Return ``v(w)``."""
+
+    def moments(self, terms: Terms) -> FloatArray:
+        """Return ``(q_pi + v(w) e, d + (v(w) - v(1)) e)``."""
+        policy_reward_hat, residual = terms.modelled
+        weight, at_one = self.modified(terms.importance_weight), float(self.modified(np.ones(1))[0])
+        return np.column_stack(
+            [policy_reward_hat + weight * residual, terms.modelled_uplift + (weight - at_one) * residual]
+        )
+
+
+@dataclass(frozen=True)
+class DoublyRobust(CorrectedMean):
+    """``mean(q_pi + w e)`` (Dudík, Langford and Li, 2011): unbiased whatever the model, precise if it is good."""
+
+    name: ClassVar[str] = "dr"
+
+    def modified(self, importance_weight: FloatArray) -> FloatArray:
+        """Return the weights as they are."""
+        return importance_weight
+
+
+@dataclass(frozen=True)
+class SwitchDR(CorrectedMean):
+    """SWITCH-DR: ``mean(q_pi + w 1{w <= threshold} e)`` (Wang, Agarwal and Dudík, 2017).
+
+    Parameters
+    ----------
+    threshold : float of at least 1, optional
+        Larger weights are left to the reward model. By default chosen as Wang et al. do, by the least sum of
+        estimated variance and squared bias, see `estimated_mse`.
+    """
+
+    threshold: float | None = None
+
+    name: ClassVar[str] = "switch_dr"
+    is_unbiased: ClassVar[bool] = False
+    needs_pilot: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        if self.threshold is not None:
+            check_number("threshold", self.threshold, low=1.0)
+
+    def tuned(self, pilot: Terms, n_samples: int) -> SwitchDR:
+        """Choose the threshold."""
+        if self.threshold is not None:
+            return self
+        weight = pilot.importance_weight
+        largest = max(float(weight.max()), 1.0)
+        grid = np.unique(np.append(np.geomspace(1.0, largest, GRID_SIZE), np.inf))
+        scores = [estimated_mse(replace(self, threshold=float(cut)), pilot, n_samples) for cut in grid]
+        return replace(self, threshold=float(grid[int(np.argmin(scores))]))
+
+    def modified(self, importance_weight: FloatArray) -> FloatArray:
+        """Return the weights, zero beyond the threshold."""
+        return np.where(importance_weight <= self._cut, importance_weight, 0.0)
+
+    def is_clipped(self, importance_weight: FloatArray) -> BoolArray:
+        """Return which samples are left to the reward model."""
+        return importance_weight > self._cut
+
+    @property
+    def _cut(self) -> float:
+        return np.inf if self.threshold is None else self.threshold
+
+
+@dataclass(frozen=True)
+class ShrinkageDR(CorrectedMean):
+    """DR with optimistic shrinkage, ``v(w) = shrinkage · w / (shrinkage + w²)`` (Su et al., 2020).
+
+    Parameters
+    ----------
+    shrinkage : float in (0, inf], optional
+        lambda of the paper: infinity is DR, 0 the direct method. By default chosen as theirs is, by the
+        least sum of estimated variance and squared bias, see `estimated_mse`.
+    """
+
+    shrinkage: float | None = None
+
+    name: ClassVar[str] = "dr_shrinkage"
+    is_unbiased: ClassVar[bool] = False
+    needs_pilot: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        if self.shrinkage is not None:
+            check_number("shrinkage", self.shrinkage, low=0.0, low_open=True)
+
+    def tuned(self, pilot: Terms, n_samples: int) -> ShrinkageDR:
+        """Choose the shrinkage."""
+        if self.shrinkage is not None:
+            return self
+        largest = max(float(pilot.importance_weight.max()), 1.0)
+        grid = np.append(np.geomspace(0.1, 100.0 * largest**2, GRID_SIZE), np.inf)
+        scores = [estimated_mse(replace(self, shrinkage=float(one)), pilot, n_samples) for one in grid]
+        return replace(self, shrinkage=float(grid[int(np.argmin(scores))]))
+
+    def modified(self, importance_weight: FloatArray) -> FloatArray:
+        """Return the shrunk weights."""
+        shrinkage = np.inf if self.shrinkage is None else self.shrinkage
+        # Divided by the shrinkage, so that an infinite one leaves the weights as they are.
+        return importance_weight / (1.0 + importance_weight**2 / shrinkage)
+
+
+@dataclass(frozen=True)
+class SelfNormalisedDR(Estimator):
+    """``mean(q_pi) + sum(w e) / sum(w)`` (Thomas and Brunskill, 2016): the correction is self-normalised.
+
+    Moments are ``(q_pi, d, (w - 1) e, w, e)``.
+    """
+
+    name: ClassVar[str] = "sndr"
+    needs: ClassVar[frozenset[Need]] = MODEL_NEEDS
+    sharpened_by: ClassVar[frozenset[Need]] = frozenset({Need.LOGGING_DISTRIBUTION})
+    is_unbiased: ClassVar[bool] = False
+
+    def moments(self, terms: Terms) -> FloatArray:
+        """Return ``(q_pi, d, (w - 1) e, w, e)``."""
+        policy_reward_hat, residual = terms.modelled
+        weight = terms.importance_weight
+        return np.column_stack([policy_reward_hat, terms.modelled_uplift, (weight - 1.0) * residual, weight, residual])
+
+    def value(self, mean: FloatArray) -> FloatArray:
+        """Return ``mean(q_pi) + mean(w e) / mean(w)``."""
+        return mean[..., 0] + ratio(mean[..., 2] + mean[..., 4], mean[..., 3])
+
+    def uplift(self, mean: FloatArray) -> FloatArray:
+        """Return ``mean(d) + mean(w e) / mean(w) - mean(e)``, exactly zero where all weights are 1."""
+        return mean[..., 1] + ratio(mean[..., 2] - (mean[..., 3] - 1.0) * mean[..., 4], mean[..., 3])
+
+    def value_gradient(self, mean: FloatArray) -> FloatArray:
+        """Return the derivatives in the five means."""
+        inverse = 1.0 / mean[3] if mean[3] > 0.0 else np.nan
+        return np.array([1.0, 0.0, inverse, -(mean[2] + mean[4]) * inverse**2, inverse])
+
+    def uplift_gradient(self, mean: FloatArray) -> FloatArray:
+        """Return the derivatives in the five means."""
+        inverse = 1.0 / mean[3] if mean[3] > 0.0 else np.nan
+        correction = (mean[2] - (mean[3] - 1.0) * mean[4]) * inverse
+        return np.array([0.0, 1.0, inverse, -(mean[4] + correction) * inverse, -(mean[3] - 1.0) * inverse])
+
+
+def estimated_mse(estimator: CorrectedMean, pilot: Terms, n_samples: int) -> float:
+    """Return the estimated variance of the estimate plus its squared bias.
+
+    The bias is ``b = E[(v(w) - w) e]``. The square of its sample mean is too large by the variance of that mean, about
+    as much as the variance that modified weights save, so it is taken off: ``b² ≈ mean² - var / n``, not below zero.
+    """
+    terms = estimator.moments(pilot)[:, 0]
+    missing = (estimator.modified(pilot.importance_weight) - pilot.importance_weight) * pilot.modelled[1]
+    squared_bias = float(missing.mean()) ** 2 - float(missing.var()) / len(missing)
+    return float(terms.var()) / n_samples + max(squared_bias, 0.0)

@@ -1,0 +1,165 @@
+"""`Evaluation`: one row per policy and estimator, for people and for programs."""
+
+from __future__ import annotations
+
+import html
+import io
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from bopl._frame import to_arrow, to_frame
+
+COLUMNS: dict[str, str] = {
+    "policy": "name of the policy",
+    "estimator": "name of the estimator",
+    "value": "estimated reward per decision",
+    "std_err": "its standard error",
+    "ci_lower": "lower end of its interval",
+    "ci_upper": "upper end of its interval",
+    "uplift": "value less that of the logging policy under the same estimator",
+    "uplift_ci_lower": "lower end of the paired interval of the uplift",
+    "uplift_ci_upper": "upper end of it",
+    "n": "samples",
+    "ess": "effective sample size, sum(w)² / sum(w²)",
+    "mean_weight": "mean importance weight, 1 if all is well",
+    "max_weight": "largest importance weight",
+    "clipped_share": "share of the samples whose weight the estimator cut or set aside",
+    "unsupported_mass": "share of the policy's choices that the log never took; missing if not known",
+    "propensity_source": "logged, balanced, estimated or uniform",
+    "verdict": "better, worse, inconclusive or not trustworthy",
+    "reason": "why, in a sentence",
+}
+HEADINGS = ("policy", "estimator", "value", "uplift", "effective samples", "verdict")
+STYLES = {"better": "green", "worse": "red", "inconclusive": "yellow", "not trustworthy": "bold magenta"}
+
+
+@dataclass(frozen=True, eq=False)
+class Evaluation:
+    """What a log says about some policies.
+
+    ``print(evaluation)`` and a notebook show a table; ``evaluation.table`` is a frame with the columns of
+    ``bopl.evaluation.result.COLUMNS``; ``evaluation.plot()`` a forest plot.
+
+    Attributes
+    ----------
+    rows : tuple of mappings
+        One per policy and estimator.
+    interval : str
+    confidence : float
+    logging_value : float
+        Mean reward in the log: what the logging policy earns.
+    notes : tuple of str
+        What was assumed or chosen along the way.
+    """
+
+    rows: tuple[Mapping[str, Any], ...]
+    interval: str
+    confidence: float
+    logging_value: float
+    notes: tuple[str, ...] = ()
+
+    @property
+    def table(self) -> Any:
+        """The rows as a frame: pandas if it is installed, else polars, else arrow."""
+        return self.to_frame()
+
+    def to_frame(self, backend: str | None = None) -> Any:
+        """Return the rows as a frame; ``backend`` is ``"pandas"``, ``"polars"`` or ``"pyarrow"``."""
+        return to_frame(self._columns(), backend)
+
+    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
+        return to_arrow(self._columns()).__arrow_c_stream__(requested_schema)
+
+    def _columns(self) -> dict[str, list[Any]]:
+        return {name: [row[name] for row in self.rows] for name in COLUMNS}
+
+    def row(self, policy: str | None = None, estimator: str | None = None) -> Mapping[str, Any]:
+        """Return the only row of a policy and estimator; either may be left out if there is just one."""
+        found = [row for row in self.rows if policy in (None, row["policy"]) and estimator in (None, row["estimator"])]
+        if len(found) != 1:
+            raise KeyError(
+                f"{len(found)} rows have policy {policy!r} and estimator {estimator!r}; there are "
+                f"{', '.join(row['policy'] + '/' + row['estimator'] for row in self.rows)}."
+            )
+        return found[0]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return everything as plain values that JSON can hold; what is not a number becomes None."""
+        return {
+            "interval": self.interval,
+            "confidence": self.confidence,
+            "logging_value": self.logging_value,
+            "notes": list(self.notes),
+            "rows": [{name: _plain(row[name]) for name in COLUMNS} for row in self.rows],
+        }
+
+    def to_json(self, *, indent: int | None = 2) -> str:
+        """Return `to_dict` as JSON text."""
+        return json.dumps(self.to_dict(), indent=indent, allow_nan=False)
+
+    def __rich__(self) -> Any:
+        from rich.console import Group
+        from rich.table import Table
+        from rich.text import Text
+
+        table = Table(title=self._title(), title_justify="left")
+        for heading in HEADINGS:
+            is_number = heading in ("value", "uplift", "effective samples")
+            table.add_column(heading, justify="right" if is_number else "left", no_wrap=is_number)
+        for row in self.rows:
+            table.add_row(*map(Text, _cells(row)), Text(row["verdict"], style=STYLES[row["verdict"]]))
+        return Group(table, *(Text(line) for line in (*self._reason_lines(), *self.notes)))
+
+    def _reason_lines(self) -> list[str]:
+        """Return every reason once, with the rows it belongs to."""
+        rows_of: dict[tuple[str, str], list[str]] = {}
+        for row in self.rows:
+            rows_of.setdefault((row["policy"], row["reason"]), []).append(row["estimator"])
+        return [f"{policy} ({', '.join(names)}): {reason}" for (policy, reason), names in rows_of.items()]
+
+    def __str__(self) -> str:
+        from rich.console import Console
+
+        text = io.StringIO()
+        Console(file=text, width=120).print(self)
+        return text.getvalue().rstrip()
+
+    def _repr_html_(self) -> str:
+        head = "".join(f"<th>{heading}</th>" for heading in (*HEADINGS, "reason"))
+        body = "".join(
+            "<tr>"
+            + "".join(f"<td>{html.escape(cell)}</td>" for cell in (*_cells(row), row["verdict"], row["reason"]))
+            + "</tr>"
+            for row in self.rows
+        )
+        notes = "".join(f"<p>{html.escape(note)}</p>" for note in self.notes)
+        return (
+            f"<table><caption>{html.escape(self._title())}</caption><thead><tr>{head}</tr></thead>"
+            f"<tbody>{body}</tbody></table>{notes}"
+        )
+
+    def plot(self, *, show_uplift: bool = True) -> Any:
+        """Return a matplotlib forest plot: uplifts (or values) with their intervals, colours by verdict."""
+        from bopl.evaluation.forest_plot import plot_forest
+
+        return plot_forest(self, show_uplift=show_uplift)
+
+    def _title(self) -> str:
+        n_samples = self.rows[0]["n"] if self.rows else 0
+        return (
+            f"{n_samples:,} samples; the logging policy earns {self.logging_value:.4g}; {self.confidence:.4g} "
+            f"{self.interval.replace('_', ' ')} intervals"
+        )
+
+
+def _cells(row: Mapping[str, Any]) -> tuple[str, str, str, str, str]:
+    value = f"{row['value']:.4g} [{row['ci_lower']:.4g}, {row['ci_upper']:.4g}]"
+    uplift = f"{row['uplift']:+.4g} [{row['uplift_ci_lower']:+.4g}, {row['uplift_ci_upper']:+.4g}]"
+    return row["policy"], row["estimator"], value, uplift, f"{row['ess']:,.0f}"
+
+
+def _plain(value: Any) -> Any:
+    return None if isinstance(value, float) and not math.isfinite(value) else value

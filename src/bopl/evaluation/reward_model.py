@@ -1,0 +1,188 @@
+"""Reward predictions that no sample had a part in: cross-fitted, given, or from a model fitted elsewhere."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from bopl._typing import ContextMatrix, FloatArray, IntArray
+from bopl.boosting import BoostedRewardModel
+from bopl.learner.expanded import action_columns, expand
+from bopl.log import BanditLog
+from bopl.log.context import is_sparse
+from bopl.log.identical import row_keys
+
+Predict = Callable[[ContextMatrix], FloatArray]  # contexts to (n_rows, n_actions)
+SHARED_ROWS = 0.01  # a larger share of rows in common is no coincidence
+
+
+@dataclass(frozen=True)
+class RewardPredictor:
+    """Predicted rewards of all actions on the rows of a log.
+
+    Attributes
+    ----------
+    log : BanditLog
+    predicts : sequence of functions from contexts to (n_rows, n_actions)
+    fold : ndarray of shape (n_samples,) or None
+        Which function serves a row; the first serves all if None.
+    given : ndarray of shape (n_samples, n_actions) or None
+        Predictions made by the caller.
+    """
+
+    log: BanditLog
+    predicts: tuple[Predict, ...] = ()
+    fold: IntArray | None = None
+    given: FloatArray | None = None
+
+    def block(self, rows: slice) -> FloatArray:
+        """Return the predictions on some rows, of shape (n_rows, n_actions)."""
+        if self.given is not None:
+            return self.given[rows]
+        context = self.log.context[rows]
+        if self.fold is None:
+            return self.predicts[0](context)
+        reward_hat = np.empty((rows.stop - rows.start, self.log.n_actions))
+        for number, predict in enumerate(self.predicts):
+            own = np.flatnonzero(self.fold[rows] == number)
+            if len(own):
+                reward_hat[own] = predict(context[own])
+        return reward_hat
+
+
+def predict_rewards(reward_model: object, log: BanditLog, *, n_folds: int = 5, seed: int = 0) -> RewardPredictor:
+    """Return predictions that can be trusted on the rows of a log.
+
+    Parameters
+    ----------
+    reward_model : None, array of shape (n_samples, n_actions), or model
+        None cross-fits `bopl.BoostedRewardModel`. A model that is not fitted is cross-fitted: a scikit-learn regressor
+        on rows ``[x; onehot(a)]``, any other through ``fit(log)`` and ``predict(context)``. A fitted one is taken as it
+        is, unless it is known to have seen these rows.
+    """
+    if reward_model is None:
+        reward_model = BoostedRewardModel(random_state=seed)
+    if isinstance(reward_model, np.ndarray | list):
+        return RewardPredictor(log, given=_check_given(np.asarray(reward_model, dtype=np.float64), log))
+    if not (hasattr(reward_model, "fit") and hasattr(reward_model, "predict")):
+        raise TypeError(
+            "reward_model must be a model with fit and predict, or an array of predicted rewards of shape (n_samples, "
+            f"n_actions); got {type(reward_model).__name__}."
+        )
+    _check_kind(reward_model)
+    if is_fitted(reward_model):
+        _check_other_rows(reward_model, log)
+        return RewardPredictor(log, (_predict_of(reward_model, log),))
+    fold = draw_folds(log, n_folds, seed)
+    predicts = [_fit_fold(reward_model, log, fold != number) for number in range(int(fold.max()) + 1)]
+    return RewardPredictor(log, tuple(predicts), fold)
+
+
+def draw_folds(log: BanditLog, n_folds: int, seed: int) -> IntArray:
+    """Return a fold number per sample, of sizes as equal as can be; samples of one group share a fold."""
+    unit = np.arange(log.n_samples) if log.group is None else np.unique(log.group, return_inverse=True)[1]
+    n_units = int(unit.max()) + 1
+    if n_units < 2:
+        what = "sample" if log.group is None else "group"
+        raise ValueError(f"cross-fitting needs at least two {what}s; the log has one. Pass predictions of your own.")
+    order = np.random.default_rng([seed, 2]).permutation(n_units)
+    return (order % min(n_folds, n_units))[unit]
+
+
+def is_fitted(model: Any) -> bool:
+    """Return whether a model has been fitted."""
+    from sklearn.exceptions import NotFittedError
+    from sklearn.utils.validation import check_is_fitted
+
+    try:
+        check_is_fitted(model)
+    except (NotFittedError, TypeError):
+        return False
+    return True
+
+
+def _check_given(reward_hat: FloatArray, log: BanditLog) -> FloatArray:
+    expected = (log.n_samples, log.n_actions)
+    if reward_hat.shape != expected:
+        raise ValueError(
+            f"reward_model must have shape {expected}, one row per sample and one column per action; it has shape "
+            f"{reward_hat.shape}."
+        )
+    if not np.isfinite(reward_hat).all():
+        row = int(np.flatnonzero(~np.isfinite(reward_hat).all(axis=1))[0])
+        raise ValueError(f"reward_model must hold finite predictions; the first that is not is at row {row}.")
+    return reward_hat
+
+
+def _check_kind(model: Any) -> None:
+    from sklearn.base import is_classifier
+
+    if is_classifier(model):
+        raise TypeError(
+            f"reward_model must be a regressor; {type(model).__name__} predicts classes. A regressor on 0/1 rewards "
+            "predicts the probability of a 1."
+        )
+
+
+def _check_other_rows(model: Any, log: BanditLog) -> None:
+    """Raise if the model remembers rows of this log: its predictions would be too good on them."""
+    fitted = getattr(model, "row_keys_", None)
+    if fitted is None:
+        return
+    own = row_keys(log)
+    shared = float(np.isin(own, fitted).mean())
+    repeated = 1.0 - len(np.unique(own)) / len(own)  # rows that are alike by chance are alike within the log, too
+    if shared > SHARED_ROWS + 5.0 * repeated or np.array_equal(np.sort(own), fitted):
+        raise ValueError(
+            f"the reward model was fitted on {shared:.0%} of the rows that it is to be evaluated on, where its "
+            "predictions are too good; pass it unfitted, to be cross-fitted, or fit it on other rows."
+        )
+
+
+def _fit_fold(model: Any, log: BanditLog, train: Any) -> Predict:
+    from sklearn.base import clone, is_regressor
+
+    copy, part = clone(model), log.subset(train)
+    if is_regressor(model):
+        copy.fit(_logged_rows(part), part.reward)
+    else:
+        copy.fit(part)
+    return _predict_of(copy, log)
+
+
+def _predict_of(model: Any, log: BanditLog) -> Predict:
+    from sklearn.base import is_regressor
+
+    if not is_regressor(model):
+        return _check_actions(model, log).predict
+    by_action = action_columns(log.n_actions, log.action_features)
+
+    def predict(context: ContextMatrix) -> FloatArray:
+        flat = model.predict(expand(context, by_action))
+        return np.asarray(flat, dtype=np.float64).reshape(context.shape[0], log.n_actions)
+
+    return predict
+
+
+def _check_actions(model: Any, log: BanditLog) -> Any:
+    actions = getattr(model, "actions_", log.actions)
+    if list(actions.tolist()) != log.actions.tolist():
+        raise ValueError(
+            "the reward model was fitted on other actions than the log has; build both logs with the same actions=[…]."
+        )
+    return model
+
+
+def _logged_rows(log: BanditLog) -> ContextMatrix:
+    """Return the rows ``[x; onehot(a); features of a]`` of the logged pairs."""
+    logged = action_columns(log.n_actions, log.action_features)[log.action_idx]
+    if is_sparse(log.context):
+        from scipy.sparse import csr_array, hstack
+
+        rows = csr_array(hstack([log.context, csr_array(logged)], format="csr"))
+        rows.indices, rows.indptr = rows.indices.astype(np.int32), rows.indptr.astype(np.int32)
+        return rows
+    return np.hstack([log.context, logged])

@@ -1,0 +1,52 @@
+"""What every estimator is built from: weights, rewards and reward predictions of some samples."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from bopl._typing import FloatArray
+
+
+@dataclass(frozen=True)
+class Terms:
+    """Per-sample quantities of one policy on some rows of a log.
+
+    Attributes
+    ----------
+    importance_weight : ndarray of shape (n_rows,)
+        ``w_i = pi(a_i | x_i) / p_i``.
+    reward : ndarray of shape (n_rows,)
+    reward_hat : ndarray of shape (n_rows,), optional
+        ``q(x_i, a_i)``: the reward model's prediction for the logged action.
+    policy_reward_hat : ndarray of shape (n_rows,), optional
+        ``q_pi(x_i) = sum_a pi(a | x_i) q(x_i, a)``.
+    logging_reward_hat : ndarray of shape (n_rows,), optional
+        The same sum for the logging policy; only where its probabilities of all actions are known.
+    """
+
+    importance_weight: FloatArray
+    reward: FloatArray
+    reward_hat: FloatArray | None = None
+    policy_reward_hat: FloatArray | None = None
+    logging_reward_hat: FloatArray | None = None
+
+    @property
+    def modelled(self) -> tuple[FloatArray, FloatArray]:
+        """``q_pi(x_i)`` and the residual ``r_i - q(x_i, a_i)``."""
+        assert self.policy_reward_hat is not None
+        assert self.reward_hat is not None
+        return self.policy_reward_hat, self.reward - self.reward_hat
+
+    @property
+    def modelled_uplift(self) -> FloatArray:
+        """What the reward model says the policy earns above the logging policy, sample by sample.
+
+        ``q_pi(x) - q_pi0(x)`` where the logging policy's probabilities of all actions are known. Otherwise
+        ``(w - 1)(q(x, a) - q_pi(x))``, which has the same expectation: ``E[w - 1 | x] = 0``, and
+        ``E[(w - 1) q(x, a) | x]`` is that very difference. Both are exactly zero if the policy is the logging policy.
+        """
+        assert self.policy_reward_hat is not None
+        assert self.reward_hat is not None
+        if self.logging_reward_hat is not None:
+            return self.policy_reward_hat - self.logging_reward_hat
+        return (self.importance_weight - 1.0) * (self.reward_hat - self.policy_reward_hat)

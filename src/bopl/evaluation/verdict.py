@@ -1,0 +1,105 @@
+"""The verdict: better, worse, inconclusive, or that this log cannot say; always with a reason in a plain sentence."""
+
+from __future__ import annotations
+
+import math
+
+from bopl.evaluation.diagnosis import WeightFacts
+from bopl.evaluation.estimator import Estimator, Need
+from bopl.evaluation.interval import Bounds, Interval
+from bopl.log.weight import (
+    MAX_HEAVY_SHARE,
+    MAX_MEAN_Z,
+    MAX_TOP_SHARE,
+    MAX_UNSUPPORTED,
+    MIN_ESS,
+    MIN_TAIL_INDEX,
+)
+
+BETTER, WORSE, INCONCLUSIVE, NOT_TRUSTWORTHY = "better", "worse", "inconclusive", "not trustworthy"
+VERDICTS = (BETTER, WORSE, INCONCLUSIVE, NOT_TRUSTWORTHY)
+
+
+SOURCE_NOTES = {
+    "estimated": " It rests on estimated propensities: wrong if the logging policy looked at more than the context.",
+    "uniform": " The propensities are taken to be uniform because the caller said so.",
+}
+
+
+def judge(
+    estimator: Estimator, interval: Interval, facts: WeightFacts, uplift: float, bounds: Bounds, source: str
+) -> tuple[str, str]:
+    """Return the verdict on one policy under one estimator, and the reason.
+
+    Parameters
+    ----------
+    estimator : Estimator
+    interval : Interval
+    facts : WeightFacts
+    uplift : float
+    bounds : (float, float)
+        Interval of the uplift.
+    source : str
+        Where the propensities come from.
+    """
+    complaint = find_complaint(estimator, interval, facts, bounds)
+    if complaint is not None:
+        return NOT_TRUSTWORTHY, complaint + SOURCE_NOTES.get(source, "")
+    verdict, reason = _compare(interval.confidence, uplift, bounds)
+    if estimator.name == "dm" and bounds != (0.0, 0.0):
+        reason += " It rests on the reward model alone: see what 'dr' says."
+    return verdict, reason + SOURCE_NOTES.get(source, "")
+
+
+def find_complaint(estimator: Estimator, interval: Interval, facts: WeightFacts, bounds: Bounds) -> str | None:
+    """Return why the log cannot answer, or None if it can."""
+    if facts.unsupported_mass > MAX_UNSUPPORTED:
+        return (
+            f"{facts.unsupported_mass:.1%} of the policy's choices are actions that were never taken in this log: "
+            "nothing is known of what they earn."
+        )
+    if Need.PROPENSITY in estimator.needs:
+        complaint = _weight_complaint(estimator, interval, facts)
+        if complaint is not None:
+            return complaint
+    if not all(math.isfinite(bound) for bound in bounds):
+        return "The estimate is not defined on this log: there are too few samples that speak of the policy."
+    return None
+
+
+def _weight_complaint(estimator: Estimator, interval: Interval, facts: WeightFacts) -> str | None:
+    if facts.max == 0.0:
+        return "The policy gives probability zero to every logged action: the log says nothing about it."
+    if abs(facts.mean_z) > MAX_MEAN_Z:
+        return (
+            f"The mean weight is {facts.mean:.3g} where 1 is expected (z = {facts.mean_z:.1f}): either the "
+            "propensities are not those of the logging policy, or the policy takes actions that hardly occur here."
+        )
+    if interval.is_bound:
+        return None  # holds for any number of samples and any weights
+    if facts.ess < MIN_ESS:
+        return (
+            f"The log is worth {facts.ess:.0f} effective samples to this policy, fewer than {MIN_ESS:.0f}: the "
+            "interval cannot be relied on."
+        )
+    if estimator.name in ("clipped_ips", "switch_dr", "dr_shrinkage"):
+        return None  # large weights do not enter as they are
+    is_heavy = facts.tail_index < MIN_TAIL_INDEX and facts.top_share > MAX_HEAVY_SHARE
+    if is_heavy or facts.top_share > MAX_TOP_SHARE:
+        return (
+            f"The top 1% of the weights carry {facts.top_share:.0%} of the value (tail index {facts.tail_index:.1f}): "
+            "a few samples decide, and the interval is too narrow."
+        )
+    return None
+
+
+def _compare(confidence: float, uplift: float, bounds: Bounds) -> tuple[str, str]:
+    lower, upper = bounds
+    if lower == upper == 0.0:
+        return INCONCLUSIVE, "The policy is the logging policy on this log: the difference is zero."
+    certainty = f"with {confidence:.4g} confidence"
+    if lower > 0.0:
+        return BETTER, f"It earns {uplift:.4g} more than the logging policy, at least {lower:.4g} {certainty}."
+    if upper < 0.0:
+        return WORSE, f"It earns {-uplift:.4g} less than the logging policy, at least {-upper:.4g} {certainty}."
+    return INCONCLUSIVE, f"The uplift lies between {lower:.4g} and {upper:.4g} {certainty}: it may be either way."

@@ -1,0 +1,169 @@
+"""`evaluate`: is the policy better than what runs now, by how much, how sure are we, and can this log answer at all?"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from bopl._settings import check_choice, check_number
+from bopl.evaluation.accumulate import Sources, ValueAccumulator, check_all_actions
+from bopl.evaluation.propensity import estimate_logging_prob
+from bopl.evaluation.result import Evaluation
+from bopl.evaluation.reward_model import predict_rewards
+from bopl.log import BanditLog
+from bopl.log.policy_prob import read_policy
+
+PROPENSITY_CHOICES = ("estimate", "uniform")
+
+
+def evaluate(
+    log: BanditLog,
+    policies: object,
+    *,
+    estimators: object = None,
+    interval: str = "normal",
+    confidence: float = 0.95,
+    reward_model: object = None,
+    propensity: str | None = None,
+    propensity_model: object = None,
+    logging_policy: object = None,
+    logger: object = None,
+    logger_propensity: object = None,
+    n_folds: int = 5,
+    n_replicates: int = 1000,
+    reward_range: tuple[float, float] | None = None,
+    min_propensity: float | None = None,
+    random_state: int = 0,
+    n_jobs: int | None = None,
+) -> Evaluation:
+    """Estimate the value of policies from a log, with intervals and a verdict against the logging policy.
+
+    Parameters
+    ----------
+    log : BanditLog
+        Samples that the policies were not trained on. If it has groups, intervals and folds respect them.
+    policies : policy, or mapping of name to policy
+        A policy is an object with ``predict_proba``, an array of shape (n_samples, n_actions), or an array of shape
+        (n_samples,) with the probabilities of the logged actions: O(n) memory for any number of actions, enough for
+        estimators without a reward model.
+    estimators : sequence of names or Estimators, or "all", optional
+        Names are ``ips, clipped_ips, snips, dm, dr, sndr, switch_dr, dr_shrinkage, beta_ips``. By default IPS and
+        SNIPS, and DR if a reward model is given.
+    interval : {"normal", "bootstrap", "empirical_bernstein", "log_smoothing", "betting"}, default="normal"
+        The first two hold for many samples and any estimator; the last three for any number of samples, for IPS.
+    confidence : float in (0, 1), default=0.95
+    reward_model : model or array of shape (n_samples, n_actions), optional
+        For estimators that need one. Not fitted: it is cross-fitted here (`bopl.BoostedRewardModel` by default, any
+        scikit-learn regressor). Fitted: on other samples than these.
+    propensity : {"estimate", "uniform"}, optional
+        For a log without propensities (or instead of those it has): fit a model of the logging policy, see
+        `bopl.estimate_propensity`, or declare it uniform.
+    propensity_model : scikit-learn classifier, optional
+        For ``propensity="estimate"``.
+    logging_policy : object with ``predict_proba`` or array of shape (n_samples, n_actions), optional
+        What wrote the log. Known in full, it sharpens the uplift of estimators with a reward model.
+    logger, logger_propensity : optional
+        For a log of several logging policies: who wrote each sample, and what each would have done, as for
+        `BanditLog.balanced`.
+    n_folds : int, default=5
+        Of cross-fitting.
+    n_replicates : int, default=1000
+        Of the bootstrap.
+    reward_range : (float, float), optional
+        What rewards can be, for bounds; by default [0, 1] if all rewards lie there, else the range seen.
+    min_propensity : float, optional
+        Smallest probability with which the logging policy takes an action, for ``"empirical_bernstein"``; by default
+        the smallest seen.
+    random_state : int, default=0
+        Seed of folds and replicates.
+    n_jobs : int, optional
+        Threads of the bootstrap; all cores by default. They do not change the result.
+
+    Returns
+    -------
+    Evaluation
+        With ``.table``, ``.plot()``, ``.to_json()``.
+
+    Examples
+    --------
+    >>> import numpy as np, bopl
+    >>> rng = np.random.default_rng(0)
+    >>> context, action = rng.normal(size=(2000, 2)), rng.integers(0, 2, size=2000)
+    >>> reward = (action == (context[:, 0] > 0)).astype(float)
+    >>> log = bopl.BanditLog(context, action, reward, np.full(2000, 0.5))
+    >>> good = np.column_stack([context[:, 0] <= 0, context[:, 0] > 0]).astype(float)
+    >>> evaluation = bopl.evaluate(log, {"good": good})
+    >>> evaluation.row("good", "snips")["value"], evaluation.row("good", "snips")["verdict"]
+    (1.0, 'better')
+    """
+    if not isinstance(log, BanditLog):
+        raise TypeError(f"evaluate takes a BanditLog; got {type(log).__name__}.")
+    check_number("n_folds", n_folds, low=2, integer=True)
+    check_number("random_state", random_state, low=0, integer=True)
+    accumulator = ValueAccumulator(
+        policies,
+        estimators=estimators,
+        interval=interval,
+        confidence=confidence,
+        reward_model=reward_model,
+        n_replicates=n_replicates,
+        reward_range=reward_range,
+        min_propensity=min_propensity,
+        random_state=random_state,
+        n_jobs=n_jobs,
+    )
+    log, logging_policy = _with_propensity(
+        log, propensity, propensity_model, logging_policy, logger, logger_propensity, n_folds, random_state
+    )
+    accumulator.add_from(_sources(accumulator, log, reward_model, logging_policy, n_folds, random_state), is_whole=True)
+    return accumulator.result()
+
+
+def _with_propensity(
+    log: BanditLog,
+    propensity: str | None,
+    model: object,
+    logging_policy: object,
+    logger: object,
+    logger_propensity: object,
+    n_folds: int,
+    seed: int,
+) -> tuple[BanditLog, Any]:
+    """Return the log with the propensities asked for, and the logging policy in full where that makes it known."""
+    if (logger is None) != (logger_propensity is None):
+        raise ValueError("logger and logger_propensity belong together: pass both or none.")
+    if propensity is None:
+        log = log if logger is None else log.balanced(logger, logger_propensity)
+        log.require_propensity()
+        return log, logging_policy
+    check_choice("propensity", propensity, PROPENSITY_CHOICES)
+    if logging_policy is not None or logger is not None:
+        raise ValueError(
+            f"propensity={propensity!r} stands in for a logging policy that is not known: pass one of them."
+        )
+    if propensity == "uniform":
+        log = log.with_propensity("uniform")
+        eligible = log.propensity[:, None].repeat(log.n_actions, axis=1) if log.n_actions <= 256 else None
+        return log, eligible if log.action_mask is None or eligible is None else eligible * log.action_mask
+    action_prob = estimate_logging_prob(log, model=model, n_folds=n_folds, random_state=seed)
+    logged = action_prob[range(log.n_samples), log.action_idx]
+    return log.with_propensity(logged, source="estimated"), action_prob
+
+
+def _sources(
+    accumulator: ValueAccumulator,
+    log: BanditLog,
+    reward_model: object,
+    logging_policy: object,
+    n_folds: int,
+    seed: int,
+) -> Sources:
+    readers = tuple(read_policy(policy, log, f"policy {name!r}") for name, policy in accumulator.policies.items())
+    rewards = None
+    if accumulator.needs_reward_model:
+        check_all_actions(readers, accumulator.estimators)
+        rewards = predict_rewards(reward_model, log, n_folds=n_folds, seed=seed)
+        if rewards.fold is not None:
+            name = "BoostedRewardModel" if reward_model is None else type(reward_model).__name__
+            accumulator.notes.append(f"Reward model: {name}, cross-fitted on {int(rewards.fold.max()) + 1} folds.")
+    logging = None if logging_policy is None else read_policy(logging_policy, log, "logging_policy")
+    return Sources(log, readers, rewards, logging)

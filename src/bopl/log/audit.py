@@ -1,0 +1,404 @@
+"""The audit of a log: can its propensities be right, and can it answer for a policy? One plain sentence per finding."""
+
+from __future__ import annotations
+
+import html
+import io
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from bopl._frame import to_arrow, to_frame
+from bopl._typing import FloatArray
+from bopl.log.context import quoted
+from bopl.log.identical import row_keys
+from bopl.log.policy_prob import PolicyReader, read_policy, row_blocks
+from bopl.log.weight import (
+    MAX_MEAN_Z,
+    MAX_TOP_SHARE,
+    MAX_UNSUPPORTED,
+    MIN_ESS,
+    MIN_TAIL_INDEX,
+    TOP_SHARE,
+    effective_sample_size,
+    mean_weight_z,
+    tail_index,
+    top_share,
+)
+
+if TYPE_CHECKING:
+    from bopl.log.bandit_log import BanditLog
+
+OK, NOTE, PROBLEM = "ok", "note", "problem"
+STYLES = {OK: "green", NOTE: "yellow", PROBLEM: "bold red"}
+FEW_SAMPLES = 20  # an action taken less often is hardly logged
+SMALL_PROPENSITY = 1e-3
+MAX_ROUNDING = 0.05  # relative error of the smallest propensity that rounding may have made
+MAX_DECIMALS = 6
+MATCH_TOLERANCE = 1e-3
+
+
+class AuditError(ValueError):
+    """A strict audit found problems; the message names them all."""
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What one check found.
+
+    Attributes
+    ----------
+    check : str
+        Name of the check.
+    status : {"ok", "note", "problem"}
+    value : float
+        The number behind it.
+    sentence : str
+        What it means.
+    """
+
+    check: str
+    status: str
+    value: float
+    sentence: str
+
+
+@dataclass(frozen=True, eq=False)
+class Audit:
+    """Findings of an audit: ``print(audit)``, or ``audit.table`` for a frame."""
+
+    findings: tuple[Finding, ...]
+    n_samples: int
+
+    @property
+    def problems(self) -> tuple[Finding, ...]:
+        """The findings that make estimates from this log doubtful."""
+        return tuple(finding for finding in self.findings if finding.status == PROBLEM)
+
+    @property
+    def table(self) -> Any:
+        """One row per check, as a frame: pandas if it is installed, else polars, else arrow."""
+        return self.to_frame()
+
+    def to_frame(self, backend: str | None = None) -> Any:
+        """Return the findings as a frame; ``backend`` is ``"pandas"``, ``"polars"`` or ``"pyarrow"``."""
+        return to_frame(self._columns(), backend)
+
+    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
+        return to_arrow(self._columns()).__arrow_c_stream__(requested_schema)
+
+    def _columns(self) -> dict[str, list[Any]]:
+        names = ("check", "status", "value", "sentence")
+        return {name: [getattr(finding, name) for finding in self.findings] for name in names}
+
+    def __getitem__(self, check: str) -> Finding:
+        for finding in self.findings:
+            if finding.check == check:
+                return finding
+        raise KeyError(f"no check is called {check!r}; there are {', '.join(f.check for f in self.findings)}.")
+
+    def raise_problems(self) -> None:
+        """Raise `AuditError` if there is a problem."""
+        if self.problems:
+            listed = " ".join(finding.sentence for finding in self.problems)
+            raise AuditError(f"the audit found {len(self.problems)} problem(s): {listed}")
+
+    def __rich__(self) -> Any:
+        from rich.table import Table
+        from rich.text import Text
+
+        table = Table(
+            title=f"Audit of {self.n_samples:,} samples: {len(self.problems)} problem(s)", title_justify="left"
+        )
+        for heading in ("check", "status", "what it means"):
+            table.add_column(heading, no_wrap=heading != "what it means")
+        for finding in self.findings:
+            table.add_row(finding.check, Text(finding.status, style=STYLES[finding.status]), Text(finding.sentence))
+        return table
+
+    def __str__(self) -> str:
+        from rich.console import Console
+
+        text = io.StringIO()
+        Console(file=text, width=120).print(self)
+        return text.getvalue().rstrip()
+
+    def _repr_html_(self) -> str:
+        rows = "".join(
+            f"<tr><td>{finding.check}</td><td>{finding.status}</td><td>{html.escape(finding.sentence)}</td></tr>"
+            for finding in self.findings
+        )
+        return (
+            "<table><thead><tr><th>check</th><th>status</th><th>what it means</th></tr></thead>"
+            f"<tbody>{rows}</tbody></table>"
+        )
+
+
+def audit_log(log: BanditLog, policy: object | None, logging_policy: object | None) -> Audit:
+    """Run all checks; see `BanditLog.audit`."""
+    findings = [_duplicates(log), _never_logged(log), _hardly_logged(log)]
+    if not log.has_propensity:
+        findings.insert(
+            0,
+            Finding(
+                "propensity",
+                PROBLEM,
+                float("nan"),
+                "The log has no propensities: estimates need them, logged, estimated or declared uniform.",
+            ),
+        )
+        return Audit(tuple(findings), log.n_samples)
+    checks: list[Callable[[BanditLog], Finding]] = [
+        _propensity_range,
+        _rounding,
+        _uniform_mean_weight,
+        _frequency_mean_weight,
+        _inverse_propensity_by_action,
+    ]
+    findings = [check(log) for check in checks] + findings
+    if logging_policy is not None:
+        findings.append(_logging_policy_match(log, read_policy(logging_policy, log, "logging_policy")))
+    return Audit((*findings, *_weight_findings(log, policy)), log.n_samples)
+
+
+# -- Propensities -------------------------------------------------------------------------------------------------
+
+
+def _propensity_range(log: BanditLog) -> Finding:
+    least, most = float(log.propensity.min()), float(log.propensity.max())
+    n_sure, n_small = int((log.propensity == 1.0).sum()), int((log.propensity < SMALL_PROPENSITY).sum())
+    text = f"Propensities lie between {least:.3g} and {most:.3g}"
+    if n_sure == log.n_samples:
+        return Finding(
+            "propensity_range",
+            PROBLEM,
+            least,
+            "All propensities are 1: the logging policy never explored, and the log says nothing of other actions.",
+        )
+    if n_sure + n_small > 0:
+        text += f"; {n_sure} are 1 (no exploration there) and {n_small} below {SMALL_PROPENSITY:g} (heavy weights)"
+        return Finding("propensity_range", NOTE, least, text + ".")
+    return Finding("propensity_range", OK, least, text + ".")
+
+
+def _rounding(log: BanditLog) -> Finding:
+    """Decimals after which all propensities end, and what cutting them off may have done to the smallest."""
+    decimals = next((d for d in range(1, MAX_DECIMALS + 1) if _ends_after(log.propensity, d)), None)
+    if decimals is None:
+        return Finding("rounding", OK, float("nan"), f"Propensities have more than {MAX_DECIMALS} decimals.")
+    error = 0.5 * 10.0**-decimals / float(log.propensity.min())
+    text = f"All propensities end after {decimals} decimal(s)"
+    if error > MAX_ROUNDING and len(np.unique(log.propensity)) > 10:
+        return Finding(
+            "rounding",
+            PROBLEM,
+            error,
+            f"{text}: if they were rounded, the smallest is off by up to {error:.0%}, and so are its weights.",
+        )
+    return Finding("rounding", OK, error, f"{text}; as exact values that is fine.")
+
+
+def _ends_after(values: FloatArray, decimals: int) -> bool:
+    scaled = values * 10.0**decimals
+    return bool(np.all(np.abs(scaled - np.round(scaled)) <= 1e-9 * scaled))
+
+
+def _z_finding(check: str, weight: FloatArray, what: str, hint: str) -> Finding:
+    mean = float(weight.mean())
+    z = mean_weight_z(len(weight), mean, float(weight.std(ddof=1)) if len(weight) > 1 else 0.0)
+    text = f"The mean weight of {what} is {mean:.4g} where 1 is expected (z = {z:.1f})"
+    if abs(z) > MAX_MEAN_Z:
+        return Finding(check, PROBLEM, z, f"{text}: {hint}.")
+    return Finding(check, OK, z, f"{text}.")
+
+
+def _uniform_mean_weight(log: BanditLog) -> Finding:
+    return _z_finding(
+        "mean_weight_uniform",
+        _uniform_weight(log),
+        "the uniform policy",
+        "propensities are wrong, or some actions had no chance in some contexts",
+    )
+
+
+def _uniform_weight(log: BanditLog) -> FloatArray:
+    n_eligible = log.n_actions if log.action_mask is None else log.action_mask.sum(axis=1)
+    return 1.0 / (n_eligible * log.propensity)
+
+
+def _frequency_mean_weight(log: BanditLog) -> Finding:
+    """The logging policy without its context: the share of each action, an estimate of it that needs no model."""
+    share = np.bincount(log.action_idx, minlength=log.n_actions) / log.n_samples
+    return _z_finding(
+        "mean_weight_logging",
+        share[log.action_idx] / log.propensity,
+        "the logging policy's action frequencies",
+        "the propensities are not those with which these actions were drawn",
+    )
+
+
+def _inverse_propensity_by_action(log: BanditLog) -> Finding:
+    """For each logged action, ``sum 1/p`` over its samples estimates how many samples could have taken it: n."""
+    inverse = 1.0 / log.propensity
+    count = np.bincount(log.action_idx, minlength=log.n_actions)
+    total = np.bincount(log.action_idx, weights=inverse, minlength=log.n_actions)
+    square = np.bincount(log.action_idx, weights=inverse**2, minlength=log.n_actions)
+    expected = np.full(log.n_actions, float(log.n_samples)) if log.action_mask is None else log.action_mask.sum(axis=0)
+    spread = np.sqrt(np.maximum(square - total**2 / log.n_samples, 1e-300))
+    z = np.where(count >= FEW_SAMPLES, (total - expected) / spread, 0.0)
+    worst = int(np.abs(z).argmax())
+    name = log.actions[worst].item() if isinstance(log.actions[worst], np.generic) else log.actions[worst]
+    text = (
+        f"The sum of 1/p over samples with action {name!r} is {total[worst] / expected[worst]:.3g} times the "
+        f"{expected[worst]:.0f} expected"
+    )
+    # The more actions, the larger the largest z of a log that is right.
+    limit = float(np.sqrt(MAX_MEAN_Z**2 + 2.0 * np.log(log.n_actions)))
+    if abs(z[worst]) > limit:
+        n_off = int((np.abs(z) > limit).sum())
+        return Finding(
+            "sum_inverse_propensity",
+            PROBLEM,
+            float(z[worst]),
+            f"{text} (z = {z[worst]:.1f}; {n_off} of {log.n_actions} actions are off): its propensities are wrong, or "
+            "it had no chance in some contexts.",
+        )
+    return Finding(
+        "sum_inverse_propensity", OK, float(z[worst]), f"{text} (z = {z[worst]:.1f}), the largest deviation."
+    )
+
+
+def _logging_policy_match(log: BanditLog, reader: PolicyReader) -> Finding:
+    n_off = 0
+    for rows in row_blocks(log.n_samples, log.n_actions):
+        propensity = log.propensity[rows]
+        n_off += int((np.abs(reader.block(rows).logged_prob - propensity) > MATCH_TOLERANCE * propensity).sum())
+    if n_off:
+        return Finding(
+            "logging_policy",
+            PROBLEM,
+            n_off / log.n_samples,
+            f"The logging policy gives {n_off} of {log.n_samples} logged actions another probability than the log: it "
+            "is not what wrote this log, or its propensities were changed.",
+        )
+    return Finding("logging_policy", OK, 0.0, "The logging policy gives every logged action its propensity.")
+
+
+# -- Rows and actions ---------------------------------------------------------------------------------------------
+
+
+def _duplicates(log: BanditLog) -> Finding:
+    keys = row_keys(log)
+    n_repeated = log.n_samples - len(np.unique(keys))
+    share = n_repeated / log.n_samples
+    if n_repeated == 0:
+        return Finding("duplicated_rows", OK, 0.0, "No two samples share context, action and reward.")
+    text = f"{n_repeated} of {log.n_samples} samples repeat context, action and reward of another one"
+    n_contexts = len(np.unique(row_keys(log, context_only=True)))
+    if log.n_samples - n_contexts <= 1.05 * n_repeated and n_contexts > 0.5 * log.n_samples:
+        # Contexts are all but unique, and where one comes twice the action and the reward do, too.
+        return Finding("duplicated_rows", PROBLEM, share, f"{text}: the same decisions were logged more than once.")
+    return Finding("duplicated_rows", NOTE, share, f"{text}; contexts repeat, so this can be chance.")
+
+
+def _never_logged(log: BanditLog) -> Finding:
+    count = np.bincount(log.action_idx, minlength=log.n_actions)
+    never = log.actions[count == 0].tolist()
+    if never:
+        return Finding(
+            "never_logged",
+            NOTE,
+            float(len(never)),
+            f"{len(never)} of {log.n_actions} actions were never taken: {quoted(never)}. Nothing is known of them.",
+        )
+    return Finding("never_logged", OK, 0.0, f"All {log.n_actions} actions were taken.")
+
+
+def _hardly_logged(log: BanditLog) -> Finding:
+    count = np.bincount(log.action_idx, minlength=log.n_actions)
+    few = log.actions[(count > 0) & (count < FEW_SAMPLES)].tolist()
+    if few:
+        return Finding(
+            "hardly_logged",
+            NOTE,
+            float(len(few)),
+            f"{len(few)} of {log.n_actions} actions were taken fewer than {FEW_SAMPLES} times: {quoted(few)}.",
+        )
+    return Finding("hardly_logged", OK, 0.0, f"Every action that was taken was taken at least {FEW_SAMPLES} times.")
+
+
+# -- Weights of a policy ------------------------------------------------------------------------------------------
+
+
+def _weight_findings(log: BanditLog, policy: object | None) -> list[Finding]:
+    if policy is None:
+        return _weight_facts(_uniform_weight(log), log.reward, "the uniform policy")
+    weight, unsupported = _policy_weight(log, read_policy(policy, log))
+    findings = [] if np.isnan(unsupported) else [_support(unsupported)]
+    findings.append(
+        _z_finding(
+            "mean_weight_policy",
+            weight,
+            "the policy",
+            "the propensities do not fit, or the policy takes actions that hardly occur here",
+        )
+    )
+    return findings + _weight_facts(weight, log.reward, "the policy")
+
+
+def _policy_weight(log: BanditLog, reader: PolicyReader) -> tuple[FloatArray, float]:
+    """Return a policy's weights and the share of its probability on actions that were never taken or possible."""
+    weight = np.empty(log.n_samples)
+    never = np.bincount(log.action_idx, minlength=log.n_actions) == 0
+    mass = 0.0
+    for rows in row_blocks(log.n_samples, log.n_actions if reader.has_all_actions else 1):
+        block = reader.block(rows)
+        weight[rows] = block.logged_prob / log.propensity[rows]
+        if block.action_prob is None:
+            mass = float("nan")
+        else:
+            outside = never if log.action_mask is None else never | ~log.action_mask[rows]
+            mass += float(np.where(outside, block.action_prob, 0.0).sum())
+    return weight, mass / log.n_samples
+
+
+def _support(unsupported: float) -> Finding:
+    text = f"{unsupported:.2%} of the policy's choices are actions that were never taken or not eligible"
+    if unsupported > MAX_UNSUPPORTED:
+        return Finding("policy_support", PROBLEM, unsupported, f"{text}: what they earn cannot be known from this log.")
+    return Finding("policy_support", OK, unsupported, f"{text}.")
+
+
+def _weight_facts(weight: FloatArray, reward: FloatArray, what: str) -> list[Finding]:
+    ess, tail = effective_sample_size(weight), tail_index(weight, len(weight))
+    contribution = weight * np.abs(reward)
+    share = top_share(weight, contribution, len(weight), float(contribution.sum()))
+    return [
+        Finding(
+            "effective_sample_size",
+            PROBLEM if ess < MIN_ESS else OK,
+            ess,
+            f"To {what} the log is worth {ess:,.0f} of its {len(weight):,} samples"
+            + (f": fewer than {MIN_ESS:.0f} decide nothing." if ess < MIN_ESS else "."),
+        ),
+        Finding(
+            "tail_index",
+            NOTE if tail < MIN_TAIL_INDEX else OK,
+            tail,
+            f"The weights of {what} have a tail index of {tail:.2g}"
+            + (
+                ": below 2 their variance may be infinite, and normal intervals too narrow."
+                if tail < MIN_TAIL_INDEX
+                else "."
+            ),
+        ),
+        Finding(
+            "top_weight_share",
+            PROBLEM if share > MAX_TOP_SHARE else OK,
+            share,
+            f"The top {TOP_SHARE:.0%} of the weights of {what} carry {share:.0%} of the value"
+            + (": a few samples decide." if share > MAX_TOP_SHARE else "."),
+        ),
+    ]

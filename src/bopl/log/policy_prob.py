@@ -1,0 +1,162 @@
+"""A policy's probabilities on the rows of a log, whatever form the policy comes in; checked once, read in blocks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from inspect import signature
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from bopl._typing import FloatArray, IntArray
+from bopl.log.context import quoted
+
+if TYPE_CHECKING:
+    from bopl.log.bandit_log import BanditLog
+
+SUM_TOLERANCE = 1e-4  # of a row of probabilities; a float32 softmax is well within
+BLOCK_ROWS = 1 << 16
+BLOCK_CELLS = 1 << 22  # rows × actions of a block: 32 MiB of probabilities
+
+
+def row_blocks(n_samples: int, n_actions: int) -> Iterator[slice]:
+    """Yield the rows of a log in blocks that keep (rows, actions) matrices small."""
+    step = max(min(BLOCK_ROWS, BLOCK_CELLS // n_actions), 1)
+    for start in range(0, n_samples, step):
+        yield slice(start, min(start + step, n_samples))
+
+
+@dataclass(frozen=True)
+class PolicyBlock:
+    """Probabilities of a policy on some rows of a log.
+
+    Attributes
+    ----------
+    logged_prob : ndarray of shape (n_rows,)
+        Probability of the logged action.
+    action_prob : ndarray of shape (n_rows, n_actions) or None
+        Of all actions; None if the policy was given by its probabilities of the logged actions.
+    """
+
+    logged_prob: FloatArray
+    action_prob: FloatArray | None
+
+
+@dataclass(frozen=True)
+class PolicyReader:
+    """Reads a policy's probabilities on a log, block by block."""
+
+    log: BanditLog
+    name: str
+    policy: Any
+    order: IntArray | None = None  # columns of an object's probabilities that are the log's actions
+    takes_mask: bool = False
+
+    @property
+    def has_all_actions(self) -> bool:
+        """Whether the probabilities of all actions are known, not only of the logged ones."""
+        return not isinstance(self.policy, np.ndarray) or self.policy.ndim == 2
+
+    def block(self, rows: slice) -> PolicyBlock:
+        """Return the probabilities on some rows."""
+        if not self.has_all_actions:
+            return PolicyBlock(self.policy[rows], None)
+        is_array = isinstance(self.policy, np.ndarray)
+        action_prob = self.policy[rows] if is_array else self._predicted(rows)
+        action_idx = self.log.action_idx[rows]
+        return PolicyBlock(action_prob[np.arange(len(action_idx)), action_idx], action_prob)
+
+    def _predicted(self, rows: slice) -> FloatArray:
+        mask = self.log.action_mask
+        arguments = {"action_mask": mask[rows]} if self.takes_mask and mask is not None else {}
+        action_prob = np.asarray(self.policy.predict_proba(self.log.context[rows], **arguments), dtype=np.float64)
+        expected = (rows.stop - rows.start, self.log.n_actions)
+        if self.order is not None and action_prob.shape == expected:
+            action_prob = action_prob[:, self.order]
+        _check_matrix(action_prob, self.name, expected, rows.start)
+        return action_prob
+
+
+def read_policy(policy: object, log: BanditLog, name: str = "the policy") -> PolicyReader:
+    """Return a reader of a policy's probabilities, after checking what can be checked before scoring.
+
+    Parameters
+    ----------
+    policy : object with ``predict_proba``, array of shape (n_samples, n_actions), or array of shape (n_samples,)
+        The last holds the probabilities of the logged actions alone.
+    log : BanditLog
+    name : str
+        How messages call it.
+    """
+    if hasattr(policy, "predict_proba"):
+        order = _column_order(policy, log, name)
+        return PolicyReader(log, name, policy, order, "action_mask" in signature(policy.predict_proba).parameters)
+    if isinstance(policy, str | bytes) or not hasattr(policy, "__len__"):
+        raise TypeError(
+            f"{name} must be a policy with predict_proba, an array of shape (n_samples, n_actions) or one of shape "
+            f"(n_samples,); got {type(policy).__name__}."
+        )
+    try:
+        array = np.asarray(policy, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise TypeError(f"{name} must hold numbers, the probabilities of actions.") from None
+    if array.ndim == 1:
+        _check_logged(array, name, log.n_samples)
+    else:
+        _check_matrix(array, name, (log.n_samples, log.n_actions), 0)
+    return PolicyReader(log, name, array)
+
+
+def _column_order(policy: Any, log: BanditLog, name: str) -> IntArray | None:
+    """Return where the log's actions stand among the policy's; None if the policy does not say what its columns are."""
+    labels = getattr(policy, "actions_", getattr(policy, "classes_", None))
+    if labels is None:
+        return None
+    own, logged = np.asarray(labels).tolist(), log.actions.tolist()
+    position = {label: column for column, label in enumerate(own)}
+    known = set(logged)
+    foreign = [label for label in own if label not in known] + [label for label in logged if label not in position]
+    if foreign:
+        raise ValueError(
+            f"{name} has other actions than the log: {quoted(foreign)} {'is' if len(foreign) == 1 else 'are'} known to "
+            "one of the two only. Build the log with the policy's actions, actions=policy.actions_."
+        )
+    return np.array([position[label] for label in logged])
+
+
+def _check_logged(prob: FloatArray, name: str, n_samples: int) -> None:
+    if prob.shape != (n_samples,):
+        raise ValueError(
+            f"{name} has {len(prob)} probabilities of logged actions, the log {n_samples} samples; each needs one."
+        )
+    bad = ~((prob >= 0.0) & (prob <= 1.0 + SUM_TOLERANCE))
+    if bad.any():
+        row = int(np.flatnonzero(bad)[0])
+        raise ValueError(
+            f"{name} must hold probabilities in [0, 1]; {int(bad.sum())} of {n_samples} are not, the first at row "
+            f"{row} with {prob[row]:g}."
+        )
+
+
+def _check_matrix(prob: FloatArray, name: str, expected: tuple[int, int], first_row: int) -> None:
+    if prob.shape != expected:
+        raise ValueError(
+            f"{name} must give probabilities of shape {expected}, one row per sample and one column per action; it has "
+            f"shape {prob.shape}."
+        )
+    bad = ~(prob >= 0.0)
+    if bad.any():
+        row, column = (int(idx) for idx in np.argwhere(bad)[0])
+        raise ValueError(
+            f"{name} has probabilities that are negative or not a number, the first at row {row + first_row}, column "
+            f"{column} with {prob[row, column]:g}. Scores become probabilities by a softmax."
+        )
+    total = prob.sum(axis=1)
+    off = np.abs(total - 1.0) > SUM_TOLERANCE
+    if off.any():
+        row = int(np.flatnonzero(off)[0])
+        raise ValueError(
+            f"{name} has probabilities that do not sum to one in {int(off.sum())} of {len(prob)} rows, the first at "
+            f"row {row + first_row} with {total[row]:g}."
+        )

@@ -1,0 +1,83 @@
+"""What the importance weights of a policy say about a log: how much it is worth, and whether it can be trusted."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from bopl._typing import FloatArray
+
+TOP_SHARE = 0.01  # the largest weights whose part in the value is looked at
+MIN_TAIL = 10  # fewest weights from which a tail index is read
+
+# Limits beyond which estimates are not to be trusted. The worlds in docs/evaluation.md show both sides of them.
+MAX_UNSUPPORTED = 0.01  # share of a policy's choices that the log never took
+MAX_MEAN_Z = 4.0  # standard errors between the mean weight and 1: one right log in 16,000
+MIN_ESS = 50.0  # effective samples
+MIN_TAIL_INDEX = 2.0  # below, the variance of an unbounded weight is infinite …
+MAX_HEAVY_SHARE = 0.2  # … which matters if the top 1% of the weights carry more than this part of the value
+MAX_TOP_SHARE = 0.5  # whatever the tail: one sample in a hundred decides
+
+
+def effective_sample_size(importance_weight: FloatArray) -> float:
+    """Return ``sum(w)² / sum(w²)``: how many unweighted samples the log is worth to the policy; 0 if all w are 0."""
+    largest = float(importance_weight.max(initial=0.0))
+    if largest <= 0.0:
+        return 0.0
+    scaled = importance_weight / largest
+    return float(scaled.sum() ** 2 / (scaled**2).sum())
+
+
+def mean_weight_z(n_samples: int, mean: float, std: float) -> float:
+    """Return the z-score of the mean weight against 1, which is its expectation if the propensities are right.
+
+    ``z = (mean(w) - 1) / (std(w) / sqrt(n))``; 0 if all weights are 1.
+    """
+    if std == 0.0:
+        return 0.0 if mean == 1.0 else float(np.copysign(np.inf, mean - 1.0))
+    return (mean - 1.0) / (std / float(np.sqrt(n_samples)))
+
+
+def tail_size(n_samples: int) -> int:
+    """Return how many of the largest weights the tail index is read from: the square root of their number."""
+    return max(MIN_TAIL, int(np.sqrt(n_samples)))
+
+
+def tail_index(largest: FloatArray, n_samples: int) -> float:
+    """Return Hill's (1975) estimate of the tail index of the weights; infinite if the largest are all alike.
+
+    ``1 / mean(log(w_(i) / w_(k + 1)))`` over the k largest weights, ``k = sqrt(n)``. Below 2 the variance of an
+    unbounded weight is infinite and nothing built on the central limit theorem holds.
+
+    Parameters
+    ----------
+    largest : ndarray
+        The positive weights, or at least the ``tail_size(n_samples) + 1`` largest of them, in any order.
+    n_samples : int
+    """
+    k = tail_size(n_samples)
+    positive = largest[largest > 0.0]
+    if len(positive) <= k:
+        return float("inf")
+    ordered = np.sort(positive)[-(k + 1) :]
+    mean_log = float(np.log(ordered[1:] / ordered[0]).mean())
+    return float("inf") if mean_log <= 0.0 else 1.0 / mean_log
+
+
+def top_share(largest: FloatArray, contribution: FloatArray, n_samples: int, total: float) -> float:
+    """Return the part of ``total`` that the top 1% of the weights carry; samples of equal weight share alike.
+
+    Parameters
+    ----------
+    largest, contribution : ndarray
+        Weights and what each adds to the total (``w · |r|``): of all samples, or of the largest 1% at least.
+    n_samples : int
+    total : float
+        Sum of the contributions of all samples.
+    """
+    n_top = min(int(np.ceil(TOP_SHARE * n_samples)), len(largest))
+    if total <= 0.0 or n_top == 0:
+        return 0.0
+    cut = np.partition(largest, len(largest) - n_top)[len(largest) - n_top]
+    above, tied = largest > cut, largest == cut
+    shared = float(contribution[tied].mean()) * (n_top - int(above.sum()))
+    return (float(contribution[above].sum()) + shared) / total

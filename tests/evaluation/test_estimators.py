@@ -1,0 +1,207 @@
+"""Every estimator is held to the same promises: its formula, its gradient, its zero, its shards."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bopl.evaluation import ESTIMATORS, ClippedIPS, ShrinkageDR, SwitchDR
+from bopl.evaluation.moments import GroupSum, MomentSum
+from bopl.evaluation.terms import Terms
+from bopl.objective.value import ips_value, snips_value
+
+NAMES = sorted(ESTIMATORS)
+
+
+def make_terms(seed=0, n=80, *, with_logging=False, weight=None):
+    rng = np.random.default_rng(seed)
+    return Terms(
+        rng.gamma(0.5, 2.0, size=n) if weight is None else weight,
+        rng.normal(size=n),
+        rng.normal(size=n),
+        rng.normal(size=n),
+        rng.normal(size=n) if with_logging else None,
+    )
+
+
+def tuned(name, terms):
+    return ESTIMATORS[name]().tuned(terms, len(terms.reward))
+
+
+def plain_value(name, t, estimator):
+    """Return each estimate as its textbook formula."""
+    w, r, e = t.importance_weight, t.reward, t.reward - t.reward_hat
+    q = t.policy_reward_hat
+    beta = np.cov(w * r, w, ddof=0)[0, 1] / np.var(w)
+    formulas = {
+        "ips": lambda: np.mean(w * r),
+        "clipped_ips": lambda: np.mean(np.minimum(w, estimator.max_importance_weight) * r),
+        "snips": lambda: np.sum(w * r) / np.sum(w),
+        "dm": lambda: np.mean(q),
+        "dr": lambda: np.mean(q + w * e),
+        "sndr": lambda: np.mean(q) + np.sum(w * e) / np.sum(w),
+        "switch_dr": lambda: np.mean(q + w * (w <= estimator.threshold) * e),
+        "dr_shrinkage": lambda: np.mean(q + w * estimator.shrinkage / (estimator.shrinkage + w**2) * e),
+        "beta_ips": lambda: np.mean(w * r) - beta * (np.mean(w) - 1),
+    }
+    return formulas[name]()
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_value_is_the_textbook_formula(name):
+    terms = make_terms()
+    fixed = {"switch_dr": SwitchDR(2.0), "dr_shrinkage": ShrinkageDR(3.0), "clipped_ips": ClippedIPS(1.5)}
+    estimator = fixed.get(name, tuned(name, terms))
+    mean = estimator.moments(terms).mean(axis=0)
+    assert estimator.value(mean) == pytest.approx(plain_value(name, terms, estimator), rel=1e-12)
+
+
+def test_ips_and_snips_are_the_values_that_training_watches():
+    terms = make_terms()
+    for name, formula in (("ips", ips_value), ("snips", snips_value)):
+        estimator = tuned(name, terms)
+        value = estimator.value(estimator.moments(terms).mean(axis=0))
+        assert value == pytest.approx(formula(terms.importance_weight, terms.reward), rel=1e-12)
+
+
+@pytest.mark.parametrize("with_logging", [False, True])
+@pytest.mark.parametrize("name", NAMES)
+def test_gradients_match_finite_differences(name, with_logging):
+    terms = make_terms(3, with_logging=with_logging)
+    estimator = tuned(name, terms)
+    mean = estimator.moments(terms).mean(axis=0)
+    for function, gradient in (
+        (estimator.value, estimator.value_gradient(mean)),
+        (estimator.uplift, estimator.uplift_gradient(mean)),
+    ):
+        steps = 1e-6 * np.eye(len(mean))
+        numeric = [(function(mean + step) - function(mean - step)) / 2e-6 for step in steps]
+        np.testing.assert_allclose(gradient, numeric, rtol=1e-6, atol=1e-8)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_influence_is_the_effect_of_one_more_copy_of_a_sample(name):
+    terms = make_terms(4, n=2000)
+    estimator = tuned(name, terms)
+    moments = estimator.moments(terms)
+    mean = moments.mean(axis=0)
+    influence = estimator.value_influence(moments, mean)
+    assert abs(influence.mean()) < 1e-12
+    for row in (0, 7, 1999):
+        moved = (moments.sum(axis=0) + 1e-4 * moments[row]) / (2000 + 1e-4)
+        effect = (estimator.value(moved) - estimator.value(mean)) * 2000 / 1e-4
+        assert effect == pytest.approx(influence[row], rel=1e-3, abs=1e-6)
+
+
+@pytest.mark.parametrize("with_logging", [False, True])
+@pytest.mark.parametrize("name", NAMES)
+def test_uplift_of_weights_of_one_is_exactly_zero_with_zero_influence(name, with_logging):
+    terms = make_terms(5, weight=np.ones(80), with_logging=with_logging)
+    if with_logging:  # the policy is the logging policy: one sum over the actions, twice
+        terms = Terms(terms.importance_weight, terms.reward, terms.reward_hat, *[terms.policy_reward_hat] * 2)
+    estimator = tuned(name, terms)
+    moments = estimator.moments(terms)
+    mean = moments.mean(axis=0)
+    assert estimator.uplift(mean) == 0.0
+    assert not estimator.uplift_influence(moments, mean).any()
+    assert MomentSum.of(moments).variance_of_mean(estimator.uplift_gradient(mean)) == 0.0
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_uplift_is_value_less_value_of_the_logging_policy_under_the_same_estimator(name):
+    terms = make_terms(6, with_logging=True)
+    estimator = tuned(name, terms)
+    logging = Terms(np.ones(80), terms.reward, terms.reward_hat, *[terms.logging_reward_hat] * 2)
+    mean, logging_mean = (estimator.moments(one).mean(axis=0) for one in (terms, logging))
+    expected = estimator.value(mean) - estimator.value(logging_mean)
+    assert estimator.uplift(mean) == pytest.approx(expected, rel=1e-10)
+
+
+def test_modelled_uplift_has_the_same_expectation_with_and_without_the_logging_distribution():
+    rng = np.random.default_rng(0)
+    logging, policy, reward_hat = rng.dirichlet(np.ones(4)), rng.dirichlet(np.ones(4)), rng.normal(size=4)
+    known, unknown = (
+        Terms(policy / logging, np.zeros(4), reward_hat, np.full(4, policy @ reward_hat), one)
+        for one in (np.full(4, logging @ reward_hat), None)
+    )
+    assert logging @ known.modelled_uplift == pytest.approx(logging @ unknown.modelled_uplift, rel=1e-12)
+
+
+@given(seed=st.integers(0, 1000), cuts=st.lists(st.integers(1, 79), max_size=4), name=st.sampled_from(NAMES))
+def test_shards_merge_to_the_whole(seed, cuts, name):
+    terms = make_terms(seed)
+    estimator = tuned(name, terms)
+    moments = estimator.moments(terms) * 10.0 ** (seed % 7) + seed
+    whole = MomentSum.of(moments)
+    merged = MomentSum.empty(moments.shape[1])
+    for part in np.split(moments, sorted(set(cuts))):
+        merged = merged + MomentSum.of(part)
+    np.testing.assert_allclose(merged.mean, whole.mean, rtol=1e-12, atol=1e-12 * np.abs(moments).max())
+    scale = np.sqrt(np.outer(np.diag(whole.scatter), np.diag(whole.scatter)))
+    assert (np.abs(merged.scatter - whole.scatter) <= 1e-12 * scale + 1e-300).all()
+
+
+def test_empty_shard_changes_nothing():
+    whole = MomentSum.of(np.random.default_rng(0).normal(size=(9, 2)))
+    for merged in (whole + MomentSum.empty(2), MomentSum.empty(2) + whole):
+        np.testing.assert_array_equal(merged.scatter, whole.scatter)
+
+
+def test_groups_of_one_sample_give_the_variance_of_independent_samples():
+    moments = np.random.default_rng(1).normal(size=(50, 3))
+    gradient = np.array([1.0, -2.0, 0.5])
+    groups = GroupSum(3)
+    groups.add(moments[:20], np.arange(20))
+    groups.add(moments[20:], np.arange(20, 50))
+    whole = MomentSum.of(moments)
+    assert groups.variance_of_mean(gradient, whole.mean) == pytest.approx(whole.variance_of_mean(gradient), rel=1e-12)
+
+
+def test_copies_in_a_group_count_once():
+    rows = np.random.default_rng(2).normal(size=(40, 1))
+    copied, group = np.repeat(rows, 5, axis=0), np.repeat(np.arange(40), 5)
+    groups = GroupSum(1)
+    groups.add(copied, group)
+    once = MomentSum.of(rows).variance_of_mean(np.ones(1))
+    assert groups.variance_of_mean(np.ones(1), copied.mean(axis=0)) == pytest.approx(once, rel=1e-12)
+
+
+def test_beta_is_the_baseline_of_least_variance():
+    terms = make_terms(8, n=5000)
+    estimator = ESTIMATORS["beta_ips"]()
+    mean = estimator.moments(terms).mean(axis=0)
+    weighted, excess = terms.importance_weight * terms.reward, terms.importance_weight - 1.0
+    least = np.var(weighted - estimator.beta(mean) * excess)
+    for shift in (-0.01, 0.01):
+        assert np.var(weighted - (estimator.beta(mean) + shift) * excess) > least
+
+
+def test_shrinkage_and_switch_end_at_dr_and_at_the_direct_method():
+    terms = make_terms(9)
+    dr, dm = (ESTIMATORS[name]().moments(terms) for name in ("dr", "dm"))
+    np.testing.assert_array_equal(SwitchDR(np.inf).moments(terms), dr)
+    np.testing.assert_array_equal(ShrinkageDR(np.inf).moments(terms), dr)
+    np.testing.assert_allclose(ShrinkageDR(1e-12).moments(terms), dm, atol=1e-5)
+
+
+def test_settings_chosen_from_the_data_leave_harmless_weights_alone_and_tame_wild_ones():
+    calm = make_terms(10, n=4000, weight=np.random.default_rng(0).choice([0.5, 1.5], size=4000))
+    calm = Terms(calm.importance_weight, calm.reward + 5.0, calm.reward_hat, calm.policy_reward_hat)
+    wild = make_terms(10, n=4000, weight=np.where(np.arange(4000) == 0, 9000.0, 0.1))
+    assert not SwitchDR().tuned(calm, 4000).is_clipped(calm.importance_weight).any()
+    assert SwitchDR().tuned(wild, 4000).is_clipped(wild.importance_weight).any()
+    assert ShrinkageDR().tuned(wild, 4000).modified(np.array([9000.0]))[0] < 3000.0
+    assert ClippedIPS().tuned(wild, 4000).max_importance_weight == pytest.approx(np.sqrt(4000))
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: ClippedIPS(0.5), "max_importance_weight must be at least 1; got 0.5"),
+        (lambda: SwitchDR(0.5), "threshold must be at least 1; got 0.5"),
+        (lambda: ShrinkageDR(0.0), "shrinkage must be greater than 0; got 0.0"),
+    ],
+)
+def test_bad_settings_are_refused(make, message):
+    with pytest.raises(ValueError, match=message):
+        make()
