@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from bopl.evaluation import ESTIMATORS, ClippedIPS, ShrinkageDR, SwitchDR
 from bopl.evaluation.moments import GroupSum, MomentSum
-from bopl.evaluation.terms import Terms
+from bopl.evaluation.terms import Pilot, Terms
 from bopl.objective.value import ips_value, snips_value
 
 NAMES = sorted(ESTIMATORS)
@@ -25,7 +25,7 @@ def make_terms(seed=0, n=80, *, with_logging=False, weight=None):
 
 
 def tuned(name, terms):
-    return ESTIMATORS[name]().tuned(terms, len(terms.reward))
+    return ESTIMATORS[name]().tuned(Pilot(terms, len(terms.reward)))
 
 
 def plain_value(name, t, estimator):
@@ -184,14 +184,28 @@ def test_shrinkage_and_switch_end_at_dr_and_at_the_direct_method():
     np.testing.assert_allclose(ShrinkageDR(1e-12).moments(terms), dm, atol=1e-5)
 
 
+def pilot_of_two_actions(rare):
+    """One context; the policy takes the second action with probability 0.001, the logging policy with ``rare``."""
+    rng = np.random.default_rng(0)
+    policy, logging = np.array([0.999, 0.001]), np.array([1.0 - rare, rare])
+    action = (rng.random(4000) < rare).astype(int)
+    action[0] = 1
+    terms = Terms((policy / logging)[action], rng.normal(size=4000), np.zeros(4000), np.zeros(4000))
+    return Pilot(terms, 4000, np.tile(policy, (4000, 1)), np.tile(logging, (4000, 1)))
+
+
 def test_settings_chosen_from_the_data_leave_harmless_weights_alone_and_tame_wild_ones():
-    calm = make_terms(10, n=4000, weight=np.random.default_rng(0).choice([0.5, 1.5], size=4000))
-    calm = Terms(calm.importance_weight, calm.reward + 5.0, calm.reward_hat, calm.policy_reward_hat)
-    wild = make_terms(10, n=4000, weight=np.where(np.arange(4000) == 0, 9000.0, 0.1))
-    assert not SwitchDR().tuned(calm, 4000).is_clipped(calm.importance_weight).any()
-    assert SwitchDR().tuned(wild, 4000).is_clipped(wild.importance_weight).any()
-    assert ShrinkageDR().tuned(wild, 4000).modified(np.array([9000.0]))[0] < 3000.0
-    assert ClippedIPS().tuned(wild, 4000).max_importance_weight == pytest.approx(np.sqrt(4000))
+    calm, wild = pilot_of_two_actions(0.001), pilot_of_two_actions(1e-6)
+    assert not SwitchDR().tuned(calm).is_clipped(calm.terms.importance_weight).any()
+    assert SwitchDR().tuned(wild).is_clipped(wild.terms.importance_weight).any()
+    assert ShrinkageDR().tuned(wild).modified(np.array([1000.0]))[0] < 300.0
+    assert ClippedIPS().tuned(wild).max_importance_weight == pytest.approx(np.sqrt(4000))
+
+
+def test_without_the_logging_distribution_switch_and_shrinkage_stay_dr():
+    pilot = Pilot(make_terms(), 80)
+    assert SwitchDR().tuned(pilot) == SwitchDR(np.inf)
+    assert ShrinkageDR().tuned(pilot) == ShrinkageDR(np.inf)
 
 
 @pytest.mark.parametrize(

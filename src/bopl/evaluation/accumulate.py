@@ -2,125 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
-from bopl._typing import BoolArray, FloatArray
+from bopl._typing import FloatArray
 from bopl.evaluation.bootstrap import PoissonBootstrap
-from bopl.evaluation.diagnosis import WeightTotals
 from bopl.evaluation.estimator import SNIPS, Estimator, Need
 from bopl.evaluation.interval import Evidence, Interval, get_interval
-from bopl.evaluation.moments import GroupSum, MomentSum
+from bopl.evaluation.moments import MomentSum
 from bopl.evaluation.registry import get_estimators
 from bopl.evaluation.result import Evaluation
-from bopl.evaluation.reward_model import RewardPredictor, predict_rewards
-from bopl.evaluation.terms import Terms
+from bopl.evaluation.reward_model import predict_rewards
+from bopl.evaluation.sources import Sources, check_all_actions, named_policies
+from bopl.evaluation.terms import Pilot, Terms
+from bopl.evaluation.totals import PolicyTotals
 from bopl.evaluation.verdict import judge
 from bopl.log import BanditLog
-from bopl.log.policy_prob import PolicyBlock, PolicyReader, read_policy, row_blocks
+from bopl.log.policy_prob import read_policy
 
-PILOT_BLOCKS = 4  # blocks of the log from which settings left to the data are chosen
-MATCH_TOLERANCE = 1e-3  # between the propensities and the logging policy's probabilities of the logged actions
-
-
-@dataclass(frozen=True)
-class Sources:
-    """Where the numbers of one log come from."""
-
-    log: BanditLog
-    readers: tuple[PolicyReader, ...]
-    rewards: RewardPredictor | None
-    logging: PolicyReader | None
-
-    def blocks(self) -> list[slice]:
-        """Return the rows in blocks; of many rows if nothing but logged actions is read."""
-        has_matrix = self.rewards is not None or self.logging is not None
-        is_wide = has_matrix or any(reader.has_all_actions for reader in self.readers)
-        return list(row_blocks(self.log.n_samples, self.log.n_actions if is_wide else 1))
-
-    def impossible(self, rows: slice, logging_prob: FloatArray | None) -> BoolArray | None:
-        """Return which actions the logging policy could not choose, if that is known."""
-        mask = self.log.action_mask
-        if logging_prob is not None:
-            never = logging_prob <= 0.0
-            return never if mask is None else never | ~mask[rows]
-        return None if mask is None else ~mask[rows]
-
-    def logging_prob(self, rows: slice) -> FloatArray | None:
-        """Return the logging policy's probabilities of all actions, if known, checked against the propensities."""
-        if self.logging is None:
-            return None
-        block = self.logging.block(rows)
-        propensity = self.log.propensity[rows]
-        off = np.abs(block.logged_prob - propensity) > MATCH_TOLERANCE * propensity
-        if off.any():
-            row = int(np.flatnonzero(off)[0])
-            raise ValueError(
-                f"logging_policy gives {int(off.sum())} of {len(off)} logged actions another probability than the log, "
-                f"the first at row {rows.start + row} with {block.logged_prob[row]:g} instead of {propensity[row]:g}; "
-                "it is not the policy that wrote this log."
-            )
-        return block.action_prob
-
-    def terms(
-        self, rows: slice, block: PolicyBlock, reward_hat: FloatArray | None, logging_prob: FloatArray | None
-    ) -> Terms:
-        """Return the terms of one policy on some rows."""
-        log = self.log
-        plain = Terms(block.logged_prob / log.propensity[rows], log.reward[rows])
-        if reward_hat is None or block.action_prob is None:
-            return plain
-        return replace(
-            plain,
-            reward_hat=reward_hat[np.arange(len(reward_hat)), log.action_idx[rows]],
-            policy_reward_hat=(block.action_prob * reward_hat).sum(axis=1),
-            logging_reward_hat=None if logging_prob is None else (logging_prob * reward_hat).sum(axis=1),
-        )
-
-
-class PolicyTotals:
-    """What has been accumulated of one policy."""
-
-    def __init__(self, name: str, estimators: Sequence[Estimator], n_actions: int) -> None:
-        self.name = name
-        self.estimators = list(estimators)
-        self.moments: list[MomentSum] = []
-        self.groups: list[GroupSum] = []
-        self.n_clipped = np.zeros(len(self.estimators))
-        self.weights = WeightTotals(n_actions)
-        self.kept_weight: list[FloatArray] = []
-
-    def add(self, terms: Terms, group: Any, *, keep: bool) -> FloatArray:
-        """Add some rows; return the moments of all estimators side by side."""
-        columns = [estimator.moments(terms) for estimator in self.estimators]
-        if not self.moments:
-            self.moments = [MomentSum.empty(moments.shape[1]) for moments in columns]
-            self.groups = [] if group is None else [GroupSum(moments.shape[1]) for moments in columns]
-        for position, moments in enumerate(columns):
-            self.moments[position] = self.moments[position] + MomentSum.of(moments)
-            if group is not None:
-                self.groups[position].add(moments, group)
-            self.n_clipped[position] += self.estimators[position].is_clipped(terms.importance_weight).sum()
-        if keep:
-            self.kept_weight.append(terms.importance_weight)
-        return np.hstack(columns)
-
-    def merge(self, other: PolicyTotals) -> None:
-        """Add the sums of another shard."""
-        if self.estimators != other.estimators:
-            raise ValueError(
-                "the shards chose different settings from their data; give estimators with settings of your own, such "
-                "as ClippedIPS(max_importance_weight=10), to merge them."
-            )
-        self.moments = [mine + yours for mine, yours in zip(self.moments, other.moments, strict=True)]
-        for mine, yours in zip(self.groups, other.groups, strict=True):
-            mine.merge(yours)
-        self.n_clipped += other.n_clipped
-        self.weights.merge(other.weights)
-        self.kept_weight += other.kept_weight
+PILOT_BLOCKS = 2  # blocks of the log from which settings left to the data are chosen
 
 
 class ValueAccumulator:
@@ -253,29 +155,20 @@ class ValueAccumulator:
         self._action_count = np.zeros(log.n_actions)
         n_samples = log.n_samples if self.n_samples is None else self.n_samples
         for position, name in enumerate(self.policies):
-            pilot = self._pilot(sources, position)
+            pilot = self._pilot(sources, position, n_samples)
             tuned = [
-                estimator if isinstance(estimator, SNIPS) and not is_whole else estimator.tuned(pilot, n_samples)
+                estimator if isinstance(estimator, SNIPS) and not is_whole else estimator.tuned(pilot)
                 for estimator in self.estimators
             ]
             self._totals.append(PolicyTotals(name, tuned, log.n_actions))
 
-    def _pilot(self, sources: Sources, position: int) -> Terms:
-        """Return the terms of some blocks spread over the log; of one row if no estimator looks at them."""
+    def _pilot(self, sources: Sources, position: int, n_samples: int) -> Pilot:
+        """Return blocks spread over the log; one row if no estimator looks at them."""
         if not any(estimator.needs_pilot for estimator in self.estimators):
-            return Terms(np.ones(1), sources.log.reward[:1])
+            return Pilot(Terms(np.ones(1), sources.log.reward[:1]), n_samples)
         blocks = sources.blocks()
         chosen = blocks if len(blocks) <= PILOT_BLOCKS else blocks[:: -(-len(blocks) // PILOT_BLOCKS)]
-        parts = []
-        for rows in chosen:
-            reward_hat = None if sources.rewards is None else sources.rewards.block(rows)
-            parts.append(sources.terms(rows, sources.readers[position].block(rows), reward_hat, None))
-        return Terms(
-            *(
-                np.concatenate([getattr(part, field) for part in parts])
-                for field in ("importance_weight", "reward", "reward_hat", "policy_reward_hat")
-            )
-        )
+        return sources.pilot(chosen, position, n_samples)
 
     def _add_block(self, sources: Sources, rows: slice, first_row: int) -> None:
         log = sources.log
@@ -374,7 +267,8 @@ class ValueAccumulator:
         lower, upper = self.interval.value(evidence)
         uplift, bounds = float(estimator.uplift(mean)), self.interval.uplift(evidence)
         assert self.source is not None
-        verdict, reason = judge(estimator, self.interval, facts, uplift, bounds, self.source)
+        lost_weight = float(totals.lost_weight[position] / facts.n_samples)
+        verdict, reason = judge(estimator, self.interval, facts, lost_weight, uplift, bounds, self.source)
         return {
             "policy": totals.name,
             "estimator": estimator.name,
@@ -437,23 +331,3 @@ class ValueAccumulator:
             origin = "given" if self.min_propensity is not None else "assumed: the smallest propensity seen"
             notes.append(f"They hold for propensities of at least {1.0 / max_weight:.4g} ({origin}).")
         return notes
-
-
-def named_policies(policies: object) -> dict[str, object]:
-    """Return policies by name; a single one is called "policy"."""
-    if isinstance(policies, Mapping):
-        if not policies:
-            raise ValueError("there is no policy to evaluate: policies is empty.")
-        return {str(name): policy for name, policy in policies.items()}
-    return {"policy": policies}
-
-
-def check_all_actions(readers: Sequence[PolicyReader], estimators: Sequence[Estimator]) -> None:
-    """Raise if an estimator with a reward model would have to do with probabilities of logged actions."""
-    needy = next(estimator for estimator in estimators if Need.REWARD_MODEL in estimator.needs)
-    for reader in readers:
-        if not reader.has_all_actions:
-            raise ValueError(
-                f"estimator {needy.name!r} needs the probabilities of all actions, of shape (n_samples, n_actions); "
-                f"{reader.name} was given by those of the logged actions only."
-            )

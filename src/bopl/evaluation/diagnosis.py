@@ -29,6 +29,8 @@ class WeightFacts:
         Hill's estimate; infinite if the largest weights are alike.
     top_share : float
         Part of ``sum(w |r|)`` in the top 1% of the weights.
+    single_share : float
+        Part of ``sum(w²)`` in the largest weight: what one sample has of the variance.
     unsupported_mass : float
         Mean probability that the policy gives to actions the log never took, or that could not be chosen; NaN if the
         probabilities of all actions are not known.
@@ -41,6 +43,7 @@ class WeightFacts:
     mean_z: float
     tail_index: float
     top_share: float
+    single_share: float
     unsupported_mass: float
 
 
@@ -119,5 +122,6 @@ class WeightTotals:
             mean_z=mean_weight_z(n_samples, mean, std),
             tail_index=tail_index(self.largest, n_samples),
             top_share=top_share(self.largest, self.contribution, n_samples, self.total),
+            single_share=self.max**2 / second if second > 0.0 else 0.0,
             unsupported_mass=unsupported,
         )

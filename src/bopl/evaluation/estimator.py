@@ -17,7 +17,7 @@ import numpy as np
 
 from bopl._settings import check_number
 from bopl._typing import BoolArray, FloatArray
-from bopl.evaluation.terms import Terms
+from bopl.evaluation.terms import Pilot, Terms
 
 
 class Need(Enum):
@@ -50,7 +50,7 @@ class Estimator(ABC):
     is_unbiased: ClassVar[bool] = True
     needs_pilot: ClassVar[bool] = False
 
-    def tuned(self, pilot: Terms, n_samples: int) -> Estimator:
+    def tuned(self, pilot: Pilot) -> Estimator:
         """Return the estimator with every setting that is left to the data chosen, once and for all."""
         return self
 
@@ -73,6 +73,10 @@ class Estimator(ABC):
     @abstractmethod
     def uplift_gradient(self, mean: FloatArray) -> FloatArray:
         """Return the derivatives of the uplift in the means."""
+
+    def modified(self, importance_weight: FloatArray) -> FloatArray:
+        """Return ``v(w)``, the weights as the estimator uses them."""
+        return importance_weight
 
     def is_clipped(self, importance_weight: FloatArray) -> BoolArray:
         """Return which weights the estimator cuts or sets aside."""
@@ -148,17 +152,20 @@ class ClippedIPS(IPS):
         if self.max_importance_weight is not None:
             check_number("max_importance_weight", self.max_importance_weight, low=1.0)
 
-    def tuned(self, pilot: Terms, n_samples: int) -> ClippedIPS:
+    def tuned(self, pilot: Pilot) -> ClippedIPS:
         """Choose the largest weight."""
         if self.max_importance_weight is not None:
             return self
-        return replace(self, max_importance_weight=max(float(np.sqrt(n_samples)), 1.0))
+        return replace(self, max_importance_weight=max(float(np.sqrt(pilot.n_samples)), 1.0))
 
     def moments(self, terms: Terms) -> FloatArray:
         """Return the moments of `IPS` with cut weights."""
+        return super().moments(replace(terms, importance_weight=self.modified(terms.importance_weight)))
+
+    def modified(self, importance_weight: FloatArray) -> FloatArray:
+        """Return the cut weights."""
         assert self.max_importance_weight is not None
-        weight = np.minimum(terms.importance_weight, self.max_importance_weight)
-        return super().moments(replace(terms, importance_weight=weight))
+        return np.minimum(importance_weight, self.max_importance_weight)
 
     def is_clipped(self, importance_weight: FloatArray) -> BoolArray:
         """Return which weights are cut."""
@@ -184,9 +191,9 @@ class SNIPS(Estimator):
     name: ClassVar[str] = "snips"
     is_unbiased: ClassVar[bool] = False
 
-    def tuned(self, pilot: Terms, n_samples: int) -> SNIPS:
+    def tuned(self, pilot: Pilot) -> SNIPS:
         """Take the first reward for the origin."""
-        return self if self.origin is not None else replace(self, origin=float(pilot.reward[0]))
+        return self if self.origin is not None else replace(self, origin=float(pilot.terms.reward[0]))
 
     def moments(self, terms: Terms) -> FloatArray:
         """Return ``((w - 1) ρ, w, ρ)``."""

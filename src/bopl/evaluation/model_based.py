@@ -6,7 +6,6 @@ the uplift the model sees (`Terms.modelled_uplift`).
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
@@ -15,7 +14,7 @@ import numpy as np
 from bopl._settings import check_number
 from bopl._typing import BoolArray, FloatArray
 from bopl.evaluation.estimator import Estimator, MeanEstimator, Need, ratio
-from bopl.evaluation.terms import Terms
+from bopl.evaluation.terms import Pilot, Terms
 
 MODEL_NEEDS = frozenset({Need.REWARD_MODEL, Need.PROPENSITY})
 GRID_SIZE = 30  # settings that are compared when one is chosen from the data
@@ -44,10 +43,6 @@ class CorrectedMean(MeanEstimator):
     needs: ClassVar[frozenset[Need]] = MODEL_NEEDS
     sharpened_by: ClassVar[frozenset[Need]] = frozenset({Need.LOGGING_DISTRIBUTION})
 
-    @abstractmethod
-    def modified(self, importance_weight: FloatArray) -> FloatArray:
-        """Return ``v(w)``."""
-
     def moments(self, terms: Terms) -> FloatArray:
         """Return ``(q_pi + v(w) e, d + (v(w) - v(1)) e)``."""
         policy_reward_hat, residual = terms.modelled
@@ -63,10 +58,6 @@ class DoublyRobust(CorrectedMean):
 
     name: ClassVar[str] = "dr"
 
-    def modified(self, importance_weight: FloatArray) -> FloatArray:
-        """Return the weights as they are."""
-        return importance_weight
-
 
 @dataclass(frozen=True)
 class SwitchDR(CorrectedMean):
@@ -76,7 +67,8 @@ class SwitchDR(CorrectedMean):
     ----------
     threshold : float of at least 1, optional
         Larger weights are left to the reward model. By default chosen as Wang et al. do, by the least sum of
-        estimated variance and squared bias, see `estimated_mse`.
+        estimated variance and squared bound of the bias (`bounded_mse`); that takes the logging policy's probabilities
+        of all actions, without which it stays at infinity: DR.
     """
 
     threshold: float | None = None
@@ -89,14 +81,15 @@ class SwitchDR(CorrectedMean):
         if self.threshold is not None:
             check_number("threshold", self.threshold, low=1.0)
 
-    def tuned(self, pilot: Terms, n_samples: int) -> SwitchDR:
+    def tuned(self, pilot: Pilot) -> SwitchDR:
         """Choose the threshold."""
         if self.threshold is not None:
             return self
-        weight = pilot.importance_weight
-        largest = max(float(weight.max()), 1.0)
+        if pilot.logging_prob is None:
+            return replace(self, threshold=float("inf"))
+        largest = max(float(pilot.terms.importance_weight.max()), 1.0)
         grid = np.unique(np.append(np.geomspace(1.0, largest, GRID_SIZE), np.inf))
-        scores = [estimated_mse(replace(self, threshold=float(cut)), pilot, n_samples) for cut in grid]
+        scores = [bounded_mse(replace(self, threshold=float(cut)), pilot) for cut in grid]
         return replace(self, threshold=float(grid[int(np.argmin(scores))]))
 
     def modified(self, importance_weight: FloatArray) -> FloatArray:
@@ -120,7 +113,8 @@ class ShrinkageDR(CorrectedMean):
     ----------
     shrinkage : float in (0, inf], optional
         lambda of the paper: infinity is DR, 0 the direct method. By default chosen as theirs is, by the
-        least sum of estimated variance and squared bias, see `estimated_mse`.
+        least sum of estimated variance and squared bound of the bias (`bounded_mse`); without the logging policy's
+        probabilities of all actions it stays at infinity.
     """
 
     shrinkage: float | None = None
@@ -133,13 +127,15 @@ class ShrinkageDR(CorrectedMean):
         if self.shrinkage is not None:
             check_number("shrinkage", self.shrinkage, low=0.0, low_open=True)
 
-    def tuned(self, pilot: Terms, n_samples: int) -> ShrinkageDR:
+    def tuned(self, pilot: Pilot) -> ShrinkageDR:
         """Choose the shrinkage."""
         if self.shrinkage is not None:
             return self
-        largest = max(float(pilot.importance_weight.max()), 1.0)
+        if pilot.logging_prob is None:
+            return replace(self, shrinkage=float("inf"))
+        largest = max(float(pilot.terms.importance_weight.max()), 1.0)
         grid = np.append(np.geomspace(0.1, 100.0 * largest**2, GRID_SIZE), np.inf)
-        scores = [estimated_mse(replace(self, shrinkage=float(one)), pilot, n_samples) for one in grid]
+        scores = [bounded_mse(replace(self, shrinkage=float(one)), pilot) for one in grid]
         return replace(self, shrinkage=float(grid[int(np.argmin(scores))]))
 
     def modified(self, importance_weight: FloatArray) -> FloatArray:
@@ -187,13 +183,18 @@ class SelfNormalisedDR(Estimator):
         return np.array([0.0, 1.0, inverse, -(mean[4] + correction) * inverse, -(mean[3] - 1.0) * inverse])
 
 
-def estimated_mse(estimator: CorrectedMean, pilot: Terms, n_samples: int) -> float:
-    """Return the estimated variance of the estimate plus its squared bias.
+def bounded_mse(estimator: CorrectedMean, pilot: Pilot) -> float:
+    """Return the estimated variance of the estimate plus the square of a bound of its bias.
 
-    The bias is ``b = E[(v(w) - w) e]``. The square of its sample mean is too large by the variance of that mean, about
-    as much as the variance that modified weights save, so it is taken off: ``b² ≈ mean² - var / n``, not below zero.
-    """
-    terms = estimator.moments(pilot)[:, 0]
-    missing = (estimator.modified(pilot.importance_weight) - pilot.importance_weight) * pilot.modelled[1]
-    squared_bias = float(missing.mean()) ** 2 - float(missing.var()) / len(missing)
-    return float(terms.var()) / n_samples + max(squared_bias, 0.0)
+    The bias is ``E[(v(w) - w) e]``. Its size is taken to be at most ``E_x sum_a pi(a | x) (1 - v(w)/w)``, the share of
+    the policy's probability that is left to the reward model, times the root mean square of the residuals. The share
+    comes from the two policies, not from the sample: the few samples with large weights could not tell their own
+    frequency."""
+    assert pilot.action_prob is not None
+    assert pilot.logging_prob is not None
+    weight = pilot.action_prob / np.maximum(pilot.logging_prob, np.finfo(np.float64).tiny)
+    kept = np.divide(estimator.modified(weight), weight, out=np.ones_like(weight), where=weight > 0.0)
+    share_left = float((pilot.action_prob * (1.0 - kept)).sum(axis=1).mean())
+    residual = pilot.terms.modelled[1]
+    bias_bound = share_left * float(np.sqrt((residual**2).mean()))
+    return float(estimator.moments(pilot.terms)[:, 0].var()) / pilot.n_samples + bias_bound**2

@@ -50,3 +50,22 @@ class Terms:
         if self.logging_reward_hat is not None:
             return self.policy_reward_hat - self.logging_reward_hat
         return (self.importance_weight - 1.0) * (self.reward_hat - self.policy_reward_hat)
+
+
+@dataclass(frozen=True)
+class Pilot:
+    """Samples from which the settings of an estimator are chosen.
+
+    Attributes
+    ----------
+    terms : Terms
+    n_samples : int
+        Length of the whole log.
+    action_prob, logging_prob : ndarray of shape (n_rows, n_actions), optional
+        Probabilities of all actions under the policy and under the logging policy, where both are known.
+    """
+
+    terms: Terms
+    n_samples: int
+    action_prob: FloatArray | None = None
+    logging_prob: FloatArray | None = None

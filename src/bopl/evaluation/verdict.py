@@ -8,8 +8,10 @@ from bopl.evaluation.diagnosis import WeightFacts
 from bopl.evaluation.estimator import Estimator, Need
 from bopl.evaluation.interval import Bounds, Interval
 from bopl.log.weight import (
-    MAX_HEAVY_SHARE,
+    MAX_HEAVY_SINGLE_SHARE,
+    MAX_LOST_WEIGHT,
     MAX_MEAN_Z,
+    MAX_SINGLE_SHARE,
     MAX_TOP_SHARE,
     MAX_UNSUPPORTED,
     MIN_ESS,
@@ -20,6 +22,8 @@ BETTER, WORSE, INCONCLUSIVE, NOT_TRUSTWORTHY = "better", "worse", "inconclusive"
 VERDICTS = (BETTER, WORSE, INCONCLUSIVE, NOT_TRUSTWORTHY)
 
 
+CUTTING = ("clipped_ips", "switch_dr", "dr_shrinkage")  # large weights do not enter as they are
+
 SOURCE_NOTES = {
     "estimated": " It rests on estimated propensities: wrong if the logging policy looked at more than the context.",
     "uniform": " The propensities are taken to be uniform because the caller said so.",
@@ -27,7 +31,13 @@ SOURCE_NOTES = {
 
 
 def judge(
-    estimator: Estimator, interval: Interval, facts: WeightFacts, uplift: float, bounds: Bounds, source: str
+    estimator: Estimator,
+    interval: Interval,
+    facts: WeightFacts,
+    lost_weight: float,
+    uplift: float,
+    bounds: Bounds,
+    source: str,
 ) -> tuple[str, str]:
     """Return the verdict on one policy under one estimator, and the reason.
 
@@ -36,22 +46,28 @@ def judge(
     estimator : Estimator
     interval : Interval
     facts : WeightFacts
+    lost_weight : float
+        Share of the weights that the estimator cut off.
     uplift : float
     bounds : (float, float)
         Interval of the uplift.
     source : str
         Where the propensities come from.
     """
-    complaint = find_complaint(estimator, interval, facts, bounds)
+    complaint = find_complaint(estimator, interval, facts, lost_weight, bounds)
     if complaint is not None:
         return NOT_TRUSTWORTHY, complaint + SOURCE_NOTES.get(source, "")
     verdict, reason = _compare(interval.confidence, uplift, bounds)
     if estimator.name == "dm" and bounds != (0.0, 0.0):
         reason += " It rests on the reward model alone: see what 'dr' says."
+    elif estimator.name in CUTTING[1:] and lost_weight > MAX_UNSUPPORTED:
+        reason += f" {lost_weight:.0%} of the policy's probability is left to the reward model."
     return verdict, reason + SOURCE_NOTES.get(source, "")
 
 
-def find_complaint(estimator: Estimator, interval: Interval, facts: WeightFacts, bounds: Bounds) -> str | None:
+def find_complaint(
+    estimator: Estimator, interval: Interval, facts: WeightFacts, lost_weight: float, bounds: Bounds
+) -> str | None:
     """Return why the log cannot answer, or None if it can."""
     if facts.unsupported_mass > MAX_UNSUPPORTED:
         return (
@@ -59,7 +75,7 @@ def find_complaint(estimator: Estimator, interval: Interval, facts: WeightFacts,
             "nothing is known of what they earn."
         )
     if Need.PROPENSITY in estimator.needs:
-        complaint = _weight_complaint(estimator, interval, facts)
+        complaint = _weight_complaint(estimator, interval, facts, lost_weight)
         if complaint is not None:
             return complaint
     if not all(math.isfinite(bound) for bound in bounds):
@@ -67,7 +83,7 @@ def find_complaint(estimator: Estimator, interval: Interval, facts: WeightFacts,
     return None
 
 
-def _weight_complaint(estimator: Estimator, interval: Interval, facts: WeightFacts) -> str | None:
+def _weight_complaint(estimator: Estimator, interval: Interval, facts: WeightFacts, lost_weight: float) -> str | None:
     if facts.max == 0.0:
         return "The policy gives probability zero to every logged action: the log says nothing about it."
     if abs(facts.mean_z) > MAX_MEAN_Z:
@@ -82,13 +98,24 @@ def _weight_complaint(estimator: Estimator, interval: Interval, facts: WeightFac
             f"The log is worth {facts.ess:.0f} effective samples to this policy, fewer than {MIN_ESS:.0f}: the "
             "interval cannot be relied on."
         )
-    if estimator.name in ("clipped_ips", "switch_dr", "dr_shrinkage"):
-        return None  # large weights do not enter as they are
-    is_heavy = facts.tail_index < MIN_TAIL_INDEX and facts.top_share > MAX_HEAVY_SHARE
-    if is_heavy or facts.top_share > MAX_TOP_SHARE:
+    if estimator.name in CUTTING:
+        return _cut_complaint(estimator, lost_weight)
+    is_heavy = facts.tail_index < MIN_TAIL_INDEX and facts.top_share > MAX_TOP_SHARE
+    if facts.single_share > (MAX_HEAVY_SINGLE_SHARE if is_heavy else MAX_SINGLE_SHARE):
         return (
-            f"The top 1% of the weights carry {facts.top_share:.0%} of the value (tail index {facts.tail_index:.1f}): "
-            "a few samples decide, and the interval is too narrow."
+            f"One sample has {facts.single_share:.0%} of the sum of squared weights, the top 1% carry "
+            f"{facts.top_share:.0%} of the value (tail index {facts.tail_index:.1f}): a few samples decide, and the "
+            "interval is too narrow."
+        )
+    return None
+
+
+def _cut_complaint(estimator: Estimator, lost_weight: float) -> str | None:
+    """Cut weights are tame, but what was cut off is missing from the estimate or left to the reward model."""
+    if lost_weight > MAX_LOST_WEIGHT and estimator.name == "clipped_ips":
+        return (
+            f"Cutting the weights drops {lost_weight:.0%} of the policy's probability: the estimate is biased by about "
+            "as much."
         )
     return None
 

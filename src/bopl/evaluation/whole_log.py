@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from bopl._settings import check_choice, check_number
-from bopl.evaluation.accumulate import Sources, ValueAccumulator, check_all_actions
+from bopl.evaluation.accumulate import ValueAccumulator
 from bopl.evaluation.propensity import estimate_logging_prob
 from bopl.evaluation.result import Evaluation
 from bopl.evaluation.reward_model import predict_rewards
+from bopl.evaluation.sources import Sources, check_all_actions
 from bopl.log import BanditLog
 from bopl.log.policy_prob import read_policy
 

@@ -1,6 +1,6 @@
 """Logs of decisions: the checked record that everything else trusts."""
 
-from bopl.log.audit import Audit, AuditError, Finding
 from bopl.log.bandit_log import BanditLog
+from bopl.log.finding import Audit, AuditError, Finding
 
 __all__ = ["Audit", "AuditError", "BanditLog", "Finding"]

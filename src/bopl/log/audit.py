@@ -2,27 +2,26 @@
 
 from __future__ import annotations
 
-import html
-import io
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from bopl._frame import to_arrow, to_frame
 from bopl._typing import FloatArray
 from bopl.log.context import quoted
+from bopl.log.finding import NOTE, OK, PROBLEM, Audit, Finding
 from bopl.log.identical import row_keys
 from bopl.log.policy_prob import PolicyReader, read_policy, row_blocks
 from bopl.log.weight import (
     MAX_MEAN_Z,
+    MAX_SINGLE_SHARE,
     MAX_TOP_SHARE,
     MAX_UNSUPPORTED,
     MIN_ESS,
     MIN_TAIL_INDEX,
     TOP_SHARE,
     effective_sample_size,
+    largest_share,
     mean_weight_z,
     tail_index,
     top_share,
@@ -31,109 +30,11 @@ from bopl.log.weight import (
 if TYPE_CHECKING:
     from bopl.log.bandit_log import BanditLog
 
-OK, NOTE, PROBLEM = "ok", "note", "problem"
-STYLES = {OK: "green", NOTE: "yellow", PROBLEM: "bold red"}
 FEW_SAMPLES = 20  # an action taken less often is hardly logged
 SMALL_PROPENSITY = 1e-3
 MAX_ROUNDING = 0.05  # relative error of the smallest propensity that rounding may have made
 MAX_DECIMALS = 6
 MATCH_TOLERANCE = 1e-3
-
-
-class AuditError(ValueError):
-    """A strict audit found problems; the message names them all."""
-
-
-@dataclass(frozen=True)
-class Finding:
-    """What one check found.
-
-    Attributes
-    ----------
-    check : str
-        Name of the check.
-    status : {"ok", "note", "problem"}
-    value : float
-        The number behind it.
-    sentence : str
-        What it means.
-    """
-
-    check: str
-    status: str
-    value: float
-    sentence: str
-
-
-@dataclass(frozen=True, eq=False)
-class Audit:
-    """Findings of an audit: ``print(audit)``, or ``audit.table`` for a frame."""
-
-    findings: tuple[Finding, ...]
-    n_samples: int
-
-    @property
-    def problems(self) -> tuple[Finding, ...]:
-        """The findings that make estimates from this log doubtful."""
-        return tuple(finding for finding in self.findings if finding.status == PROBLEM)
-
-    @property
-    def table(self) -> Any:
-        """One row per check, as a frame: pandas if it is installed, else polars, else arrow."""
-        return self.to_frame()
-
-    def to_frame(self, backend: str | None = None) -> Any:
-        """Return the findings as a frame; ``backend`` is ``"pandas"``, ``"polars"`` or ``"pyarrow"``."""
-        return to_frame(self._columns(), backend)
-
-    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
-        return to_arrow(self._columns()).__arrow_c_stream__(requested_schema)
-
-    def _columns(self) -> dict[str, list[Any]]:
-        names = ("check", "status", "value", "sentence")
-        return {name: [getattr(finding, name) for finding in self.findings] for name in names}
-
-    def __getitem__(self, check: str) -> Finding:
-        for finding in self.findings:
-            if finding.check == check:
-                return finding
-        raise KeyError(f"no check is called {check!r}; there are {', '.join(f.check for f in self.findings)}.")
-
-    def raise_problems(self) -> None:
-        """Raise `AuditError` if there is a problem."""
-        if self.problems:
-            listed = " ".join(finding.sentence for finding in self.problems)
-            raise AuditError(f"the audit found {len(self.problems)} problem(s): {listed}")
-
-    def __rich__(self) -> Any:
-        from rich.table import Table
-        from rich.text import Text
-
-        table = Table(
-            title=f"Audit of {self.n_samples:,} samples: {len(self.problems)} problem(s)", title_justify="left"
-        )
-        for heading in ("check", "status", "what it means"):
-            table.add_column(heading, no_wrap=heading != "what it means")
-        for finding in self.findings:
-            table.add_row(finding.check, Text(finding.status, style=STYLES[finding.status]), Text(finding.sentence))
-        return table
-
-    def __str__(self) -> str:
-        from rich.console import Console
-
-        text = io.StringIO()
-        Console(file=text, width=120).print(self)
-        return text.getvalue().rstrip()
-
-    def _repr_html_(self) -> str:
-        rows = "".join(
-            f"<tr><td>{finding.check}</td><td>{finding.status}</td><td>{html.escape(finding.sentence)}</td></tr>"
-            for finding in self.findings
-        )
-        return (
-            "<table><thead><tr><th>check</th><th>status</th><th>what it means</th></tr></thead>"
-            f"<tbody>{rows}</tbody></table>"
-        )
 
 
 def audit_log(log: BanditLog, policy: object | None, logging_policy: object | None) -> Audit:
@@ -373,7 +274,7 @@ def _support(unsupported: float) -> Finding:
 
 def _weight_facts(weight: FloatArray, reward: FloatArray, what: str) -> list[Finding]:
     ess, tail = effective_sample_size(weight), tail_index(weight, len(weight))
-    contribution = weight * np.abs(reward)
+    contribution, single = weight * np.abs(reward), largest_share(weight)
     share = top_share(weight, contribution, len(weight), float(contribution.sum()))
     return [
         Finding(
@@ -396,9 +297,15 @@ def _weight_facts(weight: FloatArray, reward: FloatArray, what: str) -> list[Fin
         ),
         Finding(
             "top_weight_share",
-            PROBLEM if share > MAX_TOP_SHARE else OK,
+            NOTE if share > MAX_TOP_SHARE else OK,
             share,
-            f"The top {TOP_SHARE:.0%} of the weights of {what} carry {share:.0%} of the value"
-            + (": a few samples decide." if share > MAX_TOP_SHARE else "."),
+            f"The top {TOP_SHARE:.0%} of the weights of {what} carry {share:.0%} of the value.",
+        ),
+        Finding(
+            "largest_weight",
+            PROBLEM if single > MAX_SINGLE_SHARE else OK,
+            float(weight.max()),
+            f"The largest weight of {what} is {weight.max():.4g}, with {single:.1%} of the sum of squared weights"
+            + (": a few samples decide." if single > MAX_SINGLE_SHARE else "."),
         ),
     ]

@@ -37,7 +37,7 @@ from bopl.log.context import (
 from bopl.log.logger import mixture_propensity
 
 if TYPE_CHECKING:
-    from bopl.log.audit import Audit
+    from bopl.log.finding import Audit
 
 
 @dataclass(frozen=True, init=False, eq=False, repr=False)

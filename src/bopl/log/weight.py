@@ -13,9 +13,11 @@ MIN_TAIL = 10  # fewest weights from which a tail index is read
 MAX_UNSUPPORTED = 0.01  # share of a policy's choices that the log never took
 MAX_MEAN_Z = 4.0  # standard errors between the mean weight and 1: one right log in 16,000
 MIN_ESS = 50.0  # effective samples
-MIN_TAIL_INDEX = 2.0  # below, the variance of an unbounded weight is infinite …
-MAX_HEAVY_SHARE = 0.2  # … which matters if the top 1% of the weights carry more than this part of the value
-MAX_TOP_SHARE = 0.5  # whatever the tail: one sample in a hundred decides
+MAX_SINGLE_SHARE = 0.25  # part of sum(w²) in the largest weight; the central limit theorem wants it near zero …
+MAX_HEAVY_SINGLE_SHARE = 0.1  # … nearer still if the tail is heavy by the next two limits
+MIN_TAIL_INDEX = 2.0  # below, the variance of an unbounded weight is infinite
+MAX_TOP_SHARE = 0.5  # part of the value in the top 1% of the weights
+MAX_LOST_WEIGHT = 0.05  # part of the policy's probability that cutting weights may drop
 
 
 def effective_sample_size(importance_weight: FloatArray) -> float:
@@ -25,6 +27,12 @@ def effective_sample_size(importance_weight: FloatArray) -> float:
         return 0.0
     scaled = importance_weight / largest
     return float(scaled.sum() ** 2 / (scaled**2).sum())
+
+
+def largest_share(importance_weight: FloatArray) -> float:
+    """Return ``max(w²) / sum(w²)``, the part of one sample in the sum of squared weights; 0 if all are 0."""
+    largest = float(importance_weight.max(initial=0.0))
+    return 0.0 if largest <= 0.0 else 1.0 / float(((importance_weight / largest) ** 2).sum())
 
 
 def mean_weight_z(n_samples: int, mean: float, std: float) -> float:

@@ -4,14 +4,20 @@ from bopl.simulation.conversion import reward_matrix, supervised_to_bandit, true
 from bopl.simulation.dataset import Dataset, Split, load_dataset, paper_split
 from bopl.simulation.logging_policy import LinearLoggingPolicy, fit_logging_policy
 from bopl.simulation.problem import SimulatedProblem, simulate, simulate_digits, simulate_paper
+from bopl.simulation.world import World, WorldSample, coverage_worlds, hopeless_world, make_world
 
 __all__ = [
     "Dataset",
     "LinearLoggingPolicy",
     "SimulatedProblem",
     "Split",
+    "World",
+    "WorldSample",
+    "coverage_worlds",
     "fit_logging_policy",
+    "hopeless_world",
     "load_dataset",
+    "make_world",
     "paper_split",
     "reward_matrix",
     "simulate",

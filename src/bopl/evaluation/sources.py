@@ -1,0 +1,107 @@
+"""Everything an evaluation reads of one log: policies, reward predictions, the logging policy; block by block."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from bopl._typing import BoolArray, FloatArray
+from bopl.evaluation.estimator import Estimator, Need
+from bopl.evaluation.reward_model import RewardPredictor
+from bopl.evaluation.terms import Pilot, Terms
+from bopl.log import BanditLog
+from bopl.log.policy_prob import PolicyBlock, PolicyReader, row_blocks
+
+MATCH_TOLERANCE = 1e-3  # between the propensities and the logging policy's probabilities of the logged actions
+
+
+@dataclass(frozen=True)
+class Sources:
+    """Where the numbers of one log come from."""
+
+    log: BanditLog
+    readers: tuple[PolicyReader, ...]
+    rewards: RewardPredictor | None
+    logging: PolicyReader | None
+
+    def blocks(self) -> list[slice]:
+        """Return the rows in blocks; of many rows if nothing but logged actions is read."""
+        has_matrix = self.rewards is not None or self.logging is not None
+        is_wide = has_matrix or any(reader.has_all_actions for reader in self.readers)
+        return list(row_blocks(self.log.n_samples, self.log.n_actions if is_wide else 1))
+
+    def impossible(self, rows: slice, logging_prob: FloatArray | None) -> BoolArray | None:
+        """Return which actions the logging policy could not choose, if that is known."""
+        mask = self.log.action_mask
+        if logging_prob is not None:
+            never = logging_prob <= 0.0
+            return never if mask is None else never | ~mask[rows]
+        return None if mask is None else ~mask[rows]
+
+    def logging_prob(self, rows: slice) -> FloatArray | None:
+        """Return the logging policy's probabilities of all actions, if known, checked against the propensities."""
+        if self.logging is None:
+            return None
+        block = self.logging.block(rows)
+        propensity = self.log.propensity[rows]
+        off = np.abs(block.logged_prob - propensity) > MATCH_TOLERANCE * propensity
+        if off.any():
+            row = int(np.flatnonzero(off)[0])
+            raise ValueError(
+                f"logging_policy gives {int(off.sum())} of {len(off)} logged actions another probability than the log, "
+                f"the first at row {rows.start + row} with {block.logged_prob[row]:g} instead of {propensity[row]:g}; "
+                "it is not the policy that wrote this log."
+            )
+        return block.action_prob
+
+    def terms(
+        self, rows: slice, block: PolicyBlock, reward_hat: FloatArray | None, logging_prob: FloatArray | None
+    ) -> Terms:
+        """Return the terms of one policy on some rows."""
+        log = self.log
+        plain = Terms(block.logged_prob / log.propensity[rows], log.reward[rows])
+        if reward_hat is None or block.action_prob is None:
+            return plain
+        return replace(
+            plain,
+            reward_hat=reward_hat[np.arange(len(reward_hat)), log.action_idx[rows]],
+            policy_reward_hat=(block.action_prob * reward_hat).sum(axis=1),
+            logging_reward_hat=None if logging_prob is None else (logging_prob * reward_hat).sum(axis=1),
+        )
+
+    def pilot(self, blocks: Sequence[slice], position: int, n_samples: int) -> Pilot:
+        """Return some blocks of one policy as a pilot."""
+        terms, action_prob, logging_prob = [], [], []
+        for rows in blocks:
+            reward_hat = None if self.rewards is None else self.rewards.block(rows)
+            block = self.readers[position].block(rows)
+            terms.append(self.terms(rows, block, reward_hat, None))
+            action_prob.append(block.action_prob)
+            logging_prob.append(self.logging_prob(rows))
+        fields = ("importance_weight", "reward", "reward_hat", "policy_reward_hat")
+        joined = Terms(*(np.concatenate([getattr(one, field) for one in terms]) for field in fields))
+        if self.logging is None:
+            return Pilot(joined, n_samples)
+        return Pilot(joined, n_samples, *(np.concatenate(parts) for parts in (action_prob, logging_prob)))  # type: ignore[arg-type]
+
+
+def named_policies(policies: object) -> dict[str, object]:
+    """Return policies by name; a single one is called "policy"."""
+    if isinstance(policies, Mapping):
+        if not policies:
+            raise ValueError("there is no policy to evaluate: policies is empty.")
+        return {str(name): policy for name, policy in policies.items()}
+    return {"policy": policies}
+
+
+def check_all_actions(readers: Sequence[PolicyReader], estimators: Sequence[Estimator]) -> None:
+    """Raise if an estimator with a reward model would have to do with probabilities of logged actions."""
+    needy = next(estimator for estimator in estimators if Need.REWARD_MODEL in estimator.needs)
+    for reader in readers:
+        if not reader.has_all_actions:
+            raise ValueError(
+                f"estimator {needy.name!r} needs the probabilities of all actions, of shape (n_samples, n_actions); "
+                f"{reader.name} was given by those of the logged actions only."
+            )

@@ -1,0 +1,60 @@
+"""What has been accumulated of one policy."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from bopl._typing import FloatArray
+from bopl.evaluation.diagnosis import WeightTotals
+from bopl.evaluation.estimator import Estimator
+from bopl.evaluation.moments import GroupSum, MomentSum
+from bopl.evaluation.terms import Terms
+
+
+class PolicyTotals:
+    """What has been accumulated of one policy."""
+
+    def __init__(self, name: str, estimators: Sequence[Estimator], n_actions: int) -> None:
+        self.name = name
+        self.estimators = list(estimators)
+        self.moments: list[MomentSum] = []
+        self.groups: list[GroupSum] = []
+        self.n_clipped = np.zeros(len(self.estimators))
+        self.lost_weight = np.zeros(len(self.estimators))  # sum of w - v(w)
+        self.weights = WeightTotals(n_actions)
+        self.kept_weight: list[FloatArray] = []
+
+    def add(self, terms: Terms, group: Any, *, keep: bool) -> FloatArray:
+        """Add some rows; return the moments of all estimators side by side."""
+        columns = [estimator.moments(terms) for estimator in self.estimators]
+        if not self.moments:
+            self.moments = [MomentSum.empty(moments.shape[1]) for moments in columns]
+            self.groups = [] if group is None else [GroupSum(moments.shape[1]) for moments in columns]
+        weight = terms.importance_weight
+        for position, moments in enumerate(columns):
+            self.moments[position] = self.moments[position] + MomentSum.of(moments)
+            if group is not None:
+                self.groups[position].add(moments, group)
+            self.n_clipped[position] += self.estimators[position].is_clipped(weight).sum()
+            self.lost_weight[position] += (weight - self.estimators[position].modified(weight)).sum()
+        if keep:
+            self.kept_weight.append(weight)
+        return np.hstack(columns)
+
+    def merge(self, other: PolicyTotals) -> None:
+        """Add the sums of another shard."""
+        if self.estimators != other.estimators:
+            raise ValueError(
+                "the shards chose different settings from their data; give estimators with settings of your own, such "
+                "as ClippedIPS(max_importance_weight=10), to merge them."
+            )
+        self.moments = [mine + yours for mine, yours in zip(self.moments, other.moments, strict=True)]
+        for mine, yours in zip(self.groups, other.groups, strict=True):
+            mine.merge(yours)
+        self.n_clipped += other.n_clipped
+        self.lost_weight += other.lost_weight
+        self.weights.merge(other.weights)
+        self.kept_weight += other.kept_weight

@@ -1,0 +1,109 @@
+"""Findings of an audit: for people, for programs, and for those who want an exception."""
+
+from __future__ import annotations
+
+import html
+import io
+from dataclasses import dataclass
+from typing import Any
+
+from bopl._frame import to_arrow, to_frame
+
+OK, NOTE, PROBLEM = "ok", "note", "problem"
+STYLES = {OK: "green", NOTE: "yellow", PROBLEM: "bold red"}
+
+
+class AuditError(ValueError):
+    """A strict audit found problems; the message names them all."""
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What one check found.
+
+    Attributes
+    ----------
+    check : str
+        Name of the check.
+    status : {"ok", "note", "problem"}
+    value : float
+        The number behind it.
+    sentence : str
+        What it means.
+    """
+
+    check: str
+    status: str
+    value: float
+    sentence: str
+
+
+@dataclass(frozen=True, eq=False)
+class Audit:
+    """Findings of an audit: ``print(audit)``, or ``audit.table`` for a frame."""
+
+    findings: tuple[Finding, ...]
+    n_samples: int
+
+    @property
+    def problems(self) -> tuple[Finding, ...]:
+        """The findings that make estimates from this log doubtful."""
+        return tuple(finding for finding in self.findings if finding.status == PROBLEM)
+
+    @property
+    def table(self) -> Any:
+        """One row per check, as a frame: pandas if it is installed, else polars, else arrow."""
+        return self.to_frame()
+
+    def to_frame(self, backend: str | None = None) -> Any:
+        """Return the findings as a frame; ``backend`` is ``"pandas"``, ``"polars"`` or ``"pyarrow"``."""
+        return to_frame(self._columns(), backend)
+
+    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
+        return to_arrow(self._columns()).__arrow_c_stream__(requested_schema)
+
+    def _columns(self) -> dict[str, list[Any]]:
+        names = ("check", "status", "value", "sentence")
+        return {name: [getattr(finding, name) for finding in self.findings] for name in names}
+
+    def __getitem__(self, check: str) -> Finding:
+        for finding in self.findings:
+            if finding.check == check:
+                return finding
+        raise KeyError(f"no check is called {check!r}; there are {', '.join(f.check for f in self.findings)}.")
+
+    def raise_problems(self) -> None:
+        """Raise `AuditError` if there is a problem."""
+        if self.problems:
+            listed = " ".join(finding.sentence for finding in self.problems)
+            raise AuditError(f"the audit found {len(self.problems)} problem(s): {listed}")
+
+    def __rich__(self) -> Any:
+        from rich.table import Table
+        from rich.text import Text
+
+        table = Table(
+            title=f"Audit of {self.n_samples:,} samples: {len(self.problems)} problem(s)", title_justify="left"
+        )
+        for heading in ("check", "status", "what it means"):
+            table.add_column(heading, no_wrap=heading != "what it means")
+        for finding in self.findings:
+            table.add_row(finding.check, Text(finding.status, style=STYLES[finding.status]), Text(finding.sentence))
+        return table
+
+    def __str__(self) -> str:
+        from rich.console import Console
+
+        text = io.StringIO()
+        Console(file=text, width=120).print(self)
+        return text.getvalue().rstrip()
+
+    def _repr_html_(self) -> str:
+        rows = "".join(
+            f"<tr><td>{finding.check}</td><td>{finding.status}</td><td>{html.escape(finding.sentence)}</td></tr>"
+            for finding in self.findings
+        )
+        return (
+            "<table><thead><tr><th>check</th><th>status</th><th>what it means</th></tr></thead>"
+            f"<tbody>{rows}</tbody></table>"
+        )
