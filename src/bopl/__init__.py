@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from bopl.evaluation import ValueAccumulator as ValueAccumulator
     from bopl.evaluation import estimate_propensity as estimate_propensity
     from bopl.evaluation import evaluate as evaluate
+    from bopl.evaluation import evaluate_parquet as evaluate_parquet
     from bopl.learner import HistTree as HistTree
     from bopl.learner import HistTreeClassifier as HistTreeClassifier
     from bopl.learner import XGBTree as XGBTree
@@ -44,6 +45,7 @@ _HOME_OF = {
     "XGBTree": "bopl.learner",
     "estimate_propensity": "bopl.evaluation",
     "evaluate": "bopl.evaluation",
+    "evaluate_parquet": "bopl.evaluation",
     "load": "bopl.policy",
     "paper_policy": "bopl.policy",
 }
@@ -65,6 +67,7 @@ __all__ = [
     "XGBTree",
     "estimate_propensity",
     "evaluate",
+    "evaluate_parquet",
     "evaluation",
     "load",
     "paper_policy",

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import numpy as np
 from rich.console import Console
 from rich.table import Table
 
+from bopl.evaluation import evaluate
 from bopl.learner import HistTree
-from bopl.objective.value import effective_sample_size, snips_value
 from bopl.policy import BoostedPolicy, Policy
 from bopl.simulation import SimulatedProblem, simulate_digits
 
@@ -55,6 +54,6 @@ def demo_policy(objective: str, *, n_rounds: int = 150, random_state: int = 0) -
 def _estimate(policy: Policy, problem: SimulatedProblem) -> tuple[float, float]:
     """Return the self-normalised estimate of the greedy policy on the test log, and its effective sample size."""
     log = problem.test
-    greedy = policy.predict(log.context) == log.action
-    importance_weight = np.where(greedy, 1.0 / log.propensity, 0.0)
-    return snips_value(importance_weight, log.reward), effective_sample_size(importance_weight)
+    agrees = (policy.predict(log.context) == log.action).astype(float)  # probability of the logged action
+    row = evaluate(log, agrees, estimators="snips").row()
+    return row["value"], row["ess"]

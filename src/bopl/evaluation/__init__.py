@@ -4,6 +4,7 @@ from bopl.evaluation.accumulate import ValueAccumulator
 from bopl.evaluation.estimator import IPS, SNIPS, BetaIPS, ClippedIPS, Estimator, Need
 from bopl.evaluation.interval import INTERVALS
 from bopl.evaluation.model_based import DirectMethod, DoublyRobust, SelfNormalisedDR, ShrinkageDR, SwitchDR
+from bopl.evaluation.parquet import evaluate_parquet
 from bopl.evaluation.propensity import estimate_propensity
 from bopl.evaluation.registry import ESTIMATORS
 from bopl.evaluation.result import Evaluation
@@ -27,4 +28,5 @@ __all__ = [
     "ValueAccumulator",
     "estimate_propensity",
     "evaluate",
+    "evaluate_parquet",
 ]

@@ -138,7 +138,8 @@ class Bootstrap(Interval):
     def std_err(self, evidence: Evidence) -> float:
         """Return the standard deviation over the replicates."""
         assert evidence.replicate_means is not None
-        return float(np.nanstd(evidence.estimator.value(evidence.replicate_means), ddof=1))
+        replicates = evidence.estimator.value(evidence.replicate_means)
+        return float(np.nanstd(replicates - replicates[0], ddof=1))  # equal replicates have no spread, to the last bit
 
     def value(self, evidence: Evidence) -> Bounds:
         """Return the interval of the value."""

@@ -17,7 +17,7 @@ from bopl._typing import FloatArray
 
 # The best lambda is about sqrt(2 log(1/delta) / (n E[Z²])) and is not known; a mixture over scales of 1/sqrt(n) costs
 # little and is never far from the best of them.
-SCALES = 2.0 ** np.arange(-3, 5)
+SCALES = 2.0 ** np.arange(-2, 8)
 
 
 def smoothed_lower_bound(terms: FloatArray, delta: float, *, unit: float = 1.0, floor: float = 0.0) -> float:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
@@ -15,6 +16,7 @@ from bopl.log import BanditLog
 from bopl.log.policy_prob import PolicyBlock, PolicyReader, row_blocks
 
 MATCH_TOLERANCE = 1e-3  # between the propensities and the logging policy's probabilities of the logged actions
+PILOT_CELLS = 1 << 18  # rows × actions from which the share of large weights is read
 
 
 @dataclass(frozen=True)
@@ -73,18 +75,20 @@ class Sources:
 
     def pilot(self, blocks: Sequence[slice], position: int, n_samples: int) -> Pilot:
         """Return some blocks of one policy as a pilot."""
-        terms, action_prob, logging_prob = [], [], []
+        terms: list[Terms] = []
+        probs: list[tuple[Any, Any]] = []
         for rows in blocks:
             reward_hat = None if self.rewards is None else self.rewards.block(rows)
             block = self.readers[position].block(rows)
             terms.append(self.terms(rows, block, reward_hat, None))
-            action_prob.append(block.action_prob)
-            logging_prob.append(self.logging_prob(rows))
+            probs.append((block.action_prob, self.logging_prob(rows)))
         fields = ("importance_weight", "reward", "reward_hat", "policy_reward_hat")
         joined = Terms(*(np.concatenate([getattr(one, field) for one in terms]) for field in fields))
         if self.logging is None:
             return Pilot(joined, n_samples)
-        return Pilot(joined, n_samples, *(np.concatenate(parts) for parts in (action_prob, logging_prob)))  # type: ignore[arg-type]
+        step = max(len(joined.reward) * self.log.n_actions // PILOT_CELLS, 1)
+        action_prob, logging_prob = (np.concatenate(parts)[::step] for parts in zip(*probs, strict=True))
+        return Pilot(joined, n_samples, action_prob, logging_prob)
 
 
 def named_policies(policies: object) -> dict[str, object]:

@@ -24,6 +24,13 @@ def read_parquet(path: str | Path, *, columns: Sequence[str] | None = None) -> A
     return _read(path, "Parquet", read)
 
 
+def open_parquet(path: str | Path) -> Any:
+    """Return an open Parquet file, to be read in batches."""
+    import pyarrow.parquet as pq
+
+    return _read(path, "Parquet", pq.ParquetFile)
+
+
 def read_csv(path: str | Path) -> Any:
     """Return a CSV file with a header line as an arrow table."""
     import pyarrow.csv

@@ -1,0 +1,143 @@
+"""Evaluation of a log that does not fit into memory: one pass over Parquet row groups."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from bopl._settings import check_number
+from bopl.evaluation.accumulate import ValueAccumulator
+from bopl.evaluation.result import Evaluation
+from bopl.evaluation.sources import named_policies
+from bopl.log import BanditLog
+from bopl.log.context import quoted
+from bopl.log.reader import open_parquet
+
+
+def evaluate_parquet(
+    path: str | Path | Sequence[str | Path],
+    policies: object,
+    *,
+    action: str,
+    reward: str,
+    propensity: str,
+    context: Sequence[str] | None = None,
+    actions: object | None = None,
+    estimators: object = None,
+    interval: str = "normal",
+    confidence: float = 0.95,
+    reward_model: object = None,
+    logging_policy: object = None,
+    n_replicates: int = 1000,
+    reward_range: tuple[float, float] | None = None,
+    min_propensity: float | None = None,
+    random_state: int = 0,
+    n_jobs: int | None = None,
+    batch_rows: int = 1 << 18,
+) -> Evaluation:
+    """Evaluate policies on a log in Parquet files in one pass, a batch of rows at a time.
+
+    The result is that of `evaluate` on the whole log, but for rounding; with ``interval="bootstrap"`` too, because a
+    sample is drawn by its number.
+
+    Parameters
+    ----------
+    path : str or Path, or a sequence of them
+        Files of one log, in order.
+    policies : policy, column name, or mapping of name to one of them
+        An object with ``predict_proba``, or the name of a column with the policy's probability of the logged action.
+    action, reward, propensity : str
+        Names of the columns.
+    context : sequence of str, optional
+        Names of the context columns that policies and reward model look at; by default all without another role.
+    actions : sequence of labels, optional
+        All actions; by default those of the first policy that knows them, else those that occur (which takes a look at
+        the action column before).
+    reward_model : fitted model, optional
+        For estimators that need one: fitted on other samples than these.
+    batch_rows : int, default=262144
+        Rows in memory at a time.
+    estimators, interval, confidence, logging_policy, n_replicates, reward_range, min_propensity, random_state, n_jobs
+        As for `evaluate`.
+    """
+    check_number("batch_rows", batch_rows, low=1, integer=True)
+    files = [open_parquet(one) for one in ([path] if isinstance(path, str | Path) else path)]
+    if not files:
+        raise ValueError("there is no file to evaluate on: path is empty.")
+    named = named_policies(policies)
+    columns = {name: policy for name, policy in named.items() if isinstance(policy, str)}
+    objects = {name: policy for name, policy in named.items() if name not in columns}
+    roles = {"action": action, "reward": reward, "propensity": propensity}
+    _check_columns(files, {**roles, **{f"policy {name!r}": column for name, column in columns.items()}}, context)
+    needs_context = bool(objects) or reward_model is not None or logging_policy is not None
+    accumulator = ValueAccumulator(
+        named,
+        estimators=estimators,
+        interval=interval,
+        confidence=confidence,
+        reward_model=reward_model,
+        logging_policy=logging_policy,
+        n_replicates=n_replicates,
+        reward_range=reward_range,
+        min_propensity=min_propensity,
+        random_state=random_state,
+        n_jobs=n_jobs,
+        n_samples=sum(file.metadata.num_rows for file in files),
+    )
+    taken = {*roles.values(), *columns.values()}
+    wanted = _context_names(files[0], context, taken) if needs_context else []
+    if actions is None:
+        actions = _find_actions(files, action, [*objects.values(), logging_policy], batch_rows)
+    for batch in _batches(files, [*wanted, *sorted(taken)], batch_rows):
+        log = _batch_log(batch, roles, wanted, actions)
+        accumulator.add(log, policies={name: _column(batch, column) for name, column in columns.items()} or None)
+    return accumulator.result()
+
+
+def _check_columns(files: Sequence[Any], roles: Mapping[str, str], context: Sequence[str] | None) -> None:
+    for file in files:
+        present = file.schema_arrow.names
+        for role, name in {**roles, **{f"context[{i}]": one for i, one in enumerate(context or ())}}.items():
+            if name not in present:
+                raise ValueError(f"there is no column {name!r} (given as {role}); the columns are {quoted(present)}.")
+
+
+def _context_names(file: Any, context: Sequence[str] | None, taken: set[str]) -> list[str]:
+    if context is not None:
+        return list(context)
+    return [name for name in file.schema_arrow.names if name not in taken]
+
+
+def _find_actions(files: Sequence[Any], action: str, policies: Sequence[Any], batch_rows: int) -> list[Any]:
+    """Return the actions that a policy knows, or those that occur in the files."""
+    for policy in policies:
+        labels = getattr(policy, "actions_", None)
+        if labels is not None:
+            return list(np.asarray(labels).tolist())
+    found: set[Any] = set()
+    for batch in _batches(files, [action], batch_rows):
+        found.update(batch[action].unique().to_pylist())
+    return sorted(found, key=lambda label: (str(type(label)), label))
+
+
+def _batches(files: Sequence[Any], columns: list[str], batch_rows: int) -> Iterator[Any]:
+    for file in files:
+        for batch in file.iter_batches(batch_size=batch_rows, columns=columns):
+            if batch.num_rows:
+                yield batch
+
+
+def _batch_log(batch: Any, roles: Mapping[str, str], context: list[str], actions: Any) -> BanditLog:
+    import pyarrow
+
+    table = pyarrow.Table.from_batches([batch])
+    # Without a policy that looks at it the context may be anything.
+    matrix = table.select(context) if context else np.zeros((batch.num_rows, 1), dtype=np.float32)
+    return BanditLog(matrix, *(table[roles[role]] for role in ("action", "reward", "propensity")), actions=actions)
+
+
+def _column(batch: Any, name: str) -> Any:
+    return batch[name].to_numpy(zero_copy_only=False)

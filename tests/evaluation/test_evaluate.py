@@ -1,0 +1,519 @@
+"""What callers may give, what they get, and the one sentence they read when it is wrong."""
+
+import json
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pytest
+from sklearn.dummy import DummyRegressor
+from sklearn.linear_model import LinearRegression, LogisticRegression
+from sklearn.tree import DecisionTreeRegressor
+
+import bopl
+from bopl.evaluation import ClippedIPS, SwitchDR
+from bopl.evaluation.result import COLUMNS
+from bopl.evaluation.reward_model import draw_folds, predict_rewards
+from bopl.simulation import make_world
+from helpers import informative_log, make_log
+
+WORLD = make_world("plain")
+SAMPLE = WORLD.sample(0, n_samples=400)
+LOG = SAMPLE.log
+N, A = LOG.n_samples, LOG.n_actions
+
+
+class TablePolicy:
+    """A policy without labels: probabilities by the first context column."""
+
+    def predict_proba(self, context):
+        prob = np.full((context.shape[0], A), 0.1)
+        prob[np.arange(len(prob)), (context[:, 0] > 0).astype(int)] = 0.6
+        return prob
+
+
+class LabelledPolicy(bopl.Policy):
+    def __init__(self, actions):
+        self.actions_ = np.asarray(actions)
+
+    def predict_proba(self, context):
+        return np.tile(np.arange(1.0, A + 1) / (A * (A + 1) / 2), (context.shape[0], 1))
+
+
+def logged(prob):
+    return prob[np.arange(N), LOG.action_idx]
+
+
+def test_table_has_the_promised_columns_and_one_row_per_policy_and_estimator():
+    evaluation = bopl.evaluate(LOG, {"a": SAMPLE.policy_prob, "b": TablePolicy()}, estimators=["ips", "snips"])
+    table = evaluation.table
+    assert isinstance(table, pd.DataFrame)
+    assert list(table.columns) == list(COLUMNS)
+    assert list(zip(table["policy"], table["estimator"], strict=True)) == [
+        ("a", "ips"),
+        ("a", "snips"),
+        ("b", "ips"),
+        ("b", "snips"),
+    ]
+    assert set(table["propensity_source"]) == {"logged"}
+    assert isinstance(evaluation.to_frame("polars"), pl.DataFrame)
+    assert pl.DataFrame(evaluation).shape == (4, len(COLUMNS))
+
+
+def test_object_matrix_and_logged_probabilities_agree():
+    matrix = TablePolicy().predict_proba(LOG.context)
+    rows = [
+        bopl.evaluate(LOG, policy, estimators=["ips", "snips", "clipped_ips", "beta_ips"]).table
+        for policy in (TablePolicy(), matrix, logged(matrix))
+    ]
+    for other in rows[1:]:
+        pd.testing.assert_frame_equal(rows[0].drop(columns="unsupported_mass"), other.drop(columns="unsupported_mass"))
+    assert rows[0]["unsupported_mass"].tolist() == [0.0] * 4
+    assert rows[2]["unsupported_mass"].isna().all()
+
+
+def test_columns_of_a_policy_are_matched_by_label():
+    straight, reversed_labels = (
+        bopl.evaluate(LOG, LabelledPolicy(labels), estimators="ips").row()["value"]
+        for labels in (range(A), range(A)[::-1])
+    )
+    prob = LabelledPolicy(range(A)).predict_proba(LOG.context)
+    assert straight == pytest.approx(np.mean(logged(prob) / LOG.propensity * LOG.reward))
+    assert reversed_labels == pytest.approx(np.mean(logged(prob[:, ::-1]) / LOG.propensity * LOG.reward))
+
+
+def test_a_trained_policy_is_evaluated_under_the_mask_of_the_log():
+    rng = np.random.default_rng(0)
+    log = informative_log(0)
+    mask = np.ones((400, 3), dtype=bool)
+    mask[np.arange(400), (log.action_idx + 1) % 3] = rng.random(400) < 0.5
+    masked = bopl.BanditLog(log.context, log.action, log.reward, log.propensity, action_mask=mask)
+    policy = bopl.BoostedPolicy(n_rounds=3, random_state=0).fit(masked)
+    row = bopl.evaluate(masked, policy, estimators="ips").row()
+    prob = policy.predict_proba(masked.context, action_mask=mask)[np.arange(400), log.action_idx]
+    assert row["value"] == pytest.approx(np.mean(prob / log.propensity * log.reward))
+    assert row["unsupported_mass"] == 0.0
+
+
+def test_blocks_do_not_change_the_result(monkeypatch):
+    arguments = {"estimators": "all", "interval": "bootstrap", "reward_model": SAMPLE.reward_hat, "n_replicates": 50}
+    whole = bopl.evaluate(LOG, SAMPLE.policy_prob, logging_policy=SAMPLE.logging_prob, **arguments).table
+    monkeypatch.setattr("bopl.log.policy_prob.BLOCK_ROWS", 37)
+    monkeypatch.setattr("bopl.evaluation.accumulate.PILOT_BLOCKS", 1000)
+    blocks = bopl.evaluate(LOG, SAMPLE.policy_prob, logging_policy=SAMPLE.logging_prob, **arguments).table
+    pd.testing.assert_frame_equal(whole, blocks, rtol=1e-11)
+
+
+def test_row_order_does_not_matter():
+    order = np.random.default_rng(0).permutation(N)
+    arguments = {"estimators": ["ips", "snips", "dr", "sndr", "beta_ips"]}
+    whole = bopl.evaluate(LOG, SAMPLE.policy_prob, reward_model=SAMPLE.reward_hat, **arguments).table
+    mixed = bopl.evaluate(
+        LOG.subset(order), SAMPLE.policy_prob[order], reward_model=SAMPLE.reward_hat[order], **arguments
+    ).table
+    pd.testing.assert_frame_equal(whole, mixed, rtol=1e-9)
+
+
+# -- Reward models ------------------------------------------------------------------------------------------------
+
+
+def test_predictions_of_a_sample_come_from_a_model_that_has_not_seen_it():
+    log = make_log(n_samples=60)
+    memory = DecisionTreeRegressor()  # reproduces every reward it was fitted on
+    predictor = predict_rewards(memory, log, n_folds=5, seed=0)
+    fold = draw_folds(log, 5, 0)
+    np.testing.assert_array_equal(np.bincount(fold), 12)
+    reward_hat = predictor.block(slice(0, 60))
+    for number in range(5):
+        rest = log.subset(fold != number)
+        own = np.flatnonzero(fold == number)
+        assert not np.isin(log.reward[own], rest.reward).any()
+        assert np.isin(reward_hat[own], rest.reward).all()  # leaves hold rewards of the other folds only
+
+
+def test_folds_keep_groups_together():
+    group = np.arange(100) // 7
+    log = make_log(n_samples=100)
+    grouped = bopl.BanditLog(log.context, log.action, log.reward, log.propensity, group=group)
+    fold = draw_folds(grouped, 4, 0)
+    assert all(len(set(fold[group == one])) == 1 for one in set(group))
+    assert len(set(fold)) == 4
+
+
+@pytest.mark.parametrize("model", [None, LinearRegression(), bopl.BoostedRewardModel(n_rounds=5)], ids=str)
+def test_dr_takes_the_default_model_any_regressor_and_the_boosted_model(model):
+    evaluation = bopl.evaluate(LOG, SAMPLE.policy_prob, estimators="dr", reward_model=model)
+    assert abs(evaluation.row()["value"] - WORLD.value) < 4.0 * evaluation.row()["std_err"]
+    assert "cross-fitted on 5 folds" in evaluation.notes[0]
+
+
+def test_a_regressor_that_knows_nothing_makes_dr_of_a_constant_baseline():
+    evaluation = bopl.evaluate(LOG, SAMPLE.policy_prob, estimators=["dm", "dr"], reward_model=DummyRegressor())
+    assert evaluation.row(estimator="dm")["value"] == pytest.approx(LOG.reward.mean(), abs=0.01)
+
+
+def test_dr_is_the_default_addition_when_a_reward_model_is_given():
+    evaluation = bopl.evaluate(LOG, SAMPLE.policy_prob, reward_model=SAMPLE.reward_hat)
+    assert [row["estimator"] for row in evaluation.rows] == ["ips", "snips", "dr"]
+
+
+def test_a_fitted_model_is_used_as_it_is():
+    other = WORLD.sample(99, n_samples=300).log
+    model = bopl.BoostedRewardModel(n_rounds=10).fit(other)
+    given = bopl.evaluate(LOG, SAMPLE.policy_prob, estimators="dr", reward_model=model.predict(LOG.context)).row()
+    fitted = bopl.evaluate(LOG, SAMPLE.policy_prob, estimators="dr", reward_model=model).row()
+    assert fitted["value"] == given["value"]
+
+
+@pytest.mark.parametrize("rows", [slice(None), slice(0, 100)], ids=["all", "a part"])
+def test_a_model_fitted_on_the_same_rows_is_refused(rows):
+    log = make_log(n_samples=200)
+    model = bopl.BoostedRewardModel(n_rounds=3).fit(log.subset(rows))
+    with pytest.raises(ValueError, match=r"was fitted on (100|50)% of the rows that it is to be evaluated on"):
+        bopl.evaluate(log, np.full((200, 4), 0.25), estimators="dr", reward_model=model)
+
+
+def test_rows_that_are_alike_by_chance_are_no_reason_to_refuse():
+    logs = [make_log(seed, n_samples=300, distinct=2, negative=False) for seed in (0, 1)]
+    coarse = [bopl.BanditLog(log.context, log.action, log.reward.round(), log.propensity) for log in logs]
+    model = bopl.BoostedRewardModel(n_rounds=3).fit(coarse[0])
+    bopl.evaluate(coarse[1], np.full((300, 4), 0.25), estimators="dr", reward_model=model)
+
+
+# -- Propensities -------------------------------------------------------------------------------------------------
+
+
+def unknown(log):
+    return bopl.BanditLog(log.context, log.action, log.reward, None, actions=log.actions)
+
+
+def test_a_log_without_propensities_can_be_held_but_not_used():
+    log = unknown(LOG)
+    assert not log.has_propensity
+    assert "propensity unknown" in repr(log)
+    for use in (
+        lambda: bopl.evaluate(log, SAMPLE.policy_prob),
+        lambda: bopl.BoostedPolicy(n_rounds=1).fit(log),
+    ):
+        with pytest.raises(ValueError, match="propensity is missing: pass the probability"):
+            use()
+
+
+def test_frames_without_a_propensity_column_say_so_with_none(tmp_path):
+    frame = pd.DataFrame({"x": [1.0, 2.0], "item": ["a", "b"], "click": [0, 1]})
+    log = bopl.BanditLog.from_frame(frame, action="item", reward="click", propensity=None)
+    assert log.feature_names == ("x",)
+    assert log.propensity_source == "unknown"
+    frame.to_parquet(tmp_path / "log.parquet")
+    assert not bopl.BanditLog.from_parquet(
+        tmp_path / "log.parquet", action="item", reward="click", propensity=None, context=["x"]
+    ).has_propensity
+
+
+def test_uniform_propensities_only_when_the_caller_writes_so():
+    evaluation = bopl.evaluate(unknown(LOG), SAMPLE.policy_prob, propensity="uniform", estimators="ips")
+    row = evaluation.row()
+    assert row["propensity_source"] == "uniform"
+    assert "uniform because the caller said so" in row["reason"]
+    assert row["value"] == pytest.approx(np.mean(logged(SAMPLE.policy_prob) * A * LOG.reward))
+
+
+def test_uniform_means_among_the_eligible_actions():
+    mask = np.array([[True, True, False], [True, True, True]])
+    log = bopl.BanditLog(np.eye(2), [0, 1], [1, 0], None, actions=[0, 1, 2], action_mask=mask)
+    np.testing.assert_allclose(log.with_propensity("uniform").propensity, [1 / 2, 1 / 3])
+
+
+def test_estimated_propensities_are_near_the_truth_and_every_result_says_so():
+    sample = WORLD.sample(5, n_samples=6000)
+    estimated = bopl.estimate_propensity(unknown(sample.log))
+    assert estimated.propensity_source == "estimated"
+    error = np.abs(np.log(estimated.propensity / sample.log.propensity))
+    assert np.median(error) < 0.25
+    evaluation = bopl.evaluate(
+        unknown(sample.log), sample.policy_prob, propensity="estimate", estimators=["snips", "dr"]
+    )
+    for row in evaluation.rows:
+        assert row["propensity_source"] == "estimated"
+        assert "estimated propensities" in row["reason"]
+        assert abs(row["value"] - WORLD.value) < 5.0 * row["std_err"]
+
+
+def test_calibration_undoes_overconfidence():
+    sample = WORLD.sample(6, n_samples=3000)
+    sharp = DecisionTreeClassifierWithLeaves()
+    estimated = bopl.estimate_propensity(unknown(sample.log), model=sharp)
+    # Raw probabilities of a deep tree are 0 or 1: half of them would be at the floor.
+    assert estimated.propensity.min() > 1e-3
+    weight = (1.0 / A) / estimated.propensity
+    assert 0.5 < weight.mean() < 2.0
+
+
+def DecisionTreeClassifierWithLeaves():  # noqa: N802
+    from sklearn.tree import DecisionTreeClassifier
+
+    return DecisionTreeClassifier(min_samples_leaf=2, random_state=0)
+
+
+def test_any_classifier_estimates_propensities_and_masks_are_kept():
+    log = informative_log(0)
+    mask = np.ones((400, 3), dtype=bool)
+    mask[np.arange(400), (log.action_idx + 1) % 3] = False
+    masked = bopl.BanditLog(log.context, log.action, log.reward, None, action_mask=mask)
+    estimated = bopl.estimate_propensity(masked, model=LogisticRegression(), n_folds=3)
+    assert estimated.propensity.min() > 0.2  # one of two eligible actions, chosen at random
+    assert estimated.propensity.mean() == pytest.approx(0.5, abs=0.05)
+
+
+# -- Several loggers ----------------------------------------------------------------------------------------------
+
+
+def two_loggers(n=3000):
+    """Two policies over two actions without context; the second all but never takes action 1."""
+    rng = np.random.default_rng(0)
+    prob = {"old": np.array([0.5, 0.5]), "new": np.array([0.98, 0.02])}
+    logger = np.where(np.arange(n) < n // 2, "old", "new")
+    first = np.where(logger == "old", 0.5, 0.98)
+    action = (rng.random(n) > first).astype(int)
+    reward = np.where(action == 1, 1.0, 0.2) + 0.1 * rng.normal(size=n)
+    own = np.array([prob[name][a] for name, a in zip(logger, action, strict=True)])
+    log = bopl.BanditLog(np.ones((n, 1)), action, reward, own)
+    return log, logger, {name: one[action] for name, one in prob.items()}
+
+
+def test_balanced_weights_are_the_formula_and_less_wild_than_those_of_each_logger():
+    log, logger, by_logger = two_loggers()
+    policy = np.tile([0.1, 0.9], (log.n_samples, 1))
+    balanced = bopl.evaluate(log, policy, logger=logger, logger_propensity=by_logger, estimators="ips").row()
+    naive = bopl.evaluate(log, policy, estimators="ips").row()
+    weight = policy[np.arange(len(log)), log.action_idx] / (0.5 * by_logger["old"] + 0.5 * by_logger["new"])
+    assert balanced["value"] == pytest.approx(np.mean(weight * log.reward), rel=1e-12)
+    assert balanced["propensity_source"] == "balanced"
+    assert abs(balanced["value"] - (0.1 * 0.2 + 0.9)) < 4.0 * balanced["std_err"]
+    assert balanced["max_weight"] < 4.0 < naive["max_weight"]
+    assert balanced["std_err"] < 0.5 * naive["std_err"]
+
+
+def test_loggers_may_be_columns_in_sorted_order():
+    log, logger, by_logger = two_loggers(100)
+    matrix = np.column_stack([by_logger["new"], by_logger["old"]])
+    np.testing.assert_array_equal(log.balanced(logger, matrix).propensity, log.balanced(logger, by_logger).propensity)
+
+
+# -- Bad input ----------------------------------------------------------------------------------------------------
+
+UNIFORM = np.full((N, A), 1 / A)
+OFF = np.where(np.arange(N)[:, None] == 3, 0.3, UNIFORM)
+NEGATIVE = UNIFORM + np.where(np.arange(A) == 0, -0.5, 0.5 / (A - 1))
+BAD_CALLS = {
+    "sum": (lambda: bopl.evaluate(LOG, {"x": OFF}), "policy 'x' has probabilities that do not sum to one .* row 3"),
+    "negative": (lambda: bopl.evaluate(LOG, NEGATIVE), "negative or not a number, the first at row 0, column 0"),
+    "nan": (lambda: bopl.evaluate(LOG, UNIFORM * np.nan), "negative or not a number"),
+    "shape": (lambda: bopl.evaluate(LOG, UNIFORM[:, :3]), r"shape \(400, 5\), .* it has shape \(400, 3\)"),
+    "rows": (lambda: bopl.evaluate(LOG, UNIFORM[:10]), r"it has shape \(10, 5\)"),
+    "length": (lambda: bopl.evaluate(LOG, np.ones(7)), "7 probabilities of logged actions, the log 400 samples"),
+    "logged range": (lambda: bopl.evaluate(LOG, np.full(N, 1.5)), r"probabilities in \[0, 1\]; 400 of 400"),
+    "actions": (
+        lambda: bopl.evaluate(LOG, LabelledPolicy(["a", *range(1, A)])),
+        "other actions than the log: 'a', 0 are known to one of the two only",
+    ),
+    "text": (lambda: bopl.evaluate(LOG, "policy"), "must be a policy with predict_proba, an array of .*; got str"),
+    "none": (lambda: bopl.evaluate(LOG, {}), "there is no policy to evaluate"),
+    "no log": (lambda: bopl.evaluate(UNIFORM, UNIFORM), "evaluate takes a BanditLog; got ndarray"),
+    "estimator": (
+        lambda: bopl.evaluate(LOG, UNIFORM, estimators="ipw"),
+        "estimators must be one of 'ips', .*; got 'ipw'",
+    ),
+    "twice": (lambda: bopl.evaluate(LOG, UNIFORM, estimators=["ips", "ips"]), "none of them twice"),
+    "interval": (lambda: bopl.evaluate(LOG, UNIFORM, interval="t"), "interval must be one of 'normal'.*; got 't'"),
+    "confidence": (lambda: bopl.evaluate(LOG, UNIFORM, confidence=95), r"confidence must lie in \(0, 1\); got 95"),
+    "dr of logged": (
+        lambda: bopl.evaluate(LOG, logged(UNIFORM), estimators="dr"),
+        "'dr' needs the probabilities of all actions, .* was given by those of the logged actions only",
+    ),
+    "bound of snips": (
+        lambda: bopl.evaluate(LOG, UNIFORM, estimators="snips", interval="betting"),
+        "works for 'ips' only; for 'snips' use 'normal' or 'bootstrap'",
+    ),
+    "reward range": (
+        lambda: bopl.evaluate(LOG, UNIFORM, interval="betting", reward_range=(0.0, 0.5)),
+        r"does not hold the rewards of the log, which lie in \[0, 1\]",
+    ),
+    "min propensity": (
+        lambda: bopl.evaluate(LOG, UNIFORM, interval="empirical_bernstein", min_propensity=0.9),
+        "min_propensity=0.9 must be positive and at most the smallest",
+    ),
+    "reward shape": (
+        lambda: bopl.evaluate(LOG, UNIFORM, estimators="dm", reward_model=UNIFORM[:, :2]),
+        r"reward_model must have shape \(400, 5\)",
+    ),
+    "reward nan": (
+        lambda: bopl.evaluate(LOG, UNIFORM, estimators="dm", reward_model=UNIFORM * np.nan),
+        "finite predictions; the first that is not is at row 0",
+    ),
+    "classifier": (
+        lambda: bopl.evaluate(LOG, UNIFORM, estimators="dm", reward_model=LogisticRegression()),
+        "reward_model must be a regressor; LogisticRegression predicts classes",
+    ),
+    "no model": (lambda: bopl.evaluate(LOG, UNIFORM, estimators="dm", reward_model=3), "got int"),
+    "logging policy": (
+        lambda: bopl.evaluate(LOG, UNIFORM, logging_policy=UNIFORM),
+        "logging_policy gives .* another probability than the log, the first at row",
+    ),
+    "propensity": (
+        lambda: bopl.evaluate(LOG, UNIFORM, propensity="guess"),
+        "one of 'estimate', 'uniform'; got 'guess'",
+    ),
+    "both": (
+        lambda: bopl.evaluate(LOG, UNIFORM, propensity="uniform", logging_policy=UNIFORM),
+        "stands in for a logging policy that is not known",
+    ),
+    "half a logger": (lambda: bopl.evaluate(LOG, UNIFORM, logger=np.zeros(N)), "belong together"),
+    "logger shape": (lambda: LOG.balanced(np.zeros(3), UNIFORM), r"logger must have shape \(400,\)"),
+    "logger columns": (lambda: LOG.balanced(np.zeros(N), UNIFORM), r"shape \(400, 1\), one column for each"),
+    "logger absent": (lambda: LOG.balanced(np.zeros(N), {1.0: LOG.propensity}), "nothing for logger 0.0"),
+    "logger range": (lambda: LOG.balanced(np.zeros(N), np.full((N, 1), 2.0)), r"must lie in \[0, 1\]; row 0 holds 2"),
+    "impossible": (lambda: LOG.balanced(np.zeros(N), np.zeros((N, 1))), "400 of 400 logged actions were impossible"),
+    "source": (lambda: LOG.with_propensity(LOG.propensity, source="dreamt"), "source must be one of"),
+    "with text": (lambda: LOG.with_propensity("gauss"), "must be an array or 'uniform'; got 'gauss'"),
+    "with none": (lambda: LOG.with_propensity(None), "must be an array or 'uniform'; got None"),
+    "groups": (
+        lambda: bopl.evaluate(
+            bopl.BanditLog(LOG.context, LOG.action, LOG.reward, LOG.propensity, group=np.arange(N)),
+            UNIFORM,
+            interval="betting",
+        ),
+        "needs independent samples, but the log has groups",
+    ),
+}
+
+
+@pytest.mark.parametrize(("call", "message"), BAD_CALLS.values(), ids=BAD_CALLS.keys())
+def test_bad_input_is_refused_with_one_clear_sentence(call, message):
+    with pytest.raises((ValueError, TypeError), match=message) as caught:
+        call()
+    assert "\n" not in str(caught.value)
+    assert str(caught.value).endswith(".")
+
+
+# -- Verdicts -----------------------------------------------------------------------------------------------------
+
+
+def verdict_log(n=4000, n_actions=4):
+    rng = np.random.default_rng(0)
+    action = rng.integers(n_actions, size=n)
+    return bopl.BanditLog(
+        np.ones((n, 1)), action, (action == 0) * 1.0, np.full(n, 1 / n_actions), actions=range(n_actions)
+    )
+
+
+def constant_policy(log, prob):
+    return np.tile(prob, (log.n_samples, 1))
+
+
+@pytest.mark.parametrize(
+    ("prob", "verdict", "words"),
+    [
+        ([0.7, 0.1, 0.1, 0.1], "better", "more than the logging policy, at least"),
+        ([0.1, 0.3, 0.3, 0.3], "worse", "less than the logging policy, at least"),
+        ([0.252, 0.248, 0.25, 0.25], "inconclusive", "it may be either way"),
+    ],
+)
+def test_verdict_follows_the_interval_of_the_uplift(prob, verdict, words):
+    log = verdict_log()
+    row = bopl.evaluate(log, constant_policy(log, prob), estimators="ips", confidence=0.999).row()
+    assert row["verdict"] == verdict
+    assert words in row["reason"]
+
+
+def test_unsupported_actions_make_every_verdict_untrustworthy():
+    log = verdict_log()
+    wider = bopl.BanditLog(log.context, log.action, log.reward, log.propensity, actions=[0, 1, 2, 3, "never"])
+    policy = constant_policy(wider, [0.5, 0.1, 0.1, 0.1, 0.2])
+    for row in bopl.evaluate(wider, policy, estimators=["ips", "dm"], reward_model=policy).rows:
+        assert row["verdict"] == "not trustworthy"
+        assert row["unsupported_mass"] == pytest.approx(0.2)
+        assert "20.0% of the policy's choices are actions that were never taken" in row["reason"]
+
+
+def test_wrong_propensities_are_seen_in_the_mean_weight():
+    log = verdict_log()
+    wrong = log.with_propensity(np.full(4000, 0.2))
+    row = bopl.evaluate(wrong, constant_policy(log, [0.7, 0.1, 0.1, 0.1]), estimators="snips").row()
+    assert row["verdict"] == "not trustworthy"
+    assert "mean weight is 1.2" in row["reason"]
+
+
+def test_few_effective_samples_decide_nothing_but_bounds_still_hold():
+    log = verdict_log(n=60)
+    policy = constant_policy(log, [0.97, 0.01, 0.01, 0.01])
+    assert "effective samples" in bopl.evaluate(log, policy, estimators="ips").row()["reason"]
+    assert bopl.evaluate(log, policy, interval="betting").row()["verdict"] in ("better", "inconclusive")
+
+
+def test_one_heavy_weight_is_not_trusted():
+    log = verdict_log(n=2000)
+    propensity = np.where(np.arange(2000) == 0, 1e-4, 0.25)
+    heavy = log.with_propensity(propensity)
+    weight = heavy.propensity * np.where(np.arange(2000) == 0, 60.0, 1.0)
+    row = bopl.evaluate(heavy, weight, estimators="ips").row()
+    assert row["verdict"] == "not trustworthy"
+    assert "One sample has" in row["reason"]
+
+
+def test_a_policy_that_never_agrees_with_the_log_is_refused():
+    log = verdict_log()
+    rows = bopl.evaluate(log, np.zeros(4000), estimators=["ips", "snips"], interval="bootstrap").rows
+    assert {row["verdict"] for row in rows} == {"not trustworthy"}
+    assert np.isnan(rows[1]["value"])
+
+
+def test_cutting_much_weight_away_is_named():
+    log = verdict_log()
+    policy = constant_policy(log, [0.97, 0.01, 0.01, 0.01])
+    row = bopl.evaluate(log, policy, estimators=ClippedIPS(2.0)).row()
+    assert row["clipped_share"] == pytest.approx((log.action_idx == 0).mean())
+    assert "Cutting the weights drops 4" in row["reason"]
+    switched = bopl.evaluate(log, policy, estimators=SwitchDR(2.0), reward_model=policy).row()
+    assert "left to the reward model" in switched["reason"]
+    assert switched["clipped_share"] == row["clipped_share"]
+
+
+# -- Results ------------------------------------------------------------------------------------------------------
+
+
+def full_result():
+    return bopl.evaluate(LOG, {"a <b>": SAMPLE.policy_prob, "b": logged(UNIFORM)}, estimators=["ips", "clipped_ips"])
+
+
+def test_json_holds_everything_and_nothing_that_json_cannot():
+    result = full_result()
+    parsed = json.loads(result.to_json())
+    assert parsed == result.to_dict()
+    assert parsed["rows"][2]["unsupported_mass"] is None
+    assert [set(row) for row in parsed["rows"]] == [set(COLUMNS)] * 4
+    assert parsed["logging_value"] == pytest.approx(LOG.reward.mean())
+
+
+def test_text_and_html_show_verdicts_and_reasons():
+    result = full_result()
+    text, markup = str(result), result._repr_html_()
+    for words in ("the logging policy earns", "verdict", "max_importance_weight = 20"):
+        assert words in text
+        assert words in markup
+    assert "a &lt;b&gt;" in markup
+    assert "<b>" not in markup
+
+
+def test_forest_plot_shows_every_row(tmp_path):
+    figure = full_result().plot()
+    labels = [label.get_text() for label in figure.axes[0].get_yticklabels()]
+    assert labels == ["b · clipped_ips", "b · ips", "a <b> · clipped_ips", "a <b> · ips"]
+    figure.savefig(tmp_path / "forest.png")
+    assert (tmp_path / "forest.png").stat().st_size > 5000
+    assert "reward per decision" in full_result().plot(show_uplift=False).axes[0].get_xlabel()
+
+
+def test_a_row_is_found_by_name_or_the_choice_is_named():
+    with pytest.raises(KeyError, match=r"2 rows have policy 'b' .*; there are a <b>/ips"):
+        full_result().row("b")

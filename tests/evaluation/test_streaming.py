@@ -1,0 +1,135 @@
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import bopl
+from bopl.evaluation import ClippedIPS
+from bopl.simulation import make_world
+
+WORLD = make_world("plain")
+SAMPLE = WORLD.sample(1, n_samples=1500)
+LOG = SAMPLE.log
+PROB = SAMPLE.policy_prob[np.arange(1500), LOG.action_idx]
+ESTIMATORS = ["ips", "clipped_ips", "snips", "beta_ips"]
+
+
+class WorldPolicy:
+    """The world's policy as an object: looks the context up."""
+
+    actions_ = np.arange(5)
+
+    def predict_proba(self, context):
+        at = np.argmin(((WORLD.context[None] - context[:, None]) ** 2).sum(axis=2), axis=1)
+        return WORLD.policy_prob[at]
+
+
+@pytest.fixture
+def parquet(tmp_path):
+    columns = {f"x{i}": LOG.context[:, i] for i in range(4)}
+    columns |= {"item": LOG.action, "click": LOG.reward, "p": LOG.propensity, "new": PROB}
+    path = tmp_path / "log.parquet"
+    pq.write_table(pa.table(columns), path, row_group_size=400)
+    return path
+
+
+ROLES = {"action": "item", "reward": "click", "propensity": "p"}
+
+
+@pytest.mark.parametrize("interval", ["normal", "bootstrap", "empirical_bernstein", "log_smoothing", "betting"])
+def test_a_pass_over_row_groups_equals_the_whole_log(parquet, interval):
+    estimators = ESTIMATORS if interval in ("normal", "bootstrap") else "ips"
+    whole = bopl.evaluate(LOG, {"new": PROB}, estimators=estimators, interval=interval, n_replicates=60)
+    parts = bopl.evaluate_parquet(
+        parquet, {"new": "new"}, estimators=estimators, interval=interval, n_replicates=60, batch_rows=170, **ROLES
+    )
+    pd.testing.assert_frame_equal(whole.table, parts.table, rtol=1e-11)
+
+
+def test_policies_and_models_are_scored_batch_by_batch(parquet):
+    model = bopl.BoostedRewardModel(n_rounds=10).fit(WORLD.sample(50, n_samples=800).log)
+    arguments = {"estimators": ["ips", "dm", "dr", "sndr"], "reward_model": model}
+    whole = bopl.evaluate(LOG, {"new": WorldPolicy()}, **arguments)
+    parts = bopl.evaluate_parquet(
+        parquet, {"new": WorldPolicy()}, context=["x0", "x1", "x2", "x3"], batch_rows=333, **arguments, **ROLES
+    )
+    pd.testing.assert_frame_equal(whole.table, parts.table, rtol=1e-11)
+
+
+def test_several_files_are_one_log(parquet, tmp_path):
+    table = pq.read_table(parquet)
+    for number in range(3):
+        pq.write_table(table.slice(500 * number, 500), tmp_path / f"part{number}.parquet")
+    whole = bopl.evaluate_parquet(parquet, "new", interval="bootstrap", n_replicates=40, **ROLES)
+    parts = bopl.evaluate_parquet(
+        [tmp_path / f"part{number}.parquet" for number in range(3)],
+        "new",
+        interval="bootstrap",
+        n_replicates=40,
+        **ROLES,
+    )
+    pd.testing.assert_frame_equal(whole.table, parts.table, rtol=1e-11)
+
+
+@pytest.mark.parametrize("interval", ["normal", "bootstrap"])
+def test_shards_accumulated_apart_merge_to_the_whole(interval):
+    estimators = ["ips", ClippedIPS(5.0), "snips", "beta_ips", "dr", "sndr"]
+    arguments = {"estimators": estimators, "interval": interval, "n_replicates": 40}
+    whole = bopl.evaluate(LOG, {"new": WorldPolicy()}, reward_model=SAMPLE.reward_hat, **arguments)
+    shards = []
+    for start, stop in ((0, 400), (400, 401), (401, 1500)):
+        shard = bopl.ValueAccumulator({"new": WorldPolicy()}, reward_model=SAMPLE.reward_hat[start:stop], **arguments)
+        shard.add(LOG.subset(slice(start, stop)), first_row=start)
+        shards.append(shard)
+    shards[2].merge(shards[0])
+    shards[2].merge(shards[1])
+    pd.testing.assert_frame_equal(whole.table, shards[2].result().table, rtol=1e-11)
+    for name in ("value", "std_err", "uplift", "ess", "mean_weight"):
+        np.testing.assert_allclose(whole.table[name], shards[2].result().table[name], rtol=1e-12)
+
+
+def test_groups_are_accumulated_too():
+    grouped = bopl.BanditLog(LOG.context, LOG.action, LOG.reward, LOG.propensity, group=np.arange(1500) // 7)
+    for interval in ("normal", "bootstrap"):
+        whole = bopl.evaluate(grouped, PROB, interval=interval, n_replicates=40)
+        total = bopl.ValueAccumulator(None, interval=interval, n_replicates=40)
+        for rows in (slice(0, 500), slice(500, 1500)):
+            total.add(grouped.subset(rows), policies={"policy": PROB[rows]})
+        pd.testing.assert_frame_equal(whole.table, total.result().table, rtol=1e-11)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"propensity": "q"}, "no column 'q' .given as propensity.; the columns are 'x0'"),
+        ({"context": ["age"]}, "no column 'age'"),
+        ({"policies": "other"}, "no column 'other' .given as policy 'policy'."),
+        ({"path": "missing.parquet"}, "there is no file 'missing.parquet'"),
+        ({"path": []}, "there is no file to evaluate on"),
+        ({"batch_rows": 0}, "batch_rows must be at least 1"),
+        ({"estimators": "dr"}, "needs the probabilities of all actions"),
+        ({"policies": WorldPolicy(), "estimators": "dr"}, "need one that was fitted on other samples"),
+    ],
+)
+def test_bad_requests_are_refused(parquet, change, message):
+    arguments = {"path": parquet, "policies": "new", **ROLES, **change}
+    with pytest.raises((ValueError, FileNotFoundError), match=message):
+        bopl.evaluate_parquet(arguments.pop("path"), arguments.pop("policies"), **arguments)
+
+
+def test_accumulators_that_do_not_fit_together_are_refused():
+    def filled(**settings):
+        one = bopl.ValueAccumulator({"a": None}, **settings)
+        one.add(LOG, policies={"a": PROB})
+        return one
+
+    empty = bopl.ValueAccumulator({"a": None})
+    with pytest.raises(ValueError, match="nothing has been added yet"):
+        empty.result()
+    with pytest.raises(ValueError, match="swap the two"):
+        empty.merge(filled())
+    with pytest.raises(ValueError, match="different settings"):
+        filled(estimators=ClippedIPS(2.0)).merge(filled(estimators=ClippedIPS(3.0)))
+    with pytest.raises(ValueError, match="same actions and the same source"):
+        filled().add(LOG.with_propensity("uniform"), policies={"a": PROB})

@@ -1,0 +1,171 @@
+import numpy as np
+import pandas as pd
+import polars as pl
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import bopl
+from bopl.log import AuditError
+from bopl.log.weight import effective_sample_size, largest_share, mean_weight_z, tail_index, top_share
+from bopl.simulation import coverage_worlds, make_world
+
+WORLD = make_world("plain")
+SAMPLE = WORLD.sample(0)
+LOG = SAMPLE.log
+
+
+def changed(**columns):
+    kept = {name: getattr(LOG, name) for name in ("context", "action", "reward", "propensity", "actions")}
+    return bopl.BanditLog(**(kept | columns))
+
+
+def test_a_sound_log_has_no_problem():
+    for name, world in coverage_worlds().items():
+        sample = world.sample(3, n_samples=3000)
+        audit = sample.log.audit(logging_policy=sample.logging_prob)
+        assert not audit.problems, (name, audit.problems)
+    assert not LOG.audit(SAMPLE.policy_prob).problems
+
+
+@pytest.mark.parametrize("factor", [0.7, 1.3])
+def test_wrong_propensities_are_found_by_three_checks(factor):
+    audit = changed(propensity=np.minimum(LOG.propensity * factor, 1.0)).audit()
+    for check in ("mean_weight_uniform", "mean_weight_logging", "sum_inverse_propensity"):
+        assert audit[check].status == "problem", check
+        assert np.sign(audit[check].value) == (-1 if factor > 1 else 1)
+
+
+def test_propensities_of_two_actions_swapped_are_found_by_action():
+    propensity = np.where(LOG.action_idx < 2, np.where(LOG.action_idx == 0, 0.5, 0.05), LOG.propensity)
+    audit = changed(propensity=propensity).audit()
+    assert audit["sum_inverse_propensity"].status == "problem"
+    assert "had no chance in some contexts" in audit["sum_inverse_propensity"].sentence
+
+
+def test_rounded_propensities_are_named():
+    context = np.random.default_rng(0).random((3000, 1))
+    exact = 0.004 + 0.2 * context[:, 0]
+    audit = bopl.BanditLog(context, np.arange(3000) % 3, np.zeros(3000), np.maximum(exact.round(2), 0.01)).audit()
+    assert audit["rounding"].status == "problem"
+    assert "end after 2 decimal(s)" in audit["rounding"].sentence
+    few = bopl.BanditLog(
+        context, np.arange(3000) % 3, np.zeros(3000), np.where(context[:, 0] > 0.5, 0.01, 0.99)
+    ).audit()
+    assert few["rounding"].status == "ok"  # epsilon-greedy logs have a few exact values
+
+
+def test_rows_logged_twice_are_found_and_repeated_contexts_are_not_blamed():
+    rng = np.random.default_rng(1)
+    context = rng.normal(size=(1000, 3))
+    log = bopl.BanditLog(context, rng.integers(3, size=1000), rng.random(1000), np.full(1000, 1 / 3))
+    assert log.audit()["duplicated_rows"].status == "ok"
+    twice = log.subset(np.append(np.arange(1000), np.arange(100)))
+    assert twice.audit()["duplicated_rows"].status == "problem"
+    assert twice.audit()["duplicated_rows"].value == pytest.approx(100 / 1100)
+    coarse = bopl.BanditLog(context.round(0), log.action, log.reward.round(), log.propensity)
+    assert coarse.audit()["duplicated_rows"].status == "note"
+
+
+def test_actions_never_or_hardly_logged_are_listed():
+    log = changed(
+        action=np.where(np.arange(2000) < 5, "rare", "often"),
+        actions=["often", "rare", "never"],
+        propensity=np.full(2000, 0.5),
+    )
+    audit = log.audit()
+    assert "1 of 3 actions were never taken: 'never'" in audit["never_logged"].sentence
+    assert "'rare'" in audit["hardly_logged"].sentence
+
+
+def test_support_of_a_policy_counts_what_was_never_taken_or_not_eligible():
+    log = changed(actions=[*range(5), "never"])
+    policy = np.hstack([0.9 * SAMPLE.policy_prob, np.full((2000, 1), 0.1)])
+    audit = log.audit(policy)
+    assert audit["policy_support"].value == pytest.approx(0.1)
+    assert audit["policy_support"].status == "problem"
+    mask = np.ones((2000, 5), dtype=bool)
+    mask[np.arange(2000), (LOG.action_idx + 1) % 5] = False
+    masked = changed(action_mask=mask).audit(np.full((2000, 5), 0.2))
+    assert masked["policy_support"].value == pytest.approx(0.2)
+
+
+def test_a_policy_given_by_logged_actions_has_no_support_check():
+    audit = LOG.audit(SAMPLE.policy_prob[np.arange(2000), LOG.action_idx])
+    with pytest.raises(KeyError, match="no check is called 'policy_support'"):
+        _ = audit["policy_support"]
+    assert audit["effective_sample_size"].value == pytest.approx(
+        LOG.audit(SAMPLE.policy_prob)["effective_sample_size"].value
+    )
+
+
+def test_a_logging_policy_that_did_not_write_the_log_is_found():
+    assert LOG.audit(logging_policy=SAMPLE.logging_prob)["logging_policy"].status == "ok"
+    assert LOG.audit(logging_policy=SAMPLE.policy_prob)["logging_policy"].status == "problem"
+
+
+def test_strict_raises_with_every_sentence():
+    LOG.audit(strict=True)
+    bad = changed(propensity=LOG.propensity * 0.5)
+    with pytest.raises(AuditError, match=r"found \d problem\(s\): The mean weight of the uniform policy is 2"):
+        bad.audit(strict=True)
+
+
+def test_a_log_without_propensities_is_audited_for_the_rest():
+    audit = changed(propensity=None).audit()
+    assert audit["propensity"].status == "problem"
+    assert audit["never_logged"].status == "ok"
+
+
+def test_a_log_without_exploration_is_a_problem():
+    assert changed(propensity=np.ones(2000)).audit()["propensity_range"].status == "problem"
+
+
+def test_audit_is_a_frame_a_table_and_a_page():
+    audit = changed(propensity=LOG.propensity * 0.5).audit(SAMPLE.policy_prob)
+    assert list(audit.table.columns) == ["check", "status", "value", "sentence"]
+    assert isinstance(audit.table, pd.DataFrame)
+    assert len(pl.DataFrame(audit)) == len(audit.findings)
+    for finding in audit.findings:
+        assert finding.sentence.endswith(".")
+        assert finding.check in str(audit)
+        assert finding.check in audit._repr_html_()
+
+
+# -- Weights ------------------------------------------------------------------------------------------------------
+
+
+def test_tail_index_of_pareto_weights_is_found():
+    rng = np.random.default_rng(0)
+    for index in (1.0, 1.5, 3.0):
+        weight = rng.pareto(index, size=100_000) + 1.0
+        assert tail_index(weight, 100_000) == pytest.approx(index, rel=0.2)
+    assert tail_index(np.ones(1000), 1000) == np.inf
+    assert tail_index(np.zeros(1000), 1000) == np.inf
+
+
+@given(st.lists(st.floats(0.0, 100.0), min_size=1, max_size=60), st.integers(1, 5))
+def test_top_share_equals_sorting_and_shares_ties(weights, copies):
+    weight = np.repeat(np.array(weights), copies)
+    contribution = weight * 0.5
+    n_top = int(np.ceil(0.01 * len(weight)))
+    total = contribution.sum()
+    expected = np.sort(contribution)[-n_top:].sum() / total if total > 0 else 0.0
+    assert top_share(weight, contribution, len(weight), total) == pytest.approx(expected)
+
+
+def test_equal_weights_share_the_value_equally():
+    reward = np.random.default_rng(0).random(1000)
+    assert top_share(np.ones(1000), reward, 1000, reward.sum()) == pytest.approx(0.01)
+
+
+def test_single_share_and_effective_size_of_known_weights():
+    assert largest_share(np.array([3.0, 4.0])) == pytest.approx(16 / 25)
+    assert largest_share(np.zeros(3)) == 0.0
+    assert effective_sample_size(np.array([3.0, 4.0])) == pytest.approx(49 / 25)
+
+
+def test_z_of_the_mean_weight():
+    assert mean_weight_z(100, 1.2, 1.0) == pytest.approx(2.0)
+    assert mean_weight_z(100, 1.0, 0.0) == 0.0
+    assert mean_weight_z(100, 0.5, 0.0) == -np.inf
