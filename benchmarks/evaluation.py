@@ -71,9 +71,8 @@ def compare_bootstrap(n_samples: int, n_replicates: int, threads: int) -> None:
     errors = [row["std_err"] for row in evaluation.rows]
     print(f"| bopl.evaluate, bootstrap | {seconds:.1f} | 1.0 | {errors[0]:.3g} | {errors[1]:.3g} |")
     spread = replicates.std(axis=0, ddof=1)
-    print(
-        f"| numpy, {some} replicates, scaled | {theirs:.0f} | {theirs / seconds:.1f} | {spread[0]:.3g} | {spread[1]:.3g} |"
-    )
+    ratio = f"{theirs / seconds:.1f}"
+    print(f"| numpy, {some} replicates, scaled | {theirs:.0f} | {ratio} | {spread[0]:.3g} | {spread[1]:.3g} |")
     print(f"| bopl.evaluate, normal | {normal:.1f} | {normal / seconds:.2f} | | |")
     print(f"\npeak memory {peak:.0f} MiB, of it {before:.0f} MiB before the evaluation (the log and what is imported)")
 

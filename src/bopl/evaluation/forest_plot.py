@@ -28,7 +28,7 @@ def plot_forest(evaluation: Evaluation, *, show_uplift: bool) -> Any:
     panel.set_yticks(range(len(rows)), [f"{row['policy']} · {row['estimator']}" for row in reversed(rows)])
     panel.set_ylim(-0.6, len(rows) - 0.4)
     what = "uplift over the logging policy" if show_uplift else "reward per decision (dotted: the logging policy)"
-    panel.set_xlabel(f"{what}, {evaluation.confidence:.4g} {evaluation.interval.replace('_', ' ')} intervals")
+    panel.set_xlabel(f"{what}, {100.0 * evaluation.confidence:.4g}% {evaluation.interval.replace('_', ' ')} intervals")
     panel.spines[["top", "right"]].set_visible(False)
     panel.legend(frameon=False, loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=4)
     return figure

@@ -150,8 +150,8 @@ class Evaluation:
     def _title(self) -> str:
         n_samples = self.rows[0]["n"] if self.rows else 0
         return (
-            f"{n_samples:,} samples; the logging policy earns {self.logging_value:.4g}; {self.confidence:.4g} "
-            f"{self.interval.replace('_', ' ')} intervals"
+            f"{n_samples:,} samples; the logging policy earns {self.logging_value:.4g}; "
+            f"{100.0 * self.confidence:.4g}% {self.interval.replace('_', ' ')} intervals"
         )
 
 

@@ -124,7 +124,7 @@ def _compare(confidence: float, uplift: float, bounds: Bounds) -> tuple[str, str
     lower, upper = bounds
     if lower == upper == 0.0:
         return INCONCLUSIVE, "The policy is the logging policy on this log: the difference is zero."
-    certainty = f"with {confidence:.4g} confidence"
+    certainty = f"with {100.0 * confidence:.4g}% confidence"
     if lower > 0.0:
         return BETTER, f"It earns {uplift:.4g} more than the logging policy, at least {lower:.4g} {certainty}."
     if upper < 0.0:
