@@ -139,7 +139,10 @@ class Bootstrap(Interval):
         """Return the standard deviation over the replicates."""
         assert evidence.replicate_means is not None
         replicates = evidence.estimator.value(evidence.replicate_means)
-        return float(np.nanstd(replicates - replicates[0], ddof=1))  # equal replicates have no spread, to the last bit
+        finite = replicates[np.isfinite(replicates)]
+        if len(finite) < 2:
+            return float("nan")
+        return float(np.std(finite - finite[0], ddof=1))  # equal replicates have no spread, to the last bit
 
     def value(self, evidence: Evidence) -> Bounds:
         """Return the interval of the value."""

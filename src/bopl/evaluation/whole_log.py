@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from bopl._settings import check_choice, check_number
+from bopl._typing import BoolArray, FloatArray
 from bopl.evaluation.accumulate import ValueAccumulator
 from bopl.evaluation.propensity import estimate_logging_prob
 from bopl.evaluation.result import Evaluation
@@ -12,6 +16,7 @@ from bopl.evaluation.reward_model import predict_rewards
 from bopl.evaluation.sources import Sources, check_all_actions
 from bopl.log import BanditLog
 from bopl.log.policy_prob import read_policy
+from bopl.objective.softmax import softmax
 
 PROPENSITY_CHOICES = ("estimate", "uniform")
 
@@ -119,6 +124,17 @@ def evaluate(
     return accumulator.result()
 
 
+@dataclass(frozen=True)
+class _UniformPolicy:
+    """Takes every eligible action with the same probability."""
+
+    n_actions: int
+
+    def predict_proba(self, context: Any, *, action_mask: BoolArray | None = None) -> FloatArray:
+        """Return probabilities of all actions, of shape (n_samples, n_actions)."""
+        return softmax(np.zeros((context.shape[0], self.n_actions)), action_mask=action_mask)
+
+
 def _with_propensity(
     log: BanditLog,
     propensity: str | None,
@@ -142,11 +158,9 @@ def _with_propensity(
             f"propensity={propensity!r} stands in for a logging policy that is not known: pass one of them."
         )
     if propensity == "uniform":
-        log = log.with_propensity("uniform")
-        eligible = log.propensity[:, None].repeat(log.n_actions, axis=1) if log.n_actions <= 256 else None
-        return log, eligible if log.action_mask is None or eligible is None else eligible * log.action_mask
+        return log.with_propensity("uniform"), _UniformPolicy(log.n_actions)
     action_prob = estimate_logging_prob(log, model=model, n_folds=n_folds, random_state=seed)
-    logged = action_prob[range(log.n_samples), log.action_idx]
+    logged = action_prob[np.arange(log.n_samples), log.action_idx]
     return log.with_propensity(logged, source="estimated"), action_prob
 
 
