@@ -100,7 +100,8 @@ class ValueAccumulator:
         Parameters
         ----------
         log : BanditLog
-            All parts with the same ``actions``.
+            All parts with the same ``actions``. Groups are numbered within a log, so parts with groups must be subsets
+            of one log.
         policies : mapping of name to policy, optional
             Probabilities on this part, where they are arrays.
         first_row : int, optional
