@@ -7,6 +7,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from bopl import baseline as baseline
+    from bopl import simulation as simulation
     from bopl import theory as theory
     from bopl.boosting import BoostedRewardModel as BoostedRewardModel
     from bopl.boosting import Callback as Callback
@@ -49,7 +51,7 @@ _HOME_OF = {
     "load": "bopl.policy",
     "paper_policy": "bopl.policy",
 }
-_MODULES = ("evaluation", "simulation", "theory")
+_MODULES = ("baseline", "evaluation", "simulation", "theory")
 
 __all__ = [
     "BanditLog",
@@ -65,6 +67,7 @@ __all__ = [
     "TimeLimit",
     "ValueAccumulator",
     "XGBTree",
+    "baseline",
     "estimate_propensity",
     "evaluate",
     "evaluate_parquet",

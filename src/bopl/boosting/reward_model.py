@@ -13,8 +13,8 @@ from sklearn.utils.validation import check_is_fitted
 from bopl._settings import check_number
 from bopl._typing import AnyArray, ContextMatrix, FloatArray
 from bopl.learner.hist_tree import HistTree
-from bopl.learner.hist_tree.predict import FlatEnsemble, flatten
-from bopl.learner.hist_tree.predictor import HistTreePredictor
+from bopl.learner.hist_tree.predict import FlatEnsemble
+from bopl.learner.hist_tree.predictor import HistTreePredictor, stack_trees
 from bopl.learner.hist_tree.tree import ACTION_SPLIT, WORD_BITS, Tree
 from bopl.learner.store import MIN_PARALLEL_ROWS
 from bopl.log import BanditLog
@@ -45,8 +45,8 @@ class BoostedRewardModel(BaseEstimator):
     learner : HistTree, optional
         By default trees of depth 6 with at least 20 samples in a leaf.
     n_rounds : int, default=100
-    learning_rate : float in (0, 1], default=0.1
-        Share of each tree that is added.
+    learning_rate : float in (0, 2], default=0.1
+        Share of each tree that is added; above 1 the fit overshoots, above 2 it would diverge.
     random_state : int, optional
 
     Attributes
@@ -54,7 +54,10 @@ class BoostedRewardModel(BaseEstimator):
     actions_ : ndarray of shape (n_actions,)
     initial_ : float
         Mean reward, where boosting starts.
+    predictors_ : tuple of HistTreePredictor
+        One tree per round, for all actions; each counts ``learning_rate``.
     trees_ : FlatEnsemble
+        The same trees, laid out for scoring.
     row_keys_ : ndarray of uint64, shape (n_samples,)
         Sorted hashes of the rows it was fitted on: an evaluation refuses a model that has seen its rows.
 
@@ -84,7 +87,7 @@ class BoostedRewardModel(BaseEstimator):
     def fit(self, log: BanditLog) -> BoostedRewardModel:
         """Fit the model to the rewards of the logged actions."""
         check_number("n_rounds", self.n_rounds, low=1, integer=True)
-        check_number("learning_rate", self.learning_rate, low=0.0, high=1.0, low_open=True)
+        check_number("learning_rate", self.learning_rate, low=0.0, high=2.0, low_open=True)
         pairs = _LoggedPairs(_with_action_column(log.context, log.action_idx), log.reward)
         bound = self._learner(log).bind(pairs, seed=self.random_state or 0)
         ones = np.ones(log.n_samples)
@@ -96,8 +99,9 @@ class BoostedRewardModel(BaseEstimator):
             fitted = bound.fit(target, round_idx)
             residual = residual - self.learning_rate * fitted.prediction[:, 0]
             assert isinstance(fitted.predictor, HistTreePredictor)
-            trees.append(score_all_actions(fitted.predictor.tree, log.n_actions))
-        self.trees_: FlatEnsemble = flatten(trees, np.full(len(trees), self.learning_rate))
+            trees.append(HistTreePredictor(score_all_actions(fitted.predictor.tree, log.n_actions)))
+        self.predictors_ = tuple(trees)
+        self.trees_: FlatEnsemble = stack_trees(trees, np.full(len(trees), self.learning_rate).tolist())
         self.row_keys_ = np.sort(row_keys(log))
         return self
 

@@ -1,8 +1,32 @@
-"""Policies: scores to probabilities to actions, and the file they are kept in."""
+"""Policies: scores to probabilities to actions, and the file they are kept in.
 
-from bopl.policy.base import Policy
-from bopl.policy.boosted import BoostedPolicy
-from bopl.policy.model_file import load
-from bopl.policy.paper import PAPER_VARIANTS, paper_policy
+Names are imported when first used: `Policy` alone needs no compiled engine.
+"""
 
-__all__ = ["PAPER_VARIANTS", "BoostedPolicy", "Policy", "load", "paper_policy"]
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from bopl.policy.base import Policy as Policy
+    from bopl.policy.boosted import BoostedPolicy as BoostedPolicy
+    from bopl.policy.model_file import load as load
+    from bopl.policy.paper import PAPER_VARIANTS as PAPER_VARIANTS
+    from bopl.policy.paper import paper_policy as paper_policy
+    from bopl.policy.scored import ScoredPolicy as ScoredPolicy
+
+_HOME_OF = {
+    "BoostedPolicy": "boosted",
+    "PAPER_VARIANTS": "paper",
+    "Policy": "base",
+    "ScoredPolicy": "scored",
+    "load": "model_file",
+    "paper_policy": "paper",
+}
+
+__all__ = ["PAPER_VARIANTS", "BoostedPolicy", "Policy", "ScoredPolicy", "load", "paper_policy"]
+
+
+def __getattr__(name: str) -> Any:
+    if name in _HOME_OF:
+        return getattr(import_module(f"bopl.policy.{_HOME_OF[name]}"), name)
+    raise AttributeError(f"module 'bopl.policy' has no attribute {name!r}")

@@ -7,25 +7,20 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from sklearn.base import BaseEstimator
-from sklearn.utils import Tags, check_random_state
-from sklearn.utils.metadata_routing import UNUSED
+from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from bopl._settings import check_number
-from bopl._typing import BoolArray, ContextMatrix, FloatArray
+from bopl._typing import FloatArray
 from bopl.boosting import Ensemble, History, ProgressBar, StepRule, Validation, fit_ensemble, read_checkpoint
 from bopl.boosting.loop import AnyCallback
 from bopl.learner import bind_learner, default_learner
 from bopl.log import BanditLog
-from bopl.log.check import check_mask
 from bopl.objective import get_objective
-from bopl.objective.softmax import softmax
-from bopl.objective.value import snips_value
-from bopl.policy.base import Policy, draw_labels, read_fitted_context
+from bopl.policy.scored import ScoredPolicy, as_log
 
 
-class BoostedPolicy(Policy, BaseEstimator):
+class BoostedPolicy(ScoredPolicy):
     """A softmax policy over an ensemble boosted on the estimated reward of the policy itself.
 
     Parameters
@@ -82,21 +77,6 @@ class BoostedPolicy(Policy, BaseEstimator):
     [1, 0]
     """
 
-    # Reward and propensity travel with the samples through cross-validation without being asked for.
-    __metadata_request__fit = {  # noqa: RUF012
-        "context": UNUSED,
-        "action": UNUSED,
-        "reward": True,
-        "propensity": True,
-        "actions": True,
-    }
-    __metadata_request__score = {  # noqa: RUF012
-        "context": UNUSED,
-        "action": UNUSED,
-        "reward": True,
-        "propensity": True,
-    }
-
     def __init__(
         self,
         objective: Any = "surrogate",
@@ -152,7 +132,7 @@ class BoostedPolicy(Policy, BaseEstimator):
             A checkpoint of an earlier fit with the same log and settings; the result is the same to the last bit as
             if that fit had not been cut short. ``n_rounds`` may be larger than it was.
         """
-        log = _as_log(context, action, reward, propensity, actions)
+        log = as_log(context, action, reward, propensity, actions)
         self._check_settings(log, validation)
         if resume_from is not None and self.validation_fraction is not None and self.random_state is None:
             raise ValueError(
@@ -199,13 +179,7 @@ class BoostedPolicy(Policy, BaseEstimator):
         self.ensemble_ = ensemble
         self.history_ = history
         self.stop_reason_ = stop_reason
-        self.actions_ = log.actions
-        self.action_features_ = log.action_features
-        self.n_features_in_ = log.n_features
-        if log.feature_names is not None:
-            self.feature_names_in_ = np.array(log.feature_names, dtype=object)
-        elif hasattr(self, "feature_names_in_"):
-            del self.feature_names_in_
+        self._remember(log)
 
     def _check_settings(self, log: BanditLog, validation: BanditLog | None) -> None:
         check_number("n_rounds", self.n_rounds, low=1, integer=True)
@@ -251,80 +225,6 @@ class BoostedPolicy(Policy, BaseEstimator):
         """Yield the scores after every round, each of shape (n_samples, n_actions)."""
         matrix = self._read(context)
         return self.ensemble_.staged_score(matrix)
-
-    def predict_proba(self, context: Any, *, inverse_temperature: float = 1.0, action_mask: Any = None) -> FloatArray:
-        """Return action probabilities.
-
-        Parameters
-        ----------
-        context : array-like or frame of shape (n_samples, n_features)
-        inverse_temperature : float in [0, inf], default=1
-            0 is the uniform policy, 1 the policy that was trained, infinity always takes the highest score.
-        action_mask : boolean array of shape (n_samples, n_actions), optional
-            Which actions can be chosen; the others get probability zero.
-        """
-        check_number("inverse_temperature", inverse_temperature, low=0.0)
-        score = self.decision_function(context)
-        mask = self._read_mask(action_mask, len(score))
-        return softmax(score, inverse_temperature=float(inverse_temperature), action_mask=mask)
-
-    def predict(self, context: Any, *, action_mask: Any = None) -> Any:
-        """Return the action with the highest score for each context, among those the mask allows."""
-        score = self.decision_function(context)
-        mask = self._read_mask(action_mask, len(score))
-        best = (score if mask is None else np.where(mask, score, -np.inf)).argmax(axis=1)
-        return self.actions_[best]
-
-    def sample(
-        self,
-        context: Any,
-        *,
-        inverse_temperature: float = 1.0,
-        action_mask: Any = None,
-        random_state: int | np.random.Generator | None = None,
-    ) -> tuple[Any, FloatArray]:
-        """Draw an action for each context; return the actions and the propensities to log with them."""
-        action_prob = self.predict_proba(context, inverse_temperature=inverse_temperature, action_mask=action_mask)
-        return draw_labels(action_prob, self.actions_, random_state)
-
-    def score(
-        self,
-        context: Any,
-        action: Any = None,
-        *,
-        reward: Any = None,
-        propensity: Any = None,
-        sample_weight: Any = None,
-    ) -> float:
-        """Return the self-normalised estimate of the policy's reward on a log (higher is better).
-
-        Parameters are those of `fit`; ``sample_weight`` multiplies the importance weights. In scikit-learn's
-        searches reward and propensity reach this method only with ``sklearn.set_config(enable_metadata_routing=True)``.
-        """
-        check_is_fitted(self)
-        if not isinstance(context, BanditLog) and (reward is None or propensity is None):
-            raise ValueError(
-                "score needs reward and propensity. Inside GridSearchCV and the like, call "
-                "sklearn.set_config(enable_metadata_routing=True) first and pass both to fit."
-            )
-        log = _as_log(context, action, reward, propensity, self.actions_)
-        action_prob = self.predict_proba(log.context, action_mask=log.action_mask)
-        logged = action_prob[np.arange(log.n_samples), log.action_idx]
-        weight = 1.0 if sample_weight is None else np.asarray(sample_weight, dtype=np.float64)
-        return snips_value(weight * logged / log.propensity, log.reward)
-
-    def _read_mask(self, action_mask: Any, n_samples: int) -> BoolArray | None:
-        if action_mask is None:
-            return None
-        mask = check_mask(action_mask, self.actions_, None)
-        if len(mask) != n_samples:
-            raise ValueError(f"action_mask has {len(mask)} rows, the context {n_samples}; each sample needs one.")
-        return mask
-
-    def _read(self, context: Any) -> ContextMatrix:
-        check_is_fitted(self)
-        names = getattr(self, "feature_names_in_", None)
-        return read_fitted_context(context, self.n_features_in_, names, type(self).__name__)
 
     # -- What was learned -------------------------------------------------------------------------------------------
 
@@ -384,34 +284,3 @@ class BoostedPolicy(Policy, BaseEstimator):
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "ensemble_")
-
-    def __sklearn_tags__(self) -> Tags:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = True
-        tags.input_tags.allow_nan = True
-        tags.target_tags.required = True
-        return tags
-
-
-def _as_log(context: Any, action: Any, reward: Any, propensity: Any, actions: Any) -> BanditLog:
-    if isinstance(context, BanditLog):
-        if any(value is not None for value in (action, reward, propensity)):
-            raise TypeError("pass either a BanditLog or context, action, reward and propensity, not both.")
-        context.require_propensity()
-        return _with_actions(context, actions)
-    if action is None:
-        raise ValueError(
-            "action is missing: fit requires y to be passed, but the target y is None. Pass a log, or all four columns."
-        )
-    if reward is None:
-        raise ValueError("reward is missing: pass what each logged action earned as reward=….")
-    log = BanditLog(context, action, reward, propensity, actions=actions)
-    log.require_propensity()
-    return log
-
-
-def _with_actions(log: BanditLog, actions: Any) -> BanditLog:
-    """Return the log, after checking that its actions are those of the fitted policy."""
-    if actions is not None and log.actions.tolist() != list(actions.tolist()):
-        raise ValueError("the log has other actions than the policy was fitted on; pass actions=[…] when building it.")
-    return log

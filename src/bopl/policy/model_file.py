@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -34,27 +35,31 @@ _PLAIN_SETTINGS = (
 
 def save_boosted(policy: BoostedPolicy, path: str | Path) -> None:
     """Write a fitted `BoostedPolicy`."""
-    facts, arrays = pack_rounds(policy.ensemble_.rounds)
-    names = getattr(policy, "feature_names_in_", None)
-    document = {
-        "class": "BoostedPolicy",
+    rounds, arrays = pack_rounds(policy.ensemble_.rounds)
+    facts = {
         "settings": {name: _plain(getattr(policy, name)) for name in _PLAIN_SETTINGS},
         "objective": policy.objective if isinstance(policy.objective, str) else policy.objective.name,
         "learner": describe_learner(policy.learner),
-        "actions": [_label_to_json(label) for label in policy.actions_.tolist()],
-        "n_features": int(policy.n_features_in_),
-        "feature_names": None if names is None else [str(name) for name in names],
-        "rounds": facts,
+        "rounds": rounds,
         "history_objective": policy.history_.objective,
         "stop_reason": policy.stop_reason_,
     }
-    if policy.action_features_ is not None:
-        arrays["action_features"] = policy.action_features_
     arrays |= {f"history/{name}": np.asarray(policy.history_[name], dtype=np.float64) for name in COLUMNS}
-    write_archive(path, Archive(KIND, FORMAT_NUMBER, document, arrays))
+    write_policy(policy, facts, arrays, path)
 
 
-def load(path: str | Path) -> BoostedPolicy:
+# Classes that may be named in a model file, and where they live; a file must not make us import anything else.
+_HOME_OF_CLASS = {
+    "BanditNetPolicy": "bopl.baseline.deep",
+    "BoostedRewardPolicy": "bopl.baseline.boosted_reward",
+    "DeepRewardPolicy": "bopl.baseline.deep",
+    "LoggingPolicy": "bopl.baseline.simple",
+    "UniformPolicy": "bopl.baseline.simple",
+    "XGBRewardPolicy": "bopl.baseline.xgb_reward",
+}
+
+
+def load(path: str | Path) -> Any:
     """Read a policy written by ``save``.
 
     Nothing in the file is executed. A file that is truncated, altered, foreign or from a newer version is refused with
@@ -62,9 +67,41 @@ def load(path: str | Path) -> BoostedPolicy:
     """
     archive = read_archive(path, KIND, FORMAT_NUMBER)
     try:
+        name = archive.document["class"]
+        if name in _HOME_OF_CLASS:
+            return getattr(import_module(_HOME_OF_CLASS[name]), name).from_archive(archive)
         return _boosted_from(archive)
     except (KeyError, IndexError, TypeError, ValueError) as error:
         raise ValueError(f"{str(path)!r} is not a valid bopl policy file: {error}.") from None
+
+
+def write_policy(policy: Any, facts: dict[str, Any], arrays: dict[str, Any], path: str | Path) -> None:
+    """Write a fitted policy: what all policies have in common, with its own facts and arrays."""
+    names = getattr(policy, "feature_names_in_", None)
+    document = {
+        "class": type(policy).__name__,
+        "actions": [_label_to_json(label) for label in policy.actions_.tolist()],
+        "n_features": int(policy.n_features_in_),
+        "feature_names": None if names is None else [str(name) for name in names],
+        **facts,
+    }
+    if policy.action_features_ is not None:
+        arrays = arrays | {"action_features": policy.action_features_}
+    write_archive(path, Archive(KIND, FORMAT_NUMBER, document, arrays))
+
+
+def restore_common(policy: Any, archive: Archive) -> None:
+    """Set on an unfitted policy what `write_policy` wrote of all policies."""
+    document = archive.document
+    policy.actions_ = label_array([_label_from_json(label) for label in document["actions"]])
+    policy.n_features_in_ = int(document["n_features"])
+    policy.action_features_ = archive.arrays.get("action_features")
+    if policy.action_features_ is not None and (
+        policy.action_features_.ndim != 2 or len(policy.action_features_) != len(policy.actions_)
+    ):
+        raise ValueError("the action features do not match the actions")
+    if document["feature_names"] is not None:
+        policy.feature_names_in_ = np.array(document["feature_names"], dtype=object)
 
 
 def _boosted_from(archive: Archive) -> BoostedPolicy:
@@ -73,28 +110,23 @@ def _boosted_from(archive: Archive) -> BoostedPolicy:
     document, arrays = archive.document, archive.arrays
     if document["class"] != "BoostedPolicy":
         raise ValueError(f"it holds a {document['class']!r}")
-    labels = [_label_from_json(label) for label in document["actions"]]
-    n_features, n_actions = int(document["n_features"]), len(labels)
-    action_features = arrays.get("action_features")
-    if action_features is not None and (action_features.ndim != 2 or len(action_features) != n_actions):
-        raise ValueError("the action features do not match the actions")
-    rounds = unpack_rounds(
-        document["rounds"], arrays, n_features=n_features, n_actions=n_actions, action_features=action_features
-    )
     policy = BoostedPolicy(
         objective=document["objective"],
         learner=learner_from(document["learner"]),
         **{name: document["settings"][name] for name in _PLAIN_SETTINGS},
     )
+    restore_common(policy, archive)
+    rounds = unpack_rounds(
+        document["rounds"],
+        arrays,
+        n_features=policy.n_features_in_,
+        n_actions=len(policy.actions_),
+        action_features=policy.action_features_,
+    )
     columns = [{name: arrays[f"history/{name}"][row].item() for name in COLUMNS} for row in range(_n_recorded(arrays))]
-    policy.ensemble_ = Ensemble(rounds, n_actions)
+    policy.ensemble_ = Ensemble(rounds, len(policy.actions_))
     policy.history_ = History.from_records(columns, document["history_objective"])
     policy.stop_reason_ = document["stop_reason"]
-    policy.actions_ = label_array(labels)
-    policy.action_features_ = action_features
-    policy.n_features_in_ = n_features
-    if document["feature_names"] is not None:
-        policy.feature_names_in_ = np.array(document["feature_names"], dtype=object)
     return policy
 
 

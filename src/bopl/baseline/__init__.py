@@ -1,0 +1,42 @@
+"""Rivals: reward regression, BanditNet, and the policies any other has to beat.
+
+Names are imported when first used: a network needs no compiled engine, a boosted reward model no torch.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from bopl.baseline.boosted_reward import BoostedRewardPolicy as BoostedRewardPolicy
+    from bopl.baseline.deep import BanditNetPolicy as BanditNetPolicy
+    from bopl.baseline.deep import DeepRewardPolicy as DeepRewardPolicy
+    from bopl.baseline.deep import fit_together as fit_together
+    from bopl.baseline.simple import LoggingPolicy as LoggingPolicy
+    from bopl.baseline.simple import UniformPolicy as UniformPolicy
+    from bopl.baseline.xgb_reward import XGBRewardPolicy as XGBRewardPolicy
+
+_HOME_OF = {
+    "BanditNetPolicy": "deep",
+    "BoostedRewardPolicy": "boosted_reward",
+    "DeepRewardPolicy": "deep",
+    "LoggingPolicy": "simple",
+    "UniformPolicy": "simple",
+    "XGBRewardPolicy": "xgb_reward",
+    "fit_together": "deep",
+}
+
+__all__ = [
+    "BanditNetPolicy",
+    "BoostedRewardPolicy",
+    "DeepRewardPolicy",
+    "LoggingPolicy",
+    "UniformPolicy",
+    "XGBRewardPolicy",
+    "fit_together",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name in _HOME_OF:
+        return getattr(import_module(f"bopl.baseline.{_HOME_OF[name]}"), name)
+    raise AttributeError(f"module 'bopl.baseline' has no attribute {name!r}")

@@ -1,0 +1,92 @@
+"""`BaselinePolicy`: what all rivals share with `BoostedPolicy`, from the log to the model file."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+from sklearn.utils.validation import check_is_fitted
+
+from bopl._archive import Archive
+from bopl._typing import AnyArray
+from bopl.log import BanditLog
+from bopl.policy.scored import ScoredPolicy, as_log
+
+Packed = tuple[dict[str, Any], dict[str, AnyArray]]
+
+
+class BaselinePolicy(ScoredPolicy):
+    """A policy that trains from a log with the same call as `bopl.BoostedPolicy`.
+
+    A subclass gives ``decision_function``, ``_fit_log``, ``_pack`` and ``_unpack``.
+    """
+
+    def fit(
+        self, context: Any, action: Any = None, *, reward: Any = None, propensity: Any = None, actions: Any = None
+    ) -> Self:
+        """Train on a log.
+
+        Parameters
+        ----------
+        context : BanditLog, or array-like of shape (n_samples, n_features)
+            A log, or contexts with ``action``, ``reward`` and ``propensity`` beside them as for `BanditLog`.
+        action, reward, propensity, actions
+            As for `BanditLog`; only without a log.
+        """
+        log = as_log(context, action, reward, propensity, actions)
+        self._fit_log(log)
+        self._remember(log)
+        return self
+
+    @abstractmethod
+    def _fit_log(self, log: BanditLog) -> None:
+        """Check the settings and learn from the log."""
+
+    @abstractmethod
+    def _pack(self) -> Packed:
+        """Return what was learned as JSON facts and arrays."""
+
+    @abstractmethod
+    def _unpack(self, facts: dict[str, Any], arrays: dict[str, AnyArray]) -> None:
+        """Take back what `_pack` returned, after checking whatever predicting relies on."""
+
+    def save(self, path: str | Path) -> None:
+        """Write the policy to one file that `bopl.load` reads: JSON and plain arrays in a zip, nothing executable."""
+        from bopl.policy.model_file import write_policy
+
+        check_is_fitted(self)
+        facts, arrays = self._pack()
+        write_policy(self, {"settings": self._plain_settings(), "learned": facts}, arrays, path)
+
+    @classmethod
+    def from_archive(cls, archive: Archive) -> Self:
+        """Return the policy of a model file; `bopl.load` calls this."""
+        from bopl.policy.model_file import restore_common
+
+        known = cls().get_params(deep=False)
+        settings = {name: value for name, value in archive.document["settings"].items() if name in known}
+        policy = cls(**settings)
+        restore_common(policy, archive)
+        policy._unpack(archive.document["learned"], archive.arrays)
+        return policy
+
+    def _plain_settings(self) -> dict[str, Any]:
+        plain = (bool, int, float, str, type(None))
+        values = {
+            name: value.item() if isinstance(value, np.generic) else value
+            for name, value in self.get_params(deep=False).items()
+        }
+        return {name: value for name, value in values.items() if isinstance(value, plain)}
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "actions_")
+
+
+def check_array(arrays: dict[str, AnyArray], name: str, shape: tuple[int, ...]) -> AnyArray:
+    """Return an array of a model file, after checking that it is finite and has the shape predicting relies on."""
+    array = arrays[name]
+    if array.shape != shape or array.dtype.kind != "f" or not np.isfinite(array).all():
+        raise ValueError(f"array {name!r} must hold finite numbers of shape {shape}; it has shape {array.shape}")
+    return array

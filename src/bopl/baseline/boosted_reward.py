@@ -1,0 +1,99 @@
+"""BRR-gb: the policy that takes the action with the highest reward predicted by boosted least-squares trees."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+import numpy as np
+
+from bopl._settings import check_number
+from bopl._typing import AnyArray, FloatArray
+from bopl.baseline.base import BaselinePolicy, Packed
+from bopl.boosting import BoostedRewardModel
+from bopl.learner import HistTree
+from bopl.learner.hist_tree.predictor import HistTreePredictor, stack_trees
+from bopl.learner.store import MIN_PARALLEL_ROWS, describe_learner, learner_from, pack_predictors, unpack_predictors
+from bopl.log import BanditLog
+
+
+class BoostedRewardPolicy(BaselinePolicy):
+    """BRR-gb of the paper: gradient boosting of regression trees on the logged rewards, then the best action.
+
+    It minimises ``mean (F(x_i, a_i) - r_i)²`` (Eq. "reward_regression_objective"); propensities are not used. Scores
+    are predicted rewards, so `predict_proba` is greedy unless ``inverse_temperature`` says otherwise. Features of the
+    actions are not used.
+
+    Parameters
+    ----------
+    learner : HistTree, optional
+        By default trees of depth 6 with at least 20 samples in a leaf.
+    n_rounds : int, default=100
+    learning_rate : float in (0, 2], default=0.1
+        Share of each tree that is added.
+    n_jobs : int, optional
+        Threads; all processors if None. The result does not depend on it.
+    random_state : int, optional
+        Of the learner's draws, if it draws.
+
+    Attributes
+    ----------
+    model_ : BoostedRewardModel
+
+    Examples
+    --------
+    >>> import numpy as np, bopl
+    >>> rng = np.random.default_rng(0)
+    >>> context, action = rng.normal(size=(400, 2)), rng.integers(0, 2, size=400)
+    >>> log = bopl.BanditLog(context, action, action == (context[:, 0] > 0), np.full(400, 0.5))
+    >>> bopl.baseline.BoostedRewardPolicy(n_rounds=20).fit(log).predict([[1.0, 0.0], [-1.0, 0.0]]).tolist()
+    [1, 0]
+    """
+
+    trained_inverse_temperature: ClassVar[float] = np.inf
+
+    def __init__(
+        self,
+        learner: HistTree | None = None,
+        n_rounds: int = 100,
+        learning_rate: float = 0.1,
+        n_jobs: int | None = None,
+        random_state: int | None = None,
+    ) -> None:
+        self.learner = learner
+        self.n_rounds = n_rounds
+        self.learning_rate = learning_rate
+        self.n_jobs = n_jobs
+        self.random_state = random_state
+
+    def _fit_log(self, log: BanditLog) -> None:
+        if self.n_jobs is not None:
+            check_number("n_jobs", self.n_jobs, low=1, integer=True)
+        learner = HistTree(max_depth=6, min_samples_leaf=20) if self.learner is None else self.learner
+        if self.n_jobs is not None:
+            learner = type(learner)(**(learner.get_params(deep=False) | {"n_jobs": self.n_jobs}))
+        model = BoostedRewardModel(learner, self.n_rounds, self.learning_rate, self.random_state)
+        self.model_ = model.fit(log)
+
+    def decision_function(self, context: Any) -> FloatArray:
+        """Return the predicted reward of every action, of shape (n_samples, n_actions)."""
+        import os
+
+        matrix = self._read(context)
+        n_jobs = (self.n_jobs or os.cpu_count() or 1) if matrix.shape[0] >= MIN_PARALLEL_ROWS else 1
+        return self.model_.initial_ + self.model_.trees_.score(matrix, n_jobs=n_jobs)
+
+    def _pack(self) -> Packed:
+        facts, arrays = pack_predictors(self.model_.predictors_)
+        return {"trees": facts, "initial": self.model_.initial_, "learner": describe_learner(self.learner)}, arrays
+
+    def _unpack(self, facts: dict[str, Any], arrays: dict[str, AnyArray]) -> None:
+        self.learner = learner_from(facts["learner"])
+        found = unpack_predictors(facts["trees"], arrays, n_features=self.n_features_in_, n_actions=len(self.actions_))
+        trees = [predictor for predictor in found if isinstance(predictor, HistTreePredictor)]
+        if not trees or len(trees) != len(found):
+            raise ValueError("the trees are not those of a boosted reward model")
+        model = BoostedRewardModel(self.learner, self.n_rounds, self.learning_rate, self.random_state)
+        model.actions_, model.n_features_in_, model.initial_ = self.actions_, self.n_features_in_, facts["initial"]
+        model.predictors_ = tuple(trees)
+        model.trees_ = stack_trees(trees, [self.learning_rate] * len(trees))
+        self.model_ = model

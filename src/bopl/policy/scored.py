@@ -1,0 +1,180 @@
+"""`ScoredPolicy`: from scores of all actions to everything a policy is asked for."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from typing import Any, ClassVar
+
+import numpy as np
+from sklearn.base import BaseEstimator
+from sklearn.utils import Tags
+from sklearn.utils.metadata_routing import UNUSED
+from sklearn.utils.validation import check_is_fitted
+
+from bopl._settings import check_number
+from bopl._typing import BoolArray, ContextMatrix, FloatArray
+from bopl.log import BanditLog
+from bopl.log.check import check_mask
+from bopl.objective.softmax import softmax
+from bopl.objective.value import snips_value
+from bopl.policy.base import Policy, draw_labels, read_fitted_context
+
+
+class ScoredPolicy(Policy, BaseEstimator):
+    """A scikit-learn estimator that scores every action; probabilities are the softmax of the scores.
+
+    A subclass gives `decision_function` and, in its ``fit``, calls ``_remember(log)``.
+
+    Attributes
+    ----------
+    actions_ : ndarray of shape (n_actions,)
+    action_features_ : ndarray of shape (n_actions, n_action_features) or None
+    n_features_in_ : int
+    feature_names_in_ : ndarray of shape (n_features,)
+        Only if the log had column names.
+    """
+
+    #: What the scores are multiplied by unless the caller says otherwise; infinity for predicted rewards.
+    trained_inverse_temperature: ClassVar[float] = 1.0
+
+    action_features_: FloatArray | None
+    n_features_in_: int
+
+    # Reward and propensity travel with the samples through cross-validation without being asked for.
+    __metadata_request__fit = {  # noqa: RUF012
+        "context": UNUSED,
+        "action": UNUSED,
+        "reward": True,
+        "propensity": True,
+        "actions": True,
+    }
+    __metadata_request__score = {  # noqa: RUF012
+        "context": UNUSED,
+        "action": UNUSED,
+        "reward": True,
+        "propensity": True,
+    }
+
+    @abstractmethod
+    def decision_function(self, context: Any) -> FloatArray:
+        """Return the scores before the softmax, of shape (n_samples, n_actions)."""
+
+    def predict_proba(
+        self, context: Any, *, inverse_temperature: float | None = None, action_mask: Any = None
+    ) -> FloatArray:
+        """Return action probabilities.
+
+        Parameters
+        ----------
+        context : array-like or frame of shape (n_samples, n_features)
+        inverse_temperature : float in [0, inf], optional
+            0 is the uniform policy, infinity always takes the highest score; by default the policy that was trained:
+            1 for policies trained as a softmax, infinity for those that predict rewards.
+        action_mask : boolean array of shape (n_samples, n_actions), optional
+            Which actions can be chosen; the others get probability zero.
+        """
+        factor = self.trained_inverse_temperature if inverse_temperature is None else inverse_temperature
+        check_number("inverse_temperature", factor, low=0.0)
+        score = self.decision_function(context)
+        mask = self._read_mask(action_mask, len(score))
+        return softmax(score, inverse_temperature=float(factor), action_mask=mask)
+
+    def predict(self, context: Any, *, action_mask: Any = None) -> Any:
+        """Return the action with the highest score for each context, among those the mask allows."""
+        score = self.decision_function(context)
+        mask = self._read_mask(action_mask, len(score))
+        best = (score if mask is None else np.where(mask, score, -np.inf)).argmax(axis=1)
+        return self.actions_[best]
+
+    def sample(
+        self,
+        context: Any,
+        *,
+        inverse_temperature: float | None = None,
+        action_mask: Any = None,
+        random_state: int | np.random.Generator | None = None,
+    ) -> tuple[Any, FloatArray]:
+        """Draw an action for each context; return the actions and the propensities to log with them."""
+        action_prob = self.predict_proba(context, inverse_temperature=inverse_temperature, action_mask=action_mask)
+        return draw_labels(action_prob, self.actions_, random_state)
+
+    def score(
+        self,
+        context: Any,
+        action: Any = None,
+        *,
+        reward: Any = None,
+        propensity: Any = None,
+        sample_weight: Any = None,
+    ) -> float:
+        """Return the self-normalised estimate of the policy's reward on a log (higher is better).
+
+        Parameters are those of `fit`; ``sample_weight`` multiplies the importance weights. In scikit-learn's
+        searches reward and propensity reach this method only with ``sklearn.set_config(enable_metadata_routing=True)``.
+        """
+        check_is_fitted(self)
+        if not isinstance(context, BanditLog) and (reward is None or propensity is None):
+            raise ValueError(
+                "score needs reward and propensity. Inside GridSearchCV and the like, call "
+                "sklearn.set_config(enable_metadata_routing=True) first and pass both to fit."
+            )
+        log = as_log(context, action, reward, propensity, self.actions_)
+        action_prob = self.predict_proba(log.context, action_mask=log.action_mask)
+        logged = action_prob[np.arange(log.n_samples), log.action_idx]
+        weight = 1.0 if sample_weight is None else np.asarray(sample_weight, dtype=np.float64)
+        return snips_value(weight * logged / log.propensity, log.reward)
+
+    def _remember(self, log: BanditLog) -> None:
+        """Keep what later contexts are checked against."""
+        self.actions_ = log.actions
+        self.action_features_ = log.action_features
+        self.n_features_in_ = log.n_features
+        if log.feature_names is not None:
+            self.feature_names_in_ = np.array(log.feature_names, dtype=object)
+        elif hasattr(self, "feature_names_in_"):
+            del self.feature_names_in_
+
+    def _read_mask(self, action_mask: Any, n_samples: int) -> BoolArray | None:
+        if action_mask is None:
+            return None
+        mask = check_mask(action_mask, self.actions_, None)
+        if len(mask) != n_samples:
+            raise ValueError(f"action_mask has {len(mask)} rows, the context {n_samples}; each sample needs one.")
+        return mask
+
+    def _read(self, context: Any) -> ContextMatrix:
+        check_is_fitted(self)
+        names = getattr(self, "feature_names_in_", None)
+        return read_fitted_context(context, self.n_features_in_, names, type(self).__name__)
+
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        tags.input_tags.allow_nan = True
+        tags.target_tags.required = True
+        return tags
+
+
+def as_log(context: Any, action: Any, reward: Any, propensity: Any, actions: Any) -> BanditLog:
+    """Return the log a caller means: the one passed, or one built from columns."""
+    if isinstance(context, BanditLog):
+        if any(value is not None for value in (action, reward, propensity)):
+            raise TypeError("pass either a BanditLog or context, action, reward and propensity, not both.")
+        context.require_propensity()
+        return _with_actions(context, actions)
+    if action is None:
+        raise ValueError(
+            "action is missing: fit requires y to be passed, but the target y is None. Pass a log, or all four columns."
+        )
+    if reward is None:
+        raise ValueError("reward is missing: pass what each logged action earned as reward=….")
+    log = BanditLog(context, action, reward, propensity, actions=actions)
+    log.require_propensity()
+    return log
+
+
+def _with_actions(log: BanditLog, actions: Any) -> BanditLog:
+    """Return the log, after checking that its actions are those of the fitted policy."""
+    if actions is not None and log.actions.tolist() != list(actions.tolist()):
+        raise ValueError("the log has other actions than the policy was fitted on; pass actions=[…] when building it.")
+    return log
