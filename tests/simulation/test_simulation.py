@@ -12,6 +12,7 @@ from bopl.simulation import (
     load_dataset,
     paper_split,
     reward_matrix,
+    simulate,
     simulate_digits,
     simulate_paper,
     supervised_to_bandit,
@@ -141,6 +142,7 @@ def test_scene_trial_logs_what_the_paper_logs():
 def test_missing_and_damaged_data_files_say_what_to_do(tmp_path, monkeypatch):
     monkeypatch.setenv("BOPL_DATA", str(tmp_path))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setenv("BOPL_OFFLINE", "1")
     with pytest.raises(FileNotFoundError, match=r"the data file scene\.npz is in none of .* BOPL_DATA"):
         load_dataset("scene")
     (tmp_path / "scene.npz").write_bytes(b"broken")
@@ -148,3 +150,17 @@ def test_missing_and_damaged_data_files_say_what_to_do(tmp_path, monkeypatch):
         load_dataset("scene")
     with pytest.raises(ValueError, match="name must be one of 'covertype'"):
         load_dataset("mnist")
+
+
+def test_digits_load_without_any_file():
+    dataset = load_dataset("digits")
+    split = paper_split(dataset)
+    assert dataset.context.shape == (1797, 64)
+    assert len(split.train) + len(split.validation) + len(split.test) == 1797
+
+
+def test_exploration_bounds_the_propensities_of_a_simulated_log():
+    dataset = load_dataset("digits")
+    problem = simulate(dataset, paper_split(dataset), trial=1, epsilon=0.2)
+    assert problem.train.propensity.min() >= 0.02
+    assert problem.logging_value == pytest.approx(0.5, abs=0.05)

@@ -217,7 +217,7 @@ class StackedNetwork:
 
 
 def _action_columns(log: BanditLog) -> FloatArray:
-    """Return what an action adds to a row, (n_actions, n_columns): `bopl.learner` has this too, and a compiled engine."""
+    """Return what an action adds to a row, (n_actions, n_columns); without the imports of `bopl.learner`."""
     identity = np.eye(log.n_actions)
     return identity if log.action_features is None else np.hstack([identity, log.action_features])
 

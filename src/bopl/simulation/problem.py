@@ -9,7 +9,7 @@ import numpy as np
 from bopl._typing import FloatArray, IntArray
 from bopl.log import BanditLog
 from bopl.policy.base import Policy
-from bopl.simulation.conversion import reward_matrix, supervised_to_bandit, true_value
+from bopl.simulation.conversion import supervised_to_bandit, true_value
 from bopl.simulation.dataset import Dataset, Split, load_dataset, paper_split
 from bopl.simulation.logging_policy import fit_logging_policy
 
@@ -46,8 +46,12 @@ class SimulatedProblem:
         """Return the reward a policy really earns on the test contexts, taking its most probable actions."""
         return true_value(policy, self.test.context, self.test_reward)
 
+    def validation_value(self, policy: Policy) -> float:
+        """Return the same on the validation contexts: what the paper chooses hyper-parameters by."""
+        return true_value(policy, self.validation.context, self.validation_reward)
 
-def simulate(dataset: Dataset, split: Split, *, trial: int = 0) -> SimulatedProblem:
+
+def simulate(dataset: Dataset, split: Split, *, trial: int = 0, epsilon: float = 0.0) -> SimulatedProblem:
     """Simulate one trial: a tenth of the training part fits the logging policy, the rest is logged by it.
 
     Parameters
@@ -56,6 +60,8 @@ def simulate(dataset: Dataset, split: Split, *, trial: int = 0) -> SimulatedProb
     split : Split
     trial : int
         Decides which tenth it is, and seeds the actions drawn.
+    epsilon : float in [0, 1], default=0
+        Share of uniform exploration in the logging policy: no propensity is below ``epsilon / n_actions``.
     """
     context, reward = dataset.context, dataset.reward
     order = np.random.default_rng([trial, 1]).permutation(split.train)
@@ -67,6 +73,7 @@ def simulate(dataset: Dataset, split: Split, *, trial: int = 0) -> SimulatedProb
         reward[logging],
         actions=dataset.actions,
         target_reward=dataset.logging_reward,
+        epsilon=epsilon,
         evaluation=(context[measured], reward[measured]),
     )
 
@@ -91,18 +98,7 @@ def simulate_paper(name: str, *, trial: int = 0) -> SimulatedProblem:
 
 def simulate_digits(*, random_state: int = 0) -> SimulatedProblem:
     """Simulate a log of scikit-learn's digits: 64 features, 10 actions, a logging reward of about 0.5."""
-    from sklearn.datasets import load_digits
-
-    context, label = load_digits(return_X_y=True)
-    actions = np.arange(10)
-    dataset = Dataset(
-        name="digits",
-        context=context.astype(np.float32),
-        reward=reward_matrix(label, actions),
-        actions=actions,
-        action_names=actions.astype(str),
-        logging_reward=0.5,
-    )
-    order = np.random.default_rng(random_state).permutation(len(label))
+    dataset = load_dataset("digits")
+    order = np.random.default_rng(random_state).permutation(len(dataset.context))
     test, validation, train = np.split(order, [round(0.2 * len(order)), round(0.25 * len(order))])
     return simulate(dataset, Split(train=train, validation=validation, test=test), trial=random_state)

@@ -1,0 +1,135 @@
+"""Fetching data files that are on no disk here: from a mirror, or through scikit-learn from OpenML.
+
+Nothing downloaded is used before its checksum is right. ``BOPL_DATA_URL`` names a mirror, a web folder that holds the
+data files as they are; without it the data comes from OpenML and is written into the cache folder. ``BOPL_OFFLINE=1``
+forbids both.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import socket
+import sys
+import tempfile
+import urllib.request
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from bopl._typing import AnyArray
+
+CHUNK_BYTES = 1 << 16
+TIMEOUT_SECONDS = 30.0  # without an answer
+
+
+@dataclass(frozen=True)
+class OpenML:
+    """A dataset of OpenML, and how its columns become the arrays of our data file."""
+
+    arrays: Callable[[AnyArray, AnyArray], dict[str, AnyArray]]  # data and target as fetched -> named arrays
+    data_id: int | None = None
+    name: str | None = None
+    version: int | str = "active"
+    has_boolean_labels: bool = False  # scikit-learn's quick parser stumbles over TRUE and FALSE
+
+
+def is_offline() -> bool:
+    """Return whether ``BOPL_OFFLINE`` forbids downloads."""
+    return os.environ.get("BOPL_OFFLINE", "") not in ("", "0")
+
+
+def download(file: str, sha256: str, openml: OpenML | None, folder: Path) -> Path | None:
+    """Fetch a data file into ``folder``; return its path, or None if there is no way to get it.
+
+    Raises
+    ------
+    ValueError
+        What a mirror sent has another checksum.
+    OSError
+        The server could not be reached.
+    """
+    mirror = os.environ.get("BOPL_DATA_URL")
+    if is_offline() or (mirror is None and openml is None):
+        return None
+    folder.mkdir(parents=True, exist_ok=True)
+    if mirror is not None:
+        return _from_mirror(f"{mirror.rstrip('/')}/{file}", sha256, folder / file)
+    assert openml is not None
+    return _from_openml(openml, folder / file)
+
+
+def _from_mirror(url: str, sha256: str, target: Path) -> Path:
+    digest = hashlib.sha256()
+    with urllib.request.urlopen(url, timeout=TIMEOUT_SECONDS) as response, _written_in_one_step(target) as file:
+        total = int(response.headers.get("Content-Length") or 0) or None
+        with _bar(f"downloading {target.name}", total) as advance:
+            while chunk := response.read(CHUNK_BYTES):
+                digest.update(chunk)
+                file.write(chunk)
+                advance(len(chunk))
+        if digest.hexdigest() != sha256:
+            raise ValueError(
+                f"what {url} sent is damaged or another version: its SHA-256 is {digest.hexdigest()[:12]}…, expected "
+                f"{sha256[:12]}…. Nothing was kept."
+            )
+    return target
+
+
+def _from_openml(openml: OpenML, target: Path) -> Path:
+    from importlib.util import find_spec
+
+    from sklearn.datasets import fetch_openml
+
+    is_quick = find_spec("pandas") is not None and not openml.has_boolean_labels
+    before = socket.getdefaulttimeout()
+    socket.setdefaulttimeout(TIMEOUT_SECONDS)
+    try:
+        with _bar(f"downloading {target.name} from OpenML", None):
+            data, label = fetch_openml(
+                name=openml.name,
+                version=openml.version,
+                data_id=openml.data_id,
+                cache=False,
+                as_frame=False,
+                return_X_y=True,
+                parser="pandas" if is_quick else "liac-arff",
+            )
+    finally:
+        socket.setdefaulttimeout(before)
+    with _written_in_one_step(target) as file:
+        np.savez_compressed(file, **openml.arrays(np.asarray(data), np.asarray(label)))
+    return target
+
+
+@contextmanager
+def _written_in_one_step(target: Path) -> Iterator[Any]:
+    """Yield a file that takes its name only when all went well."""
+    handle, temporary = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
+    try:
+        with os.fdopen(handle, "wb") as file:
+            yield file
+        os.replace(temporary, target)
+    except BaseException:
+        Path(temporary).unlink(missing_ok=True)
+        raise
+
+
+@contextmanager
+def _bar(text: str, total: int | None) -> Iterator[Callable[[int], None]]:
+    """Yield a function of bytes that moves a progress bar; one line of text where nobody is watching."""
+    if not sys.stderr.isatty():
+        print(text, file=sys.stderr)
+        yield lambda n_bytes: None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeElapsedColumn
+
+    columns = (TextColumn(text), BarColumn(), DownloadColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=Console(file=sys.stderr), transient=True) as bar:
+        task = bar.add_task("", total=total)
+        yield lambda n_bytes: bar.advance(task, n_bytes)
