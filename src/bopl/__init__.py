@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from bopl import baseline as baseline
+    from bopl import search as search
     from bopl import simulation as simulation
     from bopl import theory as theory
     from bopl.boosting import BoostedRewardModel as BoostedRewardModel
@@ -51,7 +52,7 @@ _HOME_OF = {
     "load": "bopl.policy",
     "paper_policy": "bopl.policy",
 }
-_MODULES = ("baseline", "evaluation", "simulation", "theory")
+_MODULES = ("baseline", "evaluation", "search", "simulation", "theory")
 
 __all__ = [
     "BanditLog",
@@ -74,6 +75,7 @@ __all__ = [
     "evaluation",
     "load",
     "paper_policy",
+    "search",
     "simulation",
     "theory",
 ]

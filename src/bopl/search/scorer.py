@@ -1,0 +1,104 @@
+"""How good a configuration is: its validation reward on simulated logs, or a cross-validated estimate on a real one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import numpy as np
+from sklearn.base import clone
+
+from bopl._settings import check_choice, check_number
+from bopl._typing import FloatArray, IntArray
+from bopl.log import BanditLog
+from bopl.search.value import ESTIMATORS, off_policy_value
+from bopl.simulation import SimulatedProblem
+
+
+class Scorer(Protocol):
+    """What a search needs: a number for an unfitted policy, higher is better. It travels to worker processes."""
+
+    def __call__(self, policy: Any) -> float:
+        """Train copies of the policy and return how good they are."""
+        ...
+
+
+@dataclass
+class SimulatedScorer:
+    """The paper's rule: mean validation reward of the policies trained on several simulated logs.
+
+    Parameters
+    ----------
+    make_problem : callable of a trial number that returns a `SimulatedProblem`
+        Called once per trial in every worker process, so it must be importable: a function or a `functools.partial`.
+    trials : sequence of int
+    """
+
+    make_problem: Callable[[int], SimulatedProblem]
+    trials: Sequence[int]
+    _made: dict[int, SimulatedProblem] = field(default_factory=dict, repr=False)
+
+    def __call__(self, policy: Any) -> float:
+        """Return the mean validation reward."""
+        return float(np.mean([self._reward(policy, trial) for trial in self.trials]))
+
+    def _reward(self, policy: Any, trial: int) -> float:
+        if trial not in self._made:
+            self._made[trial] = self.make_problem(trial)
+        problem = self._made[trial]
+        return problem.validation_value(clone(policy).fit(problem.train))
+
+    def __getstate__(self) -> dict[str, Any]:
+        return self.__dict__ | {"_made": {}}  # made anew where it is needed: logs are large
+
+
+@dataclass(frozen=True)
+class CrossValidatedScorer:
+    """For a real log: every sample is weighed by a policy that was trained without it.
+
+    Parameters
+    ----------
+    log : BanditLog
+    n_folds : int, default=3
+    estimator : {"snips", "ips"}, default="snips"
+    confidence : float in (0.5, 1) or None, default=None
+        With it configurations are ranked by the lower bound of their estimate, which distrusts policies that few
+        logged samples speak for.
+    is_greedy : bool, default=False
+        Judge the policy that always takes its best action instead of the one that was trained.
+    random_state : int, default=0
+        Of the folds.
+    """
+
+    log: BanditLog
+    n_folds: int = 3
+    estimator: str = "snips"
+    confidence: float | None = None
+    is_greedy: bool = False
+    random_state: int = 0
+
+    def __post_init__(self) -> None:
+        check_number("n_folds", self.n_folds, low=2, high=self.log.n_samples, integer=True)
+        check_choice("estimator", self.estimator, ESTIMATORS)
+
+    def __call__(self, policy: Any) -> float:
+        """Return the estimate, or its lower bound."""
+        weight = np.empty(self.log.n_samples)
+        for held_out in self._folds():
+            is_train = np.ones(self.log.n_samples, dtype=bool)
+            is_train[held_out] = False
+            fitted = clone(policy).fit(self.log.subset(is_train))
+            weight[held_out] = self._importance_weight(fitted, self.log.subset(held_out))
+        return off_policy_value(weight, self.log.reward, estimator=self.estimator, confidence=self.confidence)
+
+    def _folds(self) -> list[IntArray]:
+        order = np.random.default_rng(self.random_state).permutation(self.log.n_samples)
+        return [np.sort(part) for part in np.array_split(order, self.n_folds)]
+
+    def _importance_weight(self, policy: Any, log: BanditLog) -> FloatArray:
+        mask = {} if log.action_mask is None else {"action_mask": log.action_mask}
+        temperature = {"inverse_temperature": np.inf} if self.is_greedy else {}
+        action_prob = policy.predict_proba(log.context, **temperature, **mask)
+        weight: FloatArray = action_prob[np.arange(log.n_samples), log.action_idx] / log.propensity
+        return weight

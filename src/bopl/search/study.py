@@ -1,0 +1,298 @@
+"""The search: configurations drawn, scored in parallel, kept in a study file that a later call continues."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from contextlib import contextmanager
+from dataclasses import dataclass
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any
+
+from sklearn.base import clone
+
+from bopl._settings import check_choice, check_number
+from bopl.search.scorer import Scorer
+from bopl.search.space import Space, draw_settings
+
+STUDY_NAME = "bopl"
+ENGINES = ("random", "tpe")
+
+PolicyBuilder = Callable[[dict[str, Any]], Any]
+
+
+@dataclass(frozen=True)
+class SearchResult:
+    """What a search has found.
+
+    Attributes
+    ----------
+    policy : unfitted policy
+        With the best settings: fit it on all the data.
+    settings : dict
+        The best configuration.
+    value : float
+        Its score. It is the largest of many noisy numbers, and so too good: judge the policy on data of its own.
+    configurations : list of dict
+        Every configuration that was scored: ``number``, ``value``, ``seconds`` and its settings, best first.
+    n_failed : int
+        Configurations that could not be trained.
+    """
+
+    policy: Any
+    settings: dict[str, Any]
+    value: float
+    configurations: list[dict[str, Any]]
+    n_failed: int
+
+
+def search(
+    policy: Any,
+    space: Space,
+    scorer: Scorer,
+    *,
+    study: str | Path | None = None,
+    n_configurations: int | None = None,
+    minutes: float | None = None,
+    engine: str = "random",
+    n_jobs: int = 1,
+    random_state: int = 0,
+    report: Callable[[str], None] = lambda text: None,
+) -> SearchResult:
+    """Search for good settings.
+
+    Parameters
+    ----------
+    policy : estimator, or callable of a dict of settings
+        An unfitted policy whose settings are changed with ``set_params`` (nested names such as ``learner__max_depth``
+        are fine), or a function that builds one.
+    space : mapping of str to Int, Float or Choice
+    scorer : Scorer
+        `CrossValidatedScorer` for a real log, `SimulatedScorer` where the truth is known.
+    study : path, optional
+        A file that keeps what was scored. The same call later goes on where it was, also after a kill; with a larger
+        budget it goes further.
+    n_configurations : int, optional
+        Most configurations, those of earlier calls counted in.
+    minutes : float, optional
+        No configuration is begun after so long.
+    engine : {"random", "tpe"}, default="random"
+        ``"random"`` is the paper's: configuration k depends on ``random_state`` and k alone. ``"tpe"`` is Optuna's
+        tree-structured Parzen estimator, which learns from what was scored.
+    n_jobs : int, default=1
+        Configurations at a time, in processes of their own.
+    random_state : int, default=0
+    report : callable, optional
+        Gets a sentence for every configuration scored.
+
+    Examples
+    --------
+    >>> import numpy as np, bopl
+    >>> from bopl.search import CrossValidatedScorer, Int, search
+    >>> rng = np.random.default_rng(0)
+    >>> context, action = rng.normal(size=(300, 2)), rng.integers(0, 2, size=300)
+    >>> log = bopl.BanditLog(context, action, action == (context[:, 0] > 0), np.full(300, 0.5))
+    >>> policy = bopl.BoostedPolicy(n_rounds=5, reward_translation=-0.2, random_state=0)
+    >>> result = search(policy, {"n_rounds": Int(2, 6)}, CrossValidatedScorer(log), n_configurations=2)
+    >>> result.value > 0.8
+    True
+    """
+    optuna = _import_optuna()
+    _check_budget(n_configurations, minutes, engine, n_jobs)
+    with _quiet(optuna):
+        opened = _open_study(optuna, study, space, engine, random_state)
+        stop_at = time.monotonic() + (float("inf") if minutes is None else 60.0 * minutes)
+        asker = _Asker(optuna, opened, space, engine, random_state, n_configurations, stop_at)
+        builder = _builder(policy)
+        if n_jobs == 1:
+            _score_here(asker, builder, scorer, report)
+        else:
+            _score_in_processes(asker, builder, scorer, n_jobs, report)
+        return _result(optuna, opened, builder)
+
+
+def _check_budget(n_configurations: int | None, minutes: float | None, engine: str, n_jobs: int) -> None:
+    check_choice("engine", engine, ENGINES)
+    check_number("n_jobs", n_jobs, low=1, integer=True)
+    if n_configurations is None and minutes is None:
+        raise ValueError("a search needs a budget: pass n_configurations, minutes or both.")
+    if n_configurations is not None:
+        check_number("n_configurations", n_configurations, low=1, integer=True)
+    if minutes is not None:
+        check_number("minutes", minutes, low=0.0, low_open=True)
+
+
+def _builder(policy: Any) -> PolicyBuilder:
+    return _SetParams(policy) if hasattr(policy, "set_params") else policy
+
+
+@dataclass(frozen=True)
+class _SetParams:
+    """Build a policy by changing the settings of a copy; a class, because it travels to worker processes."""
+
+    policy: Any
+
+    def __call__(self, settings: dict[str, Any]) -> Any:
+        return clone(self.policy).set_params(**settings)
+
+
+# -- The study file ---------------------------------------------------------------------------------------------------
+
+
+def _import_optuna() -> Any:
+    try:
+        import optuna
+    except ImportError:
+        raise ImportError("search needs Optuna: pip install 'bopl[search]'.") from None
+    return optuna
+
+
+@contextmanager
+def _quiet(optuna: Any) -> Iterator[None]:
+    before = optuna.logging.get_verbosity()
+    optuna.logging.set_verbosity(optuna.logging.WARNING)
+    try:
+        yield
+    finally:
+        optuna.logging.set_verbosity(before)
+
+
+def _open_study(optuna: Any, path: str | Path | None, space: Space, engine: str, seed: int) -> Any:
+    storage = None
+    if path is not None:
+        if not Path(path).parent.is_dir():
+            raise FileNotFoundError(f"there is no folder {str(Path(path).parent)!r} for the study file; make it first.")
+        journal = optuna.storages.journal.JournalFileBackend(str(path))
+        storage = optuna.storages.JournalStorage(journal)
+    sampler = optuna.samplers.TPESampler(seed=seed) if engine == "tpe" else optuna.samplers.RandomSampler(seed=seed)
+    opened = optuna.create_study(
+        study_name=STUDY_NAME, storage=storage, sampler=sampler, direction="maximize", load_if_exists=True
+    )
+    wanted = {"space": str(dict(sorted(space.items()))), "engine": engine, "seed": seed}
+    if not opened.user_attrs:
+        for name, value in wanted.items():
+            opened.set_user_attr(name, value)
+    different = [name for name, value in wanted.items() if opened.user_attrs.get(name) != value]
+    if different:
+        raise ValueError(
+            f"the study file {str(path)!r} holds a search with another {' and '.join(different)}; use another file."
+        )
+    return opened
+
+
+class _Asker:
+    """Hands out configurations until the budget is spent, first those a killed call left unfinished."""
+
+    def __init__(
+        self, optuna: Any, study: Any, space: Space, engine: str, seed: int, limit: int | None, stop_at: float
+    ) -> None:
+        self.state = optuna.trial.TrialState
+        self.study, self.space, self.engine, self.seed, self.stop_at = study, space, engine, seed, stop_at
+        self.distributions = {name: space[name].distribution(optuna) for name in sorted(space)}
+        trials = study.get_trials(deepcopy=False)
+        n_finished = sum(trial.state == self.state.COMPLETE or "error" in trial.user_attrs for trial in trials)
+        self.n_left = float("inf") if limit is None else limit - n_finished
+        self.n_drawn = 1 + max((trial.user_attrs.get("draw", -1) for trial in trials), default=-1)
+        self.n_queued = sum(trial.state == self.state.WAITING for trial in trials)
+        for trial in trials:
+            if trial.state == self.state.RUNNING:
+                self._ask_again(trial)
+
+    def _ask_again(self, trial: Any) -> None:
+        """Put a configuration back that a killed call had begun."""
+        self.study.enqueue_trial(trial.params, user_attrs=trial.user_attrs)
+        self.study.tell(trial.number, state=self.state.FAIL)
+        self.n_queued += 1
+
+    def ask(self) -> Any | None:
+        """Return the next trial, or None when the budget is spent."""
+        if self.n_left <= 0 or time.monotonic() >= self.stop_at:
+            return None
+        self.n_left -= 1
+        if self.n_queued > 0:
+            self.n_queued -= 1
+        elif self.engine == "random":
+            settings = draw_settings(self.space, self.seed, self.n_drawn)
+            self.study.enqueue_trial(settings, user_attrs={"draw": self.n_drawn})
+            self.n_drawn += 1
+        return self.study.ask(self.distributions)
+
+    def tell(self, trial: Any, answer: float | str) -> None:
+        """Keep a score, or the sentence that says why there is none."""
+        if isinstance(answer, str):
+            trial.set_user_attr("error", answer)
+            self.study.tell(trial, state=self.state.FAIL)
+        else:
+            self.study.tell(trial, answer)
+
+
+# -- Scoring ----------------------------------------------------------------------------------------------------------
+
+_WORKER: dict[str, Any] = {}  # builder and scorer of this worker process; sent once, not with every configuration
+
+
+def _prepare_worker(builder: PolicyBuilder, scorer: Scorer) -> None:
+    _WORKER.update(builder=builder, scorer=scorer)
+
+
+def _score_in_worker(settings: dict[str, Any]) -> float | str:
+    return _score(_WORKER["builder"], _WORKER["scorer"], settings)
+
+
+def _score(builder: PolicyBuilder, scorer: Scorer, settings: dict[str, Any]) -> float | str:
+    """Return the score of a configuration, or what went wrong: one that cannot be trained must not end a search."""
+    try:
+        return float(scorer(builder(settings)))
+    except Exception as error:
+        return f"{type(error).__name__}: {error}"
+
+
+def _score_here(asker: _Asker, builder: PolicyBuilder, scorer: Scorer, report: Callable[[str], None]) -> None:
+    while (trial := asker.ask()) is not None:
+        answer = _score(builder, scorer, trial.params)
+        asker.tell(trial, answer)
+        report(_sentence(trial, answer))
+
+
+def _score_in_processes(
+    asker: _Asker, builder: PolicyBuilder, scorer: Scorer, n_jobs: int, report: Callable[[str], None]
+) -> None:
+    with ProcessPoolExecutor(
+        n_jobs, mp_context=get_context("spawn"), initializer=_prepare_worker, initargs=(builder, scorer)
+    ) as pool:
+        running: dict[Future[float | str], Any] = {}
+        while True:
+            while len(running) < n_jobs and (trial := asker.ask()) is not None:
+                running[pool.submit(_score_in_worker, trial.params)] = trial
+            if not running:
+                return
+            for done in wait(running, return_when=FIRST_COMPLETED).done:
+                trial, answer = running.pop(done), done.result()
+                asker.tell(trial, answer)
+                report(_sentence(trial, answer))
+
+
+def _sentence(trial: Any, answer: float | str) -> str:
+    settings = ", ".join(
+        f"{name}={value:.4g}" if isinstance(value, float) else f"{name}={value}" for name, value in trial.params.items()
+    )
+    score = answer if isinstance(answer, str) else f"{answer:.4f}"
+    return f"configuration {trial.number}: {score} with {settings}"
+
+
+def _result(optuna: Any, study: Any, builder: PolicyBuilder) -> SearchResult:
+    trials = study.get_trials(deepcopy=False)
+    scored = [trial for trial in trials if trial.state == optuna.trial.TrialState.COMPLETE]
+    failed = [trial for trial in trials if "error" in trial.user_attrs]
+    if not scored:
+        reason = f"; the first failed with {failed[0].user_attrs['error']}" if failed else ""
+        raise ValueError(f"no configuration was scored within the budget{reason}.")
+    scored.sort(key=lambda trial: (-trial.value, trial.number))
+    configurations = [
+        {"number": trial.number, "value": trial.value, "seconds": trial.duration.total_seconds(), **trial.params}
+        for trial in scored
+    ]
+    best = scored[0]
+    return SearchResult(builder(best.params), dict(best.params), float(best.value), configurations, len(failed))
