@@ -3,6 +3,7 @@ from pathlib import Path
 
 # Tests run side by side: libraries that take all cores would only fight over them. Set before any of them is imported.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
+os.environ.setdefault("BOPL_OFFLINE", "1")  # no test reaches beyond this machine
 
 import pytest
 from hypothesis import HealthCheck, settings

@@ -23,6 +23,7 @@ LAYERS = [
     {"search"},
     {"experiment", "demo"},
     {"cli"},
+    {"__main__"},
 ]
 RANK = {name: rank for rank, names in enumerate(LAYERS) for name in names}
 

@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import typer
 
+from bopl.experiment.command import app as reproduce_app
+
 app = typer.Typer(
     help="Learn better decisions from logs, and say honestly how good they are.",
     no_args_is_help=True,
     add_completion=True,
     pretty_exceptions_enable=False,
 )
+
+
+app.add_typer(reproduce_app, name="reproduce")
 
 
 @app.callback()
@@ -35,6 +40,6 @@ def main() -> None:
     """Run the command; errors are one sentence, without a traceback."""
     try:
         app()
-    except (ValueError, TypeError, ImportError, OSError) as error:
+    except (ValueError, TypeError, ImportError, OSError, RuntimeError) as error:
         typer.echo(f"bopl: {error}", err=True)
         raise SystemExit(1) from None

@@ -262,6 +262,8 @@ class Training:
         self.scalings = [fit_scaling(log.context, settings.scaling) for log in logs]
         scaled = [scaling(log.context) for scaling, log in zip(self.scalings, logs, strict=True)]
         self.context = torch.stack([torch.from_numpy(rows).to(self.device) for rows in scaled])
+        # Where each log begins when all are laid end to end, of shape (T, 1).
+        self.first_row = torch.arange(len(self.logs), device=self.device)[:, None] * first.n_samples
         self.columns = self._columns()
         widths = layer_widths(settings.n_hidden_layers, settings.first_layer_width)
         by_action = _action_columns(first)
@@ -331,9 +333,7 @@ class Training:
 
     def batch_loss(self, at: Tensor) -> Tensor:
         """Return the loss of some samples of each log, of shape (T,)."""
-        n_logs, n_samples, n_features = self.context.shape
-        first = self.torch.arange(n_logs, device=self.device)[:, None] * n_samples
-        rows = self.context.view(-1, n_features)[at + first]  # (T, batch, n_features)
+        rows = self.context.view(-1, self.context.shape[2])[at + self.first_row]  # (T, batch, n_features)
         columns = self.columns.rows(at)
         action_idx = None if self.is_policy_loss else columns.action_idx
         score = self.network.forward(rows, action_idx, dropout=self.settings.dropout, generator=self.dropout_generator)

@@ -101,8 +101,9 @@ def _from_openml(openml: OpenML, target: Path) -> Path:
             )
     finally:
         socket.setdefaulttimeout(before)
+    arrays: dict[str, Any] = dict(openml.arrays(np.asarray(data), np.asarray(label)))
     with _written_in_one_step(target) as file:
-        np.savez_compressed(file, **openml.arrays(np.asarray(data), np.asarray(label)))
+        np.savez_compressed(file, **arrays)
     return target
 
 

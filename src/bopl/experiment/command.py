@@ -1,0 +1,249 @@
+"""``bopl reproduce``: list, run, table, figure, search."""
+
+from __future__ import annotations
+
+import os
+from importlib.util import find_spec
+from pathlib import Path
+
+import typer
+
+app = typer.Typer(invoke_without_command=True, no_args_is_help=False)
+
+OUT = typer.Option(None, help="Folder of the result lines; results, or runs/quick with --quick.")
+DATASETS = typer.Option("all", help="Names separated by commas, or all.")
+METHODS = typer.Option("all", help="Names separated by commas, or all.")
+TRIALS = typer.Option("0-9", help="Trials: 10 means the first ten, 0-4 or 2,5 those.")
+JOBS = typer.Option(0, min=0, help="Tasks at a time; 0: as many as the threads allow.")
+THREADS = typer.Option(1, min=1, help="Threads of each task.")
+DEVICE = typer.Option("auto", help="Of the networks: auto, cpu or cuda.")
+TOGETHER = typer.Option(0, min=0, help="Trials of a network trained in lockstep; 0: ten on cuda, one elsewhere.")
+STUDY = typer.Option(Path("runs/study.log"), help="File that a later call continues.")
+QUICK = typer.Option(False, "--quick", help="Minutes instead of hours: Scene in full, the rest on subsamples.")
+
+
+@app.callback()
+def reproduce(
+    context: typer.Context,
+    quick: bool = QUICK,
+    jobs: int = JOBS,
+    threads: int = THREADS,
+    device: str = DEVICE,
+    out: Path | None = OUT,
+) -> None:
+    """Reproduce the paper's tables and figure: run what is missing, then print and write them.
+
+    Example: bopl reproduce --quick
+    """
+    if context.invoked_subcommand is not None:
+        return
+    failures = _run_trials("all", "all", "0-9", jobs, threads, device, 0, quick, out)
+    failures += _run_figure(jobs, threads, quick, out)
+    table(quick, out)
+    _draw(out, quick)
+    _raise(failures)
+
+
+@app.command("list")
+def show(out: Path | None = OUT, quick: bool = QUICK) -> None:
+    """List datasets and methods, with the trials that are done.
+
+    Example: bopl reproduce list
+    """
+    from bopl.experiment import config
+    from bopl.experiment.result import collect, read_results
+
+    cells = collect(read_results(_folder(out, quick)))
+    for dataset in config.DATASETS:
+        done = ", ".join(
+            f"{method} {cells[method, dataset].n_trials}" for method in config.METHODS if (method, dataset) in cells
+        )
+        typer.echo(f"{dataset}: {done or 'nothing done yet'}")
+    typer.echo(f"methods: {', '.join(config.METHODS)}")
+
+
+@app.command()
+def run(
+    datasets: str = DATASETS,
+    methods: str = METHODS,
+    trials: str = TRIALS,
+    jobs: int = JOBS,
+    threads: int = THREADS,
+    device: str = DEVICE,
+    together: int = TOGETHER,
+    quick: bool = QUICK,
+    out: Path | None = OUT,
+) -> None:
+    """Train and measure; trials that are done are skipped, and a killed run goes on where it was.
+
+    Example: bopl reproduce run --datasets scene --methods bopl-regr,brr-xgb --trials 3
+    """
+    _raise(_run_trials(datasets, methods, trials, jobs, threads, device, together, quick, out))
+
+
+@app.command()
+def table(quick: bool = QUICK, out: Path | None = OUT) -> None:
+    """Print both tables and the paper's claims, and write them as Markdown and LaTeX beside the lines.
+
+    Example: bopl reproduce table --out results
+    """
+    from bopl.experiment.claim import check_claims
+    from bopl.experiment.result import read_results
+    from bopl.experiment.table import shortfalls, table_1, table_2
+
+    folder = _folder(out, quick)
+    lines = read_results(folder)
+    if not lines:
+        raise ValueError(f"there are no result lines in {folder} yet: run `bopl reproduce run` first.")
+    tables = [table_1(lines), table_2(lines)]
+    remarks = [f"- {claim}" for claim in check_claims(lines)]
+    remarks += [f"- Below the paper: {sentence}" for sentence in shortfalls(lines)]
+    text = "\n".join([*(each.to_markdown() for each in tables), *remarks, ""])
+    (folder / "tables.md").write_text(text, encoding="utf8")
+    (folder / "tables.tex").write_text("\n".join(each.to_latex() for each in tables), encoding="utf8")
+    typer.echo(text)
+    typer.echo(f"Written to {folder / 'tables.md'} and {folder / 'tables.tex'}.")
+
+
+@app.command()
+def figure(jobs: int = JOBS, threads: int = THREADS, quick: bool = QUICK, out: Path | None = OUT) -> None:
+    """Draw Figure 1, after running those of its three runs that are missing.
+
+    Example: bopl reproduce figure --threads 2
+    """
+    _raise(_run_figure(jobs, threads, quick, out))
+    _draw(out, quick)
+
+
+@app.command()
+def search(
+    dataset: str = typer.Option("scene", help="One dataset."),
+    method: str = typer.Option("bopl-s-regr", help="One method."),
+    configurations: int = typer.Option(20, min=1, help="Configurations in all, those of earlier calls counted in."),
+    minutes: float = typer.Option(0.0, min=0.0, help="Begin none after so long; 0: no limit."),
+    trials: str = typer.Option("3", help="Simulated logs of each configuration; the paper uses ten."),
+    jobs: int = JOBS,
+    threads: int = THREADS,
+    device: str = DEVICE,
+    study: Path = STUDY,
+) -> None:
+    """Search the paper's ranges for a method's settings, chosen by validation reward.
+
+    Example: bopl reproduce search --dataset scene --method bopl-regr --configurations 20
+    """
+    from bopl.experiment.tuning import tune
+
+    study.parent.mkdir(parents=True, exist_ok=True)
+    result = tune(
+        _datasets(dataset, False)[0],
+        _methods(method)[0],
+        trials=_trials(trials),
+        study=study,
+        n_configurations=configurations,
+        minutes=minutes or None,
+        n_jobs=_n_jobs(jobs, threads),
+        threads=threads,
+        device=device,
+        report=typer.echo,
+    )
+    settings = ", ".join(f"{name}={value:.6g}" for name, value in sorted(result.settings.items()))
+    typer.echo(f"best of {len(result.configurations)}: validation reward {result.value:.4f} with {settings}")
+
+
+def _run_trials(
+    datasets: str,
+    methods: str,
+    trials: str,
+    jobs: int,
+    threads: int,
+    device: str,
+    together: int,
+    quick: bool,
+    out: Path | None,
+) -> list[str]:
+    """Run what is missing; return a sentence for each failure."""
+    from bopl.experiment.plan import full_plan, quick_plan
+    from bopl.experiment.runner import run_plan
+
+    wanted = _datasets(datasets, quick), _methods(methods)
+    if quick:
+        tasks = quick_plan(*wanted, threads=threads, device=device)
+    else:
+        size = together or (10 if device.startswith("cuda") else 1)
+        tasks = full_plan(*wanted, _trials(trials), threads=threads, device=device, together=size)
+    return run_plan(tasks, _folder(out, quick), n_jobs=_n_jobs(jobs, threads), report=typer.echo).failures
+
+
+def _run_figure(jobs: int, threads: int, quick: bool, out: Path | None) -> list[str]:
+    from bopl.experiment.plan import figure_plan
+    from bopl.experiment.runner import run_plan
+
+    tasks = figure_plan(threads=threads, quick=quick)
+    return run_plan(tasks, _folder(out, quick), n_jobs=_n_jobs(jobs, threads), report=typer.echo).failures
+
+
+def _draw(out: Path | None, quick: bool) -> None:
+    from bopl.experiment.figure import write_figure
+    from bopl.experiment.result import read_results
+
+    folder = _folder(out, quick)
+    written = write_figure(read_results(folder), folder)
+    typer.echo(f"Written to {' and '.join(map(str, written))}.")
+
+
+def _raise(failures: list[str]) -> None:
+    if failures:
+        raise RuntimeError(f"{len(failures)} tasks failed, the first: {failures[0]}")
+
+
+def _folder(out: Path | None, quick: bool) -> Path:
+    return out if out is not None else Path("runs/quick" if quick else "results")
+
+
+def _n_jobs(jobs: int, threads: int) -> int:
+    return jobs or max((os.cpu_count() or 1) // threads, 1)
+
+
+def _datasets(text: str, quick: bool) -> list[str]:
+    from bopl.experiment import config
+
+    known = list(config.DATASETS)
+    return _names(
+        "datasets", text, [*known, "digits"], default=[name for name in known if not quick or "_v1" not in name]
+    )
+
+
+def _methods(text: str) -> list[str]:
+    """Return the methods asked for; of all methods those that can run here, with a word about the others."""
+    from bopl.experiment import config
+
+    runnable = list(config.METHODS)
+    for package, extra, methods in (("torch", "deep", config.NETWORKS), ("xgboost", "xgboost", ("brr-xgb",))):
+        if text == "all" and find_spec(package) is None:
+            typer.echo(f"{' and '.join(methods)} are left out: they need {package}, pip install 'bopl[{extra}]'.")
+            runnable = [name for name in runnable if name not in methods]
+    return _names("methods", text, list(config.METHODS), default=runnable)
+
+
+def _names(what: str, text: str, known: list[str], *, default: list[str]) -> list[str]:
+    if text == "all":
+        return default
+    names = [name.strip() for name in text.split(",")]
+    unknown = [name for name in names if name not in known]
+    if unknown:
+        raise ValueError(f"--{what} knows {', '.join(known)} and all; got {', '.join(unknown)}.")
+    return names
+
+
+def _trials(text: str) -> list[int]:
+    try:
+        if "-" in text:
+            first, last = text.split("-")
+            return list(range(int(first), int(last) + 1))
+        if "," in text:
+            return [int(number) for number in text.split(",")]
+        return list(range(int(text)))
+    except ValueError:
+        raise ValueError(
+            f"--trials takes a number of trials, a range like 0-9 or numbers like 2,5; got {text!r}."
+        ) from None

@@ -1,0 +1,183 @@
+"""The runner: tasks in processes of their own, each finished one on disk at once, a broken one reported at the end."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from multiprocessing import get_context
+from multiprocessing.connection import Connection, wait
+from pathlib import Path
+from typing import Any
+
+from bopl.experiment.plan import Task, without_done
+from bopl.experiment.result import append_lines, read_results
+
+Report = Callable[[str], None]
+_THREAD_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS")
+
+
+@dataclass
+class Outcome:
+    """What came of a run: how many trials were written, and what failed and why."""
+
+    n_written: int = 0
+    failures: list[str] = field(default_factory=list)
+
+
+def duration_text(seconds: float) -> str:
+    """Return a duration as one would say it.
+
+    >>> duration_text(42), duration_text(600), duration_text(8000)
+    ('42 s', '10 min', '2 h 13 min')
+    """
+    if seconds < 100:
+        return f"{seconds:.0f} s"
+    minutes = round(seconds / 60)
+    return f"{minutes} min" if minutes < 100 else f"{minutes // 60} h {minutes % 60} min"
+
+
+class Clock:
+    """How much longer a run will take: expected durations, corrected by those seen so far."""
+
+    def __init__(self, tasks: Sequence[Task], n_jobs: int) -> None:
+        self.n_jobs = n_jobs
+        self.remaining = sum(task.seconds for task in tasks)
+        self.expected_so_far = self.seen_so_far = 0.0
+
+    def finish(self, task: Task, seconds: float) -> None:
+        """Take note of a finished task."""
+        self.remaining -= task.seconds
+        self.expected_so_far += task.seconds
+        self.seen_so_far += seconds
+
+    @property
+    def seconds_left(self) -> float:
+        """Expected time to the end."""
+        ratio = self.seen_so_far / self.expected_so_far if self.expected_so_far > 0.0 else 1.0
+        return max(self.remaining, 0.0) * ratio / self.n_jobs
+
+
+def run_plan(tasks: Sequence[Task], folder: Path, *, n_jobs: int = 1, report: Report = print) -> Outcome:
+    """Run what is not yet in ``folder``; every finished trial is a line there before the next begins.
+
+    Parameters
+    ----------
+    tasks : sequence of Task
+    folder : Path
+        Of the result files. Lines that are already there, for the same settings, are not computed again.
+    n_jobs : int
+        Tasks at a time, each in a process of its own.
+    report : callable
+        Gets one sentence at a time: what is to come, what was done, how long the rest will take.
+    """
+    waiting = without_done(tasks, read_results(folder))
+    n_trials = sum(len(task.trials) for task in tasks)
+    n_done = n_trials - sum(len(task.trials) for task in waiting)
+    clock, outcome = Clock(waiting, n_jobs), Outcome()
+    report(
+        f"{n_trials} trials, {n_done} of them done already; the rest takes about {duration_text(clock.seconds_left)} "
+        f"with {n_jobs} at a time."
+    )
+    running: dict[Connection, _Running] = {}
+    queue = list(waiting)
+    with _terminated_on_signal():
+        try:
+            while queue or running:
+                while queue and len(running) < n_jobs:
+                    started = _start(queue.pop(0))
+                    running[started.connection] = started
+                for ready in wait(list(running)):
+                    assert isinstance(ready, Connection)
+                    finished = running.pop(ready)
+                    n_done += _finish(finished, folder, clock, outcome, n_done, n_trials, report)
+        finally:
+            for left in running.values():
+                left.process.terminate()
+                left.process.join()
+    return outcome
+
+
+@dataclass(frozen=True)
+class _Running:
+    task: Task
+    process: Any
+    connection: Connection
+    started: float
+
+
+def _start(task: Task) -> _Running:
+    context = get_context("spawn")  # threads of numerical libraries do not survive a fork
+    here, there = context.Pipe(duplex=False)
+    before = {name: os.environ.get(name) for name in _THREAD_VARIABLES}
+    os.environ |= dict.fromkeys(_THREAD_VARIABLES, str(task.threads))  # read when the libraries are imported
+    try:
+        process = context.Process(target=work, args=(task, there), daemon=True)
+        process.start()
+    finally:
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value
+    there.close()
+    return _Running(task, process, here, time.monotonic())
+
+
+def work(task: Task, connection: Connection) -> None:
+    """Run a task and send its lines, or the sentence that says what went wrong; the body of a worker process."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches all processes; the parent ends this one
+    try:
+        from bopl.experiment.trial import run_task
+
+        connection.send(run_task(task))
+    except Exception as error:
+        connection.send(f"{type(error).__name__}: {error}")
+
+
+def _finish(
+    finished: _Running, folder: Path, clock: Clock, outcome: Outcome, n_done: int, n_trials: int, report: Report
+) -> int:
+    """Write what a worker sent; return the number of trials that are done by it."""
+    task = finished.task
+    try:
+        answer = finished.connection.recv()
+    except EOFError:
+        finished.process.join()
+        answer = f"its process ended without a result (exit code {finished.process.exitcode}; out of memory?)"
+    finished.process.join()
+    finished.connection.close()
+    clock.finish(task, time.monotonic() - finished.started)
+    if isinstance(answer, str):
+        outcome.failures.append(f"{task.label}: {answer}")
+        report(f"failed: {task.label}: {answer}")
+        return 0
+    append_lines(folder, answer)
+    outcome.n_written += len(answer)
+    n_done += len(answer)
+    rewards = ", ".join(f"{line['test_reward']:.4f}" for line in answer)
+    report(
+        f"[{n_done}/{n_trials}] {task.label}: {rewards} after {duration_text(time.monotonic() - finished.started)}; "
+        f"about {duration_text(clock.seconds_left)} left."
+    )
+    return len(answer)
+
+
+class _terminated_on_signal:  # noqa: N801
+    """Turn a request to terminate into an exception, so that workers are ended as well."""
+
+    def __enter__(self) -> None:
+        self.before: Any = None
+        with suppress(ValueError):  # outside the main thread there is nothing to catch
+            self.before = signal.signal(signal.SIGTERM, self._interrupt)
+
+    def __exit__(self, *error: object) -> None:
+        if self.before is not None:
+            signal.signal(signal.SIGTERM, self.before)
+
+    @staticmethod
+    def _interrupt(number: int, frame: object) -> None:
+        raise KeyboardInterrupt

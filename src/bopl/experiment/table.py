@@ -1,0 +1,144 @@
+"""Tables 1 and 2 with the paper's numbers beside ours, in Markdown and LaTeX, from the result lines alone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from bopl.experiment.config import DATASETS, METHODS
+from bopl.experiment.paper import paper_direct_method, paper_reward
+from bopl.experiment.result import Cell, Line, collect, collect_direct_method
+
+TOLERANCE = 0.015  # below the paper's mean by more than this needs an explanation
+_EXTRA_DATASETS = {"digits": "Digits"}
+
+
+@dataclass(frozen=True)
+class Table:
+    """A heading row and body rows of text; cells in ``bold`` are (row, column)."""
+
+    title: str
+    heading: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+    bold: frozenset[tuple[int, int]] = frozenset()
+
+    def to_markdown(self) -> str:
+        """Return the table in Markdown."""
+        lines = [f"| {' | '.join(self.heading)} |", "|---" + "|---:" * (len(self.heading) - 1) + "|"]
+        for number, row in enumerate(self.rows):
+            cells = [f"**{cell}**" if (number, at) in self.bold else cell for at, cell in enumerate(row)]
+            lines.append(f"| {' | '.join(cells)} |")
+        return f"**{self.title}**\n\n" + "\n".join(lines) + "\n"
+
+    def to_latex(self) -> str:
+        """Return the table in LaTeX; it needs the package booktabs."""
+        body = [" & ".join(rf"\textbf{{{_latex(cell)}}}" for cell in self.heading) + r" \\", r"\midrule"]
+        for number, row in enumerate(self.rows):
+            cells = [
+                rf"\textbf{{{_latex(cell)}}}" if (number, at) in self.bold else _latex(cell)
+                for at, cell in enumerate(row)
+            ]
+            body.append(" & ".join(cells) + r" \\")
+        return "\n".join(
+            [
+                r"\begin{table*}[ht]",
+                rf"\caption{{{_latex(self.title)}}}",
+                r"\centering",
+                rf"\begin{{tabular}}{{l{'r' * (len(self.heading) - 1)}}}",
+                r"\toprule",
+                *body,
+                r"\bottomrule",
+                r"\end{tabular}",
+                r"\end{table*}",
+                "",
+            ]
+        )
+
+
+def _latex(text: str) -> str:
+    for plain, written in (("±", r"$\pm$"), ("%", r"\%"), ("_", r"\_"), ("−", "$-$"), ("–", "--")):
+        text = text.replace(plain, written)
+    return text
+
+
+def cell_text(cell: Cell | None) -> str:
+    """Return ``mean ± half-width``; a single trial has no interval."""
+    if cell is None:
+        return "–"
+    return f"{cell.mean:.4f}" if cell.n_trials < 2 else f"{cell.mean:.4f} ± {cell.half_width:.4f}"
+
+
+def datasets_in(cells: Iterable[tuple[str, str]]) -> list[str]:
+    """Return the datasets that occur, in the order of the paper."""
+    found = {dataset for _, dataset in cells}
+    return [name for name in (*DATASETS, *_EXTRA_DATASETS) if name in found]
+
+
+def table_1(lines: Sequence[Line]) -> Table:
+    """Return average test rewards: for each dataset our column and, where the paper has one, the paper's.
+
+    Bold is the paper's rule: the best of a column and whatever has an interval that overlaps the best one's.
+    """
+    cells = collect(lines)
+    datasets = datasets_in(cells)
+    heading, columns = ["method"], []
+    for dataset in datasets:
+        title = DATASETS.get(dataset) or _EXTRA_DATASETS[dataset]
+        heading.append(title)
+        columns.append({method: cells.get((method, dataset)) for method in METHODS})
+        paper = {method: paper_reward(method, dataset) for method in METHODS}
+        if any(paper.values()):
+            heading.append(f"{title}, paper")
+            columns.append(paper)
+    rows = tuple((METHODS[method], *(cell_text(column[method]) for column in columns)) for method in METHODS)
+    n_trials = sorted({cell.n_trials for cell in cells.values()})
+    trials = f"{n_trials[0]}" if len(n_trials) == 1 else f"{n_trials[0]} to {n_trials[-1]}"
+    title = (
+        f"Average reward on the test data over {trials} trials, with 95% intervals" if n_trials else "No results yet"
+    )
+    bold = {(row, at) for at, column in enumerate(columns, start=1) for row in _best_rows(list(column.values()))}
+    return Table(title, tuple(heading), rows, frozenset(bold))
+
+
+def _best_rows(column: list[Cell | None]) -> list[int]:
+    found = [cell for cell in column if cell is not None]
+    if not found:
+        return []
+    best = max(found, key=lambda cell: cell.mean)
+    if best.n_trials < 2:
+        return [column.index(best)]
+    return [row for row, cell in enumerate(column) if cell is not None and (cell is best or cell.overlaps(best))]
+
+
+def table_2(lines: Sequence[Line]) -> Table:
+    """Return the direct method's estimates beside the true rewards, ours and the paper's."""
+    estimates, truths = collect_direct_method(lines), collect(lines)
+    rows = []
+    for dataset in datasets_in(estimates):
+        for method in METHODS:
+            if (method, dataset) not in estimates:
+                continue
+            rows.append(
+                (
+                    f"{DATASETS.get(dataset, dataset)}, {METHODS[method]}",
+                    cell_text(estimates[method, dataset]),
+                    cell_text(truths.get((method, dataset))),
+                    cell_text(paper_direct_method(method, dataset)),
+                    cell_text(paper_reward(method, dataset)),
+                )
+            )
+    heading = ("policy", "direct method", "true reward", "direct method, paper", "true reward, paper")
+    return Table("Direct-method estimate against the true test reward", heading, tuple(rows))
+
+
+def shortfalls(lines: Sequence[Line]) -> list[str]:
+    """Return a sentence for every row that is more than 0.015 below the paper's mean."""
+    found = []
+    for (method, dataset), cell in sorted(collect(lines).items()):
+        paper = paper_reward(method, dataset)
+        if paper is not None and method != "logging" and cell.mean < paper.mean - TOLERANCE:
+            found.append(
+                f"{METHODS.get(method, method)} on {DATASETS[dataset]}: {cell_text(cell)} over {cell.n_trials} trials, "
+                f"{paper.mean - cell.mean:.4f} below the paper's {paper.mean:.4f}."
+            )
+    return found

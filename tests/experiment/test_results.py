@@ -1,0 +1,154 @@
+"""Result lines, intervals, tables, claims, figure: all from lines alone."""
+
+import json
+
+import numpy as np
+import pytest
+
+from bopl.experiment.claim import check_claims
+from bopl.experiment.config import DATASETS, METHODS
+from bopl.experiment.figure import draw_figure, write_figure
+from bopl.experiment.paper import paper_direct_method, paper_reward
+from bopl.experiment.result import Cell, append_lines, collect, collect_direct_method, mean_interval, read_results
+from bopl.experiment.table import shortfalls, table_1, table_2
+
+
+def line(method="bopl-regr", dataset="scene", trial=0, reward=0.5, **more):
+    return {"method": method, "dataset": dataset, "trial": trial, "test_reward": reward, **more}
+
+
+def paper_lines():
+    """Lines whose means are the paper's, with a spread that is next to nothing."""
+    lines = []
+    for method in METHODS:
+        for dataset in DATASETS:
+            mean = paper_reward(method, dataset).mean
+            more = {}
+            if method == "brr-xgb" and paper_direct_method(method, dataset):
+                more = {"direct_method": {m: paper_direct_method(m, dataset).mean for m in ("brr-xgb", "bopl-regr")}}
+            lines += [line(method, dataset, trial, mean + 1e-5 * (-1) ** trial, **more) for trial in range(10)]
+    curves = {"gradient_norm": [2.0, 1.0], "training_reward": [0.5, 0.6], "round_reward": [0.4, 0.5]}
+    for method, reward in (("bopl-regr", 0.94), ("bopl-s-regr", 0.95), ("bopl-cs-regr", 0.93)):
+        lines.append(line(method, "covertype", 0, reward, **curves))
+    return lines
+
+
+def test_lines_written_are_lines_read_one_file_for_each_dataset(tmp_path):
+    lines = [line(), line(dataset="covertype"), line(trial=1), line(gradient_norm=[1.0])]
+    append_lines(tmp_path / "results", lines)
+    assert sorted(path.name for path in (tmp_path / "results").iterdir()) == [
+        "covertype.jsonl", "figure.jsonl", "scene.jsonl",
+    ]  # fmt: skip
+    assert sorted(map(json.dumps, read_results(tmp_path / "results"))) == sorted(map(json.dumps, lines))
+
+
+def test_half_a_line_of_a_killed_run_is_ignored_and_cut_off_by_the_next(tmp_path):
+    append_lines(tmp_path, [line(trial=0), line(trial=1)])
+    path = tmp_path / "scene.jsonl"
+    path.write_bytes(path.read_bytes()[:-9])
+    assert [found["trial"] for found in read_results(tmp_path)] == [0]
+    append_lines(tmp_path, [line(trial=2)])
+    assert [found["trial"] for found in read_results(tmp_path)] == [0, 2]
+    assert path.read_text().count("\n") == 2
+
+
+def test_a_broken_line_is_named_by_file_and_number(tmp_path):
+    (tmp_path / "scene.jsonl").write_text('{"trial": 0}\n{"tri\n{"trial": 1}\n')
+    with pytest.raises(ValueError, match=r"line 2 of .*scene\.jsonl is not a result line"):
+        read_results(tmp_path)
+
+
+def test_there_are_no_results_in_a_folder_that_is_not_there(tmp_path):
+    assert read_results(tmp_path / "none") == []
+
+
+def test_interval_covers_the_mean_in_ninety_five_of_a_hundred_experiments():
+    rng = np.random.default_rng(0)
+    covered = [abs(cell.mean) <= cell.half_width for cell in (mean_interval(rng.normal(size=10)) for _ in range(4000))]
+    assert abs(np.mean(covered) - 0.95) < 4 * np.sqrt(0.95 * 0.05 / 4000)
+
+
+def test_interval_of_ten_trials_is_the_textbooks():
+    values = np.arange(10.0)
+    assert mean_interval(values).half_width == pytest.approx(2.2621571628 * values.std(ddof=1) / np.sqrt(10))
+    assert mean_interval([0.3]) == Cell(0.3, float("inf"), 1)
+
+
+def test_of_two_lines_for_one_trial_the_last_counts_and_figure_lines_do_not():
+    lines = [line(reward=0.1), line(reward=0.2), line(reward=0.9, gradient_norm=[1.0])]
+    assert collect(lines)["bopl-regr", "scene"].mean == 0.2
+
+
+def test_direct_method_estimates_are_read_from_the_regressors_lines():
+    lines = [line("brr-xgb", trial=trial, direct_method={"brr-xgb": 0.5, "bopl-regr": 0.4}) for trial in range(2)]
+    cells = collect_direct_method(lines)
+    assert (cells["brr-xgb", "scene"].mean, cells["bopl-regr", "scene"].mean) == (0.5, 0.4)
+
+
+def test_table_has_our_column_beside_the_papers_and_bolds_what_overlaps_the_best():
+    table = table_1(paper_lines())
+    assert table.heading[:3] == ("method", "Covertype", "Covertype, paper")
+    assert len(table.rows) == 9
+    assert table.rows[0][2] == "0.4907 ± 0.0024"
+    row, covertype, covertype_paper = [METHODS[name] for name in METHODS].index("BOPL-S-regr"), 1, 2
+    assert {at for at in table.bold if at[1] in (covertype, covertype_paper)} == {(row, 1), (row, 2)}
+    scene_paper = table.heading.index("Scene, paper")
+    bold = {table.rows[row][0] for row, at in table.bold if at == scene_paper}
+    assert bold == {"BanditNet", "BOPL-regr", "BOPL-S-regr", "BOPL-S-class"} | (bold & {"DRR", "BOPL-class"})
+
+
+def test_tables_are_valid_markdown_and_latex():
+    for table in (table_1(paper_lines()), table_2(paper_lines())):
+        rows = [text for text in table.to_markdown().splitlines() if text.startswith("|")]
+        assert {text.count("|") for text in rows} == {len(table.heading) + 1}
+        latex = table.to_latex()
+        assert latex.count(r"\begin") == latex.count(r"\end") == 2
+        assert {text.count("&") for text in latex.splitlines() if text.endswith(r"\\")} == {len(table.heading) - 1}
+        assert "±" not in latex
+
+
+def test_second_table_has_estimate_and_truth_of_both_policies():
+    rows = {row[0]: row[1:] for row in table_2(paper_lines()).rows}
+    assert rows["Scene, BRR-xgb"][2:] == ("0.5126 ± 0.0103", "0.6854 ± 0.0189")
+    assert rows["Scene, BOPL-regr"][0].startswith("0.4972")
+    assert set(rows) >= {"TMC2007-500, BRR-xgb", "TMC2007-500 v1, BOPL-regr"}
+
+
+def test_the_papers_own_numbers_pass_the_papers_claims():
+    verdicts = {claim.text: claim.holds for claim in check_claims(paper_lines())}
+    # Ties are judged by intervals; these lines have none to speak of, so that nothing is tied.
+    untied = {text: holds for text, holds in verdicts.items() if "tied" not in text}
+    assert untied
+    assert all(untied.values()), untied
+
+
+def test_claims_without_results_are_left_open():
+    claims = check_claims([line()])
+    assert {claim.holds for claim in claims} == {None}
+    assert all("cannot be judged yet" in str(claim) for claim in claims)
+
+
+def test_claims_fail_when_the_numbers_say_so():
+    lines = [
+        {**each, "test_reward": each["test_reward"] - 0.3} if each["method"].startswith("bopl-s") else each
+        for each in paper_lines()
+    ]
+    verdicts = {claim.text: claim.holds for claim in check_claims(lines)}
+    assert verdicts["BOPL-S-regr is always the best BOPL variant or tied with it"] is False
+    assert next(holds for text, holds in verdicts.items() if text.startswith("Reward translation")) is False
+
+
+def test_rows_far_below_the_paper_are_named():
+    assert shortfalls(paper_lines()) == []
+    (sentence,) = shortfalls([line("drr", "scene", trial, 0.7) for trial in range(3)])
+    assert sentence.startswith("DRR on Scene: 0.7000 ± 0.0000 over 3 trials, 0.0636 below the paper's 0.7636")
+
+
+def test_figure_has_three_panels_with_one_curve_for_each_algorithm(tmp_path):
+    figure = draw_figure(paper_lines())
+    assert len(figure.axes) == 3
+    assert all(len(axis.lines) == 3 for axis in figure.axes)
+    assert [text.get_text() for text in figure.axes[0].get_legend().get_texts()] == ["BOPL", "BOPL-S", "BOPL-CS"]
+    assert all(path.stat().st_size > 1000 for path in write_figure(paper_lines(), tmp_path))
+    with pytest.raises(ValueError, match="no lines of the figure's runs yet"):
+        draw_figure([line()])

@@ -1,0 +1,201 @@
+"""The runner: one trial to the last digit, resuming, kills, failures. All on the digits, which need no download."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+
+import pytest
+from typer.testing import CliRunner
+
+from bopl import cli
+from bopl.experiment.plan import Task
+from bopl.experiment.result import append_lines, read_results
+from bopl.experiment.runner import Clock, run_plan
+from bopl.experiment.trial import make_problem, run_task
+
+SETTINGS = {"n_rounds": 5, "max_depth": 4, "min_child_weight": 5, "reward_translation": -0.2}
+TASK = Task("digits", "bopl-s-regr", (0,), SETTINGS)
+FIELDS = {
+    "dataset", "method", "trial", "test_reward", "validation_reward", "seed", "hyper_parameters", "versions",
+    "duration", "memory",
+}  # fmt: skip
+
+
+def without_measurements(line):
+    return {name: value for name, value in line.items() if name not in ("duration", "memory")}
+
+
+def test_a_line_has_every_field_and_a_second_run_gives_it_again_to_the_last_digit():
+    (one,), (two,) = run_task(TASK), run_task(TASK)
+    assert set(one) >= FIELDS
+    assert without_measurements(one) == without_measurements(two)
+    assert one["memory"] > 10
+    assert json.loads(json.dumps(one)) == one
+
+
+@pytest.mark.parametrize("method", ["drr", "banditnet"])
+def test_networks_repeat_their_line_and_train_in_lockstep(method):
+    pytest.importorskip("torch")
+    settings = {"n_hidden_layers": 1, "first_layer_width": 16, "n_epochs": 2, "scaling": "max"}
+    (one,), (two,) = (run_task(Task("digits", method, (1,), settings, device="cpu")) for _ in range(2))
+    assert without_measurements(one) == without_measurements(two)
+    together = run_task(Task("digits", method, (0, 1), settings, device="cpu"))
+    assert [line["trial"] for line in together] == [0, 1]
+    assert {line["together"] for line in together} == {2}
+
+
+def test_logging_policy_is_measured_as_it_is_and_not_made_greedy():
+    (line,) = run_task(Task("digits", "logging", (2,)))
+    assert line["test_reward"] == line["logging_reward"] == pytest.approx(0.5, abs=0.05)
+
+
+def test_figure_task_records_every_round():
+    (line,) = run_task(Task("digits", "bopl-cs-regr", (0,), SETTINGS | {"reward_translation": 0.0}, is_figure=True))
+    assert [len(line[name]) for name in ("gradient_norm", "training_reward", "round_reward")] == [5, 5, 5]
+    assert line["test_reward"] == pytest.approx(line["round_reward"][-1], abs=1e-6)
+
+
+@pytest.mark.usefixtures("paper_data")
+def test_regressors_line_on_scene_has_the_direct_methods_estimates():
+    pytest.importorskip("xgboost")
+    settings = {"n_rounds": 5, "max_depth": 3, "min_child_weight": 5, "learning_rate": 0.3}
+    (line,) = run_task(Task("scene", "brr-xgb", (0,), settings, n_samples=600))
+    assert set(line["direct_method"]) == {"brr-xgb", "bopl-regr"}
+    # The regressor's own policy picks what it predicts best: no other can look better to it.
+    assert line["direct_method"]["brr-xgb"] >= line["direct_method"]["bopl-regr"]
+
+
+def test_smaller_problems_have_about_the_samples_asked_for():
+    problem = make_problem("digits", 0, 600)
+    assert abs(problem.train.n_samples - 600) < 60
+    assert problem.train.n_samples < make_problem("digits", 0, None).train.n_samples
+
+
+def test_runner_writes_what_is_missing_and_says_where_it_stands(tmp_path):
+    tasks = [TASK, Task("digits", "logging", (0,)), Task("digits", "logging", (1,))]
+    append_lines(tmp_path, run_task(tasks[1]))
+    said = []
+    outcome = run_plan(tasks, tmp_path, n_jobs=2, report=said.append)
+    assert (outcome.n_written, outcome.failures) == (2, [])
+    assert said[0].startswith("3 trials, 1 of them done already; the rest takes about ")
+    assert said[-1].startswith("[3/3] digits ")
+    lines = read_results(tmp_path)
+    assert len(lines) == 3
+    (found,) = [line for line in lines if line["method"] == "bopl-s-regr"]
+    assert found["test_reward"] == run_task(TASK)[0]["test_reward"]
+    assert run_plan(tasks, tmp_path, report=said.append).n_written == 0
+    assert len(read_results(tmp_path)) == 3
+
+
+def test_a_task_that_fails_is_reported_and_the_others_go_on(tmp_path):
+    bad = Task("digits", "bopl-s-regr", (0,), SETTINGS | {"n_rounds": -1})
+    outcome = run_plan([bad, Task("digits", "logging", (0,))], tmp_path, report=lambda text: None)
+    assert outcome.n_written == 1
+    assert outcome.failures == ["digits bopl-s-regr trial 0: ValueError: n_rounds must be at least 1; got -1."]
+
+
+def test_a_worker_that_dies_is_a_failure_of_its_task_alone(tmp_path, monkeypatch):
+    monkeypatch.setattr("bopl.experiment.runner.work", _die)
+    outcome = run_plan([TASK], tmp_path, report=lambda text: None)
+    assert "ended without a result (exit code 3" in outcome.failures[0]
+
+
+def _die(task, connection):
+    os._exit(3)
+
+
+def test_a_terminated_run_ends_its_workers_and_keeps_finished_lines(tmp_path):
+    code = (
+        "import sys, pathlib\n"
+        "from bopl.experiment.plan import Task\n"
+        "from bopl.experiment.runner import run_plan\n"
+        "if __name__ == '__main__':\n"
+        "    settings = {'n_rounds': 100000, 'max_depth': 4, 'min_child_weight': 5}\n"
+        "    tasks = [Task('digits', 'logging', (0,)), Task('digits', 'bopl-regr', (0,), settings)]\n"
+        "    run_plan(tasks, pathlib.Path(sys.argv[1]), report=lambda text: print(text, flush=True))\n"
+    )
+    script = tmp_path / "run.py"
+    script.write_text(code)
+    folder = tmp_path / "results"
+    process = subprocess.Popen(
+        [sys.executable, str(script), str(folder)], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+    )
+    for text in process.stdout:
+        if text.startswith("[1/2]"):
+            break
+    process.send_signal(signal.SIGTERM)
+    process.stdout.close()
+    assert process.wait() != 0
+    assert [line["method"] for line in read_results(folder)] == ["logging"]
+
+
+def test_clock_corrects_expected_durations_by_those_seen():
+    tasks = [Task("digits", "drr", (0,), seconds=10.0) for _ in range(4)]
+    clock = Clock(tasks, n_jobs=2)
+    assert clock.seconds_left == 20.0
+    clock.finish(tasks[0], 30.0)
+    assert clock.seconds_left == pytest.approx(45.0)
+
+
+def test_command_runs_lists_and_tabulates(tmp_path):
+    invoke = CliRunner().invoke
+    out = ["--out", str(tmp_path)]
+    result = invoke(
+        cli.app, ["reproduce", "run", "--datasets", "digits", "--methods", "logging,bopl-s-regr", "--trials", "2", *out]
+    )
+    assert result.exit_code == 0, result.output
+    assert "4 trials, 0 of them done already" in result.output
+    assert "logging" in invoke(cli.app, ["reproduce", "list", *out]).output
+    result = invoke(cli.app, ["reproduce", "table", *out])
+    assert "| Logging |" in result.output
+    assert "cannot be judged yet" in result.output
+    assert (tmp_path / "tables.md").is_file()
+    assert r"\begin{tabular}" in (tmp_path / "tables.tex").read_text()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["run", "--datasets", "mnist"], "--datasets knows covertype, .* and all; got mnist"),
+        (["run", "--methods", "dqn"], "--methods knows logging, .* and all; got dqn"),
+        (["run", "--trials", "many"], "--trials takes a number of trials, a range like 0-9"),
+        (["table"], r"there are no result lines in .* yet: run `bopl reproduce run` first"),
+    ],
+)
+def test_command_refuses_in_one_sentence(tmp_path, arguments, message):
+    result = CliRunner().invoke(cli.app, ["reproduce", *arguments, "--out", str(tmp_path)])
+    assert isinstance(result.exception, ValueError)
+    with pytest.raises(ValueError, match=message):
+        raise result.exception
+
+
+def test_help_of_every_command_has_an_example():
+    for arguments in ([], ["list"], ["run"], ["table"], ["figure"], ["search"]):
+        assert "Example: bopl reproduce" in CliRunner().invoke(cli.app, ["reproduce", *arguments, "--help"]).output
+
+
+def test_networks_run_where_neither_the_compiled_engine_nor_xgboost_is_installed():
+    pytest.importorskip("torch")
+    code = (
+        "import sys\n"
+        "sys.modules.update(dict.fromkeys(['numba', 'llvmlite', 'xgboost', 'optuna']))\n"
+        "from bopl import cli\n"
+        "from bopl.experiment import runner\n"
+        "from bopl.experiment.plan import Task\n"
+        "from bopl.experiment.trial import run_task\n"
+        "settings = {'n_hidden_layers': 1, 'first_layer_width': 8, 'n_epochs': 1}\n"
+        "print(len(run_task(Task('digits', 'banditnet', (0, 1), settings, device='cpu', threads=2))))\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.stdout == "2\n", done.stderr
+
+
+def test_methods_that_cannot_run_here_are_left_out_with_a_word(monkeypatch, capsys):
+    from bopl.experiment import command
+
+    monkeypatch.setattr(command, "find_spec", lambda package: None)
+    assert command._methods("all") == ["logging", "brr-gb", "bopl-regr", "bopl-class", "bopl-s-regr", "bopl-s-class"]
+    assert "drr and banditnet are left out: they need torch, pip install 'bopl[deep]'" in capsys.readouterr().out
+    assert command._methods("drr") == ["drr"]  # asked for by name: its task says what is missing
