@@ -1,4 +1,4 @@
-"""A quick version of benchmarks/coverage.py: fixed seeds, few logs, generous limits."""
+"""A quick version of benchmarks/interval_coverage.py: fixed seeds, few logs, generous limits."""
 
 import numpy as np
 import pytest

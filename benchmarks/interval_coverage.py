@@ -1,6 +1,6 @@
 """Coverage of the intervals on worlds with a known truth.
 
-    python benchmarks/coverage.py [--logs 1000] [--worlds plain,"far policy"] [--replicates 600]
+    python benchmarks/interval_coverage.py [--logs 1000] [--worlds plain,"far policy"] [--replicates 600]
 
 For every world, interval and estimator: how often the 95% intervals of the value and of the uplift hold the truth, the
 bias in standard errors of its mean over the logs, the mean width, and how often the verdict was "not trustworthy". The
