@@ -64,6 +64,10 @@ class Grower:
         self._n_actions = n_actions
         self._n_jobs = n_jobs
         self._order = order
+        # Kept from round to round: fresh memory of this size costs as much as filling it.
+        shape = (0, 0) if order is None else (n_actions, binned.n_samples)
+        self._gradient, self._step = np.empty(shape), np.empty(shape)
+        self._weight = np.empty(0 if order is None else binned.n_samples)
         stored = mask if mask is None or order is None else mask[order.row]
         self._has_mask = stored is not None
         self._mask = np.zeros((0, 0), bool) if stored is None else np.require(stored, bool, ["C", "W"])
@@ -102,9 +106,9 @@ class Grower:
         root = _Problem(rows, np.arange(self._n_actions, dtype=np.int32), 0, 0)
         with ThreadPoolExecutor(self._n_jobs) as pool:
             each: _Map = map if self._n_jobs == 1 else pool.map
-            gradient, weight = self._arrange(gradient, each), self._arrange(weight[None], each)[0]
+            gradient, weight = self._arrange(gradient, weight, each)
             target = Target(gradient, weight, self._mask, self._has_mask, is_classifier)
-            step = step_out if self._order is None else np.empty_like(step_out)
+            step = step_out if self._order is None else self._step
 
             def run(problem: _Problem) -> Any:
                 scratch = self._scratch.get()
@@ -137,17 +141,20 @@ class Grower:
     ) -> None:
         """Write a finished tree's values for every training context, reading their bins."""
         places = np.arange(self._binned.n_samples, dtype=np.int32)
-        step = step_out if self._order is None else np.empty_like(step_out)
+        step = step_out if self._order is None else self._step
         apply_nodes(self._binned.arrays, ints, value, right_actions, places, step)
         self._restore(step, step_out, map)
 
-    def _arrange(self, by_row: NDArray[np.float64], each: _Map) -> NDArray[np.float64]:
-        """Return vectors by row as vectors by place."""
+    def _arrange(
+        self, gradient: NDArray[np.float64], weight: NDArray[np.float64], each: _Map
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Return gradient and weight by place."""
         if self._order is None:
-            return by_row
-        by_place, row = np.empty_like(by_row), self._order.row
-        list(each(lambda k: take(by_row[k], row, by_place[k]), range(len(by_row))))
-        return by_place
+            return gradient, weight
+        row = self._order.row
+        list(each(lambda k: take(gradient[k], row, self._gradient[k]), range(len(gradient))))
+        take(weight, row, self._weight)
+        return self._gradient, self._weight
 
     def _restore(self, by_place: NDArray[np.float64], by_row_out: NDArray[np.float64], each: _Map) -> None:
         """Write vectors by place as vectors by row."""

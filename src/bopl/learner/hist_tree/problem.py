@@ -28,6 +28,12 @@ class Target(NamedTuple):
 
 
 @njit(nogil=True, cache=True)
+def _is_range(rows):  # type: ignore[no-untyped-def]
+    """Return whether ascending rows are neighbours: loops over them then compile to vector code."""
+    return len(rows) > 0 and np.int64(rows[len(rows) - 1]) - np.int64(rows[0]) == len(rows) - 1
+
+
+@njit(nogil=True, cache=True)
 def load_rows(target, rows, actions, row_gradient_out, row_weight_out, action_sums_out):  # type: ignore[no-untyped-def]
     """Write each row's gradient and weight over the action set, and each action's over the rows.
 
@@ -56,17 +62,17 @@ def _load_plain(target, rows, actions, row_gradient_out, row_weight_out, action_
     action_sums_out[:] = 0.0
     gradients, weights = action_sums_out[0], action_sums_out[1]
     total_weight, of_pairs, of_rows = 0.0, 0.0, 0.0
-    n_actions = float(len(actions))
-    for j in range(len(rows)):
-        row = np.uint64(rows[j])
+    n_actions, is_range, first = float(len(actions)), _is_range(rows), np.uint64(rows[0])
+    for j in range(np.uint64(len(rows))):
+        row = first + j if is_range else np.uint64(rows[j])
         row_gradient_out[row] = 0.0
         row_weight_out[row] = n_actions * target.weight[row]
         total_weight += target.weight[row]
     for k in range(len(actions)):
         column = target.gradient[np.uint64(actions[k])]
         of_action = 0.0
-        for j in range(len(rows)):
-            row = np.uint64(rows[j])
+        for j in range(np.uint64(len(rows))):
+            row = first + j if is_range else np.uint64(rows[j])
             g = column[row]
             row_gradient_out[row] += g
             of_action += g
@@ -113,15 +119,16 @@ def sum_actions(target, rows, actions, sums_out):  # type: ignore[no-untyped-def
 def quantize(rows, row_gradient, row_weight, packed_out):  # type: ignore[no-untyped-def]
     """Scale to integers and pack. Return the two scales and the integer sums, or scale 0 if 31 bits are too few."""
     absolute, total = 0.0, 0.0
-    for j in range(len(rows)):
-        row = np.uint64(rows[j])
+    is_range, first = _is_range(rows), np.uint64(rows[0])
+    for j in range(np.uint64(len(rows))):
+        row = first + j if is_range else np.uint64(rows[j])
         absolute += abs(row_gradient[row])
         total += row_weight[row]
     gradient_scale, weight_scale = power_scale(absolute, GRADIENT_BITS), power_scale(total, WEIGHT_BITS)
     fine = min(max(UNITS_BUDGET / max(len(rows), 1), LEAST_UNITS), MOST_UNITS)
     n_coarse, sum_gradient, sum_weight, sum_abs = 0, np.int64(0), np.int64(0), np.int64(0)
-    for j in range(len(rows)):
-        row = np.uint64(rows[j])
+    for j in range(np.uint64(len(rows))):
+        row = first + j if is_range else np.uint64(rows[j])
         scaled = row_weight[row] * weight_scale
         n_coarse += (scaled < fine) & (scaled > 0.0)
         g, w = np.int64(np.rint(row_gradient[row] * gradient_scale)), np.int64(np.rint(scaled))
