@@ -11,10 +11,10 @@ JOBS ?= 2
 demo: $(STAMP)
 	$(BIN)/bopl demo
 
-test: $(STAMP) lint
+test: $(STAMP_ALL) lint
 	$(BIN)/python -m pytest -n $(JOBS) -m "not slow"
 
-test-slow: $(STAMP)
+test-slow: $(STAMP_ALL)
 	$(BIN)/python -m pytest -m slow
 
 # About seven minutes, with nothing else running.
@@ -30,13 +30,13 @@ format: $(STAMP)
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-# The package with its development tools: what the demo and the tests need.
+# The package with its development tools: what the demo needs.
 $(STAMP): pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --editable ".[dev]"
 	touch $@
 
-# All extras as well. torch is pinned and goes first, so that nothing pulls a build of several GB in its place.
+# All extras as well, for tests and benchmarks. torch is pinned and goes first, so that nothing pulls a build of several GB in its place.
 setup: $(STAMP_ALL)
 $(STAMP_ALL): pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
