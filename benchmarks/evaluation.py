@@ -61,7 +61,7 @@ def compare_bootstrap(n_samples: int, n_replicates: int, threads: int) -> None:
     evaluation = bopl.evaluate(log, prob, n_replicates=n_replicates, **arguments)
     seconds, peak = time.perf_counter() - start, peak_mib()
     start = time.perf_counter()
-    bopl.evaluate(log, prob, estimators=["ips", "snips"])
+    exact = [row["std_err"] for row in bopl.evaluate(log, prob, estimators=["ips", "snips"]).rows]
     normal = time.perf_counter() - start
     some = max(n_replicates // 100, 2)
     replicates, theirs = numpy_bootstrap(prob / log.propensity, log.reward, some)
@@ -73,7 +73,7 @@ def compare_bootstrap(n_samples: int, n_replicates: int, threads: int) -> None:
     spread = replicates.std(axis=0, ddof=1)
     ratio = f"{theirs / seconds:.1f}"
     print(f"| numpy, {some} replicates, scaled | {theirs:.0f} | {ratio} | {spread[0]:.3g} | {spread[1]:.3g} |")
-    print(f"| bopl.evaluate, normal | {normal:.1f} | {normal / seconds:.2f} | | |")
+    print(f"| bopl.evaluate, normal | {normal:.1f} | {normal / seconds:.2f} | {exact[0]:.3g} | {exact[1]:.3g} |")
     print(f"\npeak memory {peak:.0f} MiB, of it {before:.0f} MiB before the evaluation (the log and what is imported)")
 
 
