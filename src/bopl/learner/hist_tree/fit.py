@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from bopl.learner.hist_tree.apply import apply_nodes
 from bopl.learner.hist_tree.grow import ActionTable, Limits, Scratch, Target, grow, make_scratch
-from bopl.learner.hist_tree.locality import MIN_CONTEXTS, RowOrder, order_by, take
+from bopl.learner.hist_tree.locality import MANY_CONTEXTS, MIN_CONTEXTS, MIN_DEPTH, WINDOW, RowOrder, order_by, take
 from bopl.learner.hist_tree.pending import ACTION_START, N_ACTIONS, N_ROWS, P_DEPTH, P_NODE, P_PATH, ROW_START
 from bopl.learner.hist_tree.storage import BinnedContext
 from bopl.learner.hist_tree.tree import Piece, merge_pieces
@@ -163,10 +163,13 @@ class Grower:
             list(each(lambda k: take(by_place[k], place, by_row_out[k]), range(len(by_place))))
 
 
-def find_order(binned: BinnedContext, reward: NDArray[np.float64]) -> RowOrder | None:
-    """Return the order of contexts by leaf of a tree fitted to the rewards, or None where any order is as good."""
+def find_order(binned: BinnedContext, reward: NDArray[np.float64], max_depth: int) -> RowOrder | None:
+    """Return the order of contexts by leaf of a tree fitted to the rewards, or None where it would not pay.
+
+    It pays where nodes become small: below that, bringing gradients into order costs as much as it saves.
+    """
     n_samples = binned.n_samples
-    if n_samples < MIN_CONTEXTS:
+    if n_samples < MIN_CONTEXTS or (max_depth < MIN_DEPTH and n_samples < MANY_CONTEXTS):
         return None
     grower = Grower(binned, 1, 1)
     no_features = ActionTable(np.zeros((0, 1), np.int32), np.zeros((0, 1)))
@@ -177,7 +180,8 @@ def find_order(binned: BinnedContext, reward: NDArray[np.float64]) -> RowOrder |
     ints, _ = merge_pieces(grower.grow_tree(gradient, np.ones(n_samples), no_features, limits, places, leaf))
     # Nodes are in preorder, so that neighbouring leaves have neighbouring numbers.
     grower.apply_tree(ints, np.arange(len(ints), dtype=np.float64), np.zeros((len(ints), 1), np.uint64), leaf)
-    return order_by(leaf[0].astype(np.int32))
+    window = np.arange(n_samples) // WINDOW
+    return order_by(window * len(ints) + leaf[0].astype(np.int64))
 
 
 def _children(result: Any) -> list[tuple[int, _Problem]]:

@@ -104,7 +104,7 @@ class HistTree(BaseEstimator):
         with announced_compilation():
             columns = fit_columns(context, self.max_bins, categorical, n_actions=log.n_actions)
             binned = bin_context(context, columns)
-            order = find_order(binned, log.reward)
+            order = find_order(binned, log.reward, self.max_depth)
             binned = binned if order is None else store_in_order(binned, order)
         features = _feature_matrix(log.action_features, log.n_actions)
         seeds = np.random.SeedSequence([seed, 0 if self.random_state is None else self.random_state])
