@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from scipy import sparse
 
 from bopl.learner.hist_tree import HistTree, HistTreeClassifier, fit
-from hist_tree_naive import check_tree, expand, fit_tree, random_target
+from hist_tree_naive import HEAVY_ROUNDING, check_tree, expand, fit_tree, random_target
 
 
 def make_context(rng, n, d, n_values, missing):
@@ -99,29 +99,42 @@ def test_sparse_contexts_give_the_tree_of_the_same_dense_ones(seed, density, n_v
     np.testing.assert_array_equal(from_csr.predictor.predict(sparse.csr_matrix(context)), from_csr.prediction)
 
 
-@settings(max_examples=25, deadline=None)
-@given(seed=st.integers(0, 10**6))
-def test_weights_over_twelve_orders_of_magnitude_keep_every_split_a_best_one(seed):
+@settings(max_examples=40, deadline=None)
+@given(
+    seed=st.integers(0, 10**6), n=st.sampled_from([20, 150, 400]), min_child_weight=st.sampled_from([0.0, 1e-5, 1.0])
+)
+def test_weights_over_twelve_orders_of_magnitude_keep_every_split_a_best_one(seed, n, min_child_weight):
     rng = np.random.default_rng(seed)
-    context = make_context(rng, 150, 3, 40, 0.0)
-    gradient, weight = random_target(rng, 150, 3, heavy=True)
-    learner = HistTree(8, min_child_weight=1e-5, n_jobs=1)
+    context = make_context(rng, n, 3, 40, 0.0)
+    gradient, weight = random_target(rng, n, 3, "heavy")
+    learner = HistTree(8, min_child_weight=min_child_weight, n_jobs=1)
     fitted = fit_tree(learner, context, gradient, weight)
-    check_tree(fitted.predictor.tree, expand(context, gradient, weight), learner, tolerance=1e-5, rtol=0.02)
+    check_tree(fitted.predictor.tree, expand(context, gradient, weight), learner, rounding=HEAVY_ROUNDING)
 
 
-def test_a_few_enormous_weights_leave_the_other_subtrees_as_they_were():
+def test_a_few_enormous_weights_leave_every_split_a_best_one():
     rng = np.random.default_rng(0)
-    context = make_context(rng, 2000, 4, 200, 0.0)
-    gradient, weight = random_target(rng, 2000, 2)
-    learner = HistTree(7, min_child_weight=10.0, n_jobs=1)
-    enormous = np.arange(5)
-    context[enormous, 0] = 1000.0  # one split sends them away
-    gradient[enormous] *= 1e12
-    weight[enormous] *= 1e12
+    context = make_context(rng, 1000, 4, 200, 0.0)
+    gradient, weight = random_target(rng, 1000, 2)
+    gradient[:5] *= 2.0**40
+    weight[:5] *= 2.0**40
+    learner = HistTree(9, min_child_weight=10.0, n_jobs=1)
     fitted = fit_tree(learner, context, gradient, weight)
     check_tree(fitted.predictor.tree, expand(context, gradient, weight), learner)
     assert len(np.unique(fitted.prediction[5:])) > 30
+
+
+def test_a_few_enormous_weights_leave_the_subtree_of_the_others_as_it_is_without_them():
+    rng = np.random.default_rng(0)
+    context = make_context(rng, 2000, 4, 200, 0.0)
+    gradient, weight = random_target(rng, 2000, 2)
+    light = fit_tree(HistTree(7, min_child_weight=10.0, n_jobs=1), context, gradient, weight).prediction
+    # One split more sends the enormous rows, all of one context, away.
+    context = np.vstack([context, np.full((5, 4), 1000, np.float32)])
+    gradient, weight = (np.concatenate([a, 2.0**40 * a[:5]]) for a in (gradient, weight))
+    both = fit_tree(HistTree(8, min_child_weight=10.0, n_jobs=1), context, gradient, weight).prediction
+    np.testing.assert_array_equal(both[:-5], light)
+    assert len(np.unique(light)) > 50
 
 
 @pytest.mark.parametrize("least_ordered", [1, fit.MIN_CONTEXTS])

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from scipy import sparse
 from sklearn.base import clone
 
@@ -113,3 +115,51 @@ def test_a_bound_learner_bins_once_and_fits_many_rounds(data):
 
     trees = [bound.fit(StepTarget(gradient, weight, weight, weight), r).predictor.tree.to_bytes() for r in range(3)]
     assert trees[0] == trees[1] == trees[2]
+
+
+def make_action_problem(rng, n, effect):
+    """Return contexts that say nothing, and gradients of a constant for each action beside a little noise."""
+    gradient = np.asarray(effect) + 0.01 * rng.normal(size=(n, len(effect)))
+    return rng.integers(0, 3, (n, 1)).astype(np.float32), gradient, np.ones(n)
+
+
+def test_an_action_with_too_few_pairs_does_not_hide_the_next_best():
+    context, gradient, weight = make_action_problem(np.random.default_rng(0), 40, [-30.0, 3.0, 0.0, 0.0])
+    mask = np.ones((40, 4), bool)
+    mask[4:, 0] = False  # the largest gain is that of an action with four pairs
+    learner = HistTree(1, min_child_weight=0.0, min_samples_leaf=10, n_jobs=1)
+    tree = fit_tree(learner, context, gradient * mask, weight, mask).predictor.tree
+    assert tree.action[0] == 1
+
+
+def test_actions_with_too_few_pairs_each_are_split_together_by_a_feature():
+    context, gradient, weight = make_action_problem(np.random.default_rng(0), 8, [9.0, 0.0, -4.5, -4.5])
+    features = np.array([[0.0], [0.0], [1.0], [1.0]], np.float32)
+    learner = HistTree(1, min_child_weight=0.0, min_samples_leaf=12, n_jobs=1)
+    tree = fit_tree(learner, context, gradient, weight, features=features).predictor.tree
+    assert tree.action_feature[0] == 0
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    seed=st.integers(0, 10**6),
+    n=st.integers(1, 60),
+    n_actions=st.integers(2, 6),
+    has_mask=st.booleans(),
+    n_action_features=st.integers(0, 2),
+    min_samples_leaf=st.integers(2, 30),
+    learner_type=st.sampled_from([HistTree, HistTreeClassifier]),
+)
+def test_every_split_is_a_best_one_of_those_with_enough_pairs(
+    seed, n, n_actions, has_mask, n_action_features, min_samples_leaf, learner_type
+):
+    rng = np.random.default_rng(seed)
+    context = rng.integers(0, 8, (n, 2)).astype(np.float32)
+    gradient, weight = random_target(rng, n, n_actions)
+    mask = rng.random((n, n_actions)) < rng.uniform(0.2, 0.9, n_actions) if has_mask else None
+    gradient = gradient if mask is None else gradient * mask
+    features = rng.integers(0, 3, (n_actions, n_action_features)).astype(np.float32) if n_action_features else None
+    learner = learner_type(6, min_child_weight=0.0, min_samples_leaf=min_samples_leaf, n_jobs=1)
+    tree = fit_tree(learner, context, gradient, weight, mask, features).predictor.tree
+    is_classifier = learner_type is HistTreeClassifier
+    check_tree(tree, expand(context, gradient, weight, mask, features, is_classifier=is_classifier), learner)
