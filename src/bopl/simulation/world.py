@@ -141,7 +141,7 @@ def coverage_worlds() -> dict[str, World]:
     """Return the worlds on which intervals are held to their promise, by name."""
     worlds = (
         make_world("plain", n_samples=4000),
-        make_world("rare rewards", rate=0.01, n_samples=20_000),
+        make_world("rare rewards", rate=0.01, n_samples=40_000),
         make_world("negative rewards", reward_range=(-1.0, 0.5), n_samples=4000),
         make_world("small propensities", sharpness=1.2, exploration=0.03, n_samples=20_000),
         make_world("many actions", n_actions=100, exploration=0.5, n_samples=10_000),
