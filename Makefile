@@ -6,7 +6,7 @@ STAMP := $(VENV)/.installed
 STAMP_ALL := $(VENV)/.installed-all
 JOBS ?= 2
 
-.PHONY: benchmark demo test test-slow setup lint format clean
+.PHONY: benchmark demo fuzz test test-slow setup lint format clean
 
 demo: $(STAMP)
 	$(BIN)/bopl demo
@@ -16,6 +16,10 @@ test: $(STAMP_ALL) lint
 
 test-slow: $(STAMP_ALL)
 	$(BIN)/python -m pytest -m slow
+
+# The tests by example, with examples that no run before had.
+fuzz: $(STAMP_ALL)
+	$(BIN)/python -m pytest -n $(JOBS) -m "not slow" --hypothesis-profile fuzz -k "$(TESTS)"
 
 # About seven minutes, with nothing else running.
 benchmark: $(STAMP_ALL)

@@ -8,10 +8,9 @@ os.environ.setdefault("BOPL_OFFLINE", "1")  # no test reaches beyond this machin
 import pytest
 from hypothesis import HealthCheck, settings
 
-# No test depends on how busy the machine is; in CI the same examples are drawn every time.
-settings.register_profile(
-    "bopl", deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=bool(os.environ.get("CI"))
-)
+# No test depends on how busy the machine is. `make test` draws the same examples every time, `make fuzz` new ones.
+settings.register_profile("bopl", deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=True)
+settings.register_profile("fuzz", settings.get_profile("bopl"), derandomize=False, max_examples=300)
 settings.load_profile("bopl")
 
 SHARED_DATA = Path(__file__).parents[2] / "shared" / "data"

@@ -173,6 +173,12 @@ def random_target(rng, n, n_actions, kind="continuous"):
     gradient -= gradient.mean(axis=1, keepdims=True) if kind != "tied" else 0.0
     gradient[:, -1] -= gradient.sum(axis=1)
     scale = 10.0 ** rng.uniform(-6, 6, n) if kind == "heavy" else np.ones(n)
-    return (gradient * scale[:, None]).astype(np.float32).astype(float), (weight * scale).astype(np.float32).astype(
-        float
-    )
+    gradient, weight = gradient * scale[:, None], weight * scale
+    return gradient.astype(np.float32).astype(float), weight.astype(np.float32).astype(float)
+
+
+def random_mask(rng, n, n_actions):
+    """Return a mask in which actions are eligible more or less often, and every row has an eligible one."""
+    mask = rng.random((n, n_actions)) < rng.uniform(0.2, 1.0, n_actions)
+    mask[np.arange(n), rng.integers(n_actions, size=n)] = True
+    return mask

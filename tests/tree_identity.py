@@ -170,9 +170,8 @@ class _Walk:
         scores = score_sides(self.pairs, rows, candidate_sides(self.pairs, rows), self.settings)
         border = self.drift(rows)[1] + FLOAT32 * self.settings.min_child_weight
         is_valid = scores.is_valid(self.settings, border)
-        sure = np.max(
-            scores.gain - self.error(scores, rows), where=is_valid, initial=-np.inf
-        )  # it cannot have missed that
+        gain_at_least = scores.gain - self.error(scores, rows)
+        sure = np.max(gain_at_least, where=is_valid, initial=-np.inf)  # a gain that it cannot have missed
         our_gain = their_gain = 0.0
         if self.tree.left[ours] >= 0:
             side = left_side(self.tree, ours, self.pairs, rows)

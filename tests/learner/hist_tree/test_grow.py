@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from scipy import sparse
 
 from bopl.learner.hist_tree import HistTree, HistTreeClassifier, fit
-from hist_tree_naive import HEAVY_ROUNDING, check_tree, expand, fit_tree, random_target
+from hist_tree_naive import HEAVY_ROUNDING, check_tree, expand, fit_tree, random_mask, random_target
 
 
 def make_context(rng, n, d, n_values, missing):
@@ -54,11 +54,8 @@ def test_every_split_is_a_best_one(
     rng = np.random.default_rng(seed)
     context = make_context(rng, n, d, n_values, missing)
     gradient, weight = random_target(rng, n, n_actions)
-    mask = None
-    if has_mask:
-        mask = rng.random((n, n_actions)) < 0.7
-        mask[np.arange(n), rng.integers(n_actions, size=n)] = True
-        gradient *= mask
+    mask = random_mask(rng, n, n_actions) if has_mask else None
+    gradient = gradient if mask is None else gradient * mask
     features = rng.integers(0, 3, (n_actions, n_action_features)).astype(np.float32) if n_action_features else None
     learner_type = HistTreeClassifier if is_classifier else HistTree
     learner = learner_type(max_depth, min_child_weight=min_child_weight, reg_lambda=reg_lambda, n_jobs=1)

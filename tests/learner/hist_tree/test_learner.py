@@ -11,7 +11,7 @@ from sklearn.base import clone
 
 from bopl.learner.hist_tree import HistTree, HistTreeClassifier
 from bopl.learner.hist_tree.predictor import stack_trees
-from hist_tree_naive import check_tree, expand, fit_tree, make_log, random_target
+from hist_tree_naive import check_tree, expand, fit_tree, make_log, random_mask, random_target
 
 
 @pytest.fixture
@@ -156,7 +156,7 @@ def test_every_split_is_a_best_one_of_those_with_enough_pairs(
     rng = np.random.default_rng(seed)
     context = rng.integers(0, 8, (n, 2)).astype(np.float32)
     gradient, weight = random_target(rng, n, n_actions)
-    mask = rng.random((n, n_actions)) < rng.uniform(0.2, 0.9, n_actions) if has_mask else None
+    mask = random_mask(rng, n, n_actions) if has_mask else None
     gradient = gradient if mask is None else gradient * mask
     features = rng.integers(0, 3, (n_actions, n_action_features)).astype(np.float32) if n_action_features else None
     learner = learner_type(6, min_child_weight=0.0, min_samples_leaf=min_samples_leaf, n_jobs=1)

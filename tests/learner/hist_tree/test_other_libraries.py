@@ -10,7 +10,7 @@ from sklearn.tree import DecisionTreeClassifier
 
 from bopl.learner.hist_tree import HistTree, HistTreeClassifier
 from bopl.learner.hist_tree.binning import fit_columns
-from hist_tree_naive import HEAVY_ROUNDING, ROUNDING, expand, fit_tree, random_target
+from hist_tree_naive import HEAVY_ROUNDING, ROUNDING, expand, fit_tree, random_mask, random_target
 from tree_identity import compare_trees, expanded_matrix, fit_xgboost, from_sklearn
 
 
@@ -18,12 +18,6 @@ def make_context(rng, n, d, n_values, missing=0.0):
     context = rng.integers(0, n_values, (n, d)).astype(np.float32)
     context[rng.random((n, d)) < missing] = np.nan
     return context
-
-
-def make_mask(rng, n, n_actions):
-    mask = rng.random((n, n_actions)) < 0.7
-    mask[np.arange(n), rng.integers(n_actions, size=n)] = True
-    return mask
 
 
 def compare_with_xgboost(
@@ -95,7 +89,7 @@ def test_regression_tree_is_xgboosts_but_for_ties(
     rng = np.random.default_rng(seed)
     context = make_context(rng, n, d, n_values, missing)
     gradient, weight = random_target(rng, n, n_actions, kind)
-    mask = make_mask(rng, n, n_actions) if has_mask else None
+    mask = random_mask(rng, n, n_actions) if has_mask else None
     gradient = gradient if mask is None else gradient * mask
     features = rng.integers(0, 3, (n_actions, n_action_features)).astype(np.float32) if n_action_features else None
     learner = HistTree(max_depth, min_child_weight=min_child_weight, reg_lambda=reg_lambda, n_jobs=1)
@@ -134,7 +128,7 @@ def test_classifier_is_scikit_learns_gini_tree_but_for_ties(
     rng = np.random.default_rng(seed)
     context = make_context(rng, n, d, n_values, missing)
     gradient, weight = random_target(rng, n, n_actions, kind)
-    mask = make_mask(rng, n, n_actions) if has_mask else None
+    mask = random_mask(rng, n, n_actions) if has_mask else None
     gradient = gradient if mask is None else gradient * mask
     assume(gradient.any())
     features = rng.integers(0, 3, (n_actions, n_action_features)).astype(np.float32) if n_action_features else None
