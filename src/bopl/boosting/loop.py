@@ -13,7 +13,7 @@ from bopl.boosting.callback import BoostingState, Callback, CallbackAction
 from bopl.boosting.ensemble import Ensemble, Round
 from bopl.boosting.history import History
 from bopl.boosting.step import Step, StepRule, by_column, inner
-from bopl.learner import BoundLearner
+from bopl.learner import BoundLearner, row_order
 from bopl.log import BanditLog
 from bopl.objective import IPSObjective, Objective, StepTarget, SurrogateObjective
 from bopl.objective.value import effective_sample_size, snips_value
@@ -99,8 +99,10 @@ def _add_rounds(
     callbacks: Sequence[AnyCallback],
 ) -> str | None:
     """Run the loop; return the reason if it ended before ``n_rounds``."""
-    log = state.log.translated(reward_translation)
-    recorder = Recorder(state.log, log, objective)
+    optimal_risk = objective.optimal_risk(state.log.translated(reward_translation))
+    logged = state.log.outcomes(row_order(learner))  # from here on samples are as the learner keeps them
+    log = logged.translated(reward_translation)
+    recorder = Recorder(logged, log, objective, optimal_risk)
     target = objective.step_target(log, state.score)
     for round_idx in range(len(state.rounds), state.n_rounds):
         if np.abs(target.gradient).max() < STOP_BELOW:
@@ -131,11 +133,11 @@ def _reason_of(callback: AnyCallback) -> str:
 class Recorder:
     """Turns what is known after a round into a row of the history: risks, certificate, weights, value."""
 
-    def __init__(self, log: BanditLog, translated: BanditLog, objective: Objective) -> None:
+    def __init__(self, log: BanditLog, translated: BanditLog, objective: Objective, optimal_risk: float) -> None:
         self.log = log
         self.translated = translated
         self.objective = objective
-        self.optimal_risk = objective.optimal_risk(translated)
+        self.optimal_risk = optimal_risk
         self.initial_risk = objective.risk(translated, -np.log(theory.n_eligible(log)))
 
     def record(

@@ -12,6 +12,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from bopl._settings import check_number
 from bopl._typing import AnyArray, ContextMatrix, FloatArray
+from bopl.learner import row_order
 from bopl.learner.hist_tree import HistTree
 from bopl.learner.hist_tree.predict import FlatEnsemble
 from bopl.learner.hist_tree.predictor import HistTreePredictor, stack_trees
@@ -92,7 +93,8 @@ class BoostedRewardModel(BaseEstimator):
         bound = self._learner(log).bind(pairs, seed=self.random_state or 0)
         ones = np.ones(log.n_samples)
         self.actions_, self.n_features_in_, self.initial_ = log.actions, log.n_features, float(log.reward.mean())
-        residual = log.reward - self.initial_
+        order = row_order(bound)
+        residual = (log.reward if order is None else log.reward[order]) - self.initial_
         trees = []
         for round_idx in range(self.n_rounds):
             target = StepTarget(residual[:, None], ones, ones, ones)

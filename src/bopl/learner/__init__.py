@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from bopl.learner.base import BaseLearner, BoundLearner, FittedStep, Predictor
+from bopl.learner.base import BaseLearner, BoundLearner, FittedStep, Predictor, row_order
 from bopl.learner.hist_tree import HistTree, HistTreeClassifier
 from bopl.learner.xgboost import XGBTree
 from bopl.log import BanditLog
@@ -33,4 +33,5 @@ __all__ = [
     "XGBTree",
     "bind_learner",
     "default_learner",
+    "row_order",
 ]

@@ -320,6 +320,17 @@ class BanditLog:
             group=None if self.group is None else _read_only(self.group[index]),
         )
 
+    def outcomes(self, order: AnyArray | None = None) -> BanditLog:
+        """Return the samples without their contexts, in another order if one is given: what objectives read.
+
+        Parameters
+        ----------
+        order : ndarray of int, shape (n_samples,), optional
+            The row of this log at each place.
+        """
+        none = _replaced(self, context=np.zeros((self.n_samples, 0), np.float32), feature_names=None)
+        return none if order is None else none.subset(order)
+
     def split(
         self, test_fraction: float = 0.2, *, by: str = "random", random_state: int | None = None
     ) -> tuple[BanditLog, BanditLog]:

@@ -85,15 +85,6 @@ def test_the_order_changes_nothing_but_the_rounding_of_leaves(settings, monkeypa
     np.testing.assert_allclose(ordered.prediction, plain.prediction, rtol=1e-12, atol=1e-15)
 
 
-def test_windows_of_the_log_keep_their_place(monkeypatch):
-    monkeypatch.setattr(fit, "MIN_CONTEXTS", 1)
-    monkeypatch.setattr(fit, "WINDOW", 500)
-    context = np.random.default_rng(4).integers(0, 4, (2000, 2)).astype(np.float32)
-    order = find_order(bin_all(context), context[:, 0].astype(np.float64), 20)
-    np.testing.assert_array_equal(np.sort(order.row.reshape(4, 500), axis=1), np.arange(2000).reshape(4, 500))
-    assert np.all(np.diff(context[order.row, 0].reshape(4, 500), axis=1) >= 0.0)
-
-
 def test_shallow_trees_are_worth_no_order():
     context = np.zeros((fit.MIN_CONTEXTS, 1), np.float32)
     assert find_order(bin_all(context), np.zeros(len(context)), fit.MIN_DEPTH - 1) is None
