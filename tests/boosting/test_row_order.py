@@ -14,7 +14,6 @@ def stored_by_leaf(monkeypatch):
 
     def start():
         monkeypatch.setattr(fit, "MIN_CONTEXTS", 1)
-        monkeypatch.setattr(fit, "MIN_DEPTH", 1)
 
     return start
 

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from bopl.learner.hist_tree.apply import apply_nodes
 from bopl.learner.hist_tree.grow import ActionTable, Limits, Scratch, Target, grow, make_scratch
-from bopl.learner.hist_tree.locality import MANY_CONTEXTS, MIN_CONTEXTS, MIN_DEPTH, RowOrder, order_by
+from bopl.learner.hist_tree.locality import MIN_CONTEXTS, RowOrder, order_by
 from bopl.learner.hist_tree.pending import ACTION_START, N_ACTIONS, N_ROWS, P_DEPTH, P_NODE, P_PATH, ROW_START
 from bopl.learner.hist_tree.storage import BinnedContext
 from bopl.learner.hist_tree.tree import Piece, merge_pieces
@@ -124,15 +124,12 @@ class Grower:
         apply_nodes(self._binned.arrays, ints, value, right_actions, places, step_out)
 
 
-def find_order(binned: BinnedContext, reward: NDArray[np.float64], max_depth: int) -> RowOrder | None:
-    """Return the order of contexts by leaf of a tree fitted to the rewards, or None where it would not pay.
-
-    It pays where nodes become small: below that, bringing gradients into order costs as much as it saves.
-    """
+def find_order(binned: BinnedContext, reward: NDArray[np.float64], n_jobs: int) -> RowOrder | None:
+    """Return the order of contexts by leaf of a tree fitted to the rewards, or None if they are too few to matter."""
     n_samples = binned.n_samples
-    if n_samples < MIN_CONTEXTS or (max_depth < MIN_DEPTH and n_samples < MANY_CONTEXTS):
+    if n_samples < MIN_CONTEXTS:
         return None
-    grower = Grower(binned, 1, 1)
+    grower = Grower(binned, 1, n_jobs)
     no_features = ActionTable(np.zeros((0, 1), np.int32), np.zeros((0, 1)))
     limits = Limits(ORDER_DEPTH, ORDER_LEAF, 1, 0.0, 1.0, len(binned.columns), 0, n_samples + 1)
     places = np.arange(n_samples, dtype=np.int32)

@@ -104,7 +104,7 @@ class HistTree(BaseEstimator):
         with announced_compilation():
             columns = fit_columns(context, self.max_bins, categorical, n_actions=log.n_actions)
             binned = bin_context(context, columns)
-            order = find_order(binned, log.reward, self.max_depth)
+            order = find_order(binned, log.reward, n_jobs)
             binned = binned if order is None else store_in_order(binned, order)
         mask = log.action_mask if order is None or log.action_mask is None else log.action_mask[order.row]
         features = _feature_matrix(log.action_features, log.n_actions)
