@@ -149,6 +149,7 @@ class Recorder:
             "round": round_idx + 1,
             "empirical_risk": IPSObjective().risk(self.translated, after.log_prob),
             "surrogate_risk": SurrogateObjective().risk(self.translated, after.log_prob),
+            "objective_risk": self.objective.risk(self.translated, after.log_prob),
             "gradient_norm": _norm(before.gradient) / self.log.n_samples,
             "alpha": step.alpha,
             "guaranteed_decrease": step.guaranteed_decrease,
