@@ -4,6 +4,7 @@ from typing import Any
 
 from bopl.learner.base import BaseLearner, BoundLearner, FittedStep, Predictor
 from bopl.learner.hist_tree import HistTree, HistTreeClassifier
+from bopl.learner.store import register_predictor
 from bopl.learner.xgboost import XGBTree
 from bopl.log import BanditLog
 
@@ -33,4 +34,5 @@ __all__ = [
     "XGBTree",
     "bind_learner",
     "default_learner",
+    "register_predictor",
 ]
