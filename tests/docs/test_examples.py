@@ -105,9 +105,9 @@ def test_the_history_bounds_the_risk_of_a_custom_objective(run):
 
 def test_custom_learner_is_saved_and_loaded_to_the_same_scores(run, tmp_path):
     names = run("custom_learner")
-    policy, problem = names["policy"], names["problem"]
+    policy, loaded, problem = names["policy"], names["loaded"], names["problem"]
     context = problem.test.context
-    np.testing.assert_array_equal(bopl.load("linear.bopl").decision_function(context), policy.decision_function(context))
+    np.testing.assert_array_equal(loaded.decision_function(context), policy.decision_function(context))
     assert problem.true_value(policy) > problem.logging_value
 
 
