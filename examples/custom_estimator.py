@@ -14,7 +14,7 @@ import bopl
 # --8<-- [start:estimator]
 @dataclass(frozen=True)
 class BaselineIPS(bopl.evaluation.MeanEstimator):
-    """``b + mean(w · (r - b))``: weights multiply only what a reward is above or below the baseline b."""
+    """``b + mean(w · (r - b))``: weights multiply only what a reward is above the baseline b."""
 
     baseline: float | None = None
     name: ClassVar[str] = "baseline_ips"
@@ -22,11 +22,13 @@ class BaselineIPS(bopl.evaluation.MeanEstimator):
     needs_pilot: ClassVar[bool] = True  # `tuned` looks at the samples
 
     def tuned(self, pilot):
-        """Take the mean reward if no baseline is given: it is chosen once, and stays fixed in the bootstrap."""
-        return self if self.baseline is not None else replace(self, baseline=float(pilot.terms.reward.mean()))
+        """Take the mean reward if no baseline is given; it then stays fixed in the bootstrap."""
+        if self.baseline is not None:
+            return self
+        return replace(self, baseline=float(pilot.terms.reward.mean()))
 
     def moments(self, terms):
-        """One row per sample: its term of the value, and of the uplift over the logging policy, whose weights are 1."""
+        """One row per sample: its term of the value, and of the uplift (the log itself has w = 1)."""
         weight, above = terms.importance_weight, terms.reward - self.baseline
         return np.column_stack([self.baseline + weight * above, (weight - 1.0) * above])
 

@@ -39,18 +39,19 @@ class RidgeByAction(BaseEstimator):
         self.penalty = penalty
 
     def bind(self, log, *, seed):
-        return BoundRidge(log.context, np.column_stack([log.context, np.ones(log.n_samples)]), self.penalty)
+        design = np.column_stack([log.context, np.ones(log.n_samples)])
+        return BoundRidge(log.context, design, self.penalty * np.eye(design.shape[1]))
 
 
 @dataclass(frozen=True)
 class BoundRidge:
     context: np.ndarray
     design: np.ndarray
-    penalty: float
+    ridge: np.ndarray
 
     def fit(self, target, round_idx):
         """Regress the labels ``G/w`` with weights ``w`` on the context, for all actions at once."""
-        gram = self.design.T @ (self.design * target.weight[:, None]) + self.penalty * np.eye(self.design.shape[1])
+        gram = self.design.T @ (self.design * target.weight[:, None]) + self.ridge
         predictor = LinearByAction(np.linalg.solve(gram, self.design.T @ target.gradient))
         return FittedStep(predictor, predictor.predict(self.context))
 
