@@ -1,11 +1,14 @@
-"""Hooks of the site's build: result tables go where a page asks for them, once there are any."""
+"""Hooks of the site's build: files of the repository as pages, and result tables once there are any."""
 
+import re
 from pathlib import Path
 
 from mkdocs.structure.files import File
 
-RESULTS = Path(__file__).parents[1] / "results"
-MARK = "<!-- results -->"
+ROOT = Path(__file__).parents[1]
+RESULTS = ROOT / "results"
+WHOLE_FILE = re.compile(r'^--8<-- "([\w/]+\.md)"$', re.M)
+RESULTS_MARK = "<!-- results -->"
 NOTHING_YET = """!!! note "No full run yet"
 
     This page shows the tables of `results/` once a full run has been made and committed. Until then:
@@ -21,9 +24,19 @@ def on_files(files, config, **_):
 
 
 def on_page_markdown(markdown, page, **_):
-    """Put the tables of the results in the place of the mark."""
-    if MARK not in markdown:
-        return markdown
+    """Put in the files and the tables that a page asks for."""
+    markdown = WHOLE_FILE.sub(lambda found: as_page(ROOT / found[1]), markdown)
+    return markdown.replace(RESULTS_MARK, results()) if RESULTS_MARK in markdown else markdown
+
+
+def as_page(path):
+    """Return a file of the repository with links that lead to pages of the site."""
+    text = path.read_text(encoding="utf8").replace("](docs/", "](")
+    return re.sub(r"\]\((\w+)\.md", lambda found: f"]({found[1].lower()}.md", text)
+
+
+def results():
+    """Return the tables and figures of the results, or a word about where they will come from."""
     tables = [path.read_text(encoding="utf8") for path in sorted(RESULTS.glob("*.md"))]
     figures = [f"![{path.stem}](results/{path.name})" for path in sorted(RESULTS.glob("*.svg"))]
-    return markdown.replace(MARK, "\n\n".join([*tables, *figures]) or NOTHING_YET)
+    return "\n\n".join([*tables, *figures]) or NOTHING_YET

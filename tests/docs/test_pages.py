@@ -33,10 +33,12 @@ def test_blocks_of_a_page_run_and_print_what_is_shown(path, tmp_path, monkeypatc
             assert words(block.text) == words(last)
 
 
-def test_blocks_that_are_not_run_say_why():
-    python = [b for path in run_pages.pages() for b in run_pages.read_blocks(path.read_text("utf8"))]
-    for block in python:
-        assert block.info.split(" ")[0] not in ("py", "python3"), "write python, so that the block is run"
+def test_no_python_escapes_by_another_name():
+    for path in run_pages.pages():
+        for block in run_pages.read_blocks(path.read_text("utf8")):
+            assert block.info.split(" ")[0] not in ("py", "python3", "Python"), (
+                f"{path.name}: write python, so that it is run"
+            )
 
 
 FOLDERS = "baseline boosting evaluation learner log objective policy search simulation"
