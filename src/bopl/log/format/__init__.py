@@ -1,0 +1,6 @@
+"""File formats: each is one file here, and one line in `registry`."""
+
+from bopl.log.format.parts import LogParts
+from bopl.log.format.registry import FORMATS, read_parts, read_table
+
+__all__ = ["FORMATS", "LogParts", "read_parts", "read_table"]
