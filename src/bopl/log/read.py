@@ -7,7 +7,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import narwhals.stable.v1 as nw
+
 from bopl.log.bandit_log import BanditLog
+from bopl.log.column import distinct_values
 from bopl.log.format import read_parts
 from bopl.log.schema import LogSchema
 
@@ -36,7 +39,9 @@ class LogRequest:
         return roles
 
 
-def read_log(request: LogRequest, *, actions: Any = None, schema: LogSchema | None = None) -> BanditLog:
+def read_log(
+    request: LogRequest, *, actions: Any = None, known_actions: Sequence[Any] = (), schema: LogSchema | None = None
+) -> BanditLog:
     """Return the log that is asked for; with a schema, in the columns of that schema.
 
     Parameters
@@ -44,10 +49,14 @@ def read_log(request: LogRequest, *, actions: Any = None, schema: LogSchema | No
     request : LogRequest
     actions : sequence of labels, optional
         All actions that can be chosen; by default those the format lists, else those that occur.
+    known_actions : sequence of labels
+        Actions that can be chosen beside those that occur; they come first.
     schema : LogSchema, optional
     """
     parts = read_parts(request.path, format=request.format, columns=_needed(request, schema), ignore=request.ignore)
     roles = request.roles_of(parts.roles, schema)
+    if actions is None and known_actions:
+        actions = _all_actions(parts.table, roles["action"], known_actions)
     return BanditLog.from_frame(
         parts.table,
         action=roles["action"],
@@ -71,3 +80,11 @@ def _needed(request: LogRequest, schema: LogSchema | None) -> list[str] | None:
     else:
         return None
     return [*context, *request.roles_of({}, schema).values()]
+
+
+def _all_actions(table: Any, column: str, known: Sequence[Any]) -> list[Any] | None:
+    """Return the known actions and then those that only the log has; None if its column says nothing usable."""
+    if column not in table.column_names:
+        return None
+    logged, _ = distinct_values(nw.from_native(table[column], series_only=True))
+    return [*known, *sorted((label for label in logged if label not in set(known)), key=repr)]

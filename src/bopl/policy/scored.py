@@ -36,6 +36,8 @@ class ScoredPolicy(Policy, BaseEstimator):
         Only if the log had column names.
     schema_ : LogSchema or None
         How the columns of the log's frame or file became numbers; frames to predict on are encoded alike.
+    trained_on_ : str or None
+        Fingerprint of the log whose parts it was trained and chosen on, where a run has noted it.
     """
 
     #: What the scores are multiplied by unless the caller says otherwise; infinity for predicted rewards.
@@ -44,6 +46,7 @@ class ScoredPolicy(Policy, BaseEstimator):
     action_features_: FloatArray | None
     n_features_in_: int
     schema_: LogSchema | None
+    trained_on_: str | None
 
     # Reward and propensity travel with the samples through cross-validation without being asked for.
     __metadata_request__fit = {  # noqa: RUF012
@@ -139,6 +142,7 @@ class ScoredPolicy(Policy, BaseEstimator):
         elif hasattr(self, "feature_names_in_"):
             del self.feature_names_in_
         self.schema_ = log.schema
+        self.trained_on_ = None
 
     def _read_mask(self, action_mask: Any, n_samples: int) -> BoolArray | None:
         if action_mask is None:

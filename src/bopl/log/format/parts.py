@@ -9,6 +9,8 @@ from typing import Any
 import numpy as np
 
 from bopl._typing import AnyArray, BoolArray, ContextMatrix
+from bopl.log.context import read_context
+from bopl.log.schema import LogSchema
 
 
 @dataclass(frozen=True)
@@ -46,6 +48,14 @@ class LogParts:
     actions: list[Any] | None = None
     action_mask: BoolArray | None = None
     action_features: AnyArray | None = None
+
+    def context_for(self, schema: LogSchema | None) -> Any:
+        """Return the contexts as a policy with this schema takes them."""
+        if schema is None:
+            return read_context(self.table)[0]
+        if self.sparse is not None:
+            return schema.align(self.sparse.matrix, self.sparse.names)
+        return read_context(schema.encode(self.table))[0]
 
     def mask_for(self, actions: Sequence[Any]) -> BoolArray | None:
         """Return the mask with a column for each of these actions, in their order."""
