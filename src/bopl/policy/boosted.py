@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from sklearn.utils import check_random_state
@@ -16,8 +16,13 @@ from bopl.boosting import Ensemble, History, ProgressBar, StepRule, Validation, 
 from bopl.boosting.loop import AnyCallback
 from bopl.learner import bind_learner, default_learner
 from bopl.log import BanditLog
+from bopl.log.action import encode_actions
+from bopl.log.check import check_lengths
 from bopl.objective import get_objective
 from bopl.policy.scored import ScoredPolicy, as_log
+
+if TYPE_CHECKING:
+    from bopl.policy.explanation import Explanation
 
 
 class BoostedPolicy(ScoredPolicy):
@@ -261,6 +266,35 @@ class BoostedPolicy(ScoredPolicy):
                 raise AttributeError("feature_importances_ needs a learner that fits trees.")
             total += abs(entry.step.size) * gain
         return total
+
+    def explain(self, context: Any, action: Any = None) -> Explanation:
+        """Return what each context column and the action add to the score of one action per context: SHAP values.
+
+        Parameters
+        ----------
+        context : array-like or frame of shape (n_samples, n_features)
+        action : sequence of labels of shape (n_samples,), optional
+            The actions to explain; by default the one with the highest score. It needs trees of `bopl.HistTree` or
+            `bopl.HistTreeClassifier`.
+
+        Examples
+        --------
+        >>> import numpy as np, bopl
+        >>> rng = np.random.default_rng(0)
+        >>> context, action = rng.normal(size=(500, 2)), rng.integers(0, 2, size=500)
+        >>> reward = (action == (context[:, 0] > 0)).astype(float)
+        >>> log = bopl.BanditLog(context, action, reward, np.full(500, 0.5))
+        >>> policy = bopl.BoostedPolicy(n_rounds=5, reward_translation=-0.2, random_state=0).fit(log)
+        >>> np.abs(policy.explain(context).feature).mean(axis=0).argmax()
+        np.int64(0)
+        """
+        from bopl.policy.explanation import explain_scores
+
+        matrix = self._read(context)
+        chosen = self.predict(context) if action is None else action
+        action_idx, _ = encode_actions(chosen, self.actions_)
+        check_lengths({"context": matrix.shape[0], "action": len(action_idx)})
+        return explain_scores(self.ensemble_, matrix, np.arange(len(action_idx)), action_idx)
 
     # -- Files ----------------------------------------------------------------------------------------------------
 
