@@ -34,9 +34,9 @@ app.add_typer(reproduce_app, name="reproduce")
 
 def _version(is_asked: bool) -> None:
     if is_asked:
-        from bopl import __version__
+        import bopl
 
-        typer.echo(f"bopl {__version__}")
+        typer.echo(f"bopl {bopl.__version__}")
         raise typer.Exit
 
 

@@ -41,6 +41,7 @@ def train(
     output.finish(
         {
             "verdict": row["verdict"],
+            "estimator": row["estimator"],
             "reason": row["reason"],
             "policy": str(result.folder.out),
             "run": str(result.folder.path),

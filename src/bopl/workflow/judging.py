@@ -19,6 +19,7 @@ from bopl.log import BanditLog
 from bopl.log.action import label_array
 from bopl.log.context import quoted
 from bopl.policy import load
+from bopl.report.verdict import SPEAKERS
 from bopl.workflow.config import TrainConfig
 from bopl.workflow.reading import fill_propensity, read_log_for
 
@@ -65,11 +66,16 @@ def chosen_estimators(config: TrainConfig) -> tuple[str, ...]:
 
 
 def deciding_rows(evaluation: Evaluation) -> dict[str, Mapping[str, Any]]:
-    """Return the row that decides about each policy: that of the first estimator."""
+    """Return the row that decides about each policy: that of the estimator which comes first in a fixed order."""
     rows: dict[str, Mapping[str, Any]] = {}
-    for row in evaluation.rows:
+    for row in sorted(evaluation.rows, key=_place):
         rows.setdefault(row["policy"], row)
     return rows
+
+
+def _place(row: Mapping[str, Any]) -> int:
+    name = row["estimator"]
+    return SPEAKERS.index(name) if name in SPEAKERS else len(SPEAKERS)
 
 
 @dataclass(frozen=True)
