@@ -10,9 +10,12 @@ from typing import Annotated
 import typer
 
 from bopl.cli import exit_code
+from bopl.cli.audit import audit
 from bopl.cli.demo import demo
 from bopl.cli.evaluate import evaluate
+from bopl.cli.export import export
 from bopl.cli.predict import predict
+from bopl.cli.report import report
 from bopl.cli.train import train
 from bopl.experiment.command import app as reproduce_app
 
@@ -27,7 +30,7 @@ app = typer.Typer(
     add_completion=True,
     pretty_exceptions_enable=False,
 )
-for command in (demo, train, evaluate, predict):
+for command in (demo, audit, train, evaluate, predict, report, export):
     app.command()(command)
 app.add_typer(reproduce_app, name="reproduce")
 

@@ -53,7 +53,8 @@ def read_log(
         Actions that can be chosen beside those that occur; they come first.
     schema : LogSchema, optional
     """
-    parts = read_parts(request.path, format=request.format, columns=_needed(request, schema), ignore=request.ignore)
+    columns, ignore = _needed(request, schema), _unused(request, schema)
+    parts = read_parts(request.path, format=request.format, columns=columns, ignore=ignore)
     roles = request.roles_of(parts.roles, schema)
     if actions is None and known_actions:
         actions = _all_actions(parts.table, roles["action"], known_actions)
@@ -69,6 +70,12 @@ def read_log(
         actions=actions,
         schema=schema,
     )
+
+
+def _unused(request: LogRequest, schema: LogSchema | None) -> list[str]:
+    """Return the columns to leave in the file: a column to ignore may still be the group or the time."""
+    roles = request.roles_of({}, schema).values()
+    return [name for name in request.ignore if name not in roles]
 
 
 def _needed(request: LogRequest, schema: LogSchema | None) -> list[str] | None:

@@ -316,5 +316,22 @@ class BoostedPolicy(ScoredPolicy):
         check_is_fitted(self)
         write_xgboost(self.ensemble_, path)
 
+    def to_onnx(self, path: str | Path) -> None:
+        """Write the policy as an ONNX model: ``context`` (float32) in; ``score``, ``probability`` and ``action`` out.
+
+        Contexts are encoded as in ``policy.schema_``, which the model carries in its metadata together with the
+        actions. It needs trees of `bopl.HistTree` or `bopl.HistTreeClassifier`, and ``pip install 'bopl[onnx]'``.
+        """
+        from bopl.policy.onnx_export import write_onnx
+
+        check_is_fitted(self)
+        schema = None if self.schema_ is None else self.schema_.to_json()
+        write_onnx(
+            self.ensemble_,
+            path,
+            actions=self.actions_,
+            metadata={"actions": [str(label) for label in self.actions_.tolist()], "schema": schema},
+        )
+
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "ensemble_")

@@ -113,20 +113,35 @@ def evaluate_files(config: TrainConfig, files: Sequence[str | Path]) -> tuple[Ev
     for name, policy in policies.items():
         warnings += _warnings(name, policy, log)
         is_alike = policy.schema_ == first.schema_
-        readable[name] = _aligned(policy, log) if is_alike else _probabilities(policy, log, config)
-    names = config.estimators or tuple(name for name in chosen_estimators(config) if name in QUICK)
-    if log.n_actions > MAX_MODEL_ACTIONS and config.estimators is None:
-        names = tuple(name for name in names if name not in NEEDS_MODEL)
-    evaluation = evaluate(
+        readable[name] = policy if is_alike else _probabilities(policy, log, config)
+    return evaluate_on(log, readable, config, quick=True), warnings
+
+
+def evaluate_on(log: BanditLog, policies: Mapping[str, Any], config: TrainConfig, *, quick: bool = False) -> Evaluation:
+    """Return what a log says of policies that know nothing of it; the reward model is cross-fitted on the log.
+
+    Parameters
+    ----------
+    log : BanditLog
+    policies : mapping of name to policy, or to array of shape (n_samples, n_actions)
+    config : TrainConfig
+    quick : bool, default=False
+        Take the few estimators that a decision needs, where the settings name none.
+    """
+    names = chosen_estimators(config)
+    if config.estimators is None:
+        has_model = log.n_actions <= MAX_MODEL_ACTIONS
+        names = tuple(name for name in names if has_model or name not in NEEDS_MODEL)
+        names = tuple(name for name in names if not quick or name in QUICK)
+    return evaluate(
         log,
-        readable,
+        {name: align_policy(policy, log) for name, policy in policies.items()},
         estimators=list(names),
         interval=config.interval,
         confidence=config.confidence,
         random_state=config.seed,
         n_jobs=config.threads,
     )
-    return evaluation, warnings
 
 
 def _names(files: Sequence[str | Path]) -> list[str]:
@@ -150,8 +165,10 @@ def _warnings(name: str, policy: Any, log: BanditLog) -> list[str]:
     return found
 
 
-def _aligned(policy: Any, log: BanditLog) -> Any:
-    """Return the policy, with probability zero for actions that it does not know."""
+def align_policy(policy: Any, log: BanditLog) -> Any:
+    """Return the policy, with probability zero for actions of the log that it does not know."""
+    if not hasattr(policy, "actions_"):
+        return policy
     own = policy.actions_.tolist()
     unknown = [label for label in log.actions.tolist() if label not in set(own)]
     return PaddedPolicy(policy, label_array([*own, *unknown])) if unknown else policy

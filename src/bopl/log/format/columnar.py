@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from bopl._errors import UsageError, did_you_mean
 from bopl.log.format.files import PACKED, suffix_of
 
 _INDEX_COLUMN = re.compile(r"__index_level_\d+__|Unnamed: \d+|")  # what pandas leaves behind; no decision has such
@@ -24,12 +25,14 @@ class Wanted:
 
     def without(self, names: Collection[str]) -> Wanted:
         """Return what is wanted of a file if these columns come from elsewhere."""
-        return (
-            self if self.columns is None else replace(self, columns=[one for one in self.columns if one not in names])
-        )
+        columns = None if self.columns is None else [name for name in self.columns if name not in names]
+        return Wanted(columns, [name for name in self.ignore if name not in names])
 
     def of(self, present: Sequence[str]) -> list[str]:
         """Return the wanted ones of the columns that a file has; all of them if some wanted one is absent."""
+        unknown = [name for name in self.ignore if name not in present]
+        if unknown:
+            raise UsageError(f"there is no column {unknown[0]!r} to ignore.{did_you_mean(unknown[0], present)}")
         if self.columns is None:
             return [name for name in present if name not in self.ignore and not _INDEX_COLUMN.fullmatch(name)]
         is_complete = set(self.columns) <= set(present)  # if not, who asked finds out, and can name all there are
