@@ -88,7 +88,7 @@ class LogSchema:
             for column in self.columns:
                 end = start + len(column.features)
                 values = column.encode(table[column.name])
-                matrix[:, start:end] = values.reshape(len(table), -1)
+                matrix[:, start:end] = values.reshape(len(table), end - start)
                 start = end
         return matrix
 

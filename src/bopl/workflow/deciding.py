@@ -14,6 +14,7 @@ from bopl._typing import AnyArray
 from bopl.log.format import LogParts, check_extension, read_parts, write_table
 from bopl.policy import load
 from bopl.policy.base import draw_actions
+from bopl.workflow.reading import schema_of
 from bopl.workflow.run_folder import check_writable
 
 BLOCK_ROWS = 1 << 17
@@ -72,7 +73,7 @@ def decide(
 def _choose(policy: Any, parts: LogParts, rng: np.random.Generator | None) -> tuple[AnyArray, AnyArray]:
     """Return the position of the action of every context and its probability: drawn, or the most probable."""
     mask = parts.mask_for(policy.actions_.tolist())
-    context = parts.context_for(policy.schema_)
+    context = parts.context_for(schema_of(policy))
     chosen = np.empty(len(parts.table), dtype=np.int64)
     probability = np.empty(len(parts.table))
     for start in range(0, len(parts.table), BLOCK_ROWS):

@@ -21,7 +21,7 @@ from bopl.log.context import quoted
 from bopl.policy import load
 from bopl.report.verdict import SPEAKERS
 from bopl.workflow.config import TrainConfig
-from bopl.workflow.reading import fill_propensity, read_log_for
+from bopl.workflow.reading import fill_propensity, read_log_for, schema_of
 
 MAX_REWARD_SAMPLES = 200_000  # of the reward model: it only sharpens estimates, and more samples hardly do
 MAX_MODEL_ACTIONS = 256  # the reward model has a bin for every action
@@ -112,7 +112,7 @@ def evaluate_files(config: TrainConfig, files: Sequence[str | Path]) -> tuple[Ev
     readable, warnings = {}, []
     for name, policy in policies.items():
         warnings += _warnings(name, policy, log)
-        is_alike = policy.schema_ == first.schema_
+        is_alike = schema_of(policy) == schema_of(first)
         readable[name] = policy if is_alike else _probabilities(policy, log, config)
     return evaluate_on(log, readable, config, quick=True), warnings
 

@@ -6,9 +6,12 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
+from bopl._errors import UsageError
 from bopl.evaluation import estimate_propensity
 from bopl.log import BanditLog
+from bopl.log.column import Column
 from bopl.log.read import LogRequest, read_log
+from bopl.log.schema import LogSchema
 from bopl.workflow.config import TrainConfig
 
 _NOUNS = {
@@ -34,7 +37,20 @@ def fill_propensity(log: BanditLog, assumption: str | None, seed: int) -> Bandit
 
 def read_log_for(policy: Any, request: LogRequest) -> BanditLog:
     """Return a log in the columns of a policy, its actions first; names in the request override those it remembers."""
-    return read_log(request, known_actions=policy.actions_.tolist(), schema=policy.schema_)
+    return read_log(request, known_actions=policy.actions_.tolist(), schema=schema_of(policy))
+
+
+def schema_of(policy: Any) -> LogSchema:
+    """Return how a policy reads columns: as it remembers, or as numbers where it knows the names alone."""
+    if policy.schema_ is not None:
+        return policy.schema_
+    names = getattr(policy, "feature_names_in_", None)
+    if names is None:
+        raise UsageError(
+            "the policy was fitted on arrays and does not remember the names of its columns: train it from a file or a "
+            "frame, or call it from Python."
+        )
+    return LogSchema(tuple(Column(str(name), "number") for name in names))
 
 
 def split_log(log: BanditLog, share: float, seed: int) -> tuple[BanditLog, BanditLog]:

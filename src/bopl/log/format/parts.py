@@ -49,10 +49,8 @@ class LogParts:
     action_mask: BoolArray | None = None
     action_features: AnyArray | None = None
 
-    def context_for(self, schema: LogSchema | None) -> Any:
+    def context_for(self, schema: LogSchema) -> Any:
         """Return the contexts as a policy with this schema takes them."""
-        if schema is None:
-            return read_context(self.table)[0]
         if self.sparse is not None:
             return schema.align(self.sparse.matrix, self.sparse.names)
         return read_context(schema.encode(self.table))[0]
