@@ -2,6 +2,8 @@
 
 from typing import Any
 
+from sklearn.base import clone
+
 from bopl.learner.base import BaseLearner, BoundLearner, FittedStep, Predictor
 from bopl.learner.hist_tree import HistTree, HistTreeClassifier
 from bopl.learner.store import register_predictor
@@ -12,11 +14,18 @@ from bopl.log import BanditLog
 def bind_learner(learner: Any, log: BanditLog, *, seed: int) -> BoundLearner:
     """Bind a bopl learner or any scikit-learn regressor or classifier to the contexts of a log."""
     if hasattr(learner, "bind"):
-        bound: BoundLearner = learner.bind(log, seed=seed)
+        bound: BoundLearner = with_categories(learner, log).bind(log, seed=seed)
         return bound
     from bopl.learner.sklearn import bind_estimator
 
     return bind_estimator(learner, log, seed=seed)
+
+
+def with_categories(learner: Any, log: BanditLog) -> Any:
+    """Return a learner that knows which columns are categories: what it was told, else what the log says."""
+    if not log.categorical or getattr(learner, "categorical", ()) is not None:
+        return learner
+    return clone(learner).set_params(categorical=log.categorical)
 
 
 def default_learner() -> HistTree:
@@ -35,4 +44,5 @@ __all__ = [
     "bind_learner",
     "default_learner",
     "register_predictor",
+    "with_categories",
 ]
