@@ -191,3 +191,11 @@ def test_encoding_and_describing_are_inverse(values):
     log = bopl.BanditLog.from_frame(table, **ROLES)
     described = [log.schema.describe("c", code) for code in log.context[:, 0]]
     assert described == ["missing" if value is None else value for value in values]
+
+
+@pytest.mark.parametrize("dtype", ["str", "category", "object"])
+def test_text_of_joined_frames_is_read_like_that_of_one(dtype):
+    frame = mixed_frame().astype({"city": dtype})
+    joined = pd.concat([frame[:150], frame[150:]])
+    log, one = (bopl.BanditLog.from_frame(each, **ROLES) for each in (joined, frame))
+    np.testing.assert_array_equal(log.context, one.context)

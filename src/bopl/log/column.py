@@ -144,6 +144,8 @@ def distinct_values(values: nw.Series[Any]) -> tuple[list[Category], IntArray]:
     import pyarrow
 
     column = values.to_arrow()
+    if isinstance(column, pyarrow.ChunkedArray):  # as text of joined pandas frames is
+        column = column.combine_chunks()
     if not pyarrow.types.is_dictionary(column.type):
         column = column.dictionary_encode()
     position = column.indices.fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int64)
