@@ -140,7 +140,7 @@ def draw_sharpness():
     ).fit(train)
     held_out = frame.sort_values("day", kind="stable").tail(test.n_samples).sort_index()
     rate = click_rate(
-        *(held_out[name].to_numpy() for name in ("age", "visits", "hour", "member"))
+        *(held_out[name].to_numpy() for name in ("age", "visits", "hour", "member", "device"))
     )
     factors, rows, truth = np.array([0.0, 0.5, 1, 1.5, 2, 3, 4, 6, 8, 12, 16]), [], []
     for factor in factors:
@@ -191,7 +191,7 @@ def draw_sharpness():
 
 def with_unknown_age(rate, frame, click_rate):
     """Return click rates where missing ages are averaged over what they may be."""
-    others = (frame[name].to_numpy() for name in ("visits", "hour", "member"))
+    others = (frame[name].to_numpy() for name in ("visits", "hour", "member", "device"))
     visits, hour, member = others
     ages = np.arange(16.0, 77.0, 2.0)
     mean = np.mean(

@@ -2,8 +2,8 @@
 
 Run it with `python examples/make_clicks.py`.
 
-The columns are those a real log needs: what was known (age, visits, hour, member), what was shown (item), with which
-probability it was chosen (p), and what came of it (click). The user says which rows belong together, the day when.
+The columns are those a real log needs: what was known (age, visits, hour, member, device), what was shown (item), with
+which probability it was chosen (p), and what came of it (click). Rows of one user belong together; the day says when.
 """
 
 import sys
@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 ITEMS = np.array(["book", "coat", "lamp", "shoes", "tent"])
+DEVICES = np.array(["desktop", "phone", "tablet"])
 
 
 def make_clicks(n_samples=20_000, *, random_state=0):
@@ -24,6 +25,8 @@ def make_clicks(n_samples=20_000, *, random_state=0):
     visits = np.floor(-8 * np.log1p(-per_user[:, 1]))
     member = per_user[:, 2] < 0.3
     hour = rng.integers(0, 24, size=n_samples)
+    device = rng.choice(DEVICES, size=n_samples, p=[0.3, 0.6, 0.1])
+    rate = click_rate(age, visits, hour, member, device)
     chance = logging_prob(hour, member)
     chosen = (chance.cumsum(axis=1) < rng.random((n_samples, 1))).sum(axis=1)
     rows = np.arange(n_samples)
@@ -33,11 +36,12 @@ def make_clicks(n_samples=20_000, *, random_state=0):
             "visits": visits,
             "hour": hour,
             "member": member,
+            "device": device,
             "user": user,
             "day": rng.integers(1, 29, size=n_samples),
             "item": ITEMS[chosen],
             "p": chance[rows, chosen],
-            "click": (rng.random(n_samples) < click_rate(age, visits, hour, member)[rows, chosen]).astype(np.int8),
+            "click": (rng.random(n_samples) < rate[rows, chosen]).astype(np.int8),
         }
     )
 
@@ -52,14 +56,14 @@ def logging_prob(hour, member):
     return 0.75 * greedy + 0.25 / len(ITEMS)
 
 
-def click_rate(age, visits, hour, member):
+def click_rate(age, visits, hour, member, device):
     """Return the chance of a click on every item: what no log shows."""
     young, regular, evening = age < 35, visits > 8, (hour > 16) & (hour < 23)
     return np.column_stack(
         [
             0.05 + 0.25 * (~young & evening),
             0.12 + 0.10 * (~young & ~evening),
-            0.08 + 0.08 * evening,
+            0.08 + 0.16 * (evening & (device == "desktop")),
             0.08 + 0.25 * (young & member),
             0.04 + 0.30 * (young & regular),
         ]

@@ -39,6 +39,6 @@ print(evaluation)
 # Deploy: load the file, draw an action, and log it with its propensity, so that the next policy can learn from it.
 policy.save("policy.bopl")
 deployed = bopl.load("policy.bopl")
-new_visitors = frame[["age", "visits", "hour", "member"]].head(3)
+new_visitors = frame[["age", "visits", "hour", "member", "device"]].head(3)
 action, propensity = deployed.sample(new_visitors, inverse_temperature=4.0, random_state=0)
 print(new_visitors.assign(item=action, p=propensity))

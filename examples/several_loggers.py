@@ -7,16 +7,21 @@ propensity of the mixture of both, so that all rows can be used together.
 """
 
 import numpy as np
+import pandas as pd
 from make_clicks import ITEMS, click_rate, logging_prob, make_clicks
 
 import bopl
 
-COLUMNS = ["age", "visits", "hour", "member"]
+COLUMNS = ["age", "visits", "hour", "member", "device"]
 
 
 def learn(log):
     learner = bopl.HistTree(max_depth=4, min_child_weight=20.0)
     return bopl.BoostedPolicy(learner=learner, n_rounds=60, reward_translation=-0.1, random_state=0).fit(log)
+
+
+def position(item):
+    return np.searchsorted(ITEMS, item.to_numpy(dtype=str))
 
 
 # Week one: what the shop did so far.
@@ -27,18 +32,16 @@ policy = learn(bopl.BanditLog.from_frame(first, action="item", reward="click", p
 second = make_clicks(6000, random_state=2).to_pandas()
 second["item"], second["p"] = policy.sample(second[COLUMNS], inverse_temperature=2.0, random_state=0)
 rate = click_rate(*(second[name].to_numpy() for name in COLUMNS))
-shown = np.searchsorted(ITEMS, second["item"].to_numpy(dtype=str))
-second["click"] = (np.random.default_rng(3).random(len(second)) < rate[np.arange(len(second)), shown]).astype(int)
+chance = rate[np.arange(len(second)), position(second["item"])]
+second["click"] = (np.random.default_rng(3).random(len(second)) < chance).astype(int)
 
 # Both weeks: the probability that each policy would have given to the logged action of every row.
-both = {name: np.concatenate([first[name], second[name]]) for name in first.columns}
-context = np.column_stack([both[name] for name in COLUMNS]).astype(float)
-action_idx = np.searchsorted(ITEMS, both["item"].astype(str))
-rows = np.arange(len(action_idx))
-old = logging_prob(both["hour"], both["member"])[rows, action_idx]
-new = policy.predict_proba(context, inverse_temperature=2.0)[rows, action_idx]
+both = pd.concat([first, second], ignore_index=True)
+rows, shown = np.arange(len(both)), position(both["item"])
+old = logging_prob(both["hour"], both["member"])[rows, shown]
+new = policy.predict_proba(both[COLUMNS], inverse_temperature=2.0)[rows, shown]
 
-log = bopl.BanditLog(context, both["item"], both["click"], both["p"], feature_names=COLUMNS)
+log = bopl.BanditLog.from_frame(both, action="item", reward="click", propensity="p", context=COLUMNS)
 week = np.repeat(["first", "second"], [len(first), len(second)])
 log = log.balanced(week, {"first": old, "second": new})
 print(log, log.propensity_source)
