@@ -130,26 +130,26 @@ def draw_sharpness():
     from make_clicks import click_rate, make_clicks
 
     frame = make_clicks().to_pandas()
-    log = bopl.BanditLog.from_frame(
-        frame, action="item", reward="click", propensity="p", group="user", time="day"
-    )
-    train, test = log.split(0.3, by="time")
+    is_test = frame["user"] % 10 < 3  # a user is in one part only
+    roles = {
+        "action": "item",
+        "reward": "click",
+        "propensity": "p",
+        "group": "user",
+        "time": "day",
+    }
+    train = bopl.BanditLog.from_frame(frame[~is_test], **roles)
+    test = bopl.BanditLog.from_frame(frame[is_test], **roles, schema=train.schema)
     learner = bopl.HistTree(max_depth=4, min_child_weight=20.0)
     policy = bopl.BoostedPolicy(
         learner=learner, n_rounds=150, reward_translation=-0.1, random_state=0
     ).fit(train)
-    held_out = frame.sort_values("day", kind="stable").tail(test.n_samples).sort_index()
-    rate = click_rate(
-        *(held_out[name].to_numpy() for name in ("age", "visits", "hour", "member", "device"))
-    )
+    rate = click_rate_of(frame[is_test], click_rate)
     factors, rows, truth = np.array([0.0, 0.5, 1, 1.5, 2, 3, 4, 6, 8, 12, 16]), [], []
     for factor in factors:
         action_prob = policy.predict_proba(test.context, inverse_temperature=factor)
         rows.append(bopl.evaluate(test, {"policy": action_prob}, estimators="snips").row())
-        # Ages that the log misses are known to the world: the truth is the mean over ages that visitors may have.
-        truth.append(
-            float((action_prob * with_unknown_age(rate, held_out, click_rate)).sum(axis=1).mean())
-        )
+        truth.append(float((action_prob * rate).sum(axis=1).mean()))
 
     def draw():
         figure = Figure(figsize=(7.2, 3.2), layout="constrained")
@@ -177,6 +177,7 @@ def draw_sharpness():
             ha="right",
         )
         value.set_title("clicks per visitor")
+        value.set_ylim(top=0.25)
         value.legend(loc="upper left")
         worth.plot(x, [r["ess"] for r in rows], "o-", markersize=3, **LINE)
         worth.set_ylim(0)
@@ -189,15 +190,15 @@ def draw_sharpness():
     return draw
 
 
-def with_unknown_age(rate, frame, click_rate):
-    """Return click rates where missing ages are averaged over what they may be."""
-    others = (frame[name].to_numpy() for name in ("visits", "hour", "member", "device"))
-    visits, hour, member = others
-    ages = np.arange(16.0, 77.0, 2.0)
-    mean = np.mean(
-        [click_rate(np.full(len(frame), age), visits, hour, member) for age in ages], axis=0
+def click_rate_of(frame, click_rate):
+    """Return the true click rates; where the age is missing, their mean over the ages that visitors may have."""
+    visits, hour, member, device = (
+        frame[name].to_numpy() for name in ("visits", "hour", "member", "device")
     )
-    return np.where(frame["age"].isna().to_numpy()[:, None], mean, rate)
+    known = click_rate(frame["age"].to_numpy(), visits, hour, member, device)
+    ages = (np.full(len(frame), age) for age in np.arange(16.0, 77.0, 2.0))
+    mean = np.mean([click_rate(age, visits, hour, member, device) for age in ages], axis=0)
+    return np.where(frame["age"].isna().to_numpy()[:, None], mean, known)
 
 
 # -- Why regression is not enough -----------------------------------------------------------------------------------
