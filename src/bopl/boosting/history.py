@@ -15,6 +15,7 @@ COLUMNS: dict[str, str] = {
     "round": "number of rounds in the ensemble, from 1",
     "empirical_risk": "mean of -r/p · pi(a_i) on the translated training rewards",
     "surrogate_risk": "the surrogate risk, never below the empirical risk",
+    "objective_risk": "the risk that was boosted, of which the bounds speak; one of the above or your own",
     "gradient_norm": "Euclidean norm of the gradient of the mean risk in all scores, before the round",
     "alpha": "ensemble weight of the round",
     "guaranteed_decrease": "by how much smoothness promises the objective's risk to fall",
@@ -41,7 +42,7 @@ class History(Mapping[str, AnyArray]):
     columns : mapping of str to ndarray of shape (n_rounds,)
         The columns are described in ``bopl.boosting.history.COLUMNS``.
     objective : str
-        Name of the objective: ``"surrogate"`` bounds the surrogate risk, all others the empirical risk.
+        Name of the objective.
     """
 
     columns: dict[str, AnyArray]
@@ -70,7 +71,7 @@ class History(Mapping[str, AnyArray]):
     @property
     def objective_risk(self) -> AnyArray:
         """The risk that the bounds speak of."""
-        return self.columns["surrogate_risk" if self.objective == "surrogate" else "empirical_risk"]
+        return self.columns["objective_risk"]
 
     def __getitem__(self, name: str) -> AnyArray:
         if name not in self.columns:

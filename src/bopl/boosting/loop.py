@@ -21,6 +21,9 @@ from bopl.objective.value import effective_sample_size, snips_value
 # "We use early stopping whenever the gradient, base predictions or ensemble weight are less than 1e-10 in magnitude."
 STOP_BELOW = 1e-10
 
+#: Why a fit ended that Ctrl-C cut short.
+INTERRUPTED = "interrupted by the user"
+
 AnyCallback = Callable[[BoostingState], CallbackAction]
 
 
@@ -81,7 +84,7 @@ def fit_ensemble(
         del state.rounds[len(state.records) :]  # a round is whole once it is recorded
         if not state.rounds:
             raise
-        stop_reason = "interrupted by the user"
+        stop_reason = INTERRUPTED
     finally:
         for callback in callbacks:
             if isinstance(callback, Callback):
@@ -151,6 +154,7 @@ class Recorder:
             "round": round_idx + 1,
             "empirical_risk": IPSObjective().risk(self.translated, after.log_prob),
             "surrogate_risk": SurrogateObjective().risk(self.translated, after.log_prob),
+            "objective_risk": self.objective.risk(self.translated, after.log_prob),
             "gradient_norm": _norm(before.gradient) / self.log.n_samples,
             "alpha": step.alpha,
             "guaranteed_decrease": step.guaranteed_decrease,

@@ -12,8 +12,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from bopl._settings import check_number
 from bopl._typing import AnyArray, ContextMatrix, FloatArray
-from bopl.learner import row_order
-from bopl.learner.hist_tree import HistTree
+from bopl.learner import HistTree, row_order, with_categories
 from bopl.learner.hist_tree.predict import FlatEnsemble
 from bopl.learner.hist_tree.predictor import HistTreePredictor, stack_trees
 from bopl.learner.hist_tree.tree import ACTION_SPLIT, WORD_BITS, Tree
@@ -116,6 +115,7 @@ class BoostedRewardModel(BaseEstimator):
 
     def _learner(self, log: BanditLog) -> HistTree:
         learner = HistTree(max_depth=6, min_samples_leaf=20) if self.learner is None else clone(self.learner)
+        learner = with_categories(learner, log)
         if log.n_actions > learner.max_bins:
             raise ValueError(
                 f"BoostedRewardModel puts every action into a bin of its own: {log.n_actions} actions need max_bins "

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from bopl._typing import FloatArray
+from bopl.log.column_audit import audit_columns
 from bopl.log.context import quoted
 from bopl.log.finding import NOTE, OK, PROBLEM, Audit, Finding
 from bopl.log.identical import row_keys
@@ -39,7 +40,7 @@ MATCH_TOLERANCE = 1e-3
 
 def audit_log(log: BanditLog, policy: object | None, logging_policy: object | None) -> Audit:
     """Run all checks; see `BanditLog.audit`."""
-    findings = [_duplicates(log), _never_logged(log), _hardly_logged(log)]
+    findings = [_duplicates(log), _never_logged(log), _hardly_logged(log), *audit_columns(log.schema)]
     if not log.has_propensity:
         findings.insert(
             0,

@@ -15,6 +15,7 @@ from bopl.boosting.history import COLUMNS
 from bopl.boosting.store import pack_rounds, unpack_rounds
 from bopl.learner.store import describe_learner, learner_from
 from bopl.log.action import label_array
+from bopl.log.schema import LogSchema
 
 if TYPE_CHECKING:
     from bopl.policy.boosted import BoostedPolicy
@@ -83,6 +84,8 @@ def write_policy(policy: Any, facts: dict[str, Any], arrays: dict[str, Any], pat
         "actions": [_label_to_json(label) for label in policy.actions_.tolist()],
         "n_features": int(policy.n_features_in_),
         "feature_names": None if names is None else [str(name) for name in names],
+        "trained_on": policy.trained_on_,
+        "schema": None if policy.schema_ is None else policy.schema_.to_json(),
         **facts,
     }
     if policy.action_features_ is not None:
@@ -102,6 +105,11 @@ def restore_common(policy: Any, archive: Archive) -> None:
         raise ValueError("the action features do not match the actions")
     if document["feature_names"] is not None:
         policy.feature_names_in_ = np.array(document["feature_names"], dtype=object)
+    policy.trained_on_ = document.get("trained_on")  # files written before there were runs and schemas have none
+    schema = document.get("schema")
+    policy.schema_ = None if schema is None else LogSchema.from_json(schema)
+    if policy.schema_ is not None and list(policy.schema_.feature_names) != document["feature_names"]:
+        raise ValueError("the schema does not match the context columns")
 
 
 def _boosted_from(archive: Archive) -> BoostedPolicy:

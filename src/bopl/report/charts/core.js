@@ -1,0 +1,243 @@
+// What every chart is made of: elements, scales, axes, numbers as text, one tooltip.
+
+const MINUS = "\u2212";
+
+function html(name, attributes = {}, ...children) {
+  return fill(document.createElement(name), attributes, children);
+}
+
+function svg(name, attributes = {}, ...children) {
+  return fill(document.createElementNS("http://www.w3.org/2000/svg", name), attributes, children);
+}
+
+// Text goes in as text nodes, never as markup: names come from users' data.
+function fill(node, attributes, children) {
+  for (const [key, value] of Object.entries(attributes)) {
+    if (value === null || value === undefined) continue;
+    if (key.startsWith("on")) node.addEventListener(key.slice(2), value);
+    else node.setAttribute(key, typeof value === "number" ? +value.toFixed(2) : value);
+  }
+  node.append(...children.filter((child) => child !== null && child !== undefined));
+  return node;
+}
+
+// -- Numbers ----------------------------------------------------------------------------------------------------
+
+function number(value, digits = 4) {
+  if (value === null || value === undefined) return "\u2013";
+  const size = Math.abs(value);
+  if (size !== 0 && (size < 1e-4 || size >= 1e7)) return value.toExponential(Math.max(digits - 2, 0)).replace("-", MINUS);
+  if (size >= 1000) return withSign(value, Math.round(size).toLocaleString("en"));
+  const decimals = size === 0 ? 0 : Math.max(digits - 1 - Math.floor(Math.log10(size)), 0);
+  return withSign(value, String(+size.toFixed(Math.min(decimals, 7))));
+}
+
+function withSign(value, text) {
+  return value < 0 && text !== "0" ? MINUS + text : text;
+}
+
+function signed(value, digits = 4) {
+  return value > 0 ? "+" + number(value, digits) : number(value, digits);
+}
+
+function percent(share, digits = 1) {
+  if (share === null || share === undefined) return "\u2013";
+  const size = Math.abs(100 * share);
+  const decimals = size >= 99.95 || size === 0 ? 0 : size >= 0.1 ? digits : 2;
+  return withSign(share, size.toFixed(decimals) + "%");
+}
+
+function signedPercent(share, digits = 1) {
+  return share > 0 ? "+" + percent(share, digits) : percent(share, digits);
+}
+
+function whole(value) {
+  return Math.round(value).toLocaleString("en");
+}
+
+// -- Scales -----------------------------------------------------------------------------------------------------
+
+function linear([low, high], [start, end]) {
+  const span = high - low || 1;
+  const scale = (value) => start + ((value - low) / span) * (end - start);
+  scale.invert = (position) => low + ((position - start) / (end - start)) * span;
+  scale.ticks = (count) => linearTicks(low, high, count);
+  scale.domain = [low, high];
+  return scale;
+}
+
+function logarithmic([low, high], range) {
+  const inner = linear([Math.log10(low), Math.log10(high)], range);
+  const scale = (value) => inner(Math.log10(value));
+  scale.invert = (position) => 10 ** inner.invert(position);
+  scale.ticks = (count) => logTicks(low, high, count);
+  scale.domain = [low, high];
+  return scale;
+}
+
+function linearTicks(low, high, count) {
+  if (!(high > low)) return [low];
+  const raw = (high - low) / Math.max(count, 1);
+  const power = 10 ** Math.floor(Math.log10(raw));
+  const step = power * [1, 2, 5, 10].find((factor) => factor * power >= raw * 0.999);
+  const ticks = [];
+  for (let k = Math.ceil(low / step - 1e-9); k * step <= high + step * 1e-9; k += 1) ticks.push(+(k * step).toPrecision(12));
+  return ticks;
+}
+
+function logTicks(low, high, count) {
+  const first = Math.ceil(Math.log10(low) - 1e-9);
+  const last = Math.floor(Math.log10(high) + 1e-9);
+  if (last - first < 1) return linearTicks(low, high, count);
+  const every = Math.ceil((last - first + 1) / Math.max(count, 2));
+  const ticks = [];
+  for (let power = first; power <= last; power += every) ticks.push(10 ** power);
+  return ticks;
+}
+
+// The least and largest of some numbers, with a little room on either side.
+function extent(values, room = 0.06) {
+  const known = values.filter((value) => Number.isFinite(value));
+  if (!known.length) return [0, 1];
+  let [low, high] = [Math.min(...known), Math.max(...known)];
+  if (low === high) [low, high] = [low - (Math.abs(low) * 0.1 || 1), high + (Math.abs(high) * 0.1 || 1)];
+  const pad = (high - low) * room;
+  return [low - pad, high + pad];
+}
+
+function clamp(value, low, high) {
+  return Math.min(Math.max(value, low), high);
+}
+
+// -- Drawing ----------------------------------------------------------------------------------------------------
+
+// Draws again whenever the width of the place changes; a pixel of the drawing is a pixel of the page.
+function responsive(node, draw) {
+  let width = 0;
+  const again = () => {
+    const now = Math.floor(node.clientWidth);
+    if (now < 40 || now === width) return;
+    width = now;
+    draw(width);
+  };
+  new ResizeObserver(again).observe(node);
+  again();
+  return () => draw(width);
+}
+
+function canvas(node, width, height, label) {
+  const drawing = svg("svg", { viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": label });
+  node.replaceChildren(drawing);
+  return drawing;
+}
+
+const ruler = document.createElement("canvas").getContext("2d");
+
+function textWidth(text, size = 13, weight = 400) {
+  ruler.font = `${weight} ${size}px ${getComputedStyle(document.body).fontFamily}`;
+  return ruler.measureText(text).width;
+}
+
+// Cuts text to a width, with an ellipsis; the whole text stays available on hover.
+function cut(text, room, size = 13, weight = 400) {
+  if (textWidth(text, size, weight) <= room) return text;
+  const letters = [...text];
+  let [low, high] = [0, letters.length];
+  while (low < high) {
+    const middle = Math.ceil((low + high) / 2);
+    if (textWidth(letters.slice(0, middle).join("") + "…", size, weight) <= room) low = middle;
+    else high = middle - 1;
+  }
+  return letters.slice(0, low).join("").trimEnd() + "…";
+}
+
+function cutText(attributes, text, room, size = 13, weight = 400) {
+  const shown = cut(text, room, size, weight);
+  return svg("text", attributes, shown, shown === text ? null : svg("title", {}, text));
+}
+
+function xAxis(scale, y, { count = 6, format = number, top = null, label = null, right = null } = {}) {
+  const group = svg("g");
+  let end = -Infinity;
+  for (const tick of scale.ticks(count)) {
+    const x = scale(tick);
+    if (top !== null) group.append(svg("line", { class: "grid", x1: x, x2: x, y1: top, y2: y }));
+    const text = format(tick);
+    const half = textWidth(text, 12) / 2;
+    if (x - half < end + 8) continue;
+    end = x + half;
+    group.append(svg("text", { class: "tick", x, y: y + 17, "text-anchor": "middle" }, text));
+  }
+  if (label !== null) group.append(svg("text", { class: "tick", x: right, y: y + 35, "text-anchor": "end" }, label));
+  return group;
+}
+
+function yAxis(scale, left, right, { count = 4, format = number } = {}) {
+  const group = svg("g");
+  for (const tick of scale.ticks(count)) {
+    const y = scale(tick);
+    group.append(
+      svg("line", { class: "grid", x1: left, x2: right, y1: y, y2: y }),
+      svg("text", { class: "tick", x: left - 8, y: y + 4, "text-anchor": "end" }, format(tick)),
+    );
+  }
+  return group;
+}
+
+function path(points) {
+  let start = true;
+  return points
+    .map(([x, y]) => {
+      if (!Number.isFinite(y)) {
+        start = true;
+        return "";
+      }
+      const step = `${start ? "M" : "L"}${x.toFixed(1)} ${y.toFixed(1)}`;
+      start = false;
+      return step;
+    })
+    .join("");
+}
+
+// -- Tooltip and controls ---------------------------------------------------------------------------------------
+
+const tooltip = {
+  show(event, title, rows) {
+    const node = document.getElementById("tooltip");
+    node.replaceChildren(
+      html("b", {}, title),
+      ...rows.map(([name, value]) => html("div", {}, html("span", {}, name), html("span", {}, value))),
+    );
+    node.hidden = false;
+    const edge = window.scrollX + document.documentElement.clientWidth - node.offsetWidth - 8;
+    node.style.left = `${clamp(event.pageX + 14, 8, Math.max(edge, 8))}px`;
+    const below = event.pageY + 18;
+    const isLow = event.clientY + node.offsetHeight + 26 > window.innerHeight;
+    node.style.top = `${isLow ? event.pageY - node.offsetHeight - 12 : below}px`;
+  },
+  hide() {
+    document.getElementById("tooltip").hidden = true;
+  },
+};
+
+function hoverable(node, title, rows) {
+  node.addEventListener("pointermove", (event) => tooltip.show(event, title, rows()));
+  node.addEventListener("pointerleave", tooltip.hide);
+  return node;
+}
+
+function fillSelect(select, entries, chosen, onChange) {
+  select.replaceChildren(...entries.map(([value, text]) => html("option", { value }, cut(text, 320, 14))));
+  select.value = String(chosen);
+  select.addEventListener("change", () => onChange(select.value));
+}
+
+function fillChoice(fieldset, entries, chosen, onChange) {
+  for (const [value, text] of entries) {
+    const input = html("input", { type: "radio", name: fieldset.id, value, onchange: () => onChange(value) });
+    input.checked = value === chosen;
+    fieldset.append(html("label", {}, input, html("span", {}, text)));
+  }
+}
+
+const charts = {};
