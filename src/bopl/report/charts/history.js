@@ -40,20 +40,22 @@ function zoomRounds(from, to) {
 function drawHistory(node, width, panel, { title, series, isLog, chosen, columns }) {
   const legendRows = layLegend(series, width);
   const top = 30 + 20 * legendRows.height;
-  const [left, right, bottom] = [54, width - 10, top + 168];
+  const [right, bottom] = [width - 10, top + 168];
   const drawing = canvas(node, width, bottom + 42, title);
   const all = columns.round;
   const [from, to] = [rounds.from ?? all[0], rounds.to ?? all[all.length - 1]];
   const shown = all.map((round, idx) => idx).filter((idx) => all[idx] >= from && all[idx] <= to);
-  const x = linear([from, Math.max(to, from + 1)], [left, right]);
   const y = historyScale(series.flatMap((line) => shown.map((idx) => line.values[idx])), isLog, [bottom, top]);
+  const ticks = { count: 5, format: (tick) => number(tick, 3) };
+  const left = axisRoom(y, ticks);
+  const x = linear([from, Math.max(to, from + 1)], [left, right]);
   drawing.append(cutText({ class: "title", x: 0, y: 14 }, title, width, 14, 600), legendRows.draw(24));
-  drawing.append(yAxis(y, left, right, { count: 4, format: (tick) => number(tick, 3) }));
+  drawing.append(yAxis(y, left, right, ticks));
   drawing.append(xAxis(x, bottom, { count: 5, format: (tick) => (Number.isInteger(tick) ? whole(tick) : ""), label: "round", right }));
-  if (chosen !== null && chosen >= from && chosen <= to) drawing.append(chosenRound(x(chosen), top, bottom, left, right, chosen));
   for (const line of [...series].reverse()) {
     drawing.append(svg("path", { class: `line ${line.look}`, d: path(shown.map((idx) => [x(all[idx]), y(line.values[idx])])) }));
   }
+  if (chosen !== null && chosen >= from && chosen <= to) drawing.append(chosenRound(x(chosen), top, bottom, left, right, chosen));
   panel.cursor = svg("line", { class: "cursor", y1: top, y2: bottom, visibility: "hidden" });
   drawing.append(panel.cursor);
   panel.at = (round) => (round >= from && round <= to ? x(round) : null);
