@@ -85,8 +85,3 @@ def percent_text(share: float, *, signed: bool = False) -> str:
     text = f"{size:.{decimals}f}%"
     plus = "+" if signed else ""
     return (MINUS if share < 0.0 else plus) + text
-
-
-def short_text(text: str, room: int = 60) -> str:
-    """Return text that is cut, with an ellipsis, if it has more letters than there is room for."""
-    return text if len(text) <= room else f"{text[: room - 1].rstrip()}…"

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from bopl._html import Markup, element, join
-from bopl.report.plain import fixed_text, number_text, percent_text, short_text, signed_text
+from bopl._html import Markup, element, join, short, table
+from bopl.report.plain import fixed_text, number_text, percent_text, signed_text
 
 Summary = Mapping[str, Any]
 
@@ -99,20 +99,6 @@ def _estimates(summary: Summary) -> Markup:
     return table(heads, rows, numeric=range(2, 7))
 
 
-def table(heads: Sequence[str], rows: Sequence[Sequence[str]], *, numeric: Sequence[int] = ()) -> Markup:
-    """Return a table; the columns at the positions ``numeric`` are flush right."""
-    return element("table", element("thead", _row("th", heads, numeric)), element("tbody", *_rows(rows, numeric)))
-
-
-def _rows(rows: Sequence[Sequence[str]], numeric: Sequence[int]) -> list[Markup]:
-    return [_row("td", row, numeric) for row in rows]
-
-
-def _row(name: str, cells: Sequence[str], numeric: Sequence[int]) -> Markup:
-    looks = ["number" if position in numeric else None for position in range(len(cells))]
-    return element("tr", *(element(name, cell, class_=look) for cell, look in zip(cells, looks, strict=True)))
-
-
 def _notes(summary: Summary) -> Markup:
     evaluation = summary["evaluation"]
     kind = f"Intervals: {evaluation['interval'].replace('_', ' ')}."
@@ -135,7 +121,7 @@ def _shift(summary: Summary) -> dict[str, Markup]:
 def _importance(summary: Summary) -> dict[str, Markup]:
     importance = summary["importance"]
     names, n_features = importance["features"], importance["n_features"]
-    listed = ", ".join(f"“{short_text(name)}”" for name in names[:3])
+    listed = ", ".join(f"“{short(name)}”" for name in names[:3])
     if not names:
         sentence = "The policy looks at no context column: it does the same everywhere."
     elif n_features == 1:
@@ -169,7 +155,7 @@ def _examples(summary: Summary) -> dict[str, Markup]:
 
 
 def _card(example: Summary) -> Markup:
-    old, new = short_text(example["from"]), short_text(example["to"])
+    old, new = short(example["from"]), short(example["to"])
     story = (
         f"{percent_text(example['share'])} of the decisions. In this one the new policy takes “{new}” with probability "
         f"{percent_text(example['to_prob'])}, and “{old}”, which was logged, with {percent_text(example['from_prob'])}."
@@ -184,14 +170,12 @@ def _card(example: Summary) -> Markup:
 
 
 def _part_bars(example: Summary) -> Markup:
-    rows = [
-        (f"{short_text(part['feature'])} = {short_text(part['value'])}", part["effect"]) for part in example["parts"]
-    ]
+    rows = [(f"{short(part['feature'])} = {short(part['value'])}", part["effect"]) for part in example["parts"]]
     rows.append(("all other columns", example["rest"]))
     most = max(abs(effect) for _, effect in rows) or 1.0
     general = element(
         "li",
-        element("span", f"“{short_text(example['to'])}” against “{short_text(example['from'])}” in general"),
+        element("span", f"“{short(example['to'])}” against “{short(example['from'])}” in general"),
         element("span", fixed_text(example["general"], most), class_="effect"),
         class_="general",
     )
