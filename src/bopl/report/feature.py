@@ -85,15 +85,15 @@ class Bins:
     has_missing: bool
 
     def place(self, values: AnyArray) -> IntArray:
-        """Return the bin of every value; a missing value without a bin of its own goes into the last one."""
-        if self.is_category:
-            order = np.argsort(self.edges)
-            found = order[np.minimum(np.searchsorted(self.edges[order], values), len(order) - 1)]
-            known = self.edges[found] == values
-            places = np.where(known, found, len(self.edges) if self.has_other else len(self.edges) - 1)
-        else:
+        """Return the bin of every value; -1 for one that no bin is meant for, such as a category not seen before."""
+        is_missing = np.isnan(values)
+        if not self.is_category:
             places = np.searchsorted(self.edges, values, side="right")
-        return np.where(np.isnan(values), len(self.labels) - 1, places)
+        else:
+            places = np.full(len(values), len(self.edges) if self.has_other else -1)
+            for bin_idx, category in enumerate(self.edges):
+                places[values == category] = bin_idx
+        return np.where(is_missing, len(self.labels) - 1 if self.has_missing else -1, places)
 
 
 def make_bins(column: Column, values: AnyArray) -> Bins:

@@ -51,20 +51,22 @@ class Movement:
 def follow_policy(policy: Any, log: BanditLog, divisions: Sequence[Bins]) -> Movement:
     """Score all samples of a log once, block by block."""
     reader, n_samples = read_policy(policy, log), log.n_samples
+    if not reader.has_all_actions:
+        raise TypeError("a report needs the probabilities of all actions: pass a policy with predict_proba.")
     logged_prob, best_prob = np.empty(n_samples), np.empty(n_samples, np.float32)
     best, new_count = np.empty(n_samples, np.int32), np.zeros(log.n_actions)
     places = [bins.place(column_values(log, bins.column.idx)).astype(np.int8) for bins in divisions]
     new_by_bin = [np.zeros((len(bins.labels), log.n_actions)) for bins in divisions]
     for rows in row_blocks(n_samples, log.n_actions):
         block = reader.block(rows)
-        assert block.action_prob is not None
+        action_prob: AnyArray = np.asarray(block.action_prob)
         logged_prob[rows] = block.logged_prob
-        best[rows] = block.action_prob.argmax(axis=1)
-        best_prob[rows] = block.action_prob.max(axis=1)
-        new_count += block.action_prob.sum(axis=0)
+        best[rows] = action_prob.argmax(axis=1)
+        best_prob[rows] = action_prob.max(axis=1)
+        new_count += action_prob.sum(axis=0)
         for place, total in zip(places, new_by_bin, strict=True):
             for bin_idx in range(len(total)):
-                total[bin_idx] += block.action_prob[place[rows] == bin_idx].sum(axis=0)
+                total[bin_idx] += action_prob[place[rows] == bin_idx].sum(axis=0)
     return Movement(logged_prob / log.propensity, logged_prob, best_prob, best, new_count, places, new_by_bin)
 
 
@@ -151,8 +153,9 @@ def _standard_error(values: FloatArray, group: IntArray | None) -> float:
         _, code = np.unique(group, return_inverse=True)
         deviation = np.bincount(code, weights=deviation)
     n_parts = len(deviation)
-    factor = n_parts / (n_parts - 1) if n_parts > 1 else np.inf
-    return float(np.sqrt(factor * (deviation**2).sum()) / len(values)) if n_parts > 1 else float("nan")
+    if n_parts < 2:
+        return float("nan")
+    return float(np.sqrt(n_parts / (n_parts - 1) * (deviation**2).sum()) / len(values))
 
 
 # -- Weights --------------------------------------------------------------------------------------------------------

@@ -11,6 +11,7 @@ from typing import Any
 
 from bopl._html import Markup, element, join
 from bopl.report import text
+from bopl.report.summary import SCHEMA
 
 CHARTS = ("core", "forest", "shares", "segments", "importance", "effects", "weights", "history")
 CONTENTS = {
@@ -38,6 +39,11 @@ def write_page(summary: Mapping[str, Any], path: str | Path) -> None:
 
 def render_page(summary: Mapping[str, Any]) -> str:
     """Return the page of a summary as text."""
+    if summary.get("schema") != SCHEMA:
+        raise ValueError(
+            f"this version cannot show the summary: its schema is {summary.get('schema')!r}, not {SCHEMA!r}. Make it "
+            "again with bopl.report.summarise."
+        )
     parts = {*summary, *(["run"] if {"config", "steps"} & set(summary) else [])}
     template = _without_missing(_read("page.html"), parts)
     values = {
