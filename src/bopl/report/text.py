@@ -113,7 +113,7 @@ def _shift(summary: Summary) -> dict[str, Markup]:
     moved = 0.5 * sum(abs(new - old) for new, old in zip(actions["new"], actions["logging"], strict=True))
     sentence = (
         f"Among {summary['log']['n_actions']:,} actions, {percent_text(moved)} of the decisions move from one to "
-        f"another overall. In {percent_text(actions['agreement'])} of them it would repeat the logged action."
+        f"another overall. The new policy would repeat the logged action in {percent_text(actions['agreement'])}."
     )
     return {"shift": join(sentence)}
 

@@ -175,7 +175,8 @@ function cutText(attributes, text, room, size = 13, weight = 400) {
   return svg("text", attributes, shown, shown === text ? null : svg("title", {}, text));
 }
 
-function xAxis(scale, y, { count = 6, format = number, top = null, label = null, right = null } = {}) {
+// ``width`` is that of the drawing: numbers at its edges are moved inwards.
+function xAxis(scale, y, { width, count = 6, format = number, top = null, label = null, right = width }) {
   const group = svg("g");
   let end = -Infinity;
   for (const tick of scale.ticks(count)) {
@@ -183,9 +184,10 @@ function xAxis(scale, y, { count = 6, format = number, top = null, label = null,
     if (top !== null) group.append(svg("line", { class: "grid", x1: x, x2: x, y1: top, y2: y }));
     const text = format(tick);
     const half = textWidth(text, 12) / 2;
-    if (x - half < end + 8) continue;
-    end = x + half;
-    group.append(svg("text", { class: "tick", x, y: y + 17, "text-anchor": "middle" }, text));
+    const at = clamp(x, half, width - half);
+    if (at - half < end + 8) continue;
+    end = at + half;
+    group.append(svg("text", { class: "tick", x: at, y: y + 17, "text-anchor": "middle" }, text));
   }
   if (label !== null) group.append(svg("text", { class: "tick", x: right, y: y + 35, "text-anchor": "end" }, label));
   return group;
@@ -222,6 +224,30 @@ function path(points) {
     })
     .join("");
 }
+
+// A legend that goes on to another line where the width ends; ``mark`` draws what an entry looks like.
+function legend(entries, width, mark) {
+  const places = [];
+  let [x, line] = [0, 0];
+  for (const { text } of entries) {
+    const size = textWidth(text) + 40;
+    if (x > 0 && x + size - 14 > width) [x, line] = [0, line + 1];
+    places.push([x, line]);
+    x += size;
+  }
+  const draw = (top) => svg("g", {}, ...entries.flatMap(({ text, look }, idx) => {
+    const [at, row] = places[idx];
+    const y = top + 20 * row + 8;
+    return [mark(look, at, y), cutText({ class: "soft", x: at + 24, y: y + 4.5 }, text, width - at - 24)];
+  }));
+  return { height: 20 * (line + 1), draw };
+}
+
+const marks = {
+  line: (look, x, y) => svg("line", { class: `line ${look}`, x1: x, x2: x + 18, y1: y, y2: y }),
+  bar: (look, x, y) => svg("rect", { class: look, x: x + 2, y: y - 5, width: 14, height: 10, rx: 1.5 }),
+  dot: (look, x, y) => svg("circle", { class: look, "stroke-width": 2, cx: x + 9, cy: y, r: 5 }),
+};
 
 // -- Tooltip and controls ---------------------------------------------------------------------------------------
 

@@ -61,7 +61,7 @@ function drawForest(node, width, rows, scale, kind, base, chosen, hasPolicies, c
 
   drawing.append(svg("rect", { class: "raised-fill", x: -6, y: top + chosen * rowHeight + 1, width: width + 12, height: rowHeight - 2, rx: 6 }));
   const format = kind === "percent" ? (tick) => signedPercent(tick, 0) : (tick) => scale.format(tick, 3);
-  drawing.append(xAxis(x, bottom, { count: isNarrow ? 4 : 6, format, top, right, label: forestLabel(kind) }));
+  drawing.append(xAxis(x, bottom, { width, count: isNarrow ? 4 : 6, format, top, right, label: forestLabel(kind) }));
   // On a narrow page names stand above the intervals, and the line must not run through them.
   const bands = isNarrow ? rows.map((_, idx) => [top + idx * rowHeight + 30, top + (idx + 1) * rowHeight - 3]) : [[top - 4, bottom]];
   for (const [y1, y2] of bands) drawing.append(svg("line", { class: "zero", x1: x(reference), x2: x(reference), y1, y2 }));

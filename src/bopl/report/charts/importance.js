@@ -24,7 +24,7 @@ function drawImportance(node, width, importance, kind) {
   const x = linear([0, Math.max(...rows.map((row) => row.value)) || 1], [left, right]);
   const format = isShap ? (value) => number(value, 2) : (value) => percent(value, 0);
   const label = isShap ? "mean |SHAP value|, in units of the score" : "gain, in % of all splits on the context";
-  drawing.append(xAxis(x, bottom, { count: 5, format, top: 6, label, right: width }));
+  drawing.append(xAxis(x, bottom, { width, count: 5, format, top: 6, label }));
   rows.forEach((row, idx) => {
     const y = 6 + idx * rowHeight;
     const bar = svg("g", {},

@@ -1,5 +1,6 @@
 // By segments of the log: how often one action is taken, and what the new policy gains.
 
+const policyBars = [{ text: "logging policy", look: "old-mid" }, { text: "new policy", look: "new-fill" }];
 const segment = { feature: 0, action: 0, redraw: [] };
 
 charts.segmentShares = (node, summary) => {
@@ -36,8 +37,8 @@ function drawSegmentShares(node, width, summary) {
   const most = Math.max(...bins.flatMap((bin) => [bin.logging[segment.action], bin.new[segment.action]]));
   const x = linear([0, most * 1.04 || 1], [left, right]);
   drawing.append(cutText({ class: "title", x: 0, y: 14 }, `Share of “${action}”`, width, 14, 600));
-  drawing.append(svg("g", { transform: "translate(0 22)" }, barLegend([["logging policy", "old-mid"], ["new policy", "new-fill"]])));
-  drawing.append(xAxis(x, bottom, { count: 4, format: (tick) => percent(tick, 0), top, label: "share of the decisions", right: width }));
+  drawing.append(legend(policyBars, width, marks.bar).draw(24));
+  drawing.append(xAxis(x, bottom, { width, count: 4, format: (tick) => percent(tick, 0), top, label: "share of the decisions" }));
   bins.forEach((bin, idx) => {
     const y = top + idx * rowHeight;
     const [old, now] = [bin.logging[segment.action], bin.new[segment.action]];
@@ -56,16 +57,6 @@ function drawSegmentShares(node, width, summary) {
   });
 }
 
-function barLegend(entries) {
-  const group = svg("g");
-  let x = 0;
-  for (const [text, look] of entries) {
-    group.append(svg("rect", { class: look, x, y: 3, width: 14, height: 10, rx: 1.5 }), svg("text", { class: "soft", x: x + 20, y: 12.5 }, text));
-    x += textWidth(text) + 38;
-  }
-  return group;
-}
-
 function drawSegmentGain(node, width, summary) {
   const { feature, bins } = summary.segments[segment.feature];
   const { left, top, rowHeight } = segmentLayout(bins, width);
@@ -75,7 +66,7 @@ function drawSegmentGain(node, width, summary) {
   const x = linear(extent([0, ...bins.flatMap((bin) => bin.uplift)]), [left, right]);
   drawing.append(cutText({ class: "title", x: 0, y: 14 }, "Difference in reward", width, 14, 600));
   drawing.append(svg("text", { class: "soft", x: 0, y: 34.5 }, cut("new policy less logging policy, by IPS", width)));
-  drawing.append(xAxis(x, bottom, { count: 4, format: (tick) => signed(tick, 2), top, label: "reward per decision", right: width }));
+  drawing.append(xAxis(x, bottom, { width, count: 4, format: (tick) => signed(tick, 2), top, label: "reward per decision" }));
   drawing.append(svg("line", { class: "zero", x1: x(0), x2: x(0), y1: top, y2: bottom }));
   bins.forEach((bin, idx) => {
     const middle = top + (idx + 0.5) * rowHeight;

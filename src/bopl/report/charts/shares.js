@@ -47,19 +47,10 @@ function drawShares(node, width, rows) {
   // All others together would squeeze those that are named: they are told in numbers only.
   const named = rows.filter((row) => !row.isOther);
   const x = linear([0, Math.max(...named.flatMap((row) => [row.logging, row.added])) * 1.05 || 1], [left, right]);
-  drawing.append(dotLegend([["logging policy", "old-line paper-fill"], ["new policy", "new-fill new-line"]]));
-  drawing.append(xAxis(x, bottom, { count: isNarrow ? 4 : 6, format: (tick) => percent(tick, 0), top, label: "share of the decisions", right }));
+  const names = [{ text: "logging policy", look: "old-line paper-fill" }, { text: "new policy", look: "new-fill new-line" }];
+  drawing.append(legend(names, width, marks.dot).draw(0));
+  drawing.append(xAxis(x, bottom, { width, count: isNarrow ? 4 : 6, format: (tick) => percent(tick, 0), top, label: "share of the decisions", right }));
   rows.forEach((row, idx) => drawing.append(shareRow(row, x, top + idx * rowHeight, { width, rowHeight, left, isNarrow })));
-}
-
-function dotLegend(entries) {
-  const group = svg("g");
-  let x = 6;
-  for (const [text, look] of entries) {
-    group.append(svg("circle", { class: look, "stroke-width": 2, cx: x, cy: 9, r: 5 }), svg("text", { class: "soft", x: x + 11, y: 13.5 }, text));
-    x += textWidth(text) + 36;
-  }
-  return group;
 }
 
 function shareRow(row, x, y, { width, rowHeight, left, isNarrow }) {
@@ -68,7 +59,7 @@ function shareRow(row, x, y, { width, rowHeight, left, isNarrow }) {
   const room = isNarrow ? width - textWidth(numbers) - 18 : left - 18;
   const textY = isNarrow ? y + 17 : middle + 4.5;
   const look = row.added >= row.logging ? "new-line" : "against-line";
-  const marks = row.isOther ? [] : [
+  const dots = row.isOther ? [] : [
     svg("line", { class: look, "stroke-width": 2, x1: x(row.logging), x2: x(row.added), y1: middle, y2: middle }),
     svg("circle", { class: "old-line paper-fill", "stroke-width": 2, cx: x(row.logging), cy: middle, r: 5 }),
     svg("circle", { class: "new-fill new-line", "stroke-width": 2, cx: x(row.added), cy: middle, r: 5 }),
@@ -76,7 +67,7 @@ function shareRow(row, x, y, { width, rowHeight, left, isNarrow }) {
   const group = svg("g", { class: "pick" },
     cutText({ x: 0, y: textY, class: row.isOther ? "soft" : "" }, row.label, room),
     svg("text", { class: "soft", x: width, y: textY, "text-anchor": "end" }, numbers),
-    ...marks,
+    ...dots,
     svg("rect", { class: "hit", x: 0, y, width, height: rowHeight }),
   );
   group.addEventListener("click", row.choose);

@@ -5,7 +5,8 @@ charts.weights = (node, summary) => {
 };
 
 function drawWeights(node, width, { edges, decisions, mass }) {
-  const [right, top] = [width - 8, 54];
+  const names = legend([{ text: "share of the decisions", look: "old-mid" }, { text: "share of the total weight", look: "new-fill" }], width, marks.bar);
+  const [right, top] = [width - 8, names.height + 34];
   const bottom = top + 220;
   const drawing = canvas(node, width, bottom + 42, "Histogram of importance weights");
   const first = edges[0] / (edges[1] / edges[0]);
@@ -16,9 +17,9 @@ function drawWeights(node, width, { edges, decisions, mass }) {
   const ticks = { count: 4, format: (tick) => percent(tick, 0) };
   const left = axisRoom(y, ticks);
   const x = logarithmic([starts[from], edges[edges.length - 1]], [left, right]);
-  drawing.append(barLegend([["share of the decisions", "old-mid"], ["share of the total weight", "new-fill"]]));
+  drawing.append(names.draw(0));
   drawing.append(yAxis(y, left, right, ticks));
-  drawing.append(xAxis(x, bottom, { count: width < 560 ? 6 : 10, format: (tick) => number(tick), label: "importance weight (logarithmic)", right }));
+  drawing.append(xAxis(x, bottom, { width, count: width < 560 ? 6 : 10, format: (tick) => number(tick), label: "importance weight (logarithmic)", right }));
   decisions.forEach((share, idx) => {
     if (idx < from) return;
     const [start, end] = [x(starts[idx]), x(edges[idx])];
