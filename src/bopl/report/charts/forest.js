@@ -16,7 +16,7 @@ charts.forest = (node, summary) => {
 
   const redraw = responsive(node, (width) => drawForest(node, width, rows, scales[scale], scale, base, chosen, policies.size > 1, choose));
   const select = document.getElementById("forest-estimator");
-  const name = (row) => (policies.size > 1 ? `${row.policy} · ${row.title}` : row.title);
+  const name = (row) => (policies.size > 1 ? `${row.title} · ${row.policy}` : row.title);
   fillSelect(select, rows.map((row, idx) => [String(idx), name(row)]), chosen, (value) => choose(Number(value)));
   const order = ["percent", "uplift", "value"].filter((key) => key in scales);
   fillChoice(document.getElementById("forest-scale"), order.map((key) => [key, scales[key].text]), scale, (value) => {
@@ -51,7 +51,9 @@ const verdictMark = {
 function drawForest(node, width, rows, scale, kind, base, chosen, hasPolicies, choose) {
   const isNarrow = width < 620;
   const rowHeight = isNarrow ? 58 : 40;
-  const left = isNarrow ? 6 : 250;
+  const name = (row) => (hasPolicies ? `${row.title} · ${row.policy}` : row.title);
+  const longest = Math.max(...rows.map((row) => textWidth(name(row), 13, 600)));
+  const left = isNarrow ? 6 : clamp(longest + 34, 180, 0.36 * width);
   const right = isNarrow ? width - 6 : width - 210;
   const top = 26;
   const bottom = top + rows.length * rowHeight;
@@ -59,13 +61,17 @@ function drawForest(node, width, rows, scale, kind, base, chosen, hasPolicies, c
   const reference = kind === "value" ? base : 0;
   const x = linear(forestDomain(rows, scale.pick, reference), [left, right]);
 
-  drawing.append(xAxis(x, bottom, { count: isNarrow ? 4 : 6, format: scale.format, top, right, label: forestLabel(kind) }));
-  drawing.append(svg("line", { class: "zero", x1: x(reference), x2: x(reference), y1: top - 4, y2: bottom }));
+  drawing.append(svg("rect", { class: "raised-fill", x: -6, y: top + chosen * rowHeight + 1, width: width + 12, height: rowHeight - 2, rx: 6 }));
+  const format = kind === "percent" ? (tick) => signedPercent(tick, 0) : (tick) => scale.format(tick, 3);
+  drawing.append(xAxis(x, bottom, { width, count: isNarrow ? 4 : 6, format, top, right, label: forestLabel(kind) }));
+  // On a narrow page names stand above the intervals, and the line must not run through them.
+  const bands = isNarrow ? rows.map((_, idx) => [top + idx * rowHeight + 30, top + (idx + 1) * rowHeight - 3]) : [[top - 4, bottom]];
+  for (const [y1, y2] of bands) drawing.append(svg("line", { class: "zero", x1: x(reference), x2: x(reference), y1, y2 }));
   const isLeft = x(reference) < (left + right) / 2;
   drawing.append(svg("text", { class: "tick", x: x(reference) + (isLeft ? -2 : 2), y: top - 10, "text-anchor": isLeft ? "start" : "end" }, "logging policy"));
   rows.forEach((row, idx) => {
     const y = top + idx * rowHeight;
-    drawing.append(forestRow(row, x, y, { width, rowHeight, left, right, isNarrow, scale, hasPolicies, isChosen: idx === chosen, choose: () => choose(idx) }));
+    drawing.append(forestRow(row, x, y, { width, rowHeight, left, right, isNarrow, scale, title: name(row), isChosen: idx === chosen, choose: () => choose(idx) }));
   });
 }
 
@@ -84,13 +90,11 @@ function forestLabel(kind) {
   }[kind];
 }
 
-function forestRow(row, x, y, { width, rowHeight, left, right, isNarrow, scale, hasPolicies, isChosen, choose }) {
+function forestRow(row, x, y, { width, rowHeight, left, right, isNarrow, scale, title, isChosen, choose }) {
   const [centre, lower, upper] = scale.pick(row);
   const middle = isNarrow ? y + 42 : y + rowHeight / 2;
   const [lineClass, markClass] = verdictMark[row.verdict];
   const group = svg("g", { tabindex: "0", role: "button", "data-estimator": row.estimator, "aria-pressed": String(isChosen), "aria-label": `${row.title}: ${scale.format(centre)}` });
-  if (isChosen) group.append(svg("rect", { class: "raised-fill", x: -6, y: y + 1, width: width + 12, height: rowHeight - 2, rx: 6 }));
-  const title = hasPolicies ? `${row.policy} · ${row.title}` : row.title;
   const numbers = `${scale.format(centre)}  [${scale.format(lower)}, ${scale.format(upper)}]`;
   const nameRoom = isNarrow ? width - textWidth(numbers) - 22 : left - 26;
   const textY = isNarrow ? y + 21 : middle + 4.5;
@@ -100,7 +104,8 @@ function forestRow(row, x, y, { width, rowHeight, left, right, isNarrow, scale, 
   const [from, to] = [lower, upper].map((value) => (value === null ? null : clamp(x(value), left, right)));
   if (from !== null && to !== null) {
     group.append(svg("line", { class: lineClass, "stroke-width": 2.5, x1: from, x2: to, y1: middle, y2: middle }));
-    group.append(intervalEnd(x(lower) < left - 0.5, from, middle, -1, lineClass), intervalEnd(x(upper) > right + 0.5, to, middle, 1, lineClass));
+    if (to > left) group.append(intervalEnd(x(upper) > right + 0.5, to, middle, 1, lineClass));
+    if (from < right) group.append(intervalEnd(x(lower) < left - 0.5, from, middle, -1, lineClass));
   }
   if (x(centre) >= left - 1 && x(centre) <= right + 1) {
     group.append(svg("circle", { class: `${markClass} ${lineClass}`, "stroke-width": 2, cx: x(centre), cy: middle, r: 5 }));
