@@ -45,10 +45,10 @@ class TrainConfig:
     categorical: tuple[str, ...] = _about("Columns of numbers that are categories; text always is.", ())
     format: str | None = _about("Format of the files, where the extension does not tell it.")
 
-    objective: str = _about("surrogate (BOPL-S) or ips (BOPL).", "surrogate", section="The policy")
+    objective: str = _about("ips (BOPL) or surrogate (BOPL-S).", "ips", section="The policy")
     rounds: int = _about("Most boosting rounds.", 300)
     max_depth: int = _about("Depth of the trees.", 6)
-    min_leaf_samples: float = _about("Typical samples that a leaf must hold, by weight.", 20.0)
+    min_leaf_samples: float = _about("Typical samples that a leaf must hold, by weight.", 10.0)
     reg_lambda: float = _about("Ridge penalty on the leaves.", 0.0)
     reward_translation: float | str = _about("Added to every reward; auto chooses on validation.", AUTO)
     early_stopping: int = _about("Stop after so many rounds without a better validation value.", 30)
