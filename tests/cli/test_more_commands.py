@@ -94,7 +94,7 @@ def test_actions_that_appear_later_are_never_taken_and_said(trained, capsys):
     pq.write_table(table.set_column(index, "item", [item]), trained / "cocoa.parquet")
     call = ("evaluate", trained / "cocoa.parquet", trained / "policy.bopl", "--estimators", "ips")
     _, result = run_json(capsys, *call)
-    assert result["warnings"] == ["policy knows nothing of 'cocoa': it never takes what it does not know."]
+    assert result["warnings"] == ["policy does not know 'cocoa', and never takes it."]
 
 
 def test_flags_override_the_names_that_a_policy_remembers(trained, capsys):

@@ -399,6 +399,11 @@ class BanditLog:
             f"mean_reward={self.reward.mean():.4g}, {least})"
         )
 
+    def _repr_html_(self) -> str:
+        from bopl.log.notebook import log_card
+
+        return log_card(self)
+
     # -- New logs from this one -------------------------------------------------------------------------------------
 
     def subset(self, rows: object) -> BanditLog:
