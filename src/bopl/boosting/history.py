@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from bopl._frame import to_arrow, to_frame
+from bopl._html import card, table
 from bopl._typing import AnyArray
 
 COLUMNS: dict[str, str] = {
@@ -107,13 +108,9 @@ class History(Mapping[str, AnyArray]):
         return to_frame(self.columns, backend)
 
     def _repr_html_(self) -> str:
-        heads = "".join(f"<th>{name}</th>" for name in self.columns)
         shown = [*range(min(5, self.n_rounds)), *range(max(5, self.n_rounds - 5), self.n_rounds)]
-        rows = "".join(
-            "<tr>" + "".join(f"<td>{column[row]:.6g}</td>" for column in self.columns.values()) + "</tr>"
-            for row in shown
-        )
-        return f"<table><thead><tr>{heads}</tr></thead><tbody>{rows}</tbody></table><p>{self.n_rounds} rounds</p>"
+        rows = [[f"{column[row]:.6g}" for column in self.columns.values()] for row in shown]
+        return card("History", f"{self.n_rounds} rounds", table(list(self.columns), rows, numeric=range(len(COLUMNS))))
 
     def plot(self) -> Any:
         """Return a matplotlib figure: risk under its bounds, gradient norm, values, effective sample size."""

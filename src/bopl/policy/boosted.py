@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from sklearn import get_config
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
@@ -332,6 +333,20 @@ class BoostedPolicy(ScoredPolicy):
             actions=self.actions_,
             metadata={"actions": [str(label) for label in self.actions_.tolist()], "schema": schema},
         )
+
+    # -- Notebooks ------------------------------------------------------------------------------------------------
+
+    def _repr_html_inner(self) -> str:
+        """Return what notebooks show, in place of scikit-learn's diagram."""
+        from bopl.policy.notebook import policy_card
+
+        return policy_card(self, repr(self))
+
+    def _repr_mimebundle_(self, **kwargs: Any) -> dict[str, str]:
+        shown = {"text/plain": repr(self)}
+        if get_config()["display"] == "diagram":
+            shown["text/html"] = self._repr_html_inner()
+        return shown
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "ensemble_")

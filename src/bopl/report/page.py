@@ -4,19 +4,24 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
 from bopl._html import Markup, element, join
 from bopl.report import text
+from bopl.report.summary import SCHEMA
 
-CHARTS = ("core", "forest", "history")
-PARTS = {
-    "evaluation": ("evidence", "How sure is that?"),
+CHARTS = ("core", "forest", "shares", "segments", "importance", "effects", "weights", "history")
+CONTENTS = {
+    "evaluation": ("evidence", "How sure?"),
+    "actions": ("actions", "What changes"),
+    "importance": ("reasons", "What drives it"),
+    "examples": ("examples", "Disagreements"),
+    "weights": ("trust", "Can the log answer?"),
     "training": ("training", "Training"),
-    "config": ("configuration", "Configuration"),
+    "run": ("run", "The run"),
 }
 
 
@@ -34,12 +39,18 @@ def write_page(summary: Mapping[str, Any], path: str | Path) -> None:
 
 def render_page(summary: Mapping[str, Any]) -> str:
     """Return the page of a summary as text."""
-    template = _without_missing(_read("page.html"), summary)
+    if summary.get("schema") != SCHEMA:
+        raise ValueError(
+            f"this version cannot show the summary: its schema is {summary.get('schema')!r}, not {SCHEMA!r}. Make it "
+            "again with bopl.report.summarise."
+        )
+    parts = {*summary, *(["run"] if {"config", "steps"} & set(summary) else [])}
+    template = _without_missing(_read("page.html"), parts)
     values = {
         "title": join(f"{summary['verdict']['headline']} · bopl"),
         "style": Markup(_read("style.css")),
         "created": join(summary["created"]),
-        "contents": _contents(summary),
+        "contents": _contents(parts),
         "data": _embedded(summary),
         "script": Markup("(() => {\n" + "\n".join(_scripts()) + "\n})();"),
         **text.fragments(summary),
@@ -55,16 +66,16 @@ def _scripts() -> list[str]:
     return ['"use strict";', *(_read(f"charts/{name}.js") for name in CHARTS), _read("page.js")]
 
 
-def _without_missing(template: str, summary: Mapping[str, Any]) -> str:
-    """Drop the parts of the page that the summary has nothing for."""
+def _without_missing(template: str, parts: Collection[str]) -> str:
+    """Drop the parts of the page that the summary has nothing for; parts may lie within parts."""
     for name in re.findall(r"<!-- part: (\w+) -->", template):
-        kept = r"\1" if name in summary else ""
-        template = re.sub(rf"<!-- part: {name} -->\n(.*?)<!-- end: {name} -->\n", kept, template, flags=re.DOTALL)
+        kept = r"\1" if name in parts else ""
+        template = re.sub(rf" *<!-- part: {name} -->\n(.*?) *<!-- end: {name} -->\n", kept, template, flags=re.DOTALL)
     return template
 
 
-def _contents(summary: Mapping[str, Any]) -> Markup:
-    links = [element("a", title, href=f"#{anchor}") for name, (anchor, title) in PARTS.items() if name in summary]
+def _contents(parts: Collection[str]) -> Markup:
+    links = [element("a", title, href=f"#{anchor}") for name, (anchor, title) in CONTENTS.items() if name in parts]
     return join(*links)
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+MINUS = "−"
 DIGITS = 5  # significant digits of the numbers that charts are drawn from
 
 
@@ -52,19 +53,29 @@ def label(value: Any) -> str:
 
 def number_text(value: float) -> str:
     """Return a number with four significant digits, without an exponent where it can be avoided."""
-    if value != 0.0 and (abs(value) < 1e-4 or abs(value) >= 1e7):
-        return f"{value:.3g}"
-    if abs(value) >= 1000.0:
-        return f"{value:,.0f}"
-    decimals = 3 if value == 0.0 else max(0, 3 - math.floor(math.log10(abs(value))))
-    text = f"{value:.{min(decimals, 6)}f}"
-    return text.rstrip("0").rstrip(".") if "." in text else text
+    size = abs(value)
+    if size != 0.0 and (size < 1e-4 or size >= 1e7):
+        digits, power = f"{size:.2e}".split("e")
+        text = f"{digits.rstrip('0').rstrip('.')}e{int(power)}".replace("-", MINUS)
+    elif size >= 1000.0:
+        text = f"{size:,.0f}"
+    else:
+        decimals = 0 if size == 0.0 else max(0, 3 - math.floor(math.log10(size)))
+        text = f"{size:.{decimals}f}"
+        text = text.rstrip("0").rstrip(".") if "." in text else text
+    return f"{MINUS}{text}" if value < 0.0 else text
 
 
 def signed_text(value: float) -> str:
     """Return a number with its sign, a true minus included."""
-    sign = "−" if value < 0.0 else "+"
-    return sign + number_text(abs(value))
+    return number_text(value) if value < 0.0 else f"+{number_text(value)}"
+
+
+def fixed_text(value: float, largest: float) -> str:
+    """Return a number that is read beside others, with as many decimals as the largest of them calls for."""
+    decimals = min(max(1 - math.floor(math.log10(largest)), 2), 6) if largest > 0.0 else 2
+    text = f"{abs(value):.{decimals}f}"
+    return (MINUS if value < 0.0 and float(text) != 0.0 else "+") + text
 
 
 def percent_text(share: float, *, signed: bool = False) -> str:
@@ -72,6 +83,5 @@ def percent_text(share: float, *, signed: bool = False) -> str:
     size = abs(100.0 * share)
     decimals = 0 if size >= 10.0 else 1
     text = f"{size:.{decimals}f}%"
-    if not signed:
-        return f"−{text}" if share < 0.0 else text
-    return ("−" if share < 0.0 else "+") + text
+    plus = "+" if signed else ""
+    return (MINUS if share < 0.0 else plus) + text

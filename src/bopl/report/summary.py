@@ -7,14 +7,28 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
+import numpy as np
+
 from bopl.evaluation import Evaluation
 from bopl.log import BanditLog
 from bopl.log.finding import Audit
+from bopl.report.feature import find_bins, read_columns
+from bopl.report.movement import describe_actions, describe_segments, describe_weights, follow_policy, shown_actions
 from bopl.report.plain import plain
+from bopl.report.reasons import (
+    describe_effects,
+    describe_examples,
+    describe_importance,
+    find_reasons,
+    important_columns,
+)
 from bopl.report.training import describe_training
 from bopl.report.verdict import describe_estimates, describe_verdict
 
 SCHEMA = "bopl.report/1"
+SEED = 0  # of the samples that stand for the log where all of it would take too long
+MAX_SAMPLED = 50_000  # rows that bins are found from
+MAX_DIVISIONS = 8  # columns by whose values the log is divided
 
 
 def summarise(
@@ -45,6 +59,12 @@ def summarise(
     encoder : mapping of column name to category texts, or object with such ``categories``, optional
         What the numbers of categorical columns stand for: text k for value k.
     """
+    columns = read_columns(log, encoder)
+    rows = np.random.default_rng(SEED).permutation(log.n_samples)[:MAX_SAMPLED]
+    reasons = find_reasons(policy, log, rows)
+    divisions = find_bins(log, important_columns(policy, columns, reasons, MAX_DIVISIONS), np.sort(rows))
+    movement = follow_policy(policy, log, divisions)
+    shown = shown_actions(log, movement)
     summary = {
         "schema": SCHEMA,
         "created": datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
@@ -52,8 +72,14 @@ def summarise(
         "log": _describe_log(log),
         "verdict": plain(describe_verdict(evaluation)),
         "evaluation": plain(describe_estimates(evaluation)),
-        "training": describe_training(policy),
+        "actions": describe_actions(log, movement, shown),
+        "segments": describe_segments(log, movement, divisions, shown, evaluation.confidence) or None,
+        "importance": describe_importance(policy, columns, reasons),
+        "effects": None if reasons is None else describe_effects(log, divisions, reasons),
+        "examples": describe_examples(policy, log, columns, movement, reasons) or None,
+        "weights": describe_weights(log, movement),
         "audit": None if audit is None else _describe_audit(audit),
+        "training": describe_training(policy),
         "config": None if config is None else plain(config, digits=None),
         "steps": [plain(step) for step in steps] or None,
     }

@@ -5,6 +5,7 @@ Nothing heavy is imported here: the command makes its flags from these settings 
 
 from __future__ import annotations
 
+import os
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
@@ -45,10 +46,10 @@ class TrainConfig:
     categorical: tuple[str, ...] = _about("Columns of numbers that are categories; text always is.", ())
     format: str | None = _about("Format of the files, where the extension does not tell it.")
 
-    objective: str = _about("surrogate (BOPL-S) or ips (BOPL).", "surrogate", section="The policy")
-    rounds: int = _about("Most boosting rounds.", 300)
+    objective: str = _about("ips (BOPL) or surrogate (BOPL-S).", "ips", section="The policy")
+    rounds: int = _about("Most boosting rounds.", 500)
     max_depth: int = _about("Depth of the trees.", 6)
-    min_leaf_samples: float = _about("Typical samples that a leaf must hold, by weight.", 20.0)
+    min_leaf_samples: float = _about("Typical samples that a leaf must hold, by weight.", 10.0)
     reg_lambda: float = _about("Ridge penalty on the leaves.", 0.0)
     reward_translation: float | str = _about("Added to every reward; auto chooses on validation.", AUTO)
     early_stopping: int = _about("Stop after so many rounds without a better validation value.", 30)
@@ -91,6 +92,12 @@ class TrainConfig:
         except (TypeError, ValueError) as error:
             raise UsageError(str(error)) from None
         return self
+
+    def absolute(self) -> TrainConfig:
+        """Return the settings with paths that are found from any folder."""
+        # Resolving the log's path would lose the meaning of a pattern.
+        log = self.log if os.path.isabs(self.log) else os.path.join(os.getcwd(), self.log)
+        return replace(self, log=log, out=os.path.abspath(self.out))
 
     def to_dict(self) -> dict[str, Any]:
         """Return the settings that are set."""

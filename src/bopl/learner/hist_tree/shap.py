@@ -9,8 +9,8 @@ A Shapley value is the integral over t in [0, 1] of the derivative in one column
     phi_i = sum_leaves v · integral (o_i - z_i) · prod_{j≠i} (z_j + (o_j - z_j) t) dt
 
 The integrand is a polynomial of a degree below the number of columns on the path, so Gauss-Legendre quadrature with
-half as many points is exact, and its factors are positive. Sums over leaves are gathered from the bottom up: a pair costs
-(nodes × points) steps, not (leaves × depth²).
+half as many points is exact, and its factors are positive. Sums over leaves are gathered from the bottom up: a pair
+costs (nodes × points) steps, not (leaves × depth²).
 """
 
 from __future__ import annotations
@@ -36,25 +36,31 @@ MIN_SPAN = 16  # pairs that are worth a thread
 class Game(NamedTuple):
     """One tree, node by node, with the split *above* each node: in preorder, the root first.
 
+    A pair is inside a node if it passes all splits on the node's column so far (o = 1), else outside (o = 0). What a
+    node does to the product of factors, and what its column earns there, depends on the pair through this bit alone.
+
     Attributes
     ----------
-    parent : ndarray of int32, shape (n_nodes,)
+    parent, above : ndarray of int32, shape (n_nodes,)
+        The node of the split, and the nearest node above with the same column (0, the root, if there is none).
     column : ndarray of int32
-        What the parent's split looks at; -1 for the root.
-    above : ndarray of int32
-        The nearest node above with the same column, -1 if there is none.
-    share : ndarray of float64
-        z: the share of weight that all splits on this column let through, from the root to here.
-    feature, threshold, is_equal, default_left, right, right_actions
+        What the parent's split looks at.
+    factor : ndarray of float64, shape (2, n_nodes, n_points)
+        By what the product over columns changes at each point t, outside and inside, if the pair is inside ``above``.
+    shrinkage : ndarray of float64, shape (n_nodes,)
+        The same if it is outside ``above``; it is then outside here, and its column earns nothing anew.
+    credit : ndarray of float64, shape (2, n_nodes, n_points)
+        What the column earns of the leaves below, by point, outside and inside.
+    feature, threshold, is_equal, default_left, right, right_actions, value
         As in `Tree`.
-    value : ndarray of float64
-        Leaf values.
     """
 
     parent: NDArray[np.int32]
-    column: NDArray[np.int32]
     above: NDArray[np.int32]
-    share: NDArray[np.float64]
+    column: NDArray[np.int32]
+    factor: NDArray[np.float64]
+    shrinkage: NDArray[np.float64]
+    credit: NDArray[np.float64]
     feature: NDArray[np.int32]
     threshold: NDArray[np.float32]
     is_equal: NDArray[np.bool_]
@@ -96,52 +102,52 @@ def explain_pairs(
     context = as_float_context(context, first.n_features)
     row, action = np.ascontiguousarray(row, np.int64), np.ascontiguousarray(action, np.int64)
     contribution = np.zeros((len(row), first.n_features + first.n_actions + first.n_action_features))
-    games = [_make_game(tree) for tree in trees]
-    spans = _spans(len(row), n_jobs)
-
-    def explain(span: slice) -> None:
-        for (game, n_columns, _), factor in zip(games, coefficient, strict=True):
-            point, weight = quadrature(n_columns)
-            _explain_span(context, row[span], action[span], game, point, weight, float(factor), contribution[span])
-
-    if len(spans) == 1:
-        explain(spans[0])
-    else:
-        with ThreadPoolExecutor(n_jobs) as pool:
-            list(pool.map(explain, spans))
-    expected = sum(float(factor) * mean for (_, _, mean), factor in zip(games, coefficient, strict=True))
-    return contribution, float(expected)
+    spans, expected = _spans(len(row), n_jobs), 0.0
+    with ThreadPoolExecutor(n_jobs) as pool:
+        for tree, factor in zip(trees, coefficient, strict=True):
+            game, mean = make_game(tree)
+            expected += float(factor) * mean
+            jobs = [
+                pool.submit(_explain_span, context, row[span], action[span], game, float(factor), contribution[span])
+                for span in spans
+            ]
+            for job in jobs:
+                job.result()
+    return contribution, expected
 
 
 def work_of(trees: Sequence[Tree]) -> int:
     """Return about how many steps one pair takes: nodes times points, over all trees."""
-    return sum(tree.n_nodes * len(quadrature(_make_game(tree)[1])[0]) for tree in trees)
+    return sum(make_game(tree)[0].factor[0].size for tree in trees)
 
 
 def _spans(n_pairs: int, n_jobs: int) -> list[slice]:
-    n_spans = max(min(4 * n_jobs, n_pairs // MIN_SPAN), 1) if n_jobs > 1 else 1
+    n_spans = max(min(n_jobs, n_pairs // MIN_SPAN), 1)
     bounds = np.linspace(0, n_pairs, n_spans + 1).astype(int)
     return [slice(int(start), int(end)) for start, end in pairwise(bounds)]
 
 
 @lru_cache(maxsize=256)
-def quadrature(n_columns: int) -> tuple[FloatArray, FloatArray]:
+def quadrature(n_columns: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Return points and weights on [0, 1] that integrate polynomials of degree below ``n_columns`` exactly."""
     point, weight = np.polynomial.legendre.leggauss(max(-(-n_columns // 2), 1))
     return 0.5 * (point + 1.0), 0.5 * weight
 
 
-def _make_game(tree: Tree) -> tuple[Game, int, float]:
-    """Return the game of a tree, the most columns on a path of it, and its mean output."""
+def make_game(tree: Tree) -> tuple[Game, float]:
+    """Return the game of a tree, and the tree's mean output."""
+    parent, above = (np.zeros(tree.n_nodes, np.int32) for _ in range(2))
+    split, share = np.full(tree.n_nodes, -1, np.int32), np.ones(tree.n_nodes)
     column, _ = _split_columns(tree)
-    parent, split, above = (np.full(tree.n_nodes, -1, np.int32) for _ in range(3))
-    share = np.ones(tree.n_nodes)
-    n_columns, mean = _look_up(tree.left, tree.right, column, tree.sum_weight, tree.value, parent, split, above, share)
+    most, mean = _look_up(tree.left, tree.right, column, tree.sum_weight, tree.value, parent, above, split, share)
+    factor, shrinkage, credit = _tables(share, above, *quadrature(int(most)))
     game = Game(
         parent=parent,
-        column=split,
         above=above,
-        share=share,
+        column=split,
+        factor=factor,
+        shrinkage=shrinkage,
+        credit=credit,
         feature=tree.feature,
         threshold=tree.threshold,
         is_equal=tree.is_equal,
@@ -150,12 +156,15 @@ def _make_game(tree: Tree) -> tuple[Game, int, float]:
         right_actions=tree.right_actions,
         value=tree.value,
     )
-    return game, int(n_columns), float(mean)
+    return game, float(mean)
 
 
 @njit(nogil=True, cache=True)
-def _look_up(left, right, column, cover, value, parent_out, split_out, above_out, share_out):  # type: ignore[no-untyped-def]
-    """Say for every node which split leads to it; return the most columns on a path, and the tree's mean output."""
+def _look_up(left, right, column, cover, value, parent_out, above_out, split_out, share_out):  # type: ignore[no-untyped-def]
+    """Say for every node which split leads to it, and z, the share of weight that its column lets through so far.
+
+    Returns the most columns on a path, and the tree's mean output.
+    """
     n_nodes = len(left)
     reach = np.ones(n_nodes)
     n_known = np.zeros(n_nodes, np.int64)
@@ -165,16 +174,35 @@ def _look_up(left, right, column, cover, value, parent_out, split_out, above_out
             mean += reach[node] * value[node]
             most = max(most, n_known[node])
             continue
+        same = node
+        while same > 0 and split_out[same] != column[node]:
+            same = parent_out[same]
         for child in (left[node], right[node]):
             passed = cover[child] / cover[node] if cover[node] > 0.0 else 0.5
-            same = node
-            while same >= 0 and split_out[same] != column[node]:
-                same = parent_out[same]
             parent_out[child], split_out[child], above_out[child] = node, column[node], same
-            share_out[child] = passed if same < 0 else passed * share_out[same]
+            share_out[child] = passed * share_out[same]
             reach[child] = passed * reach[node]
-            n_known[child] = n_known[node] + (1 if same < 0 else 0)
+            n_known[child] = n_known[node] + (1 if same == 0 else 0)
     return most, mean
+
+
+def _tables(
+    share: NDArray[np.float64], above: IntArray, point: NDArray[np.float64], weight: NDArray[np.float64]
+) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
+    """Return ``factor``, ``shrinkage`` and ``credit`` of a `Game`.
+
+    With ``s = (o - z) / (z + (o - z) t)`` a column's part of a leaf is the integral of ``v · product · s``, where z and
+    o are those of the lowest node with the column: hence the difference of s between a node and the one above it.
+    """
+    z = share[:, None]  # (n_nodes, 1)
+    inside = z + (1.0 - z) * point  # (n_nodes, n_points); 1 at the root
+    outside = z * (1.0 - point)
+    slope_inside = (1.0 - z) / inside
+    slope_outside = np.broadcast_to(-1.0 / (1.0 - point), inside.shape)
+    factor = np.stack([outside, inside]) / inside[above]
+    credit = weight * (np.stack([slope_outside, slope_inside]) - slope_inside[above])
+    shrinkage = np.divide(share, share[above], out=np.zeros_like(share), where=share[above] > 0.0)
+    return factor, shrinkage, credit
 
 
 @njit(nogil=True, cache=True)
@@ -192,68 +220,55 @@ def _goes_right(x, action, game, node):  # type: ignore[no-untyped-def]
 
 
 @njit(nogil=True, cache=True)
-def _explain_span(context, row, action, game, point, weight, coefficient, contribution_out):  # type: ignore[no-untyped-def]
+def _explain_span(context, row, action, game, coefficient, contribution_out):  # type: ignore[no-untyped-def]
     """Add one tree's SHAP values of some pairs to ``contribution_out``."""
-    n_nodes, n_points = len(game.parent), len(point)
+    n_nodes, n_points = game.factor.shape[1:]
     is_right, is_inside = np.zeros(n_nodes, np.bool_), np.zeros(n_nodes, np.bool_)
-    product, total = np.empty((n_nodes, n_points)), np.empty((n_nodes, n_points))
+    product = np.empty((n_nodes, n_points))
     for k in range(len(row)):
-        _go_down(context[row[k]], action[k], game, point, is_right, is_inside, product)
-        _go_up(game, point, weight, coefficient, is_inside, product, total, contribution_out[k])
+        _go_down(context[row[k]], action[k], game, is_right, is_inside, product)
+        _go_up(game, coefficient, is_inside, product, contribution_out[k])
 
 
 @njit(nogil=True, cache=True)
-def _go_down(x, action, game, point, is_right_out, is_inside_out, product_out):  # type: ignore[no-untyped-def]
+def _go_down(x, action, game, is_right_out, is_inside_out, product_out):  # type: ignore[no-untyped-def]
     """Write, for every node and point t, the product of ``z + (o - z) t`` over the columns above it."""
-    product_out[0, :] = 1.0
+    factor, n_points = game.factor, product_out.shape[1]
+    for t in range(n_points):
+        product_out[0, t] = 1.0
     is_inside_out[0] = True
     for node in range(len(game.parent)):
         if game.feature[node] != LEAF_FEATURE:
             is_right_out[node] = _goes_right(x, action, game, node)
         if node == 0:
             continue
-        parent, above, share = game.parent[node], game.above[node], game.share[node]
-        is_inside = is_right_out[parent] == (game.right[parent] == node)
-        if above >= 0:
-            is_inside = is_inside and is_inside_out[above]
-        is_inside_out[node] = is_inside
-        if product_out[parent, 0] == 0.0:  # nothing gets here: neither the pair nor any weight
-            product_out[node, :] = 0.0
-            continue
-        slope = (1.0 if is_inside else 0.0) - share
-        for t in range(len(point)):
-            product_out[node, t] = product_out[parent, t] * (share + slope * point[t])
-        if above >= 0:
-            old_share = game.share[above]
-            old_slope = (1.0 if is_inside_out[above] else 0.0) - old_share
-            for t in range(len(point)):
-                product_out[node, t] /= old_share + old_slope * point[t]
+        parent = game.parent[node]
+        if is_inside_out[game.above[node]]:
+            is_inside = is_right_out[parent] == (game.right[parent] == node)
+            is_inside_out[node] = is_inside
+            side = 1 if is_inside else 0
+            for t in range(n_points):
+                product_out[node, t] = product_out[parent, t] * factor[side, node, t]
+        else:
+            is_inside_out[node] = False
+            for t in range(n_points):
+                product_out[node, t] = product_out[parent, t] * game.shrinkage[node]
 
 
 @njit(nogil=True, cache=True)
-def _go_up(game, point, weight, coefficient, is_inside, product, total_out, contribution_out):  # type: ignore[no-untyped-def]
-    """Sum ``v · product`` over the leaves below every node, and credit the column of the split above it.
-
-    With ``s = (o - z) / (z + (o - z) t)`` the column's part of a leaf is the integral of ``v · product · s``, where s
-    is that of the lowest node with the column: hence the difference of s between a node and the one above it.
-    """
+def _go_up(game, coefficient, is_inside, product_out, contribution_out):  # type: ignore[no-untyped-def]
+    """Turn products into sums of ``v · product`` over the leaves below every node, and credit its column with them."""
+    credit, n_points = game.credit, product_out.shape[1]
     for node in range(len(game.parent) - 1, 0, -1):
-        if game.feature[node] == LEAF_FEATURE:
-            for t in range(len(point)):
-                total_out[node, t] = game.value[node] * product[node, t]
-        else:
-            for t in range(len(point)):
-                total_out[node, t] = total_out[node + 1, t] + total_out[game.right[node], t]
-        above, share = game.above[node], game.share[node]
-        if product[node, 0] == 0.0 or (above >= 0 and not is_inside[above]):
-            continue  # outside before, outside now: s is the same
-        slope = (1.0 if is_inside[node] else 0.0) - share
-        credit = 0.0
-        for t in range(len(point)):
-            credit += weight[t] * total_out[node, t] * slope / (share + slope * point[t])
-        if above >= 0:
-            old_share = game.share[above]
-            old_slope = 1.0 - old_share
-            for t in range(len(point)):
-                credit -= weight[t] * total_out[node, t] * old_slope / (old_share + old_slope * point[t])
-        contribution_out[game.column[node]] += coefficient * credit
+        right = game.right[node]
+        for t in range(n_points):
+            if right < 0:
+                product_out[node, t] *= game.value[node]
+            else:
+                product_out[node, t] = product_out[node + 1, t] + product_out[right, t]
+        if is_inside[game.above[node]]:
+            side = 1 if is_inside[node] else 0
+            earned = 0.0
+            for t in range(n_points):
+                earned += product_out[node, t] * credit[side, node, t]
+            contribution_out[game.column[node]] += coefficient * earned

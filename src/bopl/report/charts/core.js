@@ -51,6 +51,13 @@ function signedPercent(share, digits = 1) {
   return share > 0 ? "+" + percent(share, digits) : percent(share, digits);
 }
 
+// Numbers that are read beside each other: as many decimals as the largest of them calls for.
+function fixed(value, largest) {
+  const decimals = clamp(1 - Math.floor(Math.log10(largest || 1)), 2, 6);
+  const text = Math.abs(value).toFixed(decimals);
+  return (value < 0 && Number(text) !== 0 ? MINUS : "+") + text;
+}
+
 function whole(value) {
   return Math.round(value).toLocaleString("en");
 }
@@ -86,13 +93,15 @@ function linearTicks(low, high, count) {
 }
 
 function logTicks(low, high, count) {
-  const first = Math.ceil(Math.log10(low) - 1e-9);
-  const last = Math.floor(Math.log10(high) + 1e-9);
-  if (last - first < 1) return linearTicks(low, high, count);
-  const every = Math.ceil((last - first + 1) / Math.max(count, 2));
+  const first = Math.floor(Math.log10(low));
+  const last = Math.ceil(Math.log10(high));
+  const decades = Math.log10(high / low);
+  if (decades < 0.6) return linearTicks(low, high, count);
+  const every = Math.max(Math.ceil(decades / Math.max(count, 2)), 1);
+  const factors = decades * 3 <= count + 2 ? [1, 2, 5] : decades * 2 <= count + 2 ? [1, 3] : [1];
   const ticks = [];
-  for (let power = first; power <= last; power += every) ticks.push(10 ** power);
-  return ticks;
+  for (let power = first; power <= last; power += every) ticks.push(...factors.map((factor) => +(factor * 10 ** power).toPrecision(3)));
+  return ticks.filter((tick) => tick >= low * 0.999 && tick <= high * 1.001);
 }
 
 // The least and largest of some numbers, with a little room on either side.
@@ -122,7 +131,9 @@ function responsive(node, draw) {
   };
   new ResizeObserver(again).observe(node);
   again();
-  return () => draw(width);
+  return () => {
+    if (width > 0) draw(width);
+  };
 }
 
 function canvas(node, width, height, label) {
@@ -131,11 +142,19 @@ function canvas(node, width, height, label) {
   return drawing;
 }
 
-const ruler = document.createElement("canvas").getContext("2d");
+// Text is measured where it will be drawn: a canvas would not know of the page's tabular figures.
+const ruler = svg("text");
+document.body.append(svg("svg", { class: "ruler", "aria-hidden": "true", width: 1, height: 1 }, ruler));
+const measured = new Map();
 
 function textWidth(text, size = 13, weight = 400) {
-  ruler.font = `${weight} ${size}px ${getComputedStyle(document.body).fontFamily}`;
-  return ruler.measureText(text).width;
+  const key = `${size} ${weight} ${text}`;
+  if (!measured.has(key)) {
+    ruler.style.cssText = `font-size:${size}px;font-weight:${weight}`;
+    ruler.textContent = text;
+    measured.set(key, ruler.getComputedTextLength());
+  }
+  return measured.get(key);
 }
 
 // Cuts text to a width, with an ellipsis; the whole text stays available on hover.
@@ -156,7 +175,8 @@ function cutText(attributes, text, room, size = 13, weight = 400) {
   return svg("text", attributes, shown, shown === text ? null : svg("title", {}, text));
 }
 
-function xAxis(scale, y, { count = 6, format = number, top = null, label = null, right = null } = {}) {
+// ``width`` is that of the drawing: numbers at its edges are moved inwards.
+function xAxis(scale, y, { width, count = 6, format = number, top = null, label = null, right = width }) {
   const group = svg("g");
   let end = -Infinity;
   for (const tick of scale.ticks(count)) {
@@ -164,12 +184,18 @@ function xAxis(scale, y, { count = 6, format = number, top = null, label = null,
     if (top !== null) group.append(svg("line", { class: "grid", x1: x, x2: x, y1: top, y2: y }));
     const text = format(tick);
     const half = textWidth(text, 12) / 2;
-    if (x - half < end + 8) continue;
-    end = x + half;
-    group.append(svg("text", { class: "tick", x, y: y + 17, "text-anchor": "middle" }, text));
+    const at = clamp(x, half, width - half);
+    if (at - half < end + 8) continue;
+    end = at + half;
+    group.append(svg("text", { class: "tick", x: at, y: y + 17, "text-anchor": "middle" }, text));
   }
   if (label !== null) group.append(svg("text", { class: "tick", x: right, y: y + 35, "text-anchor": "end" }, label));
   return group;
+}
+
+// How far from the left a chart begins, so that the numbers of its axis fit in.
+function axisRoom(scale, { count = 4, format = number } = {}) {
+  return Math.max(...scale.ticks(count).map((tick) => textWidth(format(tick), 12)), 24) + 12;
 }
 
 function yAxis(scale, left, right, { count = 4, format = number } = {}) {
@@ -199,6 +225,30 @@ function path(points) {
     .join("");
 }
 
+// A legend that goes on to another line where the width ends; ``mark`` draws what an entry looks like.
+function legend(entries, width, mark) {
+  const places = [];
+  let [x, line] = [0, 0];
+  for (const { text } of entries) {
+    const size = textWidth(text) + 40;
+    if (x > 0 && x + size - 14 > width) [x, line] = [0, line + 1];
+    places.push([x, line]);
+    x += size;
+  }
+  const draw = (top) => svg("g", {}, ...entries.flatMap(({ text, look }, idx) => {
+    const [at, row] = places[idx];
+    const y = top + 20 * row + 8;
+    return [mark(look, at, y), cutText({ class: "soft", x: at + 24, y: y + 4.5 }, text, width - at - 24)];
+  }));
+  return { height: 20 * (line + 1), draw };
+}
+
+const marks = {
+  line: (look, x, y) => svg("line", { class: `line ${look}`, x1: x, x2: x + 18, y1: y, y2: y }),
+  bar: (look, x, y) => svg("rect", { class: look, x: x + 2, y: y - 5, width: 14, height: 10, rx: 1.5 }),
+  dot: (look, x, y) => svg("circle", { class: look, "stroke-width": 2, cx: x + 9, cy: y, r: 5 }),
+};
+
 // -- Tooltip and controls ---------------------------------------------------------------------------------------
 
 const tooltip = {
@@ -227,7 +277,7 @@ function hoverable(node, title, rows) {
 }
 
 function fillSelect(select, entries, chosen, onChange) {
-  select.replaceChildren(...entries.map(([value, text]) => html("option", { value }, cut(text, 320, 14))));
+  select.replaceChildren(...entries.map(([value, text]) => html("option", { value, "data-label": text }, cut(text, 320, 14))));
   select.value = String(chosen);
   select.addEventListener("change", () => onChange(select.value));
 }

@@ -16,7 +16,7 @@ charts.forest = (node, summary) => {
 
   const redraw = responsive(node, (width) => drawForest(node, width, rows, scales[scale], scale, base, chosen, policies.size > 1, choose));
   const select = document.getElementById("forest-estimator");
-  const name = (row) => (policies.size > 1 ? `${row.policy} · ${row.title}` : row.title);
+  const name = (row) => (policies.size > 1 ? `${row.title} · ${row.policy}` : row.title);
   fillSelect(select, rows.map((row, idx) => [String(idx), name(row)]), chosen, (value) => choose(Number(value)));
   const order = ["percent", "uplift", "value"].filter((key) => key in scales);
   fillChoice(document.getElementById("forest-scale"), order.map((key) => [key, scales[key].text]), scale, (value) => {
@@ -59,8 +59,12 @@ function drawForest(node, width, rows, scale, kind, base, chosen, hasPolicies, c
   const reference = kind === "value" ? base : 0;
   const x = linear(forestDomain(rows, scale.pick, reference), [left, right]);
 
-  drawing.append(xAxis(x, bottom, { count: isNarrow ? 4 : 6, format: scale.format, top, right, label: forestLabel(kind) }));
-  drawing.append(svg("line", { class: "zero", x1: x(reference), x2: x(reference), y1: top - 4, y2: bottom }));
+  drawing.append(svg("rect", { class: "raised-fill", x: -6, y: top + chosen * rowHeight + 1, width: width + 12, height: rowHeight - 2, rx: 6 }));
+  const format = kind === "percent" ? (tick) => signedPercent(tick, 0) : (tick) => scale.format(tick, 3);
+  drawing.append(xAxis(x, bottom, { width, count: isNarrow ? 4 : 6, format, top, right, label: forestLabel(kind) }));
+  // On a narrow page names stand above the intervals, and the line must not run through them.
+  const bands = isNarrow ? rows.map((_, idx) => [top + idx * rowHeight + 30, top + (idx + 1) * rowHeight - 3]) : [[top - 4, bottom]];
+  for (const [y1, y2] of bands) drawing.append(svg("line", { class: "zero", x1: x(reference), x2: x(reference), y1, y2 }));
   const isLeft = x(reference) < (left + right) / 2;
   drawing.append(svg("text", { class: "tick", x: x(reference) + (isLeft ? -2 : 2), y: top - 10, "text-anchor": isLeft ? "start" : "end" }, "logging policy"));
   rows.forEach((row, idx) => {
@@ -89,8 +93,7 @@ function forestRow(row, x, y, { width, rowHeight, left, right, isNarrow, scale, 
   const middle = isNarrow ? y + 42 : y + rowHeight / 2;
   const [lineClass, markClass] = verdictMark[row.verdict];
   const group = svg("g", { tabindex: "0", role: "button", "data-estimator": row.estimator, "aria-pressed": String(isChosen), "aria-label": `${row.title}: ${scale.format(centre)}` });
-  if (isChosen) group.append(svg("rect", { class: "raised-fill", x: -6, y: y + 1, width: width + 12, height: rowHeight - 2, rx: 6 }));
-  const title = hasPolicies ? `${row.policy} · ${row.title}` : row.title;
+  const title = hasPolicies ? `${row.title} · ${row.policy}` : row.title;
   const numbers = `${scale.format(centre)}  [${scale.format(lower)}, ${scale.format(upper)}]`;
   const nameRoom = isNarrow ? width - textWidth(numbers) - 22 : left - 26;
   const textY = isNarrow ? y + 21 : middle + 4.5;

@@ -38,22 +38,24 @@ function zoomRounds(from, to) {
 }
 
 function drawHistory(node, width, panel, { title, series, isLog, chosen, columns }) {
-  const legendRows = layLegend(series, width);
-  const top = 30 + 20 * legendRows.height;
-  const [left, right, bottom] = [54, width - 10, top + 168];
+  const names = legend(series, width, marks.line);
+  const top = 30 + names.height;
+  const [right, bottom] = [width - 10, top + 168];
   const drawing = canvas(node, width, bottom + 42, title);
   const all = columns.round;
   const [from, to] = [rounds.from ?? all[0], rounds.to ?? all[all.length - 1]];
   const shown = all.map((round, idx) => idx).filter((idx) => all[idx] >= from && all[idx] <= to);
-  const x = linear([from, Math.max(to, from + 1)], [left, right]);
   const y = historyScale(series.flatMap((line) => shown.map((idx) => line.values[idx])), isLog, [bottom, top]);
-  drawing.append(cutText({ class: "title", x: 0, y: 14 }, title, width, 14, 600), legendRows.draw(24));
-  drawing.append(yAxis(y, left, right, { count: 4, format: (tick) => number(tick, 3) }));
-  drawing.append(xAxis(x, bottom, { count: 5, format: (tick) => (Number.isInteger(tick) ? whole(tick) : ""), label: "round", right }));
-  if (chosen !== null && chosen >= from && chosen <= to) drawing.append(chosenRound(x(chosen), top, bottom, left, right, chosen));
+  const ticks = { count: 5, format: (tick) => number(tick, 3) };
+  const left = axisRoom(y, ticks);
+  const x = linear([from, Math.max(to, from + 1)], [left, right]);
+  drawing.append(cutText({ class: "title", x: 0, y: 14 }, title, width, 14, 600), names.draw(22));
+  drawing.append(yAxis(y, left, right, ticks));
+  drawing.append(xAxis(x, bottom, { width, count: 5, format: (tick) => (Number.isInteger(tick) ? whole(tick) : ""), label: "round", right }));
   for (const line of [...series].reverse()) {
     drawing.append(svg("path", { class: `line ${line.look}`, d: path(shown.map((idx) => [x(all[idx]), y(line.values[idx])])) }));
   }
+  if (chosen !== null && chosen >= from && chosen <= to) drawing.append(chosenRound(x(chosen), top, bottom, left, right, chosen));
   panel.cursor = svg("line", { class: "cursor", y1: top, y2: bottom, visibility: "hidden" });
   drawing.append(panel.cursor);
   panel.at = (round) => (round >= from && round <= to ? x(round) : null);
@@ -74,29 +76,6 @@ function chosenRound(x, top, bottom, left, right, chosen) {
     svg("line", { class: "zero", x1: x, x2: x, y1: top, y2: bottom }),
     svg("text", { class: "tick halo", x: x + (isRight ? -6 : 6), y: bottom - 8, "text-anchor": anchor }, `chosen: ${whole(chosen)}`),
   );
-}
-
-// A legend that goes on to another line where the width ends.
-function layLegend(series, width) {
-  const places = [];
-  let [x, line] = [0, 0];
-  for (const entry of series) {
-    const size = textWidth(entry.text, 13) + 40;
-    if (x > 0 && x + size - 14 > width) [x, line] = [0, line + 1];
-    places.push([x, line]);
-    x += size;
-  }
-  return {
-    height: line + 1,
-    draw: (top) => svg("g", {}, ...series.flatMap((entry, idx) => {
-      const [at, row] = places[idx];
-      const y = top + 20 * row + 6;
-      return [
-        svg("line", { class: `line ${entry.look}`, x1: at, x2: at + 18, y1: y, y2: y }),
-        svg("text", { x: at + 24, y: y + 4.5, class: "soft" }, entry.text),
-      ];
-    })),
-  };
 }
 
 function historyHit(drawing, { x, left, right, top, bottom, width, all, shown, series }) {
