@@ -7,6 +7,7 @@ import pytest
 import bopl
 from bopl.evaluation import ClippedIPS
 from bopl.simulation import make_world
+from product import click_table
 
 WORLD = make_world("plain")
 SAMPLE = WORLD.sample(1, n_samples=1500)
@@ -133,3 +134,13 @@ def test_accumulators_that_do_not_fit_together_are_refused():
         filled(estimators=ClippedIPS(2.0)).merge(filled(estimators=ClippedIPS(3.0)))
     with pytest.raises(ValueError, match="same actions and the same source"):
         filled().add(LOG.with_propensity("uniform"), policies={"a": PROB})
+
+
+def test_policies_that_remember_their_columns_need_no_names(tmp_path):
+    roles = {"action": "item", "reward": "click", "propensity": "p"}
+    pq.write_table(click_table(600), tmp_path / "log.parquet")
+    log = bopl.BanditLog.read(tmp_path / "log.parquet", ignore=["user"], **roles)
+    policy = bopl.BoostedPolicy(n_rounds=3, reward_translation=-0.3, random_state=0).fit(log)
+    streamed = bopl.evaluate_parquet(tmp_path / "log.parquet", {"new": policy}, **roles, batch_rows=100)
+    whole = bopl.evaluate(log, {"new": policy})
+    assert streamed.row("new", "snips")["value"] == pytest.approx(whole.row("new", "snips")["value"], rel=1e-12)

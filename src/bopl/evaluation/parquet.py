@@ -15,6 +15,7 @@ from bopl.evaluation.sources import named_policies
 from bopl.log import BanditLog
 from bopl.log.context import quoted
 from bopl.log.reader import open_parquet
+from bopl.log.schema import LogSchema
 
 
 def evaluate_parquet(
@@ -52,7 +53,8 @@ def evaluate_parquet(
     action, reward, propensity : str
         Names of the columns.
     context : sequence of str, optional
-        Names of the context columns that policies and reward model look at; by default all without another role.
+        Names of the context columns that policies and reward model look at; by default those that the policies
+        remember, with their categories, else all without another role.
     actions : sequence of labels, optional
         All actions; by default those of the first policy that knows them, else those that occur (which takes a look at
         the action column before).
@@ -88,11 +90,15 @@ def evaluate_parquet(
         n_samples=sum(file.metadata.num_rows for file in files),
     )
     taken = {*roles.values(), *columns.values()}
-    wanted = _context_names(files[0], context, taken) if needs_context else []
+    schema = _shared_schema(list(objects.values())) if context is None else None
+    if schema is not None:
+        wanted = [column.name for column in schema.columns]
+    else:
+        wanted = _context_names(files[0], context, taken) if needs_context else []
     if actions is None:
         actions = _find_actions(files, action, [*objects.values(), logging_policy], batch_rows)
     for batch in _batches(files, [*wanted, *sorted(taken)], batch_rows):
-        log = _batch_log(batch, roles, wanted, actions)
+        log = _batch_log(batch, roles, wanted, actions, schema)
         accumulator.add(log, policies={name: _column(batch, column) for name, column in columns.items()} or None)
     return accumulator.result()
 
@@ -130,12 +136,22 @@ def _batches(files: Sequence[Any], columns: list[str], batch_rows: int) -> Itera
                 yield batch
 
 
-def _batch_log(batch: Any, roles: Mapping[str, str], context: list[str], actions: Any) -> BanditLog:
+def _shared_schema(policies: Sequence[Any]) -> LogSchema | None:
+    """Return how all of the policies read their columns; None if they do not say, or not the same."""
+    schemas = [getattr(policy, "schema_", None) for policy in policies]
+    return schemas[0] if schemas and all(schema == schemas[0] for schema in schemas) else None
+
+
+def _batch_log(
+    batch: Any, roles: Mapping[str, str], context: list[str], actions: Any, schema: LogSchema | None
+) -> BanditLog:
     import pyarrow
 
     table = pyarrow.Table.from_batches([batch])
-    # Without a policy that looks at it the context may be anything.
-    matrix = table.select(context) if context else np.zeros((batch.num_rows, 1), dtype=np.float32)
+    if schema is not None:
+        matrix = schema.encode(table)
+    else:  # without a policy that looks at it the context may be anything
+        matrix = table.select(context) if context else np.zeros((batch.num_rows, 1), dtype=np.float32)
     return BanditLog(matrix, *(table[roles[role]] for role in ("action", "reward", "propensity")), actions=actions)
 
 
