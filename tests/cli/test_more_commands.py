@@ -1,6 +1,7 @@
 """Commands around the chain: reports, exports, tuning, several policies, help."""
 
 import json
+import os
 import subprocess
 import sys
 import tomllib
@@ -146,6 +147,19 @@ def test_help_and_completion_import_nothing_heavy():
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
+
+
+def test_the_shell_completes_commands_flags_and_words():
+    for words, expected in (
+        ("bopl ex", "export"),
+        ("bopl train --obj", "--objective"),
+        ("bopl train --objective s", "surrogate"),
+    ):
+        told = {"_BOPL_COMPLETE": "complete_bash", "COMP_WORDS": words, "COMP_CWORD": str(words.count(" "))}
+        done = subprocess.run(
+            [sys.executable, "-m", "bopl"], env={**os.environ, **told}, capture_output=True, text=True, check=False
+        )
+        assert done.stdout.split() == [expected], done.stderr
 
 
 def test_version(capsys):

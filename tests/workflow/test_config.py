@@ -10,6 +10,9 @@ from hypothesis import strategies as st
 
 from bopl._errors import UsageError
 from bopl.cli.train import train
+from bopl.evaluation.interval import INTERVALS
+from bopl.log.format import FORMATS
+from bopl.workflow import config as config_module
 from bopl.workflow.config import TrainConfig, make_config, read_config
 from bopl.workflow.toml import to_toml
 
@@ -41,6 +44,11 @@ def test_every_setting_is_a_flag_of_train():
     assert {entry.name for entry in dataclasses.fields(TrainConfig)} <= flags
 
 
+def test_the_words_that_are_completed_are_those_that_are_known():
+    assert config_module.FORMATS == FORMATS
+    assert set(config_module.INTERVALS) == set(INTERVALS)
+
+
 def test_flags_come_before_the_file():
     config = make_config({"log": "a.parquet", "rounds": 7, "seed": 3}, {"rounds": None, "seed": 5})
     assert (config.log, config.rounds, config.seed) == ("a.parquet", 7, 5)
@@ -52,7 +60,7 @@ def test_flags_come_before_the_file():
         ({"rounds": 0}, "rounds must be at least 1; got 0"),
         ({"rounds": 2.5}, "rounds must be a whole number; got 2.5"),
         ({"holdout": 1.0}, r"holdout must lie in \(0, 1\); got 1.0"),
-        ({"objective": "magic"}, "objective must be one of 'surrogate', 'ips'; got 'magic'"),
+        ({"objective": "magic"}, "objective must be one of 'ips', 'surrogate'; got 'magic'"),
         ({"reward_translation": "some"}, "reward_translation must be a number; got 'some'"),
         ({"ignore": "user"}, "ignore must be a list of names; got 'user'"),
         ({"estimators": ["snips", "snips"]}, "none of them twice"),

@@ -9,8 +9,10 @@ from typing import Any
 
 import narwhals.stable.v1 as nw
 
+from bopl._errors import UsageError
 from bopl.log.bandit_log import BanditLog
 from bopl.log.column import Column, distinct_values
+from bopl.log.context import MANY, quoted
 from bopl.log.format import LogParts, read_parts
 from bopl.log.format.parts import SparseContext
 from bopl.log.schema import LogSchema
@@ -39,6 +41,16 @@ class LogRequest:
             roles.pop("propensity", None)
         return roles
 
+    def check_named(self, roles: Mapping[str, str], columns: Sequence[str]) -> None:
+        """Raise if a column that nobody has named is not called what such columns are usually called."""
+        for role, usual in DEFAULT_ROLES.items():
+            if self.roles.get(role) is None and roles.get(role) == usual and usual not in columns:
+                hint = ", or say that there is none (--assume-propensity)" if role == "propensity" else ""
+                raise UsageError(
+                    f"which column is the {role}? Name it with {role}=… (--{role}){hint}; the columns are "
+                    f"{quoted(list(columns), limit=MANY)}."
+                )
+
 
 def read_log(
     request: LogRequest, *, actions: Any = None, known_actions: Sequence[Any] = (), schema: LogSchema | None = None
@@ -57,6 +69,7 @@ def read_log(
     columns, ignore = _needed(request, schema), _unused(request, schema)
     parts = read_parts(request.path, format=request.format, columns=columns, ignore=ignore)
     roles = request.roles_of(parts.roles, schema)
+    request.check_named(roles, parts.table.column_names)
     if actions is None and known_actions:
         actions = _all_actions(parts, roles["action"], known_actions)
     elif actions is None:
