@@ -11,6 +11,7 @@ from sklearn.base import clone
 
 from bopl._settings import check_choice, check_number
 from bopl._typing import FloatArray, IntArray
+from bopl.evaluation.reward_model import draw_folds
 from bopl.log import BanditLog
 from bopl.search.value import ESTIMATORS, off_policy_value
 from bopl.simulation import SimulatedProblem
@@ -93,6 +94,9 @@ class CrossValidatedScorer:
         return off_policy_value(weight, self.log.reward, estimator=self.estimator, confidence=self.confidence)
 
     def _folds(self) -> list[IntArray]:
+        if self.log.group is not None:  # samples of one group share a fold
+            fold = draw_folds(self.log, self.n_folds, self.random_state)
+            return [np.flatnonzero(fold == number) for number in range(int(fold.max()) + 1)]
         order = np.random.default_rng(self.random_state).permutation(self.log.n_samples)
         return [np.sort(part) for part in np.array_split(order, self.n_folds)]
 
