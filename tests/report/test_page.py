@@ -42,3 +42,17 @@ def test_page_asks_nothing_of_the_network(run):
     assert not re.findall(r"""(?:src|href)\s*=\s*["'](?!#)""", page)
     assert "default-src 'none'" in page
     assert not re.findall(r"url\(|@import|https?://(?!www\.w3\.org/2000/svg)", page)
+
+
+def test_numbers_that_cannot_be_trusted_are_not_on_top(bare_summary):
+    doubtful = {**bare_summary, "verdict": {**bare_summary["verdict"], "verdict": "not trustworthy"}}
+    assert render_page(bare_summary).count("<dd>unknown</dd>") == 0
+    assert render_page(doubtful).count("<dd>unknown</dd>") == 2
+
+
+def test_names_cannot_end_the_script_or_start_an_element(nasty_summary):
+    page = render_page(nasty_summary)
+    assert page.count("</script>") == 2  # of the data and of the charts
+    assert "<script>document" not in page
+    data = page.split('id="summary">')[1].split("</script>")[0]
+    assert json.loads(data) == nasty_summary

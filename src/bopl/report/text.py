@@ -42,9 +42,13 @@ def _verdict(summary: Summary) -> Markup:
 def _tiles(verdict: Summary) -> list[Markup]:
     level = f"{100.0 * verdict['confidence']:.4g}% interval"
     value_range = f"{_number(verdict['ci_lower'])} to {_number(verdict['ci_upper'])}"
+    difference = _relative(verdict, "uplift"), f"{level} {_uplift_range(verdict)}"
+    value = _number(verdict["value"]), f"reward per decision, {level} {value_range}"
+    if verdict["verdict"] == "not trustworthy":  # no number that could be taken away from here
+        difference = value = "unknown", "estimates from this log cannot be relied on"
     return [
-        _tile("Difference", _relative(verdict, "uplift"), f"{level} {_uplift_range(verdict)}"),
-        _tile("New policy", _number(verdict["value"]), f"reward per decision, {level} {value_range}"),
+        _tile("Difference", *difference),
+        _tile("New policy", *value),
         _tile("Logging policy", _number(verdict["logging_value"]), "reward per decision in the log"),
         _tile(
             "Effective decisions",

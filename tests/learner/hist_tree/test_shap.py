@@ -75,7 +75,7 @@ def naive_shap(tree, x, action, n_columns):
     return values
 
 
-@settings(max_examples=25)
+@settings(max_examples=15)
 @given(st.integers(0, 2**20), st.booleans())
 def test_shap_values_are_those_of_the_definition(seed, is_classifier):
     features = np.random.default_rng(seed).integers(0, 3, (4, 1)).astype(np.float32)

@@ -51,7 +51,9 @@ const verdictMark = {
 function drawForest(node, width, rows, scale, kind, base, chosen, hasPolicies, choose) {
   const isNarrow = width < 620;
   const rowHeight = isNarrow ? 58 : 40;
-  const left = isNarrow ? 6 : 250;
+  const name = (row) => (hasPolicies ? `${row.title} · ${row.policy}` : row.title);
+  const longest = Math.max(...rows.map((row) => textWidth(name(row), 13, 600)));
+  const left = isNarrow ? 6 : clamp(longest + 34, 180, 0.36 * width);
   const right = isNarrow ? width - 6 : width - 210;
   const top = 26;
   const bottom = top + rows.length * rowHeight;
@@ -69,7 +71,7 @@ function drawForest(node, width, rows, scale, kind, base, chosen, hasPolicies, c
   drawing.append(svg("text", { class: "tick", x: x(reference) + (isLeft ? -2 : 2), y: top - 10, "text-anchor": isLeft ? "start" : "end" }, "logging policy"));
   rows.forEach((row, idx) => {
     const y = top + idx * rowHeight;
-    drawing.append(forestRow(row, x, y, { width, rowHeight, left, right, isNarrow, scale, hasPolicies, isChosen: idx === chosen, choose: () => choose(idx) }));
+    drawing.append(forestRow(row, x, y, { width, rowHeight, left, right, isNarrow, scale, title: name(row), isChosen: idx === chosen, choose: () => choose(idx) }));
   });
 }
 
@@ -88,12 +90,11 @@ function forestLabel(kind) {
   }[kind];
 }
 
-function forestRow(row, x, y, { width, rowHeight, left, right, isNarrow, scale, hasPolicies, isChosen, choose }) {
+function forestRow(row, x, y, { width, rowHeight, left, right, isNarrow, scale, title, isChosen, choose }) {
   const [centre, lower, upper] = scale.pick(row);
   const middle = isNarrow ? y + 42 : y + rowHeight / 2;
   const [lineClass, markClass] = verdictMark[row.verdict];
   const group = svg("g", { tabindex: "0", role: "button", "data-estimator": row.estimator, "aria-pressed": String(isChosen), "aria-label": `${row.title}: ${scale.format(centre)}` });
-  const title = hasPolicies ? `${row.title} · ${row.policy}` : row.title;
   const numbers = `${scale.format(centre)}  [${scale.format(lower)}, ${scale.format(upper)}]`;
   const nameRoom = isNarrow ? width - textWidth(numbers) - 22 : left - 26;
   const textY = isNarrow ? y + 21 : middle + 4.5;
@@ -103,7 +104,8 @@ function forestRow(row, x, y, { width, rowHeight, left, right, isNarrow, scale, 
   const [from, to] = [lower, upper].map((value) => (value === null ? null : clamp(x(value), left, right)));
   if (from !== null && to !== null) {
     group.append(svg("line", { class: lineClass, "stroke-width": 2.5, x1: from, x2: to, y1: middle, y2: middle }));
-    group.append(intervalEnd(x(lower) < left - 0.5, from, middle, -1, lineClass), intervalEnd(x(upper) > right + 0.5, to, middle, 1, lineClass));
+    if (to > left) group.append(intervalEnd(x(upper) > right + 0.5, to, middle, 1, lineClass));
+    if (from < right) group.append(intervalEnd(x(lower) < left - 0.5, from, middle, -1, lineClass));
   }
   if (x(centre) >= left - 1 && x(centre) <= right + 1) {
     group.append(svg("circle", { class: `${markClass} ${lineClass}`, "stroke-width": 2, cx: x(centre), cy: middle, r: 5 }));
