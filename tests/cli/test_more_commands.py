@@ -95,6 +95,9 @@ def test_actions_that_appear_later_are_never_taken_and_said(trained, capsys):
     pq.write_table(table.set_column(index, "item", [item]), trained / "cocoa.parquet")
     call = ("evaluate", trained / "cocoa.parquet", trained / "policy.bopl", "--estimators", "ips")
     _, result = run_json(capsys, *call)
+    page = trained / "cocoa.html"
+    assert run_bopl("report", trained / "cocoa.parquet", trained / "policy.bopl", "--out", page) == 0
+    assert "cocoa" in page.read_text()
     assert result["warnings"] == ["policy does not know 'cocoa', and never takes it."]
 
 

@@ -123,6 +123,14 @@ def test_vowpal_wabbit_cb_lines(tmp_path):
     assert log.propensity.tolist() == [0.4, 0.2, 1.0]
 
 
+def test_contexts_in_vowpal_wabbits_text_need_no_labels(tmp_path):
+    (tmp_path / "contexts.vw").write_text("|user age:30\n|user age:20 Ulm\n")
+    parts = read_parts(tmp_path / "contexts.vw")
+    assert parts.sparse.matrix.toarray().tolist() == [[0, 30], [1, 20]]
+    (tmp_path / "contexts.vw").write_text("|user x\n|item tea\n\n|user x\n|item milk\n")
+    assert len(read_parts(tmp_path / "contexts.vw").table) == 2
+
+
 ADF = """shared |user age:30
 0:1.0:0.5 |item tea hot
 |item milk cold

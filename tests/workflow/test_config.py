@@ -5,7 +5,7 @@ import inspect
 import tomllib
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bopl._errors import UsageError
@@ -19,6 +19,7 @@ from bopl.workflow.toml import to_toml
 TEXT = st.text(st.characters(blacklist_categories=["Cs"]), min_size=1, max_size=12)
 
 
+@settings(max_examples=30)
 @given(
     st.builds(
         TrainConfig,
@@ -55,7 +56,7 @@ def test_flags_come_before_the_file():
 
 
 @pytest.mark.parametrize(
-    ("settings", "message"),
+    ("changes", "message"),
     [
         ({"rounds": 0}, "rounds must be at least 1; got 0"),
         ({"rounds": 2.5}, "rounds must be a whole number; got 2.5"),
@@ -68,9 +69,9 @@ def test_flags_come_before_the_file():
         ({"log": 3}, "log must be text; got 3"),
     ],
 )
-def test_a_setting_out_of_range_is_named(settings, message):
+def test_a_setting_out_of_range_is_named(changes, message):
     with pytest.raises(UsageError, match=message):
-        make_config({"log": "log.parquet"}, settings)
+        make_config({"log": "log.parquet"}, changes)
 
 
 def test_values_without_a_place_in_toml_are_refused():

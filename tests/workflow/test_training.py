@@ -138,10 +138,16 @@ def test_a_clock_knows_the_memory_of_each_step():
 
 @pytest.mark.parametrize("assumption", ["estimate", "uniform"])
 def test_logs_without_propensities_are_learned_from_only_if_told_how(tmp_path, assumption):
-    table = click_table(1500).drop_columns(["p"])
+    table = click_table(600).drop_columns(["p"])
     pq.write_table(table, tmp_path / "bare.parquet")
     config = config_for(tmp_path, log=str(tmp_path / "bare.parquet"), propensity=None, assume_propensity=assumption)
     result = train(config)
     source = {"estimate": "estimated", "uniform": "uniform"}[assumption]
     assert {row["propensity_source"] for row in result.evaluation.rows} == {source}
     assert source in result.evaluation.rows[0]["reason"]
+
+
+def test_a_time_limit_ends_the_boosting_after_the_round_in_which_it_passes(tmp_path):
+    result = train(config_for(tmp_path, minutes=1e-9))
+    assert result.policy.stop_reason_ == "the time limit was reached"
+    assert result.policy.history_.n_rounds == 1

@@ -83,16 +83,18 @@ def read_vowpal(files: Sequence[Path]) -> LogParts:
     blocks = [block for file in files for block in _blocks(file)]
     if not blocks:
         raise ValueError(f"{str(files[0])!r} holds no example.")
-    if any(block[0].is_shared or len(block) > 1 for block in blocks) and not _is_single_line(blocks):
-        return _read_adf(blocks)
-    return _read_cb([line for block in blocks for line in block])
+    return _read_adf(blocks) if _is_adf(blocks) else _read_cb([line for block in blocks for line in block])
 
 
-def _is_single_line(blocks: list[list[Line]]) -> bool:
-    """Whether lines stand for themselves: no context is shared, and most lines of a block say what was done."""
-    return not any(line.is_shared for block in blocks for line in block) and all(
-        line.labels() for block in blocks for line in block
-    )
+def _is_adf(blocks: list[list[Line]]) -> bool:
+    """Whether the lines of a block are the actions of one decision, rather than decisions of their own."""
+    lines = [line for block in blocks for line in block]
+    if any(line.is_shared for line in lines):
+        return True
+    n_labelled = sum(bool(line.labels()) for line in lines)
+    if n_labelled == len(lines) or len(blocks) == len(lines):
+        return False
+    return len(blocks) > 1 or n_labelled > 0  # otherwise they are contexts to decide on
 
 
 def _read_cb(lines: list[Line]) -> LogParts:
@@ -130,9 +132,7 @@ def _read_adf(blocks: list[list[Line]]) -> LogParts:
         offered = table.add([line.features for line in lines], [None] * len(lines), lines[0].where)
         taken = [(place, label) for place, line in enumerate(lines) for label in line.labels()]
         if len(taken) > 1:
-            raise ValueError(
-                f"{block[0].where} has the costs of {len(taken)} actions; a log has that of the one taken."
-            )
+            raise _too_many_costs(block[0], len(taken))
         if taken:
             place, (_, cost, propensity) = taken[0]
             decisions.add(offered[place], cost, propensity, shared)
