@@ -16,7 +16,7 @@ from bopl.log import BanditLog
 from bopl.log.policy_prob import PolicyBlock, PolicyReader, row_blocks
 
 MATCH_TOLERANCE = 1e-3  # between the propensities and the logging policy's probabilities of the logged actions
-PILOT_CELLS = 1 << 18  # rows × actions from which the share of large weights is read
+PILOT_CELLS = 1 << 16  # rows × actions, about, from which the share of large weights is read
 
 
 @dataclass(frozen=True)
@@ -86,7 +86,7 @@ class Sources:
         joined = Terms(*(np.concatenate([getattr(one, field) for one in terms]) for field in fields))
         if self.logging is None:
             return Pilot(joined, n_samples)
-        step = max(len(joined.reward) * self.log.n_actions // PILOT_CELLS, 1)
+        step = -(-len(joined.reward) * self.log.n_actions // PILOT_CELLS)
         action_prob, logging_prob = (np.concatenate(parts)[::step] for parts in zip(*probs, strict=True))
         return Pilot(joined, n_samples, action_prob, logging_prob)
 
