@@ -463,6 +463,57 @@ def test_one_heavy_weight_is_not_trusted():
     assert "One sample has" in row["reason"]
 
 
+def test_too_few_rewards_are_not_trusted_whatever_their_sign():
+    log = verdict_log(n=4000)
+    policy = constant_policy(log, [0.4, 0.2, 0.2, 0.2])
+    for reward in (np.arange(4000) % 160 == 0, np.arange(4000) % 160 != 0):  # 25 clicks, or 25 failures
+        rare = bopl.BanditLog(log.context, log.action, reward, log.propensity)
+        row = bopl.evaluate(rare, policy, estimators="snips").row()
+        assert row["verdict"] == "not trustworthy"
+        assert "Rewards are rare or very unequal, and about 19 effective samples" in row["reason"]
+        assert bopl.evaluate(rare, policy, interval="betting").row()["verdict"] == "inconclusive"
+    often = bopl.BanditLog(log.context, log.action, np.arange(4000) % 40 == 0, log.propensity)
+    assert bopl.evaluate(often, policy, estimators="snips").row()["verdict"] == "inconclusive"
+
+
+def test_one_huge_reward_is_not_trusted():
+    log = verdict_log(n=4000)
+    reward = np.random.default_rng(0).normal(size=4000)
+    policy = constant_policy(log, [0.4, 0.2, 0.2, 0.2])
+    for size, verdict in ((0.0, "inconclusive"), (1e4, "not trustworthy")):
+        reward[0] = size
+        changed = bopl.BanditLog(log.context, log.action, reward, log.propensity)
+        assert bopl.evaluate(changed, policy, estimators="ips").row()["verdict"] == verdict
+
+
+@pytest.mark.parametrize("interval", ["normal", "bootstrap"])
+def test_a_log_of_equal_rewards_cannot_tell_policies_apart(interval):
+    log = verdict_log()
+    equal = bopl.BanditLog(log.context, log.action, np.full(4000, 0.3), log.propensity)
+    row = bopl.evaluate(equal, constant_policy(log, [0.4, 0.2, 0.2, 0.2]), estimators="snips", interval=interval).row()
+    assert (row["uplift_ci_lower"], row["uplift_ci_upper"]) == (0.0, 0.0)
+    assert row["verdict"] == "not trustworthy"
+    assert "All rewards of the log are the same" in row["reason"]
+
+
+def test_a_policy_that_differs_in_few_samples_is_not_judged_by_them():
+    log = verdict_log()
+    noisy = bopl.BanditLog(log.context, log.action, np.random.default_rng(1).normal(size=4000), log.propensity)
+    prob = noisy.propensity.copy()
+    prob[:20] = np.repeat([0.4, 0.1], 10)
+    row = bopl.evaluate(noisy, prob, estimators="ips").row()
+    assert row["verdict"] == "not trustworthy"
+    assert "differs from the logging policy in few samples (worth 20)" in row["reason"]
+
+
+def test_the_logging_policy_is_known_although_its_propensities_were_rounded():
+    rounded = LOG.with_propensity(LOG.propensity.astype(np.float32).round(5))
+    row = bopl.evaluate(rounded, logged(SAMPLE.logging_prob), estimators="snips").row()
+    assert row["uplift"] != 0.0
+    assert row["verdict"] == "inconclusive"
+    assert "is the logging policy on this log, but for rounding" in row["reason"]
+
+
 def test_a_policy_that_never_agrees_with_the_log_is_refused():
     log = verdict_log()
     rows = bopl.evaluate(log, np.zeros(4000), estimators=["ips", "snips"], interval="bootstrap").rows

@@ -9,9 +9,9 @@ import numpy as np
 
 from bopl._typing import FloatArray
 from bopl.evaluation.bootstrap import PoissonBootstrap
+from bopl.evaluation.diagnosis import RewardTotals
 from bopl.evaluation.estimator import SNIPS, Estimator, Need
 from bopl.evaluation.interval import Evidence, Interval, get_interval
-from bopl.evaluation.moments import MomentSum
 from bopl.evaluation.registry import get_estimators
 from bopl.evaluation.result import Evaluation
 from bopl.evaluation.reward_model import predict_rewards
@@ -86,8 +86,7 @@ class ValueAccumulator:
         self.source: str | None = None
         self._totals: list[PolicyTotals] = []
         self._bootstrap: PoissonBootstrap | None = None
-        self._reward = MomentSum.empty(1)
-        self._reward_limits = (np.inf, -np.inf)
+        self._reward = RewardTotals()
         self._least_propensity = np.inf
         self._action_count = np.zeros(0)
         self._kept_reward: list[FloatArray] = []
@@ -137,10 +136,6 @@ class ValueAccumulator:
         for rows in sources.blocks():
             self._add_block(sources, rows, first + rows.start)
         self.n_added += log.n_samples
-        self._reward_limits = (
-            min(self._reward_limits[0], float(log.reward.min())),
-            max(self._reward_limits[1], float(log.reward.max())),
-        )
         self._least_propensity = min(self._least_propensity, float(log.propensity.min()))
 
     def _start(self, sources: Sources, is_whole: bool) -> None:
@@ -184,7 +179,7 @@ class ValueAccumulator:
             columns.append(totals.add(terms, group, keep=keep))
             totals.weights.add(terms.importance_weight, terms.reward, block.action_prob, impossible)
         self._action_count += np.bincount(log.action_idx[rows], minlength=log.n_actions)
-        self._reward = self._reward + MomentSum.of(log.reward[rows][:, None])
+        self._reward.add(log.reward[rows])
         if keep:
             self._kept_reward.append(log.reward[rows])
         if self.interval.name == "bootstrap":
@@ -208,11 +203,7 @@ class ValueAccumulator:
         if self._bootstrap is not None and other._bootstrap is not None:
             self._bootstrap.merge(other._bootstrap)
         self.n_added += other.n_added
-        self._reward = self._reward + other._reward
-        self._reward_limits = (
-            min(self._reward_limits[0], other._reward_limits[0]),
-            max(self._reward_limits[1], other._reward_limits[1]),
-        )
+        self._reward.merge(other._reward)
         self._least_propensity = min(self._least_propensity, other._least_propensity)
         self._action_count = self._action_count + other._action_count
         self._kept_reward += other._kept_reward
@@ -237,7 +228,7 @@ class ValueAccumulator:
             tuple(rows),
             self.interval.name,
             self.interval.confidence,
-            float(self._reward.mean[0]),
+            self._reward.mean,
             (*self.notes, *self._setting_notes(), *self._range_notes(limits, max_weight)),
         )
 
@@ -260,20 +251,21 @@ class ValueAccumulator:
             reward=np.concatenate(self._kept_reward) if keep else None,
             reward_range=limits,
             max_weight=max_weight,
+            is_logging_policy=totals.weights.gap == 0.0,
         )
 
     def _row(self, totals: PolicyTotals, position: int, evidence: Evidence) -> dict[str, Any]:
-        estimator, mean = evidence.estimator, evidence.moments.mean
-        facts = totals.weights.facts(self._action_count)
+        estimator = evidence.estimator
+        facts = totals.weights.facts(self._action_count, self._reward.share)
         lower, upper = self.interval.value(evidence)
-        uplift, bounds = float(estimator.uplift(mean)), self.interval.uplift(evidence)
+        uplift, bounds = evidence.uplift, self.interval.uplift(evidence)
         assert self.source is not None
         lost_weight = float(totals.lost_weight[position] / facts.n_samples)
         verdict, reason = judge(estimator, self.interval, facts, lost_weight, uplift, bounds, self.source)
         return {
             "policy": totals.name,
             "estimator": estimator.name,
-            "value": float(estimator.value(mean)),
+            "value": evidence.value,
             "std_err": self.interval.std_err(evidence),
             "ci_lower": lower,
             "ci_upper": upper,
@@ -293,7 +285,7 @@ class ValueAccumulator:
 
     def _range(self) -> tuple[float, float]:
         """Return the range of rewards: given, [0, 1] if all lie there, else what was seen."""
-        low, high = self._reward_limits
+        low, high = self._reward.low, self._reward.high
         if self.reward_range is None:
             return (0.0, 1.0) if low >= 0.0 and high <= 1.0 else (low, high)
         if low < self.reward_range[0] or high > self.reward_range[1]:

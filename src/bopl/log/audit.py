@@ -18,11 +18,13 @@ from bopl.log.weight import (
     MAX_TOP_SHARE,
     MAX_UNSUPPORTED,
     MIN_ESS,
+    MIN_REWARDED,
     MIN_TAIL_INDEX,
     TOP_SHARE,
     effective_sample_size,
     largest_share,
     mean_weight_z,
+    rewarded_sample_size,
     tail_index,
     top_share,
 )
@@ -274,6 +276,7 @@ def _support(unsupported: float) -> Finding:
 
 def _weight_facts(weight: FloatArray, reward: FloatArray, what: str) -> list[Finding]:
     ess, tail = effective_sample_size(weight), tail_index(weight, len(weight))
+    rewarded = rewarded_sample_size(weight, reward)
     contribution, single = weight * np.abs(reward), largest_share(weight)
     share = top_share(weight, contribution, len(weight), float(contribution.sum()))
     return [
@@ -283,6 +286,13 @@ def _weight_facts(weight: FloatArray, reward: FloatArray, what: str) -> list[Fin
             ess,
             f"To {what} the log is worth {ess:,.0f} of its {len(weight):,} samples"
             + (f": fewer than {MIN_ESS:.0f} decide nothing." if ess < MIN_ESS else "."),
+        ),
+        Finding(
+            "rewarded_samples",
+            PROBLEM if rewarded < MIN_REWARDED else OK,
+            rewarded,
+            f"About {rewarded:,.0f} effective samples have a reward that decides for {what}"
+            + (f": fewer than {MIN_REWARDED:.0f} are too few for an interval." if rewarded < MIN_REWARDED else "."),
         ),
         Finding(
             "tail_index",

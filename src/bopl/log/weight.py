@@ -13,6 +13,8 @@ MIN_TAIL = 10  # fewest weights from which a tail index is read
 MAX_UNSUPPORTED = 0.01  # share of a policy's choices that the log never took
 MAX_MEAN_Z = 4.0  # standard errors between the mean weight and 1: one right log in 16,000
 MIN_ESS = 50.0  # effective samples
+MIN_REWARDED = 30.0  # effective samples with a reward that decides: skewed sums of fewer are not normal yet
+SAME_POLICY = 1e-3  # root mean square of w - 1 that rounded propensities may leave of the logging policy
 MAX_SINGLE_SHARE = 0.25  # part of sum(w²) in the largest weight; the central limit theorem wants it near zero …
 MAX_HEAVY_SINGLE_SHARE = 0.1  # … nearer still if the tail is heavy by the next two limits
 MIN_TAIL_INDEX = 2.0  # below, the variance of an unbounded weight is infinite
@@ -27,6 +29,43 @@ def effective_sample_size(importance_weight: FloatArray) -> float:
         return 0.0
     scaled = importance_weight / largest
     return float(scaled.sum() ** 2 / (scaled**2).sum())
+
+
+def differing_sample_size(importance_weight: FloatArray) -> float:
+    """Return ``sum(|w - 1|)² / sum((w - 1)²)``: how many samples tell the policy from the logging policy; 0 if none.
+
+    It is to the uplift ``mean((w - 1) r)`` what the effective sample size is to the value ``mean(w r)``: a policy that
+    differs in few contexts has few such samples, however many effective ones the log holds.
+    """
+    gap = np.abs(importance_weight - 1.0)
+    largest = float(gap.max(initial=0.0))
+    return effective_sample_size(gap) if largest > 0.0 else 0.0
+
+
+def reward_share(reward: FloatArray) -> float:
+    """Return the share of the samples that carry the variance of the rewards, ``sum(d²)² / (n · sum(d⁴))``.
+
+    That is one over the kurtosis of the rewards. For rewards of two values, one of them rare, it is the share of the
+    rare one; for a normal reward 1/3; and it is small if a few rewards are far larger than the others. 0 if all rewards
+    are the same.
+    """
+    spread = float(np.ptp(reward))
+    if spread == 0.0:
+        return 0.0
+    square = ((reward - reward.mean()) / spread) ** 2
+    return float(square.sum() ** 2 / (len(reward) * (square**2).sum()))
+
+
+def rewarded_sample_size(importance_weight: FloatArray, reward: FloatArray) -> float:
+    """Return how many effective samples have a reward that decides about a policy.
+
+    Effective samples of the value or of the uplift, whichever are fewer, times `reward_share`; for the logging policy
+    itself, of which nothing has to be inferred, those of the value.
+    """
+    size = effective_sample_size(importance_weight)
+    if float(np.sqrt(((importance_weight - 1.0) ** 2).mean())) > SAME_POLICY:
+        size = min(size, differing_sample_size(importance_weight))
+    return size * reward_share(reward)
 
 
 def largest_share(importance_weight: FloatArray) -> float:
