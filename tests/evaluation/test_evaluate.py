@@ -428,6 +428,52 @@ def test_verdict_follows_the_interval_of_the_uplift(prob, verdict, words):
     assert words in row["reason"]
 
 
+def trained(log):
+    return bopl.BoostedPolicy(n_rounds=3, reward_translation=-0.2, random_state=0).fit(log)
+
+
+def test_a_policy_is_not_judged_on_the_rows_it_was_trained_on(tmp_path):
+    log = informative_log(0)
+    train, test = log.split(0.5, random_state=0)
+    policy = trained(train)
+    policy.save(tmp_path / "policy.bopl")
+    for one in (policy, bopl.load(tmp_path / "policy.bopl")):
+        assert bopl.evaluate(test, one).row(estimator="snips")["verdict"] == "better"
+        for seen, share in ((train, "100%"), (train.translated(-0.5), "100%"), (log, "50%")):
+            row = bopl.evaluate(seen, one).row(estimator="snips")
+            assert row["verdict"] == "not trustworthy"
+            assert f"was trained on {share} of these samples" in row["reason"]
+    # Whoever wants the verdict all the same passes the probabilities.
+    assert bopl.evaluate(train, policy.predict_proba(train.context)).row(estimator="snips")["verdict"] == "better"
+
+
+def test_rows_that_decided_when_to_stop_count_as_training_rows():
+    train, validation = informative_log(0).split(0.3, random_state=0)
+    policy = bopl.BoostedPolicy(n_rounds=3, random_state=0).fit(train, validation=validation)
+    assert "was trained on 100%" in bopl.evaluate(validation, policy).rows[0]["reason"]
+
+
+def test_the_order_of_actions_does_not_hide_training_rows():
+    log = informative_log(0)
+    other = bopl.BanditLog(log.context, log.action, log.reward, log.propensity, actions=log.actions[::-1])
+    assert "was trained on 100%" in bopl.evaluate(other, trained(log)).rows[0]["reason"]
+
+
+def test_training_rows_are_found_part_by_part():
+    log = informative_log(0)
+    total = bopl.ValueAccumulator(trained(log.subset(slice(0, 200))))
+    shard = bopl.ValueAccumulator(total.policies)
+    total.add(log.subset(slice(0, 100)))
+    shard.add(log.subset(slice(100, 400)), first_row=100)
+    total.merge(shard)
+    assert "was trained on 50%" in total.result().rows[0]["reason"]
+
+
+def test_policies_that_learn_nothing_have_no_training_rows():
+    policy = bopl.baseline.UniformPolicy().fit(LOG)
+    assert "trained" not in bopl.evaluate(LOG, policy).rows[0]["reason"]
+
+
 def test_unsupported_actions_make_every_verdict_untrustworthy():
     log = verdict_log()
     wider = bopl.BanditLog(log.context, log.action, log.reward, log.propensity, actions=[0, 1, 2, 3, "never"])

@@ -19,7 +19,7 @@ from bopl.learner.hist_tree.tree import ACTION_SPLIT, WORD_BITS, Tree
 from bopl.learner.store import MIN_PARALLEL_ROWS
 from bopl.log import BanditLog
 from bopl.log.context import is_sparse, read_context
-from bopl.log.identical import row_keys
+from bopl.log.row_sketch import RowSketch
 from bopl.objective import StepTarget
 
 
@@ -58,8 +58,8 @@ class BoostedRewardModel(BaseEstimator):
         One tree per round, for all actions; each counts ``learning_rate``.
     trees_ : FlatEnsemble
         The same trees, laid out for scoring.
-    row_keys_ : ndarray of uint64, shape (n_samples,)
-        Sorted hashes of the rows it was fitted on: an evaluation refuses a model that has seen its rows.
+    training_rows_ : RowSketch
+        Of the rows it was fitted on: an evaluation refuses a model that has seen its rows.
 
     Examples
     --------
@@ -102,7 +102,7 @@ class BoostedRewardModel(BaseEstimator):
             trees.append(HistTreePredictor(score_all_actions(fitted.predictor.tree, log.n_actions)))
         self.predictors_ = tuple(trees)
         self.trees_: FlatEnsemble = stack_trees(trees, np.full(len(trees), self.learning_rate).tolist())
-        self.row_keys_ = np.sort(row_keys(log))
+        self.training_rows_ = RowSketch.of(log)
         return self
 
     def predict(self, context: Any) -> FloatArray:

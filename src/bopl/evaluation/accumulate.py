@@ -132,6 +132,8 @@ class ValueAccumulator:
         """Add a part from readers; ``is_whole`` if it is the whole log."""
         log = sources.log
         self._start(sources, is_whole)
+        for reader, totals in zip(sources.readers, self._totals, strict=True):
+            totals.trained.add(reader.policy, log)
         first = self.n_added if first_row is None else first_row
         for rows in sources.blocks():
             self._add_block(sources, rows, first + rows.start)
@@ -256,7 +258,7 @@ class ValueAccumulator:
 
     def _row(self, totals: PolicyTotals, position: int, evidence: Evidence) -> dict[str, Any]:
         estimator = evidence.estimator
-        facts = totals.weights.facts(self._action_count, self._reward.share)
+        facts = totals.weights.facts(self._action_count, self._reward.share, totals.trained.share)
         lower, upper = self.interval.value(evidence)
         uplift, bounds = evidence.uplift, self.interval.uplift(evidence)
         assert self.source is not None

@@ -8,6 +8,8 @@ import numpy as np
 
 from bopl._typing import BoolArray, FloatArray
 from bopl.evaluation.moments import MomentSum
+from bopl.log import BanditLog
+from bopl.log.row_sketch import RowSketch
 from bopl.log.weight import mean_weight_z, tail_index, top_share
 
 TAIL_ROWS = 100_000  # largest weights that are kept: the top 1% of ten million samples
@@ -41,6 +43,8 @@ class WeightFacts:
     unsupported_mass : float
         Mean probability that the policy gives to actions the log never took, or that could not be chosen; NaN if the
         probabilities of all actions are not known.
+    trained_share : float
+        Share of the samples that the policy was trained on, as far as it remembers.
     """
 
     n_samples: int
@@ -55,6 +59,37 @@ class WeightFacts:
     top_share: float
     single_share: float
     unsupported_mass: float
+    trained_share: float
+
+
+class TrainedRows:
+    """Counts the samples that a policy was trained on, by the sketch of its training rows."""
+
+    def __init__(self) -> None:
+        self.sketch: RowSketch | None = None
+        self.n_compared = self.n_shared = 0
+        self.is_same = False
+
+    def add(self, policy: object, log: BanditLog) -> None:
+        """Look up the rows of a part of the log."""
+        sketch: RowSketch | None = getattr(policy, "training_rows_", None)
+        if sketch is None:
+            return
+        n_compared, n_shared = sketch.count_shared(log, policy.actions_)  # type: ignore[attr-defined]
+        self.sketch, self.is_same = sketch, self.is_same or sketch.is_same(log)
+        self.n_compared, self.n_shared = self.n_compared + n_compared, self.n_shared + n_shared
+
+    def merge(self, other: TrainedRows) -> None:
+        """Add the counts of another shard."""
+        self.sketch, self.is_same = self.sketch or other.sketch, self.is_same or other.is_same
+        self.n_compared, self.n_shared = self.n_compared + other.n_compared, self.n_shared + other.n_shared
+
+    @property
+    def share(self) -> float:
+        """Share of the samples that the policy was trained on; 0 if that is not known or can be chance."""
+        if self.sketch is None:
+            return 0.0
+        return 1.0 if self.is_same else self.sketch.shared_share(self.n_compared, self.n_shared)
 
 
 class RewardTotals:
@@ -148,7 +183,7 @@ class WeightTotals:
             top = np.argpartition(self.largest, len(self.largest) - TAIL_ROWS)[-TAIL_ROWS:]
             self.largest, self.contribution = self.largest[top], self.contribution[top]
 
-    def facts(self, action_count: FloatArray, reward_share: float) -> WeightFacts:
+    def facts(self, action_count: FloatArray, reward_share: float, trained_share: float) -> WeightFacts:
         """Return what the sums say.
 
         Parameters
@@ -157,6 +192,8 @@ class WeightTotals:
             How often the log took each action.
         reward_share : float
             Share of the samples that carry the variance of the rewards.
+        trained_share : float
+            Share of the samples that the policy was trained on.
         """
         n_samples, mean = self.weight.n_samples, float(self.weight.mean[0])
         scatter = float(self.weight.scatter[0, 0])
@@ -177,6 +214,7 @@ class WeightTotals:
             top_share=top_share(self.largest, self.contribution, n_samples, self.total),
             single_share=self.max**2 / second if second > 0.0 else 0.0,
             unsupported_mass=self._unsupported_mass(action_count),
+            trained_share=trained_share,
         )
 
     def _unsupported_mass(self, action_count: FloatArray) -> float:

@@ -74,6 +74,11 @@ def find_complaint(
     estimator: Estimator, interval: Interval, facts: WeightFacts, lost_weight: float, bounds: Bounds
 ) -> str | None:
     """Return why the log cannot answer, or None if it can."""
+    if facts.trained_share > 0.0:
+        return (
+            f"The policy was trained on {facts.trained_share:.0%} of these samples, where it looks better than it is: "
+            "evaluate it on others."
+        )
     if facts.unsupported_mass > MAX_UNSUPPORTED:
         return (
             f"{facts.unsupported_mass:.1%} of the policy's choices are actions that were never taken in this log: "

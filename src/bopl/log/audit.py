@@ -10,7 +10,7 @@ import numpy as np
 from bopl._typing import FloatArray
 from bopl.log.context import quoted
 from bopl.log.finding import NOTE, OK, PROBLEM, Audit, Finding
-from bopl.log.identical import row_keys
+from bopl.log.identical import context_keys, row_keys
 from bopl.log.policy_prob import PolicyReader, read_policy, row_blocks
 from bopl.log.weight import (
     MAX_MEAN_Z,
@@ -199,7 +199,7 @@ def _duplicates(log: BanditLog) -> Finding:
     if n_repeated == 0:
         return Finding("duplicated_rows", OK, 0.0, "No two samples share context, action and reward.")
     text = f"{n_repeated} of {log.n_samples} samples repeat context, action and reward of another one"
-    n_contexts = len(np.unique(row_keys(log, context_only=True)))
+    n_contexts = len(np.unique(context_keys(log.context)))
     if log.n_samples - n_contexts <= 1.05 * n_repeated and n_contexts > 0.5 * log.n_samples:
         # Contexts are all but unique, and where one comes twice the action and the reward do, too.
         return Finding("duplicated_rows", PROBLEM, share, f"{text}: the same decisions were logged more than once.")

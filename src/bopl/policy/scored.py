@@ -15,6 +15,7 @@ from bopl._settings import check_number
 from bopl._typing import BoolArray, ContextMatrix, FloatArray
 from bopl.log import BanditLog
 from bopl.log.check import check_mask
+from bopl.log.row_sketch import RowSketch
 from bopl.objective.softmax import softmax
 from bopl.objective.value import snips_value
 from bopl.policy.base import Policy, draw_labels, read_fitted_context
@@ -32,6 +33,8 @@ class ScoredPolicy(Policy, BaseEstimator):
     n_features_in_ : int
     feature_names_in_ : ndarray of shape (n_features,)
         Only if the log had column names.
+    training_rows_ : RowSketch or None
+        A few hashes of the rows it was trained on: an evaluation on them says so.
     """
 
     #: What the scores are multiplied by unless the caller says otherwise; infinity for predicted rewards.
@@ -39,6 +42,7 @@ class ScoredPolicy(Policy, BaseEstimator):
 
     action_features_: FloatArray | None
     n_features_in_: int
+    training_rows_: RowSketch | None = None
 
     # Reward and propensity travel with the samples through cross-validation without being asked for.
     __metadata_request__fit = {  # noqa: RUF012
@@ -124,8 +128,9 @@ class ScoredPolicy(Policy, BaseEstimator):
         weight = 1.0 if sample_weight is None else np.asarray(sample_weight, dtype=np.float64)
         return snips_value(weight * logged / log.propensity, log.reward)
 
-    def _remember(self, log: BanditLog) -> None:
-        """Keep what later contexts are checked against."""
+    def _remember(self, log: BanditLog, *watched: BanditLog) -> None:
+        """Keep what later contexts are checked against, and which rows were seen, to learn or to stop by."""
+        self.training_rows_ = RowSketch.of(log, *watched)
         self.actions_ = log.actions
         self.action_features_ = log.action_features
         self.n_features_in_ = log.n_features
