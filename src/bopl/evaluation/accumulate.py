@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from bopl._typing import FloatArray
+from bopl._typing import FloatArray, IntArray
 from bopl.evaluation.bootstrap import PoissonBootstrap
 from bopl.evaluation.diagnosis import RewardTotals
 from bopl.evaluation.estimator import SNIPS, Estimator, Need
@@ -92,24 +92,31 @@ class ValueAccumulator:
         self._kept_reward: list[FloatArray] = []
 
     def add(
-        self, log: BanditLog, *, policies: Mapping[str, object] | None = None, first_row: int | None = None
+        self,
+        log: BanditLog,
+        *,
+        policies: Mapping[str, object] | None = None,
+        first_row: int | None = None,
+        group: object = None,
     ) -> None:
         """Add a part of the log.
 
         Parameters
         ----------
         log : BanditLog
-            All parts with the same ``actions``. Groups are numbered within a log, so parts with groups must be subsets
-            of one log.
+            All parts with the same ``actions``.
         policies : mapping of name to policy, optional
             Probabilities on this part, where they are arrays.
         first_row : int, optional
             Number of the part's first sample in the whole log, by which the bootstrap draws; by default the parts
             follow each other. Shards that are to be merged must have other rows.
+        group : array of int of shape (n_samples,), optional
+            Number of each sample's group in the whole log, from 0: the same number is the same group in every part. A
+            log numbers its groups by itself, which serves only if all parts are subsets of one log.
         """
-        self.add_from(self.read(log, policies), first_row=first_row)
+        self.add_from(self.read(log, policies, group), first_row=first_row)
 
-    def read(self, log: BanditLog, policies: Mapping[str, object] | None = None) -> Sources:
+    def read(self, log: BanditLog, policies: Mapping[str, object] | None = None, group: object = None) -> Sources:
         """Return checked readers of everything that a part needs."""
         log.require_propensity()
         given = self.policies if policies is None else {**self.policies, **named_policies(policies)}
@@ -121,7 +128,7 @@ class ValueAccumulator:
                 raise ValueError("estimators with a reward model need one that was fitted on other samples here.")
             rewards = predict_rewards(self.reward_model, log)
         logging = None if self.logging_policy is None else read_policy(self.logging_policy, log, "logging_policy")
-        return Sources(log, readers, rewards, logging)
+        return Sources(log, readers, rewards, logging, log.group if group is None else _check_group(group, log))
 
     @property
     def needs_reward_model(self) -> bool:
@@ -144,7 +151,7 @@ class ValueAccumulator:
         """Check a part; before the first one, choose the settings that are left to the data."""
         log = sources.log
         for estimator in self.estimators:
-            self.interval.check(estimator, has_group=log.group is not None)
+            self.interval.check(estimator, has_group=sources.group is not None)
         if self.source is not None:
             if len(self._action_count) != log.n_actions or self.source != log.propensity_source:
                 raise ValueError("all parts of a log must have the same actions and the same source of propensities.")
@@ -170,7 +177,7 @@ class ValueAccumulator:
 
     def _add_block(self, sources: Sources, rows: slice, first_row: int) -> None:
         log = sources.log
-        group = None if log.group is None else log.group[rows]
+        group = None if sources.group is None else sources.group[rows]
         reward_hat = None if sources.rewards is None else sources.rewards.block(rows)
         logging_prob = sources.logging_prob(rows)
         impossible = sources.impossible(rows, logging_prob)
@@ -326,3 +333,13 @@ class ValueAccumulator:
             origin = "given" if self.min_propensity is not None else "assumed: the smallest propensity seen"
             notes.append(f"They hold for propensities of at least {1.0 / max_weight:.4g} ({origin}).")
         return notes
+
+
+def _check_group(group: object, log: BanditLog) -> IntArray:
+    numbers = np.asarray(group)
+    if numbers.shape != (log.n_samples,) or numbers.dtype.kind not in "iu" or numbers.min() < 0:
+        raise ValueError(
+            f"group must hold {log.n_samples} whole numbers from 0, one per sample: the number of its group in the "
+            "whole log."
+        )
+    return numbers.astype(np.int64)

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from bopl._typing import BoolArray, FloatArray
+from bopl._typing import BoolArray, FloatArray, IntArray
 from bopl.evaluation.estimator import Estimator, Need
 from bopl.evaluation.reward_model import RewardPredictor
 from bopl.evaluation.terms import Pilot, Terms
@@ -21,12 +21,25 @@ PILOT_CELLS = 1 << 16  # rows × actions, about, from which the share of large w
 
 @dataclass(frozen=True)
 class Sources:
-    """Where the numbers of one log come from."""
+    """Where the numbers of one log come from.
+
+    Attributes
+    ----------
+    log : BanditLog
+    readers : tuple of PolicyReader
+        Of the policies.
+    rewards : RewardPredictor or None
+    logging : PolicyReader or None
+        Of the logging policy, where it is known in full.
+    group : ndarray of int64, shape (n_samples,) or None
+        Groups of the samples, numbered as in the whole log if this is a part of one.
+    """
 
     log: BanditLog
     readers: tuple[PolicyReader, ...]
     rewards: RewardPredictor | None
     logging: PolicyReader | None
+    group: IntArray | None
 
     def blocks(self) -> list[slice]:
         """Return the rows in blocks; of many rows if nothing but logged actions is read."""

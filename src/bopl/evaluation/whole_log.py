@@ -181,4 +181,4 @@ def _sources(
             name = "BoostedRewardModel" if reward_model is None else type(reward_model).__name__
             accumulator.notes.append(f"Reward model: {name}, cross-fitted on {int(rewards.fold.max()) + 1} folds.")
     logging = None if logging_policy is None else read_policy(logging_policy, log, "logging_policy")
-    return Sources(log, readers, rewards, logging)
+    return Sources(log, readers, rewards, logging, log.group)
