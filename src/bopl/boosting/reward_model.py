@@ -105,15 +105,15 @@ class BoostedRewardModel(BaseEstimator):
         self.training_rows_ = RowSketch.of(log)
         return self
 
-    def predict(self, context: Any) -> FloatArray:
-        """Return the expected reward of every action, of shape (n_samples, n_actions)."""
+    def predict(self, context: Any, *, n_jobs: int | None = None) -> FloatArray:
+        """Return the expected reward of every action, of shape (n_samples, n_actions); on all processors by default."""
         check_is_fitted(self)
         matrix, _ = read_context(context)
-        n_jobs = (os.cpu_count() or 1) if matrix.shape[0] >= MIN_PARALLEL_ROWS else 1
-        return self.initial_ + self.trees_.score(matrix, n_jobs=n_jobs)
+        n_threads = (n_jobs or os.cpu_count() or 1) if matrix.shape[0] >= MIN_PARALLEL_ROWS else 1
+        return self.initial_ + self.trees_.score(matrix, n_jobs=n_threads)
 
     def _learner(self, log: BanditLog) -> HistTree:
-        learner = HistTree(max_depth=6, min_samples_leaf=20) if self.learner is None else clone(self.learner)
+        learner = default_reward_learner() if self.learner is None else clone(self.learner)
         if log.n_actions > learner.max_bins:
             raise ValueError(
                 f"BoostedRewardModel puts every action into a bin of its own: {log.n_actions} actions need max_bins "
@@ -121,6 +121,11 @@ class BoostedRewardModel(BaseEstimator):
             )
         learner.categorical = [*(learner.categorical or []), log.n_features]
         return learner
+
+
+def default_reward_learner() -> HistTree:
+    """Return the learner of a reward model for which none is given."""
+    return HistTree(max_depth=6, min_samples_leaf=20)
 
 
 def _with_action_column(context: ContextMatrix, action_idx: AnyArray) -> ContextMatrix:

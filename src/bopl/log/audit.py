@@ -112,9 +112,7 @@ def _z_finding(check: str, weight: FloatArray, what: str, hint: str) -> Finding:
     mean = float(weight.mean())
     z = mean_weight_z(len(weight), mean, float(weight.std(ddof=1)) if len(weight) > 1 else 0.0)
     text = f"The mean weight of {what} is {mean:.4g} where 1 is expected (z = {z:.1f})"
-    if abs(z) > MAX_MEAN_Z:
-        return Finding(check, PROBLEM, z, f"{text}: {hint}.")
-    return Finding(check, OK, z, f"{text}.")
+    return _judged(check, z, text, PROBLEM if abs(z) > MAX_MEAN_Z else OK, hint)
 
 
 def _uniform_mean_weight(log: BanditLog) -> Finding:
@@ -268,54 +266,59 @@ def _policy_weight(log: BanditLog, reader: PolicyReader) -> tuple[FloatArray, fl
 
 
 def _support(unsupported: float) -> Finding:
-    text = f"{unsupported:.2%} of the policy's choices are actions that were never taken or not eligible"
-    if unsupported > MAX_UNSUPPORTED:
-        return Finding("policy_support", PROBLEM, unsupported, f"{text}: what they earn cannot be known from this log.")
-    return Finding("policy_support", OK, unsupported, f"{text}.")
+    return _judged(
+        "policy_support",
+        unsupported,
+        f"{unsupported:.2%} of the policy's choices are actions that were never taken or not eligible",
+        PROBLEM if unsupported > MAX_UNSUPPORTED else OK,
+        "what they earn cannot be known from this log",
+    )
 
 
 def _weight_facts(weight: FloatArray, reward: FloatArray, what: str) -> list[Finding]:
     ess, tail = effective_sample_size(weight), tail_index(weight, len(weight))
-    rewarded = rewarded_sample_size(weight, reward)
-    contribution, single = weight * np.abs(reward), largest_share(weight)
+    rewarded, single = rewarded_sample_size(weight, reward), largest_share(weight)
+    contribution = weight * np.abs(reward)
     share = top_share(weight, contribution, len(weight), float(contribution.sum()))
     return [
-        Finding(
+        _judged(
             "effective_sample_size",
-            PROBLEM if ess < MIN_ESS else OK,
             ess,
-            f"To {what} the log is worth {ess:,.0f} of its {len(weight):,} samples"
-            + (f": fewer than {MIN_ESS:.0f} decide nothing." if ess < MIN_ESS else "."),
+            f"To {what} the log is worth {ess:,.0f} of its {len(weight):,} samples",
+            PROBLEM if ess < MIN_ESS else OK,
+            f"fewer than {MIN_ESS:.0f} decide nothing",
         ),
-        Finding(
+        _judged(
             "rewarded_samples",
-            PROBLEM if rewarded < MIN_REWARDED else OK,
             rewarded,
-            f"About {rewarded:,.0f} effective samples have a reward that decides for {what}"
-            + (f": fewer than {MIN_REWARDED:.0f} are too few for an interval." if rewarded < MIN_REWARDED else "."),
+            f"About {rewarded:,.0f} effective samples have a reward that decides for {what}",
+            PROBLEM if rewarded < MIN_REWARDED else OK,
+            f"fewer than {MIN_REWARDED:.0f} are too few for an interval",
         ),
-        Finding(
+        _judged(
             "tail_index",
-            NOTE if tail < MIN_TAIL_INDEX else OK,
             tail,
-            f"The weights of {what} have a tail index of {tail:.2g}"
-            + (
-                ": below 2 their variance may be infinite, and normal intervals too narrow."
-                if tail < MIN_TAIL_INDEX
-                else "."
-            ),
+            f"The weights of {what} have a tail index of {tail:.2g}",
+            NOTE if tail < MIN_TAIL_INDEX else OK,
+            "below 2 their variance may be infinite, and normal intervals too narrow",
         ),
-        Finding(
+        _judged(
             "top_weight_share",
-            NOTE if share > MAX_TOP_SHARE else OK,
             share,
-            f"The top {TOP_SHARE:.0%} of the weights of {what} carry {share:.0%} of the value.",
+            f"The top {TOP_SHARE:.0%} of the weights of {what} carry {share:.0%} of the value",
+            NOTE if share > MAX_TOP_SHARE else OK,
+            "much depends on few samples",
         ),
-        Finding(
+        _judged(
             "largest_weight",
-            PROBLEM if single > MAX_SINGLE_SHARE else OK,
             float(weight.max()),
-            f"The largest weight of {what} is {weight.max():.4g}, with {single:.1%} of the sum of squared weights"
-            + (": a few samples decide." if single > MAX_SINGLE_SHARE else "."),
+            f"The largest weight of {what} is {weight.max():.4g}, with {single:.1%} of the sum of squared weights",
+            PROBLEM if single > MAX_SINGLE_SHARE else OK,
+            "a few samples decide",
         ),
     ]
+
+
+def _judged(check: str, value: float, text: str, status: str, consequence: str) -> Finding:
+    """Return a finding; what follows from it is said if it is not ok."""
+    return Finding(check, status, value, f"{text}." if status == OK else f"{text}: {consequence}.")
