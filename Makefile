@@ -6,13 +6,23 @@ STAMP := $(VENV)/.installed
 STAMP_ALL := $(VENV)/.installed-all
 JOBS ?= 2
 
-.PHONY: benchmark demo fuzz test test-slow setup lint format clean
+.PHONY: benchmark demo docs docs-refresh fuzz test test-slow setup lint format clean
 
 demo: $(STAMP)
 	$(BIN)/bopl demo
 
-test: $(STAMP_ALL) lint
+test: $(STAMP_ALL) lint docs
 	$(BIN)/python -m pytest -n $(JOBS) -m "not slow"
+
+# The site, with every warning an error: open build/site/index.html.
+docs: $(STAMP_ALL)
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict
+
+# What is shown in the pages, made again: figures, output of their Python blocks, the recording of the demo.
+docs-refresh: $(STAMP_ALL)
+	$(BIN)/python docs/plots.py
+	$(BIN)/python docs/run_pages.py
+	$(BIN)/python docs/record_demo.py
 
 test-slow: $(STAMP_ALL)
 	$(BIN)/python -m pytest -m slow
@@ -45,7 +55,7 @@ setup: $(STAMP_ALL)
 $(STAMP_ALL): pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet "torch==2.13.0"
-	$(BIN)/python -m pip install --quiet --editable ".[benchmark,dev,deep]"
+	$(BIN)/python -m pip install --quiet --editable ".[benchmark,dev,deep,docs]"
 	touch $(STAMP) $@
 
 clean:

@@ -5,10 +5,11 @@
     python benchmarks/engine.py --scaling                         # HistTree as n, A, d and threads grow
     python benchmarks/engine.py --startup                         # first and second start: compilation and its cache
 
-Every learner boosts BOPL-S on its own in a process of its own, so that peak memory is its own too. Seconds per round
+Every learner boosts BOPL-S on its own in a process of its own, so that peak memory is its own too. HistTree and a rival
+take turns, a round each, so that whatever slows the machine down slows both; a row is one such pair. Seconds per round
 are the median after the first round and cover the fit of one tree and its prediction on the training contexts; for
 XGBoost that is `boost` and `predict`, without the conversion to our arrays. Memory is the process's peak above what it
-held once the log was loaded. Rounds of a slow learner are cut short after --limit seconds, which its row says.
+held once the log was loaded. Rounds with a slow rival are cut short after --limit seconds, which its row says.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from pathlib import Path
 import numpy as np
 from workloads import PAPER_SETTINGS, SYNTHETIC_SETTINGS, cached_log, read_log, synthetic_log
 
-LEARNERS = ("hist_tree", "xgb_hist", "xgb_exact", "lightgbm")
+RIVALS = ("xgb_hist", "xgb_exact", "lightgbm")
 
 
 # -- One measurement, in a process of its own --------------------------------------------------------------------------
@@ -94,7 +95,7 @@ class LightGBMRounds:
             matrix, np.zeros(len(matrix), np.float32), params=params, free_raw_data=True
         ).construct()
         del matrix
-        self.booster = lightgbm.Booster(params, data)
+        self.bound = self.booster = lightgbm.Booster(params, data)
         self.before = np.zeros(self.shape[0] * self.shape[1])
 
     def fit(self, target, round_idx):
@@ -139,35 +140,37 @@ def measure(args) -> dict:
         log = synthetic_log(*(int(size) for size in args.workload.split(":")[1:]))
     else:
         log = read_log(Path(args.log))
-    translated = log.translated(settings.reward_translation)
     objective, step_rule = SurrogateObjective(), StepRule()
     # As in a real fit: column by column. The others take gradients row by row; turning them is not counted.
     score = np.zeros((log.n_samples, log.n_actions), order="F")
-    target = objective.step_target(translated, score)
+    objective.step_target(log, score)
     reset_peak()
     baseline = status_mib("VmRSS")
     start = time.perf_counter()
     rounds = make_rounds(args.learner, log, settings, args.threads)
     bind_seconds = time.perf_counter() - start
-    seconds, leaves, began = [], [], time.perf_counter()
-    while len(seconds) < args.rounds and (len(seconds) < 2 or time.perf_counter() - began < args.limit):
+    outcomes = log.outcomes(getattr(rounds.bound, "row_order", None))
+    translated = outcomes.translated(settings.reward_translation)
+    target = objective.step_target(translated, score)
+    print("ready", flush=True)
+    seconds = []
+    while sys.stdin.readline().strip() == "round":
         if args.learner != "hist_tree":
             target = replace(target, gradient=np.ascontiguousarray(target.gradient))
         start = time.perf_counter()
         prediction, count_leaves = rounds.fit(target, len(seconds))
         seconds.append(time.perf_counter() - start)
-        if len(seconds) == 1 or args.rounds - len(seconds) < 1:
-            leaves.append(count_leaves())
         score += step_rule(target, prediction).size * prediction
         target = objective.step_target(translated, score)
+        print("done", flush=True)
     return {
         "seconds": float(np.median(seconds[1:])),
         "first_round": seconds[0],
         "bind": bind_seconds,
         "warm_up": compile_seconds,
         "rounds": len(seconds),
-        "leaves": leaves[-1] if len(leaves) > 1 else leaves[0],
-        "reward": snips_value(np.exp(target.log_prob) / log.propensity, log.reward),
+        "leaves": count_leaves(),
+        "reward": snips_value(np.exp(target.log_prob) / outcomes.propensity, outcomes.reward),
         "mib": status_mib("VmHWM") - baseline,
         "context_mib": log.context.nbytes / 2**20,
     }
@@ -176,14 +179,53 @@ def measure(args) -> dict:
 # -- The tables ------------------------------------------------------------------------------------------------------
 
 
-def run(learner, workload, threads, rounds, limit, log="") -> dict:
-    command = [sys.executable, __file__, "--child", "--learner", learner, "--workload", workload, "--log", str(log)]
-    command += ["--threads", str(threads), "--rounds", str(rounds), "--limit", str(limit)]
-    environment = os.environ | {"OMP_NUM_THREADS": str(threads)}
-    done = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
-    if done.returncode != 0:
-        raise SystemExit(f"{learner} on {workload} failed:\n{done.stderr[-2000:]}")
-    return json.loads(done.stdout.splitlines()[-1])
+class Child:
+    """A learner in a process of its own, which makes a round when it is told to."""
+
+    def __init__(self, learner, workload, threads, log=""):
+        command = [sys.executable, __file__, "--child", "--learner", learner, "--workload", workload]
+        command += ["--log", str(log), "--threads", str(threads)]
+        environment = os.environ | {"OMP_NUM_THREADS": str(threads)}
+        self.name = f"{learner} on {workload}"
+        self.errors = tempfile.TemporaryFile("w+")  # noqa: SIM115, closed with the process
+        self.process = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self.errors, text=True, env=environment
+        )
+        self.read("ready")
+
+    def read(self, expected):
+        line = self.process.stdout.readline()
+        if not line.startswith(expected):
+            self.process.kill()
+            self.errors.seek(0)
+            raise SystemExit(f"{self.name} failed:\n{self.errors.read()[-2000:]}")
+        return line
+
+    def tell(self, what):
+        self.process.stdin.write(what + "\n")
+        self.process.stdin.flush()
+
+    def make_round(self):
+        self.tell("round")
+        self.read("done")
+
+    def finish(self) -> dict:
+        self.tell("end")
+        result = json.loads(self.read("{"))
+        self.process.wait()
+        return result
+
+
+def take_turns(children, rounds, limit) -> list[dict]:
+    """Let the learners make a round each until there are enough, or ``limit`` seconds are over; two at least."""
+    began = time.perf_counter()
+    for k in range(rounds):
+        if k >= 2 and time.perf_counter() - began >= limit:
+            break
+        for child in children:
+            child.make_round()
+            time.sleep(0.05)  # threads that spin after a round come to rest
+    return [child.finish() for child in children]
 
 
 def commit() -> str:
@@ -193,18 +235,22 @@ def commit() -> str:
 
 def compare(args, folder: Path) -> None:
     print(f"commit {commit()}, {args.threads} threads, {args.rounds} rounds\n")
-    print("| workload | learner | s/round | ratio | bind s | peak MiB | memory ratio | rounds | leaves | reward |")
-    print("|---|---|---:|---:|---:|---:|---:|---:|---:|---:|")
+    print(
+        "| workload | rival | s/round | HistTree | ratio | bind s | HistTree | peak MiB | HistTree | ratio | rounds | "
+        "leaves | HistTree | reward | HistTree |"
+    )
+    print("|---|---|" + "---:|" * 13)
     for workload in args.workloads.split(","):
         log = cached_log(workload, folder)
-        rows = {}
-        for learner in args.learners.split(","):
-            row = rows[learner] = run(learner, workload, args.threads, args.rounds, args.limit, log)
-            ours = rows.get("hist_tree", row)
+        for rival in args.rivals.split(","):
+            children = [Child(name, workload, args.threads, log) for name in ("hist_tree", rival)]
+            ours, theirs = take_turns(children, args.rounds, args.limit)
             print(
-                f"| {workload} | {learner} | {row['seconds']:.4f} | {row['seconds'] / ours['seconds']:.1f} | "
-                f"{row['bind']:.2f} | {row['mib']:.0f} | {row['mib'] / max(ours['mib'], 1e-9):.1f} | {row['rounds']} | "
-                f"{row['leaves']} | {row['reward']:.4f} |",
+                f"| {workload} | {rival} | {theirs['seconds']:.4f} | {ours['seconds']:.4f} | "
+                f"{theirs['seconds'] / ours['seconds']:.1f} | {theirs['bind']:.2f} | {ours['bind']:.2f} | "
+                f"{theirs['mib']:.0f} | {ours['mib']:.0f} | {theirs['mib'] / max(ours['mib'], 1e-9):.1f} | "
+                f"{ours['rounds']} | {theirs['leaves']} | {ours['leaves']} | {theirs['reward']:.4f} | "
+                f"{ours['reward']:.4f} |",
                 flush=True,
             )
 
@@ -230,7 +276,7 @@ def scale(args) -> None:
 def scale_rows(what, cases, args) -> None:
     first = None
     for workload, threads in cases:
-        row = run("hist_tree", workload, threads, args.rounds, args.limit)
+        (row,) = take_turns([Child("hist_tree", workload, threads)], args.rounds, args.limit)
         first = first or row
         n, d, n_actions = workload.split(":")[1:]
         print(
@@ -261,12 +307,10 @@ def startup() -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--workloads", default="scene,tmc2007_500,fashion_mnist,covertype")
-    parser.add_argument("--learners", default=",".join(LEARNERS))
+    parser.add_argument("--rivals", default=",".join(RIVALS))
     parser.add_argument("--threads", type=int, default=os.cpu_count())
     parser.add_argument("--rounds", type=int, default=10)
-    parser.add_argument(
-        "--limit", type=float, default=120.0, help="seconds of rounds after which a learner is cut short"
-    )
+    parser.add_argument("--limit", type=float, default=120.0, help="seconds of rounds after which a pair is cut short")
     parser.add_argument("--scaling", action="store_true")
     parser.add_argument("--startup", action="store_true")
     parser.add_argument("--cache", default="", help="folder to keep the simulated logs in")

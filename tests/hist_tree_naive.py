@@ -7,6 +7,7 @@ from types import SimpleNamespace
 
 import numpy as np
 
+from bopl.learner.base import FittedStep
 from bopl.learner.hist_tree import HistTree
 from bopl.objective.base import StepTarget
 
@@ -38,7 +39,13 @@ def make_log(context, n_actions, mask=None, features=None):
 
 def fit_tree(learner, context, gradient, weight, mask=None, features=None, round_idx=0, seed=0):
     bound = learner.bind(make_log(context, gradient.shape[1], mask, features), seed=seed)
-    return bound.fit(StepTarget(gradient, weight, weight, weight), round_idx)
+    if bound.row_order is None:
+        return bound.fit(StepTarget(gradient, weight, weight, weight), round_idx)
+    gradient, weight = gradient[bound.row_order], weight[bound.row_order]
+    fitted = bound.fit(StepTarget(gradient, weight, weight, weight), round_idx)
+    prediction = np.empty_like(fitted.prediction)
+    prediction[bound.row_order] = fitted.prediction
+    return FittedStep(fitted.predictor, prediction)
 
 
 def expand(context, gradient, weight, mask=None, features=None, categorical=(), is_classifier=False, cuts=()):

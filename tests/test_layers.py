@@ -8,7 +8,7 @@ import pytest
 PACKAGE = Path(__file__).parents[1] / "src" / "bopl"
 # From left to right; a module may import what stands in an earlier group, or in its own folder.
 LAYERS = [
-    {"_typing", "_settings", "_frame"},
+    {"_typing", "_errors", "_settings", "_frame", "_html", "_machine"},
     {"_archive"},
     {"log"},
     {"theory"},
@@ -21,6 +21,7 @@ LAYERS = [
     {"simulation"},
     {"baseline"},
     {"search"},
+    {"workflow"},
     {"experiment", "demo"},
     {"cli"},
     {"__main__"},

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from bopl import baseline as baseline
+    from bopl import report as report
     from bopl import search as search
     from bopl import simulation as simulation
     from bopl import theory as theory
@@ -52,7 +53,7 @@ _HOME_OF = {
     "load": "bopl.policy",
     "paper_policy": "bopl.policy",
 }
-_MODULES = ("baseline", "evaluation", "search", "simulation", "theory")
+_MODULES = ("baseline", "evaluation", "report", "search", "simulation", "theory")
 
 __all__ = [
     "BanditLog",
@@ -75,6 +76,7 @@ __all__ = [
     "evaluation",
     "load",
     "paper_policy",
+    "report",
     "search",
     "simulation",
     "theory",

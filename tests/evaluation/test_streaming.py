@@ -175,3 +175,32 @@ def test_accumulators_that_do_not_fit_together_are_refused():
         filled(estimators=ClippedIPS(2.0)).merge(filled(estimators=ClippedIPS(3.0)))
     with pytest.raises(ValueError, match="same actions and the same source"):
         filled().add(LOG.with_propensity("uniform"), policies={"a": PROB})
+
+
+def text_frame(seed, cities):
+    rng = np.random.default_rng(seed)
+    city, item = rng.choice(cities, 600), rng.choice(["tea", "milk"], 600)
+    click = ((city == cities[0]) == (item == "tea")).astype(float)
+    return pd.DataFrame({"noise": rng.normal(size=600), "city": city, "item": item, "click": click, "p": 0.5})
+
+
+def test_columns_are_encoded_as_the_policy_learned_them(tmp_path):
+    frame = text_frame(0, ["Rom", "Ulm", "Bonn"])
+    policy = bopl.BoostedPolicy(n_rounds=5, random_state=0).fit(bopl.BanditLog.from_frame(frame, **ROLES))
+    later = text_frame(1, ["Rom", "Ulm", "Bonn"])
+    later.assign(user=range(600)).to_parquet(tmp_path / "later.parquet")
+    log = bopl.BanditLog.from_frame(later, **ROLES, schema=policy.schema_)
+    whole = bopl.evaluate(log, {"new": policy})
+    parts = bopl.evaluate_parquet(tmp_path / "later.parquet", {"new": policy}, batch_rows=77, **ROLES)
+    pd.testing.assert_frame_equal(whole.table, parts.table, rtol=1e-11)
+
+
+def test_policies_with_different_encodings_are_not_shown_the_same_numbers(tmp_path):
+    frames = [text_frame(0, ["Rom", "Ulm"]), text_frame(0, ["Ulm", "Bonn"])]
+    policies = {
+        name: bopl.BoostedPolicy(n_rounds=2, random_state=0).fit(bopl.BanditLog.from_frame(frame, **ROLES))
+        for name, frame in zip(("old", "new"), frames, strict=True)
+    }
+    frames[0].to_parquet(tmp_path / "log.parquet")
+    with pytest.raises(ValueError, match="policy 'new' was fitted on columns that are other ones"):
+        bopl.evaluate_parquet(tmp_path / "log.parquet", policies, **ROLES)

@@ -145,11 +145,11 @@ def test_compilation_is_announced_once_and_only_when_it_happens(monkeypatch):
     warm = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
     assert warm.stderr == ""
     stream = io.StringIO()
-    with announced_compilation(stream):
-        from numba import njit
+    from numba import njit
 
-        njit(lambda x: x + 1)(1)
-        njit(lambda x: x + 2)(1)
+    for k in (1, 2):
+        with announced_compilation(stream):
+            njit(lambda x, k=k: x + k)(1)
     assert stream.getvalue().count("compiling the tree engine, once per installation") == 1
     assert "compiled in" in stream.getvalue()
 

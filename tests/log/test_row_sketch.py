@@ -3,6 +3,7 @@ import pytest
 from scipy.sparse import csr_array
 
 import bopl
+from bopl.log.identical import decision_keys
 from bopl.log.row_sketch import SIZE, RowSketch
 
 
@@ -51,10 +52,12 @@ def test_the_very_same_log_is_known_even_if_all_rows_are_alike():
     assert not sketch.is_same(log.translated(1.0))
 
 
-def test_sparse_and_dense_rows_have_sketches_of_their_own_kind():
-    log = draw_log(3, n=500)
+def test_rows_are_known_whether_they_are_stored_sparse_or_dense():
+    log = draw_log(3, n=5000, distinct=40)
+    log = bopl.BanditLog(np.where(log.context > 20, log.context, 0.0), log.action, log.reward, log.propensity)
     sparse = bopl.BanditLog(csr_array(log.context), log.action, log.reward, log.propensity)
-    assert share(RowSketch.of(sparse), sparse) == 1.0
+    np.testing.assert_array_equal(decision_keys(log), decision_keys(sparse))
+    assert RowSketch.of(sparse).is_same(log)
 
 
 def test_logs_that_were_watched_are_part_of_the_sketch():

@@ -10,6 +10,7 @@ from typing import Any, TextIO
 
 import numpy as np
 
+from bopl._machine import memory_in_use_mib
 from bopl._settings import check_number
 from bopl._typing import FloatArray
 from bopl.boosting.ensemble import Round
@@ -149,7 +150,7 @@ class TimeLimit(Callback):
 
 
 class ProgressBar(Callback):
-    """A rich progress bar with the reward estimates; silent where the stream is not a terminal.
+    """A rich progress bar with reward estimates, time left and memory in use; silent where the stream is no terminal.
 
     Parameters
     ----------
@@ -176,10 +177,13 @@ class ProgressBar(Callback):
             MofNCompleteColumn(),
             TextColumn("{task.fields[value]}"),
             TimeRemainingColumn(),
+            TextColumn("left, {task.fields[memory]} in use"),
             console=Console(file=stream),
             transient=True,
         )
-        self._task = self._bar.add_task("", total=state.n_rounds, completed=len(state.rounds), value="")
+        self._task = self._bar.add_task(
+            "", total=state.n_rounds, completed=len(state.rounds), value="", memory=_memory_text()
+        )
         self._bar.start()
 
     def __call__(self, state: BoostingState) -> CallbackAction:
@@ -189,7 +193,7 @@ class ProgressBar(Callback):
             text = f"reward {record['snips_value']:.4f}"
             if np.isfinite(record.get("validation_value", np.nan)):
                 text += f", validation {record['validation_value']:.4f}"
-            self._bar.update(self._task, completed=len(state.rounds), value=text)
+            self._bar.update(self._task, completed=len(state.rounds), value=text, memory=_memory_text())
         return CallbackAction.CONTINUE
 
     def on_end(self, state: BoostingState) -> None:
@@ -197,3 +201,7 @@ class ProgressBar(Callback):
         if self._bar is not None:
             self._bar.stop()
             self._bar = None
+
+
+def _memory_text() -> str:
+    return f"{memory_in_use_mib() / 1024:.1f} GB"

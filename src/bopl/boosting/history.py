@@ -9,12 +9,14 @@ from typing import Any
 import numpy as np
 
 from bopl._frame import to_arrow, to_frame
+from bopl._html import card, table
 from bopl._typing import AnyArray
 
 COLUMNS: dict[str, str] = {
     "round": "number of rounds in the ensemble, from 1",
     "empirical_risk": "mean of -r/p · pi(a_i) on the translated training rewards",
     "surrogate_risk": "the surrogate risk, never below the empirical risk",
+    "objective_risk": "the risk that was boosted, of which the bounds speak; one of the above or your own",
     "gradient_norm": "Euclidean norm of the gradient of the mean risk in all scores, before the round",
     "alpha": "ensemble weight of the round",
     "guaranteed_decrease": "by how much smoothness promises the objective's risk to fall",
@@ -41,7 +43,7 @@ class History(Mapping[str, AnyArray]):
     columns : mapping of str to ndarray of shape (n_rounds,)
         The columns are described in ``bopl.boosting.history.COLUMNS``.
     objective : str
-        Name of the objective: ``"surrogate"`` bounds the surrogate risk, all others the empirical risk.
+        Name of the objective.
     """
 
     columns: dict[str, AnyArray]
@@ -70,7 +72,7 @@ class History(Mapping[str, AnyArray]):
     @property
     def objective_risk(self) -> AnyArray:
         """The risk that the bounds speak of."""
-        return self.columns["surrogate_risk" if self.objective == "surrogate" else "empirical_risk"]
+        return self.columns["objective_risk"]
 
     def __getitem__(self, name: str) -> AnyArray:
         if name not in self.columns:
@@ -106,13 +108,9 @@ class History(Mapping[str, AnyArray]):
         return to_frame(self.columns, backend)
 
     def _repr_html_(self) -> str:
-        heads = "".join(f"<th>{name}</th>" for name in self.columns)
         shown = [*range(min(5, self.n_rounds)), *range(max(5, self.n_rounds - 5), self.n_rounds)]
-        rows = "".join(
-            "<tr>" + "".join(f"<td>{column[row]:.6g}</td>" for column in self.columns.values()) + "</tr>"
-            for row in shown
-        )
-        return f"<table><thead><tr>{heads}</tr></thead><tbody>{rows}</tbody></table><p>{self.n_rounds} rounds</p>"
+        rows = [[f"{column[row]:.6g}" for column in self.columns.values()] for row in shown]
+        return card("History", f"{self.n_rounds} rounds", table(list(self.columns), rows, numeric=range(len(COLUMNS))))
 
     def plot(self) -> Any:
         """Return a matplotlib figure: risk under its bounds, gradient norm, values, effective sample size."""

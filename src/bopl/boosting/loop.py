@@ -13,13 +13,16 @@ from bopl.boosting.callback import BoostingState, Callback, CallbackAction
 from bopl.boosting.ensemble import Ensemble, Round
 from bopl.boosting.history import History
 from bopl.boosting.step import Step, StepRule, by_column, inner
-from bopl.learner import BoundLearner
+from bopl.learner import BoundLearner, row_order
 from bopl.log import BanditLog
 from bopl.objective import IPSObjective, Objective, StepTarget, SurrogateObjective
 from bopl.objective.value import effective_sample_size, snips_value
 
 # "We use early stopping whenever the gradient, base predictions or ensemble weight are less than 1e-10 in magnitude."
 STOP_BELOW = 1e-10
+
+#: Why a fit ended that Ctrl-C cut short.
+INTERRUPTED = "interrupted by the user"
 
 AnyCallback = Callable[[BoostingState], CallbackAction]
 
@@ -81,7 +84,7 @@ def fit_ensemble(
         del state.rounds[len(state.records) :]  # a round is whole once it is recorded
         if not state.rounds:
             raise
-        stop_reason = "interrupted by the user"
+        stop_reason = INTERRUPTED
     finally:
         for callback in callbacks:
             if isinstance(callback, Callback):
@@ -99,8 +102,10 @@ def _add_rounds(
     callbacks: Sequence[AnyCallback],
 ) -> str | None:
     """Run the loop; return the reason if it ended before ``n_rounds``."""
-    log = state.log.translated(reward_translation)
-    recorder = Recorder(state.log, log, objective)
+    optimal_risk = objective.optimal_risk(state.log.translated(reward_translation))
+    logged = state.log.outcomes(row_order(learner))  # from here on samples are as the learner keeps them
+    log = logged.translated(reward_translation)
+    recorder = Recorder(logged, log, objective, optimal_risk)
     target = objective.step_target(log, state.score)
     for round_idx in range(len(state.rounds), state.n_rounds):
         if np.abs(target.gradient).max() < STOP_BELOW:
@@ -131,11 +136,11 @@ def _reason_of(callback: AnyCallback) -> str:
 class Recorder:
     """Turns what is known after a round into a row of the history: risks, certificate, weights, value."""
 
-    def __init__(self, log: BanditLog, translated: BanditLog, objective: Objective) -> None:
+    def __init__(self, log: BanditLog, translated: BanditLog, objective: Objective, optimal_risk: float) -> None:
         self.log = log
         self.translated = translated
         self.objective = objective
-        self.optimal_risk = objective.optimal_risk(translated)
+        self.optimal_risk = optimal_risk
         self.initial_risk = objective.risk(translated, -np.log(theory.n_eligible(log)))
 
     def record(
@@ -149,6 +154,7 @@ class Recorder:
             "round": round_idx + 1,
             "empirical_risk": IPSObjective().risk(self.translated, after.log_prob),
             "surrogate_risk": SurrogateObjective().risk(self.translated, after.log_prob),
+            "objective_risk": self.objective.risk(self.translated, after.log_prob),
             "gradient_norm": _norm(before.gradient) / self.log.n_samples,
             "alpha": step.alpha,
             "guaranteed_decrease": step.guaranteed_decrease,

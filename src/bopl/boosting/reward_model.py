@@ -12,7 +12,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from bopl._settings import check_number
 from bopl._typing import AnyArray, ContextMatrix, FloatArray
-from bopl.learner.hist_tree import HistTree
+from bopl.learner import HistTree, row_order, with_categories
 from bopl.learner.hist_tree.predict import FlatEnsemble
 from bopl.learner.hist_tree.predictor import HistTreePredictor, stack_trees
 from bopl.learner.hist_tree.tree import ACTION_SPLIT, WORD_BITS, Tree
@@ -92,7 +92,8 @@ class BoostedRewardModel(BaseEstimator):
         bound = self._learner(log).bind(pairs, seed=self.random_state or 0)
         ones = np.ones(log.n_samples)
         self.actions_, self.n_features_in_, self.initial_ = log.actions, log.n_features, float(log.reward.mean())
-        residual = log.reward - self.initial_
+        order = row_order(bound)
+        residual = (log.reward if order is None else log.reward[order]) - self.initial_
         trees = []
         for round_idx in range(self.n_rounds):
             target = StepTarget(residual[:, None], ones, ones, ones)
@@ -113,7 +114,7 @@ class BoostedRewardModel(BaseEstimator):
         return self.initial_ + self.trees_.score(matrix, n_jobs=n_threads)
 
     def _learner(self, log: BanditLog) -> HistTree:
-        learner = default_reward_learner() if self.learner is None else clone(self.learner)
+        learner = with_categories(default_reward_learner() if self.learner is None else clone(self.learner), log)
         if log.n_actions > learner.max_bins:
             raise ValueError(
                 f"BoostedRewardModel puts every action into a bin of its own: {log.n_actions} actions need max_bins "

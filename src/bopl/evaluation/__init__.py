@@ -1,13 +1,14 @@
 """Estimates of a policy's value from a log, with intervals and a verdict."""
 
 from bopl.evaluation.accumulate import ValueAccumulator
-from bopl.evaluation.estimator import IPS, SNIPS, BetaIPS, ClippedIPS, Estimator, Need
+from bopl.evaluation.estimator import IPS, SNIPS, BetaIPS, ClippedIPS, Estimator, MeanEstimator, Need
 from bopl.evaluation.interval import INTERVALS
 from bopl.evaluation.model_based import DirectMethod, DoublyRobust, SelfNormalisedDR, ShrinkageDR, SwitchDR
 from bopl.evaluation.parquet import evaluate_parquet
 from bopl.evaluation.propensity import estimate_propensity
 from bopl.evaluation.registry import ESTIMATORS
 from bopl.evaluation.result import Evaluation
+from bopl.evaluation.terms import Terms
 from bopl.evaluation.whole_log import evaluate
 
 __all__ = [
@@ -21,10 +22,12 @@ __all__ = [
     "DoublyRobust",
     "Estimator",
     "Evaluation",
+    "MeanEstimator",
     "Need",
     "SelfNormalisedDR",
     "ShrinkageDR",
     "SwitchDR",
+    "Terms",
     "ValueAccumulator",
     "estimate_propensity",
     "evaluate",

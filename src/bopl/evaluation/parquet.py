@@ -13,8 +13,10 @@ from bopl.evaluation.accumulate import ValueAccumulator
 from bopl.evaluation.result import Evaluation
 from bopl.evaluation.sources import named_policies
 from bopl.log import BanditLog
+from bopl.log.check import check_group
 from bopl.log.context import quoted
 from bopl.log.reader import open_parquet
+from bopl.log.schema import LogSchema
 
 
 def evaluate_parquet(
@@ -53,7 +55,8 @@ def evaluate_parquet(
     action, reward, propensity : str
         Names of the columns.
     context : sequence of str, optional
-        Names of the context columns that policies and reward model look at; by default all without another role.
+        Names of the context columns that policies and reward model look at; by default those that the policies were
+        fitted on, encoded as they were there, or all without another role if no policy knows.
     actions : sequence of labels, optional
         All actions; by default those of the first policy that knows them, else those that occur (which takes a look at
         the action column before).
@@ -93,13 +96,14 @@ def evaluate_parquet(
         n_samples=sum(file.metadata.num_rows for file in files),
     )
     taken = {*roles.values(), *columns.values()}
-    wanted = _context_names(files[0], context, taken) if needs_context else []
+    schema = None if context is not None else _common_schema(objects)
+    wanted = _context_names(files[0], context, schema, taken) if needs_context else []
     if actions is None:
         actions = _find_actions(files, action, [*objects.values(), logging_policy], batch_rows)
     groups = None if group is None else _find_groups(files, group, batch_rows)
     for batch in _batches(files, [*wanted, *sorted(taken)], batch_rows):
         accumulator.add(
-            _batch_log(batch, roles, wanted, actions),
+            _batch_log(batch, roles, wanted, actions, schema),
             policies={name: _column(batch, column) for name, column in columns.items()} or None,
             group=None if group is None else _group_numbers(batch[group], groups),
         )
@@ -114,9 +118,23 @@ def _check_columns(files: Sequence[Any], roles: Mapping[str, str], context: Sequ
                 raise ValueError(f"there is no column {name!r} (given as {role}); the columns are {quoted(present)}.")
 
 
-def _context_names(file: Any, context: Sequence[str] | None, taken: set[str]) -> list[str]:
+def _common_schema(policies: Mapping[str, Any]) -> LogSchema | None:
+    """Return how the policies encode their columns; they all see the same matrix."""
+    found = {name: schema for name, policy in policies.items() if (schema := getattr(policy, "schema_", None))}
+    for name, schema in found.items():
+        if schema.columns != next(iter(found.values())).columns:
+            raise ValueError(
+                f"policy {name!r} was fitted on columns that are other ones, or encoded otherwise, than those of "
+                f"{next(iter(found))!r}: evaluate them one by one."
+            )
+    return next(iter(found.values()), None)
+
+
+def _context_names(file: Any, context: Sequence[str] | None, schema: LogSchema | None, taken: set[str]) -> list[str]:
     if context is not None:
         return list(context)
+    if schema is not None:
+        return [column.name for column in schema.columns]
     return [name for name in file.schema_arrow.names if name not in taken]
 
 
@@ -142,10 +160,9 @@ def _find_groups(files: Sequence[Any], group: str, batch_rows: int) -> Any:
         found = labels if found is None else pyarrow.concat_arrays([found, labels]).unique()
     if found is None:
         return pyarrow.nulls(0)  # there is no row
-    values = found.to_numpy(zero_copy_only=False)
-    if found.null_count or (values.dtype.kind == "f" and np.isnan(values).any()):
+    if found.null_count or (pyarrow.types.is_floating(found.type) and np.isnan(found.to_numpy()).any()):
         raise ValueError(f"group is missing in some samples: column {group!r} has nulls; give each sample a group.")
-    return found if values.dtype == object else found.take(pyarrow.array(np.argsort(values)))
+    return found.take(pyarrow.array(np.argsort(check_group(pyarrow.chunked_array([found])))))
 
 
 def _group_numbers(labels: Any, groups: Any) -> Any:
@@ -166,10 +183,14 @@ def _batches(files: Sequence[Any], columns: list[str], batch_rows: int) -> Itera
                 yield batch
 
 
-def _batch_log(batch: Any, roles: Mapping[str, str], context: list[str], actions: Any) -> BanditLog:
+def _batch_log(
+    batch: Any, roles: Mapping[str, str], context: list[str], actions: Any, schema: LogSchema | None
+) -> BanditLog:
     import pyarrow
 
     table = pyarrow.Table.from_batches([batch])
+    if schema is not None:
+        return BanditLog.from_frame(table, **roles, actions=actions, schema=schema)
     # Without a policy that looks at it the context may be anything.
     matrix = table.select(context) if context else np.zeros((batch.num_rows, 1), dtype=np.float32)
     return BanditLog(matrix, *(table[roles[role]] for role in ("action", "reward", "propensity")), actions=actions)

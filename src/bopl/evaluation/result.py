@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import html
 import io
 import json
 import math
@@ -128,18 +127,9 @@ class Evaluation:
         return text.getvalue().rstrip()
 
     def _repr_html_(self) -> str:
-        head = "".join(f"<th>{heading}</th>" for heading in (*HEADINGS, "reason"))
-        body = "".join(
-            "<tr>"
-            + "".join(f"<td>{html.escape(cell)}</td>" for cell in (*_cells(row), row["verdict"], row["reason"]))
-            + "</tr>"
-            for row in self.rows
-        )
-        notes = "".join(f"<p>{html.escape(note)}</p>" for note in self.notes)
-        return (
-            f"<table><caption>{html.escape(self._title())}</caption><thead><tr>{head}</tr></thead>"
-            f"<tbody>{body}</tbody></table>{notes}"
-        )
+        from bopl.evaluation.notebook import evaluation_card
+
+        return evaluation_card(self, self._title(), _cells, self._reason_lines())
 
     def plot(self, *, show_uplift: bool = True) -> Any:
         """Return a matplotlib forest plot: uplifts (or values) with their intervals, colours by verdict."""

@@ -96,12 +96,17 @@ class Sources:
             terms.append(self.terms(rows, block, reward_hat, None))
             probs.append((block.action_prob, self.logging_prob(rows)))
         fields = ("importance_weight", "reward", "reward_hat", "policy_reward_hat")
-        joined = Terms(*(np.concatenate([getattr(one, field) for one in terms]) for field in fields))
-        if self.logging is None:
+        joined = Terms(*(_joined([getattr(one, field) for one in terms]) for field in fields))
+        if self.logging is None or not self.readers[position].has_all_actions:
             return Pilot(joined, n_samples)
         step = -(-len(joined.reward) * self.log.n_actions // PILOT_CELLS)
         action_prob, logging_prob = (np.concatenate(parts)[::step] for parts in zip(*probs, strict=True))
         return Pilot(joined, n_samples, action_prob, logging_prob)
+
+
+def _joined(parts: Sequence[Any]) -> Any:
+    """Return the parts of a column as one array; None where there is no such column."""
+    return None if parts[0] is None else np.concatenate(parts)
 
 
 def named_policies(policies: object) -> dict[str, object]:

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import resource
-import sys
 import time
-from functools import cache, lru_cache
-from importlib import metadata
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
+from bopl._machine import peak_memory_mib, versions
 from bopl._typing import FloatArray
 from bopl.experiment.config import read_config
 from bopl.experiment.method import build_policy
@@ -20,7 +18,6 @@ from bopl.simulation import SimulatedProblem, Split, load_dataset, paper_split, 
 
 # Table 2 sets the direct method's estimate, by BRR-xgb's regressor, beside the truth on these datasets.
 DIRECT_METHOD_DATASETS = ("scene", "tmc2007_500", "tmc2007_500_v1")
-_PACKAGES = ("bopl", "numpy", "scipy", "scikit-learn", "numba", "xgboost", "xgboost-cpu", "torch")
 
 
 def run_task(task: Task) -> list[dict[str, Any]]:
@@ -145,21 +142,3 @@ def _direct_method(task: Task, problem: SimulatedProblem, regressor: Any) -> dic
         name: float(predicted[rows, policy.decision_function(context).argmax(axis=1)].mean())
         for name, policy in (("brr-xgb", regressor), ("bopl-regr", other))
     }
-
-
-@cache
-def versions() -> dict[str, str]:
-    """Return the versions that a result may depend on."""
-    found = {"python": ".".join(map(str, sys.version_info[:3]))}
-    for package in _PACKAGES:
-        try:
-            found[package] = metadata.version(package)
-        except metadata.PackageNotFoundError:
-            continue
-    return found
-
-
-def peak_memory_mib() -> float:
-    """Return the most memory this process has held, in MiB."""
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return round(peak / (1 << 20 if sys.platform == "darwin" else 1 << 10), 1)  # bytes there, KiB elsewhere

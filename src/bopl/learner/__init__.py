@@ -2,8 +2,11 @@
 
 from typing import Any
 
-from bopl.learner.base import BaseLearner, BoundLearner, FittedStep, Predictor
+from sklearn.base import clone
+
+from bopl.learner.base import BaseLearner, BoundLearner, FittedStep, Predictor, row_order
 from bopl.learner.hist_tree import HistTree, HistTreeClassifier
+from bopl.learner.store import register_predictor
 from bopl.learner.xgboost import XGBTree
 from bopl.log import BanditLog
 
@@ -11,11 +14,18 @@ from bopl.log import BanditLog
 def bind_learner(learner: Any, log: BanditLog, *, seed: int) -> BoundLearner:
     """Bind a bopl learner or any scikit-learn regressor or classifier to the contexts of a log."""
     if hasattr(learner, "bind"):
-        bound: BoundLearner = learner.bind(log, seed=seed)
+        bound: BoundLearner = with_categories(learner, log).bind(log, seed=seed)
         return bound
     from bopl.learner.sklearn import bind_estimator
 
     return bind_estimator(learner, log, seed=seed)
+
+
+def with_categories(learner: Any, log: BanditLog) -> Any:
+    """Return a learner that knows which columns are categories: what it was told, else what the log says."""
+    if not log.categorical or getattr(learner, "categorical", ()) is not None:
+        return learner
+    return clone(learner).set_params(categorical=log.categorical)
 
 
 def default_learner() -> HistTree:
@@ -33,4 +43,7 @@ __all__ = [
     "XGBTree",
     "bind_learner",
     "default_learner",
+    "register_predictor",
+    "row_order",
+    "with_categories",
 ]

@@ -44,11 +44,29 @@ def _unpack_linear(
     return [LinearPredictor(row, float(value), by_action) for row, value in zip(coef, intercept, strict=True)]
 
 
-_CODECS = {
+_CODECS: dict[str, Codec] = {
     TreePredictor.kind: Codec(pack_trees, unpack_trees),
     HistTreePredictor.kind: Codec(pack_hist_trees, unpack_hist_trees),
     LinearPredictor.kind: Codec(_pack_linear, _unpack_linear),
 }
+
+
+def register_predictor(kind: str, pack: Callable[[Sequence[Any]], Packed], unpack: Callable[..., Any]) -> None:
+    """Let predictors of your own be saved with a policy, in checkpoints and model files.
+
+    Call it when your module is imported: a file that holds such predictors can be read wherever it was called before.
+
+    Parameters
+    ----------
+    kind : str
+        What the predictors have as ``kind``.
+    pack : callable
+        From a sequence of predictors to ``(facts, arrays)``: a dict for JSON, and a dict of plain arrays.
+    unpack : callable
+        ``unpack(facts, arrays, n_features=…, by_action=…)`` returns the predictors again; ``by_action`` has one row per
+        action. The file may come from anybody: check what predicting relies on, and raise ValueError.
+    """
+    _CODECS[kind] = Codec(pack, unpack)
 
 
 def pack_predictors(predictors: Sequence[Predictor]) -> Packed:

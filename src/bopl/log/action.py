@@ -10,6 +10,7 @@ import narwhals.stable.v1 as nw
 import numpy as np
 
 from bopl._typing import AnyArray, IntArray
+from bopl.log.column import TEXT, distinct_values
 from bopl.log.context import quoted
 
 ACTION_DTYPE = np.int32
@@ -62,6 +63,8 @@ def encode_actions(values: object, actions: object | None) -> tuple[IntArray, An
         labels_found, position = np.unique(values, return_inverse=True)  # the quick way for plain arrays
         _check_action_count(len(labels_found), values[:1].tolist())
         return position.astype(ACTION_DTYPE), label_array(labels_found.tolist())
+    if (quick := _encode_column(values, actions)) is not None:
+        return quick
     logged = python_labels(values)
     _check_logged(logged)
     labels = _sorted_labels(set(logged)) if actions is None else _check_action_list(python_labels(actions))
@@ -72,6 +75,20 @@ def encode_actions(values: object, actions: object | None) -> tuple[IntArray, An
     except KeyError:
         raise _unknown_label_error(logged, position_of, labels) from None
     return codes, label_array(labels)
+
+
+def _encode_column(values: object, actions: object | None) -> tuple[IntArray, AnyArray] | None:
+    """Encode a column of text or whole numbers by its distinct values; None where the long way has to say why not."""
+    series = nw.from_native(values, series_only=True, pass_through=True)
+    if not isinstance(series, nw.Series) or not (series.dtype in TEXT or series.dtype.is_integer()):
+        return None
+    logged, position = distinct_values(series)
+    labels = _sorted_labels(logged) if actions is None else _check_action_list(python_labels(actions))
+    position_of = {label: code for code, label in enumerate(labels)}
+    if not len(position) or position.min() < 0 or any(label not in position_of for label in logged):
+        return None
+    _check_action_count(len(labels), labels)
+    return np.array([position_of[label] for label in logged], dtype=ACTION_DTYPE)[position], label_array(labels)
 
 
 def _check_logged(logged: list[Hashable]) -> None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from bopl._typing import FloatArray
+from bopl.log.column_audit import audit_columns
 from bopl.log.context import quoted
 from bopl.log.finding import NOTE, OK, PROBLEM, Audit, Finding
 from bopl.log.identical import context_keys, row_keys
@@ -41,7 +42,7 @@ MATCH_TOLERANCE = 1e-3
 
 def audit_log(log: BanditLog, policy: object | None, logging_policy: object | None) -> Audit:
     """Run all checks; see `BanditLog.audit`."""
-    findings = [_duplicates(log), _never_logged(log), _hardly_logged(log)]
+    findings = [_duplicates(log), _never_logged(log), _hardly_logged(log), *audit_columns(log.schema)]
     if not log.has_propensity:
         findings.insert(
             0,
@@ -235,7 +236,8 @@ def _hardly_logged(log: BanditLog) -> Finding:
 
 def _weight_findings(log: BanditLog, policy: object | None) -> list[Finding]:
     if policy is None:
-        return _weight_facts(_uniform_weight(log), log.reward, "the uniform policy")
+        # Few rewards are no fault of a log of which nothing has been asked yet.
+        return _weight_facts(_uniform_weight(log), log.reward, "the uniform policy", few_rewards=NOTE)
     weight, unsupported = _policy_weight(log, read_policy(policy, log))
     findings = [] if np.isnan(unsupported) else [_support(unsupported)]
     findings.append(
@@ -275,7 +277,7 @@ def _support(unsupported: float) -> Finding:
     )
 
 
-def _weight_facts(weight: FloatArray, reward: FloatArray, what: str) -> list[Finding]:
+def _weight_facts(weight: FloatArray, reward: FloatArray, what: str, *, few_rewards: str = PROBLEM) -> list[Finding]:
     ess, tail = effective_sample_size(weight), tail_index(weight, len(weight))
     rewarded, single = rewarded_sample_size(weight, reward), largest_share(weight)
     contribution = weight * np.abs(reward)
@@ -292,7 +294,7 @@ def _weight_facts(weight: FloatArray, reward: FloatArray, what: str) -> list[Fin
             "rewarded_samples",
             rewarded,
             f"About {rewarded:,.0f} effective samples have a reward that decides for {what}",
-            PROBLEM if rewarded < MIN_REWARDED else OK,
+            few_rewards if rewarded < MIN_REWARDED else OK,
             f"fewer than {MIN_REWARDED:.0f} are too few for an interval",
         ),
         _judged(

@@ -35,6 +35,7 @@ from bopl.log.context import (
     read_context,
 )
 from bopl.log.logger import mixture_propensity
+from bopl.log.schema import LogSchema, fit_schema
 
 if TYPE_CHECKING:
     from bopl.log.finding import Audit
@@ -82,6 +83,8 @@ class BanditLog:
     actions : ndarray of shape (n_actions,)
     propensity_source : {"logged", "estimated", "uniform", "balanced", "unknown"}
         Where ``propensity`` comes from; it is NaN throughout if unknown.
+    schema : LogSchema or None
+        How the columns of a frame or a file became numbers.
 
     Examples
     --------
@@ -105,6 +108,7 @@ class BanditLog:
     action_features: FloatArray | None
     group: IntArray | None
     propensity_source: str
+    schema: LogSchema | None
 
     def __init__(
         self,
@@ -141,6 +145,7 @@ class BanditLog:
             action_features=None if action_features is None else _read_only(check_features(action_features, labels)),
             group=None if group is None else _read_only(check_group(group)),
             propensity_source="unknown" if propensity is None else "logged",
+            schema=None,
         )
 
     # -- Constructors ---------------------------------------------------------------------------------------------
@@ -154,13 +159,19 @@ class BanditLog:
         reward: str,
         propensity: str | None,
         context: Sequence[str] | None = None,
+        ignore: Sequence[str] = (),
+        categorical: Sequence[str] = (),
         actions: object | None = None,
         time: str | None = None,
         group: str | None = None,
         action_mask: object | None = None,
         action_features: object | None = None,
+        schema: LogSchema | None = None,
     ) -> BanditLog:
         """Build a log from a pandas, polars or arrow frame.
+
+        Text becomes categories, times become day, weekday and hour; how, is kept in the log's ``schema``, and in the
+        policies that are fitted to it.
 
         Parameters
         ----------
@@ -169,6 +180,10 @@ class BanditLog:
             Names of the columns; ``propensity=None`` if there is none.
         context : sequence of str, optional
             Names of the context columns; by default all that have no other role.
+        ignore : sequence of str, optional
+            Names of columns that are not context.
+        categorical : sequence of str, optional
+            Names of columns of numbers that are categories; text always is.
         actions : sequence of labels, optional
             As for `BanditLog`.
         time : str, optional
@@ -177,6 +192,8 @@ class BanditLog:
             Name of the column with what a sample belongs to.
         action_mask, action_features : optional
             As for `BanditLog`.
+        schema : LogSchema, optional
+            How another log was read, such as ``policy.schema_``: the columns become the same numbers as there.
         """
         if not is_frame(frame):
             raise TypeError(f"from_frame takes a pandas, polars or arrow frame; got {type(frame).__name__}.")
@@ -184,18 +201,74 @@ class BanditLog:
         table = nw.from_native(frame, eager_only=True)
         optional = {"propensity": propensity, "time": time, "group": group}
         roles = {"action": action, "reward": reward} | {role: name for role, name in optional.items() if name}
-        context_names = context_columns(table.columns, roles, context)
-        return cls(
-            table.select(context_names).to_native(),
+        names = context_columns(table.columns, roles, context, ignore)
+        schema = fit_schema(table, names, roles, categorical) if schema is None else schema.with_roles(roles)
+        log = cls(
+            schema.encode(table),
             table[action].to_native(),
             table[reward].to_native(),
             None if propensity is None else table[propensity].to_native(),
             actions=actions,
+            feature_names=schema.feature_names,
             time=None if time is None else table[time].to_native(),
             group=None if group is None else table[group].to_native(),
             action_mask=action_mask,
             action_features=action_features,
         )
+        return _replaced(log, schema=schema)
+
+    @classmethod
+    def read(
+        cls,
+        path: str | Path,
+        *,
+        action: str | None = None,
+        reward: str | None = None,
+        propensity: str | None = None,
+        has_propensity: bool = True,
+        context: Sequence[str] | None = None,
+        ignore: Sequence[str] = (),
+        categorical: Sequence[str] = (),
+        actions: object | None = None,
+        time: str | None = None,
+        group: str | None = None,
+        format: str | None = None,
+        schema: LogSchema | None = None,
+    ) -> BanditLog:
+        """Read a log from files.
+
+        Parameters
+        ----------
+        path : str or Path
+            A file, a folder, or a pattern such as ``"logs/*.parquet"``: Parquet, CSV, Arrow, JSON lines, Vowpal
+            Wabbit (text or dsjson), or the Open Bandit Dataset.
+        action, reward, propensity : str, optional
+            Names of the columns; by default those of the schema or of the format, else ``"action"``, ``"reward"`` and
+            ``"propensity"``.
+        has_propensity : bool, default=True
+            False for a log that has none.
+        format : str, optional
+            One of ``bopl.log.format.FORMATS``, where the extension does not tell it.
+        context, ignore, categorical, actions, time, group, schema
+            As for `from_frame`.
+
+        Examples
+        --------
+        >>> import bopl
+        >>> log = bopl.BanditLog.read("clicks.parquet", action="item", reward="click", propensity="p")  # doctest: +SKIP
+        """
+        from bopl.log.read import LogRequest, read_log
+
+        request = LogRequest(
+            path,
+            {"action": action, "reward": reward, "propensity": propensity, "time": time, "group": group},
+            has_propensity=has_propensity,
+            context=context,
+            ignore=ignore,
+            categorical=categorical,
+            format=format,
+        )
+        return read_log(request, actions=actions, schema=schema)
 
     @classmethod
     def from_parquet(
@@ -211,19 +284,7 @@ class BanditLog:
         group: str | None = None,
     ) -> BanditLog:
         """Read a log from a Parquet file; the parameters are those of `from_frame`."""
-        from bopl.log.reader import read_parquet
-
-        named = [name for name in (action, reward, propensity, time, group) if name]
-        return cls.from_frame(
-            read_parquet(path, columns=None if context is None else [*context, *named]),
-            action=action,
-            reward=reward,
-            propensity=propensity,
-            context=context,
-            actions=actions,
-            time=time,
-            group=group,
-        )
+        return cls._from_file(path, "parquet", action, reward, propensity, context, actions, time, group)
 
     @classmethod
     def from_csv(
@@ -239,17 +300,32 @@ class BanditLog:
         group: str | None = None,
     ) -> BanditLog:
         """Read a log from a CSV file with a header line; the parameters are those of `from_frame`."""
-        from bopl.log.reader import read_csv
+        return cls._from_file(path, "csv", action, reward, propensity, context, actions, time, group)
 
-        return cls.from_frame(
-            read_csv(path),
+    @classmethod
+    def _from_file(
+        cls,
+        path: str | Path,
+        format: str,
+        action: str,
+        reward: str,
+        propensity: str | None,
+        context: Sequence[str] | None,
+        actions: object | None,
+        time: str | None,
+        group: str | None,
+    ) -> BanditLog:
+        return cls.read(
+            path,
             action=action,
             reward=reward,
             propensity=propensity,
+            has_propensity=propensity is not None,
             context=context,
             actions=actions,
             time=time,
             group=group,
+            format=format,
         )
 
     # -- Views ----------------------------------------------------------------------------------------------------
@@ -268,6 +344,13 @@ class BanditLog:
     def n_actions(self) -> int:
         """Number of actions that can be chosen, logged or not."""
         return len(self.actions)
+
+    @property
+    def categorical(self) -> tuple[int, ...]:
+        """Positions of the context columns that hold categories."""
+        if self.schema is None:
+            return ()
+        return tuple(self.schema.feature_names.index(name) for name in self.schema.categorical)
 
     @property
     def action(self) -> AnyArray:
@@ -298,6 +381,11 @@ class BanditLog:
             f"mean_reward={self.reward.mean():.4g}, {least})"
         )
 
+    def _repr_html_(self) -> str:
+        from bopl.log.notebook import log_card
+
+        return log_card(self)
+
     # -- New logs from this one -------------------------------------------------------------------------------------
 
     def subset(self, rows: object) -> BanditLog:
@@ -320,16 +408,28 @@ class BanditLog:
             group=None if self.group is None else _read_only(self.group[index]),
         )
 
+    def outcomes(self, order: AnyArray | None = None) -> BanditLog:
+        """Return the samples without their contexts, in another order if one is given: what objectives read.
+
+        Parameters
+        ----------
+        order : ndarray of int, shape (n_samples,), optional
+            The row of this log at each place.
+        """
+        none = _replaced(self, context=np.zeros((self.n_samples, 0), np.float32), feature_names=None, schema=None)
+        return none if order is None else none.subset(order)
+
     def split(
         self, test_fraction: float = 0.2, *, by: str = "random", random_state: int | None = None
     ) -> tuple[BanditLog, BanditLog]:
-        """Return two logs, ``(train, test)``.
+        """Return two logs, ``(train, test)``; samples of one group stay together.
 
         Parameters
         ----------
         test_fraction : float in (0, 1), default=0.2
         by : {"random", "time"}, default="random"
-            ``"time"`` puts the latest samples into the test part (needs ``time``): what deployment looks like.
+            ``"time"`` puts the latest samples into the test part (needs ``time``): what deployment looks like. With
+            groups, those whose last sample is latest.
         random_state : int, optional
             Seed of the random split.
         """
@@ -341,18 +441,33 @@ class BanditLog:
                 f"test_fraction={test_fraction:g} of {self.n_samples} samples leaves one part empty; use a larger log "
                 "or another fraction."
             )
-        order = self._split_order(by, random_state)
-        train, test = order[: self.n_samples - n_test], order[self.n_samples - n_test :]
-        return self.subset(np.sort(train)), self.subset(np.sort(test))
+        test = self._latest(self._split_order(by, random_state), n_test)
+        if test.all():
+            raise ValueError("the split leaves no sample to train on: one group holds nearly all of them.")
+        return self.subset(~test), self.subset(test)
 
-    def _split_order(self, by: str, random_state: int | None) -> IntArray:
+    def _split_order(self, by: str, random_state: int | None) -> AnyArray:
+        """Return a value per sample that puts the test part last; samples of one group share it."""
         if by == "random":
-            return np.random.default_rng(random_state).permutation(self.n_samples)
+            n_units = self.n_samples if self.group is None else int(self.group.max()) + 1
+            place = np.argsort(np.random.default_rng(random_state).permutation(n_units))
+            return place if self.group is None else place[self.group]
         if by != "time":
             raise ValueError(f"by must be 'random' or 'time'; got {by!r}.")
         if self.time is None:
             raise ValueError("split(by='time') needs the time of each decision: build the log with time=….")
-        return np.argsort(self.time, kind="stable")
+        rank = np.empty(self.n_samples, dtype=np.int64)
+        rank[np.argsort(self.time, kind="stable")] = np.arange(self.n_samples)
+        if self.group is None:
+            return rank
+        last = np.zeros(int(self.group.max()) + 1, dtype=np.int64)
+        np.maximum.at(last, self.group, rank)  # groups that ended earlier train: nothing is learned from the future
+        return last[self.group]
+
+    @staticmethod
+    def _latest(place: AnyArray, n_test: int) -> BoolArray:
+        """Return which samples have the largest values of ``place``: ``n_test`` of them, more if a group is cut."""
+        return place >= np.partition(place, len(place) - n_test)[len(place) - n_test]
 
     def translated(self, reward_translation: float) -> BanditLog:
         """Return the log with ``reward_translation`` added to every reward (the paper's sign: -0.4 means r - 0.4)."""

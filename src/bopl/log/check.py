@@ -8,7 +8,9 @@ from typing import Any
 import narwhals.stable.v1 as nw
 import numpy as np
 
+from bopl._errors import UsageError, did_you_mean
 from bopl._typing import AnyArray, BoolArray, FloatArray, IntArray
+from bopl.log.column import TEXT, distinct_values
 from bopl.log.context import check_unique_names, column_to_float, is_sparse, quoted, read_context
 
 
@@ -86,6 +88,8 @@ def _count_and_first(bad: BoolArray, values: FloatArray) -> str:
 def check_time(time: object) -> AnyArray:
     """Return times that sort, none of them missing."""
     series = nw.from_native(time, series_only=True, pass_through=True)
+    if isinstance(series, nw.Series) and series.dtype in TEXT:
+        return _text_rank(series, "time")
     values = np.array(series.to_numpy() if isinstance(series, nw.Series) else time)
     if values.ndim != 1:
         raise ValueError(f"time must have one dimension (n_samples,); it has shape {values.shape}.")
@@ -98,6 +102,20 @@ def check_time(time: object) -> AnyArray:
     return values
 
 
+def _text_rank(series: nw.Series[Any], name: str) -> IntArray:
+    """Return the place of each text in the order of all of them."""
+    labels, position = distinct_values(series)
+    missing = position < 0
+    if missing.any():
+        row = int(np.flatnonzero(missing)[0])
+        raise ValueError(
+            f"{name} is missing in {int(missing.sum())} of {len(missing)} samples, the first at row {row}."
+        )
+    rank = np.empty(len(labels), dtype=np.int64)
+    rank[sorted(range(len(labels)), key=lambda idx: str(labels[idx]))] = np.arange(len(labels))
+    return rank[position]
+
+
 def check_group(group: object) -> IntArray:
     """Return groups as whole numbers from 0, equal for equal labels, none of them missing."""
     series = nw.from_native(group, series_only=True, pass_through=True)
@@ -106,6 +124,8 @@ def check_group(group: object) -> IntArray:
             raise ValueError(
                 f"group is missing in {series.null_count()} of {len(series)} samples; give each one a group."
             )
+        if series.dtype in TEXT:
+            return _text_rank(series, "group")
         group = series.to_numpy()
     values = np.asarray(group)
     if values.ndim != 1:
@@ -206,27 +226,33 @@ def check_lengths(lengths: dict[str, int]) -> None:
         )
 
 
-def context_columns(columns: Sequence[str], roles: dict[str, str], context: Sequence[str] | None) -> list[str]:
-    """Return the context columns: those named, or all without another role."""
-    wanted = {**roles} if context is None else {**roles, **{f"context[{i}]": name for i, name in enumerate(context)}}
+def context_columns(
+    columns: Sequence[str], roles: dict[str, str], context: Sequence[str] | None, ignore: Sequence[str] = ()
+) -> list[str]:
+    """Return the context columns: those named, or all without another role that are not to be ignored."""
+    listed = {"context": context or (), "ignore": ignore}
+    wanted = roles | {f"{what}[{i}]": name for what, names in listed.items() for i, name in enumerate(names)}
     absent = {role: name for role, name in wanted.items() if name not in columns}
     if absent:
         role, name = next(iter(absent.items()))
-        raise ValueError(f"there is no column {name!r} (given as {role}); the columns are {quoted(list(columns))}.")
+        raise UsageError(
+            f"there is no column {name!r} (given as {role}); the columns are {quoted(list(columns))}."
+            f"{did_you_mean(name, columns)}"
+        )
     if len(set(roles.values())) < len(roles):
-        raise ValueError(
+        raise UsageError(
             f"one column is given two roles: {', '.join(f'{role}={name!r}' for role, name in roles.items())}."
         )
     if context is None:
-        return [name for name in columns if name not in roles.values()]
+        return [name for name in columns if name not in roles.values() and name not in ignore]
     check_unique_names(list(context), "context")
     leaked = [name for name in context if name in roles.values()]
     if leaked:
-        raise ValueError(
+        raise UsageError(
             f"context contains {quoted(leaked)}, which is also the action, reward, propensity or time: a policy must "
             "not see them. Leave them out of context."
         )
-    return list(context)
+    return [name for name in context if name not in ignore]
 
 
 def check_rows(rows: object, n_samples: int) -> IntArray:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import html
 import io
 from dataclasses import dataclass
 from typing import Any
@@ -99,11 +98,6 @@ class Audit:
         return text.getvalue().rstrip()
 
     def _repr_html_(self) -> str:
-        rows = "".join(
-            f"<tr><td>{finding.check}</td><td>{finding.status}</td><td>{html.escape(finding.sentence)}</td></tr>"
-            for finding in self.findings
-        )
-        return (
-            "<table><thead><tr><th>check</th><th>status</th><th>what it means</th></tr></thead>"
-            f"<tbody>{rows}</tbody></table>"
-        )
+        from bopl.log.notebook import audit_card
+
+        return audit_card(self)

@@ -57,15 +57,21 @@ def _value_bits(values: AnyArray) -> npt.NDArray[np.uint64]:
     return canonical.astype(np.float32).view(np.uint32).astype(np.uint64)
 
 
+def _entry_keys(column_idx: npt.NDArray[np.uint64], values: AnyArray) -> npt.NDArray[np.uint64]:
+    """Return a hash of (column, value) for every entry, 0 for zeros: a row's key is the sum over its entries."""
+    keys = _mix(_mix(column_idx + np.uint64(1)) + _value_bits(values))
+    return np.where(values == 0.0, np.uint64(0), keys)
+
+
 def _hash_dense_rows(context: AnyArray) -> npt.NDArray[np.uint64]:
     key = np.zeros(len(context), dtype=np.uint64)
     for column_idx in range(context.shape[1]):
-        key = _mix(key + _value_bits(context[:, column_idx]) + _MULTIPLIER)  # the order of columns counts
-    return key
+        key += _entry_keys(np.array([column_idx], dtype=np.uint64), context[:, column_idx])
+    return _mix(key)
 
 
 def _hash_sparse_rows(context: ContextMatrix) -> npt.NDArray[np.uint64]:
-    entry = _mix(_mix(context.indices.astype(np.uint64) + np.uint64(1)) + _value_bits(context.data))
+    entry = _entry_keys(context.indices.astype(np.uint64), context.data)
     running = np.concatenate([np.zeros(1, dtype=np.uint64), np.cumsum(entry, dtype=np.uint64)])
     return _mix(running[context.indptr[1:]] - running[context.indptr[:-1]])  # sums modulo 2**64 subtract exactly
 

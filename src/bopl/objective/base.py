@@ -44,7 +44,10 @@ class Objective(Protocol):
         ...
 
     def step_target(self, log: BanditLog, score: FloatArray) -> StepTarget:
-        """Return gradient, weights and curvature at the scores, of shape (n_samples, n_actions)."""
+        """Return gradient, weights and curvature at the scores, of shape (n_samples, n_actions).
+
+        The log of a fit has no contexts (`BanditLog.outcomes`): an objective sees them through the scores alone.
+        """
         ...
 
     def risk(self, log: BanditLog, log_prob: FloatArray) -> float:

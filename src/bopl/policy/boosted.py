@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from sklearn import get_config
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
@@ -16,8 +17,13 @@ from bopl.boosting import ProgressBar, StepRule, Validation, fit_ensemble, read_
 from bopl.boosting.loop import AnyCallback
 from bopl.learner import bind_learner, default_learner
 from bopl.log import BanditLog
+from bopl.log.action import encode_actions
+from bopl.log.check import check_lengths
 from bopl.objective import get_objective
 from bopl.policy.scored import ScoredPolicy, as_log
+
+if TYPE_CHECKING:
+    from bopl.policy.explanation import Explanation
 
 
 class BoostedPolicy(ScoredPolicy):
@@ -259,6 +265,35 @@ class BoostedPolicy(ScoredPolicy):
             total += abs(entry.step.size) * gain
         return total
 
+    def explain(self, context: Any, action: Any = None) -> Explanation:
+        """Return what each context column and the action add to the score of one action per context: SHAP values.
+
+        Parameters
+        ----------
+        context : array-like or frame of shape (n_samples, n_features)
+        action : sequence of labels of shape (n_samples,), optional
+            The actions to explain; by default the one with the highest score. It needs trees of `bopl.HistTree` or
+            `bopl.HistTreeClassifier`.
+
+        Examples
+        --------
+        >>> import numpy as np, bopl
+        >>> rng = np.random.default_rng(0)
+        >>> context, action = rng.normal(size=(500, 2)), rng.integers(0, 2, size=500)
+        >>> reward = (action == (context[:, 0] > 0)).astype(float)
+        >>> log = bopl.BanditLog(context, action, reward, np.full(500, 0.5))
+        >>> policy = bopl.BoostedPolicy(n_rounds=5, reward_translation=-0.2, random_state=0).fit(log)
+        >>> np.abs(policy.explain(context).feature).mean(axis=0).argmax()
+        np.int64(0)
+        """
+        from bopl.policy.explanation import explain_scores
+
+        matrix = self._read(context)
+        chosen = self.predict(context) if action is None else action
+        action_idx, _ = encode_actions(chosen, self.actions_)
+        check_lengths({"context": matrix.shape[0], "action": len(action_idx)})
+        return explain_scores(self.ensemble_, matrix, np.arange(len(action_idx)), action_idx)
+
     # -- Files ----------------------------------------------------------------------------------------------------
 
     def save(self, path: str | Path) -> None:
@@ -278,6 +313,37 @@ class BoostedPolicy(ScoredPolicy):
 
         check_is_fitted(self)
         write_xgboost(self.ensemble_, path)
+
+    def to_onnx(self, path: str | Path) -> None:
+        """Write the policy as an ONNX model: ``context`` (float32) in; ``score``, ``probability`` and ``action`` out.
+
+        Contexts are encoded as in ``policy.schema_``, which the model carries in its metadata together with the
+        actions. It needs trees of `bopl.HistTree` or `bopl.HistTreeClassifier`, and ``pip install 'bopl[onnx]'``.
+        """
+        from bopl.policy.onnx_export import write_onnx
+
+        check_is_fitted(self)
+        schema = None if self.schema_ is None else self.schema_.to_json()
+        write_onnx(
+            self.ensemble_,
+            path,
+            actions=self.actions_,
+            metadata={"actions": [str(label) for label in self.actions_.tolist()], "schema": schema},
+        )
+
+    # -- Notebooks ------------------------------------------------------------------------------------------------
+
+    def _repr_html_inner(self) -> str:
+        """Return what notebooks show, in place of scikit-learn's diagram."""
+        from bopl.policy.notebook import policy_card
+
+        return policy_card(self, repr(self))
+
+    def _repr_mimebundle_(self, **kwargs: Any) -> dict[str, str]:
+        shown = {"text/plain": repr(self)}
+        if get_config()["display"] == "diagram":
+            shown["text/html"] = self._repr_html_inner()
+        return shown
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "ensemble_")

@@ -16,6 +16,7 @@ from bopl.boosting.store import pack_rounds, unpack_rounds
 from bopl.learner.store import describe_learner, learner_from
 from bopl.log.action import label_array
 from bopl.log.row_sketch import RowSketch
+from bopl.log.schema import LogSchema
 
 if TYPE_CHECKING:
     from bopl.policy.boosted import BoostedPolicy
@@ -87,6 +88,8 @@ def write_policy(policy: Any, facts: dict[str, Any], arrays: dict[str, Any], pat
         "n_features": int(policy.n_features_in_),
         "feature_names": None if names is None else [str(name) for name in names],
         "training_rows": None if rows is None else {name: getattr(rows, name) for name in _ROW_FACTS},
+        "trained_on": policy.trained_on_,
+        "schema": None if policy.schema_ is None else policy.schema_.to_json(),
         **facts,
     }
     if rows is not None:
@@ -109,6 +112,11 @@ def restore_common(policy: Any, archive: Archive) -> None:
     policy.training_rows_ = _training_rows(archive)
     if document["feature_names"] is not None:
         policy.feature_names_in_ = np.array(document["feature_names"], dtype=object)
+    policy.trained_on_ = document.get("trained_on")  # files written before there were runs and schemas have none
+    schema = document.get("schema")
+    policy.schema_ = None if schema is None else LogSchema.from_json(schema)
+    if policy.schema_ is not None and list(policy.schema_.feature_names) != document["feature_names"]:
+        raise ValueError("the schema does not match the context columns")
 
 
 def _training_rows(archive: Archive) -> RowSketch | None:

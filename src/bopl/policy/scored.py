@@ -15,7 +15,9 @@ from bopl._settings import check_number
 from bopl._typing import BoolArray, ContextMatrix, FloatArray
 from bopl.log import BanditLog
 from bopl.log.check import check_mask
+from bopl.log.context import is_frame, read_context
 from bopl.log.row_sketch import RowSketch
+from bopl.log.schema import LogSchema
 from bopl.objective.softmax import softmax
 from bopl.objective.value import snips_value
 from bopl.policy.base import Policy, draw_labels, read_fitted_context
@@ -35,6 +37,10 @@ class ScoredPolicy(Policy, BaseEstimator):
         Only if the log had column names.
     training_rows_ : RowSketch or None
         A few hashes of the rows it was trained on: an evaluation on them says so.
+    schema_ : LogSchema or None
+        How the columns of the log's frame or file became numbers; frames to predict on are encoded alike.
+    trained_on_ : str or None
+        Fingerprint of the log whose parts it was trained and chosen on, where a run has noted it.
     """
 
     #: What the scores are multiplied by unless the caller says otherwise; infinity for predicted rewards.
@@ -43,6 +49,8 @@ class ScoredPolicy(Policy, BaseEstimator):
     action_features_: FloatArray | None
     n_features_in_: int
     training_rows_: RowSketch | None = None
+    schema_: LogSchema | None
+    trained_on_: str | None
 
     # Reward and propensity travel with the samples through cross-validation without being asked for.
     __metadata_request__fit = {  # noqa: RUF012
@@ -138,6 +146,8 @@ class ScoredPolicy(Policy, BaseEstimator):
             self.feature_names_in_ = np.array(log.feature_names, dtype=object)
         elif hasattr(self, "feature_names_in_"):
             del self.feature_names_in_
+        self.schema_ = log.schema
+        self.trained_on_ = None
 
     def _read_mask(self, action_mask: Any, n_samples: int) -> BoolArray | None:
         if action_mask is None:
@@ -149,6 +159,8 @@ class ScoredPolicy(Policy, BaseEstimator):
 
     def _read(self, context: Any) -> ContextMatrix:
         check_is_fitted(self)
+        if self.schema_ is not None and is_frame(context):
+            return read_context(self.schema_.encode(context))[0]
         names = getattr(self, "feature_names_in_", None)
         return read_fitted_context(context, self.n_features_in_, names, type(self).__name__)
 

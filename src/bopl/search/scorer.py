@@ -19,6 +19,29 @@ from bopl.simulation import SimulatedProblem
 ESTIMATORS = ("snips", "ips")
 
 
+def off_policy_score(
+    log: BanditLog, logged_prob: FloatArray, *, estimator: str = "snips", confidence: float | None = None
+) -> float:
+    """Return what a policy is estimated to earn, or what it earns at least with some confidence (`bopl.evaluate`).
+
+    A policy that never agrees with the log is given the worst reward seen: nothing speaks for it.
+
+    Parameters
+    ----------
+    log : BanditLog
+    logged_prob : ndarray of shape (n_samples,)
+        The policy's probabilities of the logged actions.
+    estimator : {"snips", "ips"}, default="snips"
+    confidence : float in (0.5, 1), optional
+        Of the lower bound, one-sided.
+    """
+    if not logged_prob.any():
+        return float(log.reward.min())
+    two_sided = 0.95 if confidence is None else 2.0 * confidence - 1.0
+    row = evaluate(log, logged_prob, estimators=estimator, confidence=two_sided).row()
+    return float(row["value" if confidence is None else "ci_lower"])
+
+
 class Scorer(Protocol):
     """What a search needs: a number for an unfitted policy, higher is better. It travels to worker processes."""
 
@@ -89,21 +112,14 @@ class CrossValidatedScorer:
             check_number("confidence", self.confidence, low=0.5, high=1.0, low_open=True, high_open=True)
 
     def __call__(self, policy: Any) -> float:
-        """Return the estimate, or its lower bound.
-
-        A policy that never agrees with the log is given the worst reward seen: nothing speaks for it.
-        """
+        """Return the estimate, or its lower bound."""
         logged_prob = np.empty(self.log.n_samples)
         fold = draw_folds(self.log, self.n_folds, self.random_state)
         for number in range(int(fold.max()) + 1):
             held_out = fold == number
             fitted = clone(policy).fit(self.log.subset(~held_out))
             logged_prob[held_out] = self._logged_prob(fitted, self.log.subset(held_out))
-        if not logged_prob.any():
-            return float(self.log.reward.min())
-        two_sided = 0.95 if self.confidence is None else 2.0 * self.confidence - 1.0
-        row = evaluate(self.log, logged_prob, estimators=self.estimator, confidence=two_sided).row()
-        return float(row["value" if self.confidence is None else "ci_lower"])
+        return off_policy_score(self.log, logged_prob, estimator=self.estimator, confidence=self.confidence)
 
     def _logged_prob(self, policy: Any, log: BanditLog) -> FloatArray:
         mask = {} if log.action_mask is None else {"action_mask": log.action_mask}

@@ -4,11 +4,13 @@ from bopl.simulation.conversion import reward_matrix, supervised_to_bandit, true
 from bopl.simulation.dataset import Dataset, Split, load_dataset, paper_split
 from bopl.simulation.logging_policy import LinearLoggingPolicy, fit_logging_policy
 from bopl.simulation.problem import SimulatedProblem, simulate, simulate_digits, simulate_paper
+from bopl.simulation.shop import Shop, simulate_shop
 from bopl.simulation.world import World, WorldSample, coverage_worlds, hopeless_world, make_world
 
 __all__ = [
     "Dataset",
     "LinearLoggingPolicy",
+    "Shop",
     "SimulatedProblem",
     "Split",
     "World",
@@ -23,6 +25,7 @@ __all__ = [
     "simulate",
     "simulate_digits",
     "simulate_paper",
+    "simulate_shop",
     "supervised_to_bandit",
     "true_value",
 ]

@@ -57,16 +57,15 @@ def test_place_and_row_undo_each_other():
 
 def test_contexts_of_one_leaf_of_the_reward_tree_lie_together(monkeypatch):
     monkeypatch.setattr(fit, "MIN_CONTEXTS", 1)
-    monkeypatch.setattr(fit, "MIN_DEPTH", 1)
     context = np.random.default_rng(2).integers(0, 4, (2000, 2)).astype(np.float32)
-    order = find_order(bin_all(context), 10.0 * context[:, 1].astype(np.float64) + context[:, 0], 5)
+    order = find_order(bin_all(context), 10.0 * context[:, 1].astype(np.float64) + context[:, 0], 1)
     assert np.all(np.diff(context[order.row, 1]) >= 0.0)
     by_group = (10.0 * context[:, 1] + context[:, 0])[order.row]
     assert np.count_nonzero(np.diff(by_group)) == 15  # 16 groups, each in one run
 
 
 def test_few_contexts_stay_in_the_order_of_the_log():
-    assert find_order(bin_all(np.zeros((10, 2), np.float32)), np.arange(10.0), 20) is None
+    assert find_order(bin_all(np.zeros((10, 2), np.float32)), np.arange(10.0), 1) is None
 
 
 @pytest.mark.parametrize("settings", [{}, {"subsample": 0.5}, {"max_leaves": 12}, {"min_samples_leaf": 20}])
@@ -79,21 +78,6 @@ def test_the_order_changes_nothing_but_the_rounding_of_leaves(settings, monkeypa
     learner = HistTree(7, min_child_weight=5.0, **settings)
     plain = fit_tree(learner, context, *target, mask)
     monkeypatch.setattr(fit, "MIN_CONTEXTS", 1)
-    monkeypatch.setattr(fit, "MIN_DEPTH", 1)
     ordered = fit_tree(learner, context, *target, mask)
     np.testing.assert_array_equal(ordered.predictor.tree.feature, plain.predictor.tree.feature)
     np.testing.assert_allclose(ordered.prediction, plain.prediction, rtol=1e-12, atol=1e-15)
-
-
-def test_windows_of_the_log_keep_their_place(monkeypatch):
-    monkeypatch.setattr(fit, "MIN_CONTEXTS", 1)
-    monkeypatch.setattr(fit, "WINDOW", 500)
-    context = np.random.default_rng(4).integers(0, 4, (2000, 2)).astype(np.float32)
-    order = find_order(bin_all(context), context[:, 0].astype(np.float64), 20)
-    np.testing.assert_array_equal(np.sort(order.row.reshape(4, 500), axis=1), np.arange(2000).reshape(4, 500))
-    assert np.all(np.diff(context[order.row, 0].reshape(4, 500), axis=1) >= 0.0)
-
-
-def test_shallow_trees_are_worth_no_order():
-    context = np.zeros((fit.MIN_CONTEXTS, 1), np.float32)
-    assert find_order(bin_all(context), np.zeros(len(context)), fit.MIN_DEPTH - 1) is None

@@ -7,10 +7,13 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TextIO
+from weakref import WeakSet
 
 from numba.core.event import Event, Listener, install_listener
 
-LEAST_SECONDS = 1.0  # shorter compilations are not worth a second line
+LEAST_SECONDS = 3.0  # shorter compilations are not worth a second line
+
+_told: WeakSet[TextIO] = WeakSet()  # streams that have been told: once per process is enough
 
 
 class _Announcer(Listener):
@@ -23,8 +26,10 @@ class _Announcer(Listener):
     def on_start(self, event: Event) -> None:
         if self.started is None:
             self.started = time.perf_counter()
-            self.stream.write("bopl: compiling the tree engine, once per installation …\n")
-            self.stream.flush()
+            if self.stream not in _told:
+                _told.add(self.stream)
+                self.stream.write("bopl: compiling the tree engine, once per installation …\n")
+                self.stream.flush()
 
     def on_end(self, event: Event) -> None:
         pass

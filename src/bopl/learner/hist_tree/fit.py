@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import heapq
 import queue
-from collections.abc import Callable, Iterable
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from typing import Any
@@ -14,15 +13,12 @@ from numpy.typing import NDArray
 
 from bopl.learner.hist_tree.apply import apply_nodes
 from bopl.learner.hist_tree.grow import ActionTable, Limits, Scratch, Target, grow, make_scratch
-from bopl.learner.hist_tree.locality import MANY_CONTEXTS, MIN_CONTEXTS, MIN_DEPTH, WINDOW, RowOrder, order_by, take
+from bopl.learner.hist_tree.locality import MIN_CONTEXTS, RowOrder, order_by
 from bopl.learner.hist_tree.pending import ACTION_START, N_ACTIONS, N_ROWS, P_DEPTH, P_NODE, P_PATH, ROW_START
 from bopl.learner.hist_tree.storage import BinnedContext
 from bopl.learner.hist_tree.tree import Piece, merge_pieces
 
 ORDER_DEPTH, ORDER_LEAF = 20, 64.0  # of the tree that gives the contexts their order
-
-
-_Map = Callable[[Callable[[int], None], Iterable[int]], Iterable[None]]
 
 
 @dataclass(frozen=True)
@@ -46,8 +42,6 @@ class Grower:
         Eligible actions.
     has_count : bool, default=False
         Whether pairs are counted, for ``min_samples_leaf``.
-    order : RowOrder, optional
-        How ``binned`` is stored, if not as the log. Targets and steps are always in the log's order.
     """
 
     def __init__(
@@ -58,19 +52,12 @@ class Grower:
         *,
         mask: NDArray[np.bool_] | None = None,
         has_count: bool = False,
-        order: RowOrder | None = None,
     ) -> None:
         self._binned = binned
         self._n_actions = n_actions
         self._n_jobs = n_jobs
-        self._order = order
-        # Kept from round to round: fresh memory of this size costs as much as filling it.
-        shape = (0, 0) if order is None else (n_actions, binned.n_samples)
-        self._gradient, self._step = np.empty(shape), np.empty(shape)
-        self._weight = np.empty(0 if order is None else binned.n_samples)
-        stored = mask if mask is None or order is None else mask[order.row]
-        self._has_mask = stored is not None
-        self._mask = np.zeros((0, 0), bool) if stored is None else np.require(stored, bool, ["C", "W"])
+        self._has_mask = mask is not None
+        self._mask = np.zeros((0, 0), bool) if mask is None else np.require(mask, bool, ["C", "W"])
         self._scratch: queue.SimpleQueue[Scratch] = queue.SimpleQueue()
         longest = int(max(binned.arrays.column_bins, default=0))
         n_features = len(binned.columns)
@@ -100,37 +87,30 @@ class Grower:
     ) -> Piece:
         """Grow a tree on some contexts and all actions, writing its leaf values to ``step_out``.
 
-        ``gradient`` and ``step_out`` are (n_actions, n_samples) in the order of the log, as is ``weight``; ``rows``
-        are places.
+        ``gradient`` and ``step_out`` are (n_actions, n_samples).
         """
         root = _Problem(rows, np.arange(self._n_actions, dtype=np.int32), 0, 0)
-        with ThreadPoolExecutor(self._n_jobs) as pool:
-            each: _Map = map if self._n_jobs == 1 else pool.map
-            gradient, weight = self._arrange(gradient, weight, each)
-            target = Target(gradient, weight, self._mask, self._has_mask, is_classifier)
-            step = step_out if self._order is None else self._step
+        target = Target(gradient, weight, self._mask, self._has_mask, is_classifier)
 
-            def run(problem: _Problem) -> Any:
-                scratch = self._scratch.get()
-                try:
-                    return grow(
-                        self._binned.arrays,
-                        target,
-                        action_table,
-                        limits,
-                        problem.rows,
-                        problem.actions,
-                        problem.depth,
-                        problem.path,
-                        scratch,
-                        step,
-                    )
-                finally:
-                    self._scratch.put(scratch)
+        def run(problem: _Problem) -> Any:
+            scratch = self._scratch.get()
+            try:
+                return grow(
+                    self._binned.arrays,
+                    target,
+                    action_table,
+                    limits,
+                    problem.rows,
+                    problem.actions,
+                    problem.depth,
+                    problem.path,
+                    scratch,
+                    step_out,
+                )
+            finally:
+                self._scratch.put(scratch)
 
-            piece = _run_here(run, root) if self._n_jobs == 1 else _run_pooled(run, root, pool, self._n_jobs)
-            self._restore(step, step_out, each)
-        return piece
+        return _run_here(run, root) if self._n_jobs == 1 else _run_pooled(run, root, self._n_jobs)
 
     def apply_tree(
         self,
@@ -141,37 +121,15 @@ class Grower:
     ) -> None:
         """Write a finished tree's values for every training context, reading their bins."""
         places = np.arange(self._binned.n_samples, dtype=np.int32)
-        step = step_out if self._order is None else self._step
-        apply_nodes(self._binned.arrays, ints, value, right_actions, places, step)
-        self._restore(step, step_out, map)
-
-    def _arrange(
-        self, gradient: NDArray[np.float64], weight: NDArray[np.float64], each: _Map
-    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Return gradient and weight by place."""
-        if self._order is None:
-            return gradient, weight
-        row = self._order.row
-        list(each(lambda k: take(gradient[k], row, self._gradient[k]), range(len(gradient))))
-        take(weight, row, self._weight)
-        return self._gradient, self._weight
-
-    def _restore(self, by_place: NDArray[np.float64], by_row_out: NDArray[np.float64], each: _Map) -> None:
-        """Write vectors by place as vectors by row."""
-        if self._order is not None:
-            place = self._order.place
-            list(each(lambda k: take(by_place[k], place, by_row_out[k]), range(len(by_place))))
+        apply_nodes(self._binned.arrays, ints, value, right_actions, places, step_out)
 
 
-def find_order(binned: BinnedContext, reward: NDArray[np.float64], max_depth: int) -> RowOrder | None:
-    """Return the order of contexts by leaf of a tree fitted to the rewards, or None where it would not pay.
-
-    It pays where nodes become small: below that, bringing gradients into order costs as much as it saves.
-    """
+def find_order(binned: BinnedContext, reward: NDArray[np.float64], n_jobs: int) -> RowOrder | None:
+    """Return the order of contexts by leaf of a tree fitted to the rewards, or None if they are too few to matter."""
     n_samples = binned.n_samples
-    if n_samples < MIN_CONTEXTS or (max_depth < MIN_DEPTH and n_samples < MANY_CONTEXTS):
+    if n_samples < MIN_CONTEXTS:
         return None
-    grower = Grower(binned, 1, 1)
+    grower = Grower(binned, 1, n_jobs)
     no_features = ActionTable(np.zeros((0, 1), np.int32), np.zeros((0, 1)))
     limits = Limits(ORDER_DEPTH, ORDER_LEAF, 1, 0.0, 1.0, len(binned.columns), 0, n_samples + 1)
     places = np.arange(n_samples, dtype=np.int32)
@@ -180,8 +138,7 @@ def find_order(binned: BinnedContext, reward: NDArray[np.float64], max_depth: in
     ints, _ = merge_pieces(grower.grow_tree(gradient, np.ones(n_samples), no_features, limits, places, leaf))
     # Nodes are in preorder, so that neighbouring leaves have neighbouring numbers.
     grower.apply_tree(ints, np.arange(len(ints), dtype=np.float64), np.zeros((len(ints), 1), np.uint64), leaf)
-    window = np.arange(n_samples) // WINDOW
-    return order_by(window * len(ints) + leaf[0].astype(np.int64))
+    return order_by(leaf[0])
 
 
 def _children(result: Any) -> list[tuple[int, _Problem]]:
@@ -213,22 +170,23 @@ def _run_here(run: Any, root: _Problem) -> Piece:
     return top[0]
 
 
-def _run_pooled(run: Any, root: _Problem, pool: ThreadPoolExecutor, n_jobs: int) -> Piece:
+def _run_pooled(run: Any, root: _Problem, n_jobs: int) -> Piece:
     """Keep every thread at the largest problem there is, so that small ones are left to even out the end."""
     top: dict[int, Piece] = {}
     running: dict[Future[Any], tuple[dict[int, Piece], int]] = {}
     waiting: list[tuple[int, int, _Problem, dict[int, Piece], int]] = [(0, 0, root, top, 0)]
     n_seen = 1
-    while running or waiting:
-        while waiting and len(running) < n_jobs:
-            _, _, problem, into, node = heapq.heappop(waiting)
-            running[pool.submit(run, problem)] = (into, node)
-        done, _ = wait(running, return_when=FIRST_COMPLETED)
-        for future in done:
-            into, node = running.pop(future)
-            result = future.result()
-            into[node] = Piece(result[0], result[1], {})
-            for child_node, child in _children(result):
-                heapq.heappush(waiting, (-len(child.rows), n_seen, child, into[node].continued, child_node))
-                n_seen += 1
+    with ThreadPoolExecutor(n_jobs) as pool:
+        while running or waiting:
+            while waiting and len(running) < n_jobs:
+                _, _, problem, into, node = heapq.heappop(waiting)
+                running[pool.submit(run, problem)] = (into, node)
+            done, _ = wait(running, return_when=FIRST_COMPLETED)
+            for future in done:
+                into, node = running.pop(future)
+                result = future.result()
+                into[node] = Piece(result[0], result[1], {})
+                for child_node, child in _children(result):
+                    heapq.heappush(waiting, (-len(child.rows), n_seen, child, into[node].continued, child_node))
+                    n_seen += 1
     return top[0]

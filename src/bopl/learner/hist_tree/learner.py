@@ -104,12 +104,13 @@ class HistTree(BaseEstimator):
         with announced_compilation():
             columns = fit_columns(context, self.max_bins, categorical, n_actions=log.n_actions)
             binned = bin_context(context, columns)
-            order = find_order(binned, log.reward, self.max_depth)
+            order = find_order(binned, log.reward, n_jobs)
             binned = binned if order is None else store_in_order(binned, order)
+        mask = log.action_mask if order is None or log.action_mask is None else log.action_mask[order.row]
         features = _feature_matrix(log.action_features, log.n_actions)
         seeds = np.random.SeedSequence([seed, 0 if self.random_state is None else self.random_state])
         return BoundHistTree(
-            self, binned, order, log.n_actions, log.action_mask, features, n_jobs, int(seeds.generate_state(1)[0])
+            self, binned, order, log.n_actions, mask, features, n_jobs, int(seeds.generate_state(1)[0])
         )
 
 
@@ -124,7 +125,13 @@ class HistTreeClassifier(HistTree):
 
 
 class BoundHistTree:
-    """A tree learner that has binned the contexts of its log; made by `HistTree.bind`."""
+    """A tree learner that has binned the contexts of its log; made by `HistTree.bind`.
+
+    Attributes
+    ----------
+    row_order : ndarray of int32 or None
+        The log's row at each place of targets and predictions.
+    """
 
     def __init__(
         self,
@@ -139,16 +146,15 @@ class BoundHistTree:
     ) -> None:
         self._settings = settings
         self._binned = binned
-        self._order = order
+        self._place = None if order is None else order.place
+        self.row_order = None if order is None else order.row
         self._n_actions = n_actions
         self._action_features = action_features
         ascending = np.argsort(action_features.T, axis=1, kind="stable").astype(np.int32)
         self._action_table = ActionTable(np.ascontiguousarray(ascending), np.ascontiguousarray(action_features.T))
         self._n_jobs = n_jobs
         self._seed = seed
-        self._grower = Grower(
-            binned, n_actions, n_jobs, mask=mask, has_count=settings.min_samples_leaf > 1, order=order
-        )
+        self._grower = Grower(binned, n_actions, n_jobs, mask=mask, has_count=settings.min_samples_leaf > 1)
 
     def fit(self, target: StepTarget, round_idx: int) -> FittedStep:
         """Fit one tree to a round's gradient and weight; return it with its values on the training contexts."""
@@ -187,7 +193,7 @@ class BoundHistTree:
             return np.arange(n_samples, dtype=np.int32)
         n_drawn = max(int(np.ceil(share * n_samples)), 1)
         drawn = np.random.default_rng(seed).permutation(n_samples)[:n_drawn]
-        places = drawn if self._order is None else self._order.place[drawn]
+        places = drawn if self._place is None else self._place[drawn]
         return np.sort(places).astype(np.int32)
 
     def _leaf_rule(self) -> tuple[float, float, bool]:

@@ -17,8 +17,6 @@ from numpy.typing import NDArray
 from bopl.learner.hist_tree.storage import BinnedContext
 
 MIN_CONTEXTS = 1 << 15  # fewer are in the cache in any order
-MIN_DEPTH, MANY_CONTEXTS = 10, 1 << 20  # shallow trees keep large nodes, which only matter where memory is far away
-WINDOW = 1 << 17  # contexts ordered together: bringing a target into order then reads from a megabyte at a time
 
 
 @dataclass(frozen=True)

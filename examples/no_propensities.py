@@ -1,0 +1,24 @@
+"""A log that never recorded propensities: what can be done, and what every number then rests on.
+
+Run it with `python examples/no_propensities.py`.
+"""
+
+from make_clicks import make_clicks
+
+import bopl
+
+frame = make_clicks().to_pandas().drop(columns="p")
+log = bopl.BanditLog.from_frame(frame, action="item", reward="click", propensity=None, group="user", time="day")
+
+try:
+    bopl.BoostedPolicy().fit(log)
+except ValueError as error:
+    print(f"Refused: {error}\n")
+
+# A model of the logging policy stands in. It can only know what the context holds: if whoever chose the actions saw
+# more than these columns, the estimates are wrong, and nothing in the log can show it.
+log = bopl.estimate_propensity(log)
+train, test = log.split(0.3, by="time")
+policy = bopl.BoostedPolicy(learner=bopl.HistTree(max_depth=4, min_child_weight=20.0), n_rounds=60, random_state=0)
+evaluation = bopl.evaluate(test, {"new": policy.fit(train)}, estimators="snips")
+print(evaluation)

@@ -1,0 +1,17 @@
+"""Errors that say whose fault it is: a wrong call, or wrong data (every other ``ValueError`` and ``TypeError``)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from difflib import get_close_matches
+
+
+class UsageError(ValueError):
+    """The call is wrong, not the data: a name, a path or a setting that does not exist or does not fit."""
+
+
+def did_you_mean(name: str, known: Sequence[str]) -> str:
+    """Return a question with the names that ``name`` may have been meant to be, or nothing."""
+    lower = {one.lower(): one for one in known}
+    close = [lower[one] for one in get_close_matches(name.lower(), list(lower), n=2, cutoff=0.6)]
+    return f" Did you mean {' or '.join(map(repr, close))}?" if close else ""

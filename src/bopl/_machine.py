@@ -1,0 +1,51 @@
+"""What a run depends on and what it takes: versions of packages, and memory."""
+
+from __future__ import annotations
+
+import os
+import sys
+from functools import cache
+from importlib import metadata
+from pathlib import Path
+
+_PACKAGES = ("bopl", "numpy", "scipy", "scikit-learn", "numba", "pyarrow", "xgboost", "xgboost-cpu", "torch")
+_RESET_PEAK = "5"  # see proc(5), /proc/pid/clear_refs
+
+
+@cache
+def versions() -> dict[str, str]:
+    """Return the versions that a result may depend on."""
+    found = {"python": ".".join(map(str, sys.version_info[:3]))}
+    for package in _PACKAGES:
+        try:
+            found[package] = metadata.version(package)
+        except metadata.PackageNotFoundError:
+            continue
+    return found
+
+
+def peak_memory_mib() -> float:
+    """Return the most memory this process has held since its start or `reset_peak_memory`, in MiB; 0 if unknown."""
+    try:
+        import resource
+    except ImportError:  # Windows
+        return 0.0
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return round(peak / (1 << 20 if sys.platform == "darwin" else 1 << 10), 1)  # bytes there, KiB elsewhere
+
+
+def reset_peak_memory() -> None:
+    """Let the peak begin anew, where the system can; elsewhere it stays that of the whole process."""
+    try:
+        Path("/proc/self/clear_refs").write_text(_RESET_PEAK)
+    except OSError:
+        return
+
+
+def memory_in_use_mib() -> float:
+    """Return the memory this process holds now, in MiB; its peak where the system does not tell."""
+    try:
+        pages = int(Path("/proc/self/statm").read_text().split()[1])
+    except (OSError, IndexError, ValueError):
+        return peak_memory_mib()
+    return float(round(pages * os.sysconf("SC_PAGE_SIZE") / (1 << 20), 1))

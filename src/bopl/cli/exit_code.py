@@ -1,0 +1,33 @@
+"""Exit codes: the same in every command, so that scripts can rely on them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from bopl._errors import UsageError
+
+FINE = 0
+BAD_DATA = 1
+WRONG_USE = 2
+WORSE = 3
+NOT_ENOUGH_EVIDENCE = 4
+INTERRUPTED = 130  # what shells give a command that Ctrl-C ended
+
+HELP = (
+    "Exit codes: 0 fine; 1 bad data; 2 wrong use; 3 the policy is worse than the logging policy; 4 not enough evidence "
+    "to say; 130 interrupted."
+)
+_WRONG_USE = (UsageError, FileNotFoundError, PermissionError, IsADirectoryError, NotADirectoryError, ImportError)
+
+
+def of_error(error: BaseException) -> int:
+    """Return the code of an error: wrong use where a name, a path or an installation is to blame, else bad data."""
+    return WRONG_USE if isinstance(error, _WRONG_USE) else BAD_DATA
+
+
+def of_verdicts(verdicts: Iterable[str]) -> int:
+    """Return the code of one or more verdicts: fine only if all policies are better."""
+    found = set(verdicts)
+    if found <= {"better"}:
+        return FINE
+    return WORSE if "worse" in found else NOT_ENOUGH_EVIDENCE

@@ -1,0 +1,37 @@
+"""``bopl export``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from bopl.cli.options import Json
+from bopl.cli.output import Output
+
+
+def export(
+    policy: Annotated[Path, typer.Argument(help="The policy file.")],
+    to: Annotated[str, typer.Option(help="xgboost (JSON over [x; onehot(a)]) or onnx.")],
+    out: Annotated[Path | None, typer.Option(help="The file; the policy's, with .json or .onnx, by default.")] = None,
+    json: Json = False,
+) -> None:
+    """Write a policy for another runtime, after checking that it scores alike there.
+
+    Contexts go in as numbers, encoded as the policy encodes them; the ONNX model carries the columns, their categories
+    and the actions in its metadata.
+
+    Example: bopl export policy.bopl --to onnx
+    """
+    from bopl.workflow.exporting import export as run
+
+    output = Output(json)
+    done = run(policy, to, out)
+    output.say(
+        f"Written to {done.path}. Its scores agree with the policy's on {done.n_contexts:,} contexts around the "
+        f"policy's splits; the largest difference is {done.largest_difference:.2g}."
+    )
+    output.finish(
+        {"path": done.path, "to": to, "n_contexts": done.n_contexts, "largest_difference": done.largest_difference}
+    )

@@ -1,0 +1,95 @@
+"""The command itself: its parts, and what becomes of errors."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Sequence
+from typing import Annotated
+
+import typer
+
+from bopl.cli import exit_code
+from bopl.cli.audit import audit
+from bopl.cli.demo import demo
+from bopl.cli.evaluate import evaluate
+from bopl.cli.export import export
+from bopl.cli.predict import predict
+from bopl.cli.report import report
+from bopl.cli.train import train
+from bopl.experiment.command import app as reproduce_app
+
+DEBUG = "--debug"
+# typer brings its own copy of click in newer versions; this is the base of its errors in all of them.
+_ClickError = typer.BadParameter.__mro__[2]
+
+app = typer.Typer(
+    help="Learn better decisions from logs, and say honestly how good they are.",
+    epilog=exit_code.HELP,
+    no_args_is_help=True,
+    add_completion=True,
+    pretty_exceptions_enable=False,
+)
+for command in (demo, audit, train, evaluate, predict, report, export):
+    app.command()(command)
+app.add_typer(reproduce_app, name="reproduce")
+
+
+def _version(is_asked: bool) -> None:
+    if is_asked:
+        import bopl
+
+        typer.echo(f"bopl {bopl.__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _group(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
+    ] = False,
+    debug: Annotated[
+        bool, typer.Option(DEBUG, help="Show the traceback of an error; may stand anywhere in the line.")
+    ] = False,
+) -> None:
+    """Take the options that belong to no command."""
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run the command; errors are one sentence, without a traceback."""
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    words = [word for word in given if word != DEBUG]
+    try:
+        code = app(words, prog_name="bopl", standalone_mode=False)
+    except (Exception, KeyboardInterrupt) as error:
+        if DEBUG in given:
+            raise
+        code = _report(error, is_json="--json" in words)
+    raise SystemExit(code if isinstance(code, int) else exit_code.FINE)
+
+
+def _report(error: BaseException, *, is_json: bool) -> int:
+    """Print an error as one sentence and return its exit code."""
+    if isinstance(error, KeyboardInterrupt | typer.Abort):
+        sentence, code = "interrupted.", exit_code.INTERRUPTED
+    elif isinstance(error, _ClickError):
+        sentence, code = _click_sentence(error), exit_code.WRONG_USE
+    elif isinstance(error, ValueError | TypeError | RuntimeError | OSError | ImportError):
+        sentence, code = " ".join(str(error).split()), exit_code.of_error(error)
+    else:
+        sentence = f"unexpected {type(error).__name__}: {error}. Run it again with {DEBUG} to see where."
+        code = exit_code.BAD_DATA
+    if is_json:
+        typer.echo(json.dumps({"error": sentence, "exit_code": code}, ensure_ascii=False))
+    if sentence:
+        typer.echo(f"bopl: {sentence}", err=True)
+    return code
+
+
+def _click_sentence(error: BaseException) -> str:
+    context = getattr(error, "ctx", None)
+    command = context.command_path if context is not None else "bopl"
+    message = getattr(error, "format_message", error.__str__)()
+    if not message:  # the help was printed instead
+        return ""
+    return f"{message}{'' if message.endswith(('.', '?')) else '.'} See {command} --help."

@@ -1,0 +1,102 @@
+"""Options that several commands share; those that are settings of a run come from `TrainConfig` itself."""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Callable, Iterable
+from dataclasses import fields
+from functools import wraps
+from inspect import Parameter, signature
+from typing import Annotated, Any, TypeAlias, get_args, get_type_hints
+
+import typer
+
+from bopl._errors import UsageError
+from bopl.workflow.config import AUTO, TrainConfig
+
+Json: TypeAlias = Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")]
+
+LOG_SETTINGS = (
+    "action",
+    "reward",
+    "propensity",
+    "assume_propensity",
+    "time",
+    "group",
+    "context",
+    "ignore",
+    "categorical",
+    "format",
+)
+EVALUATION_SETTINGS = ("estimators", "interval", "confidence")
+
+
+def with_settings(*names: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Give a command a flag for each of these settings of `TrainConfig`.
+
+    The command takes them as ``**settings``, those that were given and no others; flags and configuration files
+    therefore know the same settings by the same names.
+    """
+
+    def decorate(command: Callable[..., None]) -> Callable[..., None]:
+        @wraps(command)
+        def run(**arguments: Any) -> None:
+            given = {name: _read(name, arguments.pop(name)) for name in names}
+            command(**arguments, **{name: value for name, value in given.items() if value is not None})
+
+        own = [
+            one
+            for one in signature(command, eval_str=True).parameters.values()
+            if one.kind is not Parameter.VAR_KEYWORD
+        ]
+        added = list(_parameters(names))
+        run.__signature__ = signature(command).replace(parameters=[*own, *added])  # type: ignore[attr-defined]
+        run.__annotations__ = {one.name: one.annotation for one in [*own, *added]}
+        return run
+
+    return decorate
+
+
+def _parameters(names: Iterable[str]) -> Iterable[Parameter]:
+    hints = get_type_hints(TrainConfig)
+    section = ""
+    for entry in fields(TrainConfig):
+        section = entry.metadata["section"] or section
+        if entry.name in names:
+            kind = _flag_type(entry.name, hints[entry.name])
+            option = typer.Option(
+                *_declarations(entry.name, kind),
+                help=entry.metadata["help"] + _default_text(entry.default),
+                rich_help_panel=section,
+                show_default=False,
+            )
+            yield Parameter(entry.name, Parameter.KEYWORD_ONLY, default=None, annotation=Annotated[kind | None, option])
+
+
+def _flag_type(name: str, hint: Any) -> Any:
+    """Return what the command line reads: lists and words that may be numbers come as text."""
+    kinds = [one for one in (get_args(hint) if isinstance(hint, types.UnionType) else (hint,)) if one is not type(None)]
+    return kinds[0] if len(kinds) == 1 and kinds[0] in (int, float, bool, str) else str
+
+
+def _declarations(name: str, kind: Any) -> list[str]:
+    flag = f"--{name.replace('_', '-')}"
+    return [f"{flag}/--no-{flag[2:]}"] if kind is bool else [flag]
+
+
+def _default_text(default: Any) -> str:
+    return "" if default in (None, (), False, "") else f" (default {default})"
+
+
+def _read(name: str, value: Any) -> Any:
+    """Return a flag's value as the setting it stands for."""
+    if value is None or not isinstance(value, str):
+        return value
+    if name in ("context", "ignore", "categorical", "estimators"):
+        return tuple(part.strip() for part in value.split(",") if part.strip())
+    if name == "reward_translation" and value != AUTO:
+        try:
+            return float(value)
+        except ValueError:
+            raise UsageError(f"reward_translation must be a number or {AUTO}; got {value!r}.") from None
+    return value

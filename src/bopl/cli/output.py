@@ -1,0 +1,60 @@
+"""What a command prints: text for people, or one JSON object and nothing else."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import typer
+
+
+@dataclass(frozen=True)
+class Output:
+    """Where a command's words go.
+
+    Attributes
+    ----------
+    is_json : bool
+        Print one JSON object at the end, and nothing before.
+    """
+
+    is_json: bool
+
+    def say(self, text: object) -> None:
+        """Print a sentence, or whatever rich can print."""
+        if not self.is_json:
+            from rich.console import Console
+
+            Console(highlight=False, soft_wrap=isinstance(text, str)).print(text, markup=False)
+
+    def say_verdict(self, row: Mapping[str, Any], policy: str | None = None) -> None:
+        """Print a verdict with its reason."""
+        from rich.text import Text
+
+        from bopl.evaluation.result import STYLES
+
+        head = "Verdict" if policy is None else f"Verdict on {policy}"
+        verdict = Text(row["verdict"], style=STYLES[row["verdict"]])
+        self.say(Text.assemble(f"{head}: ", verdict, f" ({row['estimator']}). {row['reason']}"))
+
+    def finish(self, result: Mapping[str, Any], exit_code: int = 0) -> None:
+        """Print the result if it is to be JSON, and leave the command with its exit code."""
+        if self.is_json:
+            typer.echo(json.dumps(plain({**result, "exit_code": exit_code}), allow_nan=False, ensure_ascii=False))
+        raise typer.Exit(exit_code)
+
+
+def plain(value: Any) -> Any:
+    """Return a value that JSON can hold: what is no finite number becomes null, what has no form becomes text."""
+    if isinstance(value, Mapping):
+        return {str(key): plain(one) for key, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(one) for one in value]
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if hasattr(value, "item"):
+        return plain(value.item())
+    return value if value is None or isinstance(value, str | int | bool) else str(value)

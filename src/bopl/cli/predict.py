@@ -1,0 +1,45 @@
+"""``bopl predict``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from bopl.cli.options import Json
+from bopl.cli.output import Output
+
+
+def predict(
+    contexts: Annotated[str, typer.Argument(help="File, folder or pattern with the contexts to decide on.")],
+    policy: Annotated[Path, typer.Argument(help="The policy file.")],
+    out: Annotated[Path, typer.Option(help="File for the decisions: .parquet, .csv, .arrow or .jsonl.")] = Path(
+        "decisions.parquet"
+    ),
+    sample: Annotated[
+        bool, typer.Option("--sample", help="Draw actions, with the propensities to log; else the most probable.")
+    ] = False,
+    keep: Annotated[str, typer.Option(help="Columns to copy beside the decisions, separated by commas.")] = "",
+    format: Annotated[str | None, typer.Option(help="Format of the contexts, if the extension does not tell.")] = None,
+    seed: Annotated[int | None, typer.Option(min=0, help="Seed of the draws; a new one each time by default.")] = None,
+    json: Json = False,
+) -> None:
+    """Decide: an action for every context, with its propensity to log.
+
+    Example: bopl predict contexts.parquet policy.bopl --sample --out decisions.parquet
+    """
+    from bopl.workflow.deciding import decide
+
+    output = Output(json)
+    kept = [name.strip() for name in keep.split(",") if name.strip()]
+    result = decide(contexts, policy, out, is_sampled=sample, keep=kept, format=format, seed=seed)
+    output.say(f"{result.n_samples:,} decisions written to {out}: {', '.join(result.columns)}.")
+    if not sample:
+        output.say(
+            "Always taking the most probable action explores nothing: use --sample, and log the propensities, to learn "
+            "from these decisions later."
+        )
+    output.finish(
+        {"decisions": str(out), "n_samples": result.n_samples, "columns": result.columns, "shares": result.shares}
+    )

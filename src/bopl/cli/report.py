@@ -1,0 +1,46 @@
+"""``bopl report``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from bopl._errors import UsageError
+from bopl.cli.options import EVALUATION_SETTINGS, LOG_SETTINGS, Json, with_settings
+from bopl.cli.output import Output
+
+
+@with_settings(*LOG_SETTINGS, *EVALUATION_SETTINGS, "seed", "threads")
+def report(
+    source: Annotated[
+        str, typer.Argument(help="A run folder or its summary.json; or a log, with a policy file after it.")
+    ],
+    policy: Annotated[Path | None, typer.Argument(help="The policy to judge on the log.")] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="The page; report.html in the run folder or here by default.")
+    ] = None,
+    json: Json = False,
+    **settings: Any,
+) -> None:
+    """Write the page of a run again, or judge a policy on a log and write the page of that.
+
+    Example: bopl report policy.run
+
+    Example: bopl report log.parquet policy.bopl --out report.html
+    """
+    from bopl.workflow.reporting import report_log, report_run
+
+    output = Output(json)
+    if policy is None:
+        if settings:
+            raise UsageError(f"--{next(iter(settings))} needs a log and a policy; a run folder is taken as it is.")
+        page, summary = report_run(source, out)
+    else:
+        from bopl.workflow.config import make_config
+
+        page, summary = report_log(make_config({"log": source}, settings), policy, out or Path("report.html"))
+    output.say(f"{summary['verdict']['headline']} {summary['verdict']['sentence']}")
+    output.say(f"Report: {page}")
+    output.finish({"report": str(page), "verdict": summary["verdict"]})

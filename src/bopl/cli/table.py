@@ -1,0 +1,41 @@
+"""An evaluation as a table that fits a terminal of eighty columns."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from bopl.evaluation import Evaluation
+
+
+def evaluation_table(evaluation: Evaluation) -> Any:
+    """Return one line per policy and estimator: value, uplift with its interval, verdict."""
+    from rich import box
+    from rich.table import Table
+    from rich.text import Text
+
+    from bopl.evaluation.result import STYLES
+
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, title=_title(evaluation), title_justify="left", title_style="")
+    for heading in ("policy", "estimator", "value", "uplift and its interval", "verdict"):
+        is_number = heading in ("value", "uplift and its interval")
+        table.add_column(heading, justify="right" if is_number else "left", overflow="fold")
+    for row in evaluation.rows:
+        interval = f"[{row['uplift_ci_lower']:+.4g}, {row['uplift_ci_upper']:+.4g}]"
+        table.add_row(
+            Text(row["policy"]),
+            row["estimator"],
+            f"{row['value']:.4g}",
+            Text(f"{row['uplift']:+.4g} {interval}"),
+            Text(row["verdict"], style=STYLES[row["verdict"]]),
+        )
+    return table
+
+
+def _title(evaluation: Evaluation) -> str:
+    n_samples = evaluation.rows[0]["n"]
+    kind = evaluation.interval.replace("_", " ")
+    return (
+        f"{n_samples:,} samples; the logging policy earns {evaluation.logging_value:.4g}; "
+        f"{100.0 * evaluation.confidence:.4g}% {kind} intervals"
+    )

@@ -1,0 +1,200 @@
+"""One column of the contexts as it stands in a file: what kind it is, and how its values become numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, TypeAlias
+
+import narwhals.stable.v1 as nw
+import numpy as np
+
+from bopl._typing import AnyArray, FloatArray, IntArray
+from bopl.log.context import CONTEXT_DTYPE, column_to_float
+
+Kind: TypeAlias = Literal["number", "flag", "category", "time"]
+Category: TypeAlias = str | int | float | bool
+
+MAX_CATEGORIES = 255  # a learner has 256 bins for a column, and one of them is for missing values
+OTHER = "other"
+TIME_PARTS = ("day", "weekday", "hour")  # days since 1970, 0 for Monday, hours since midnight
+MIN_IDENTIFIERS = 1000  # fewer distinct values than this are a category, however long the log
+IDENTIFIER_SHARE = 0.5  # a column with more distinct values than this share of the rows names rows
+
+TEXT = (nw.String, nw.Categorical, nw.Enum)
+
+_SECONDS_A_DAY = 86_400.0
+_MONDAY = 3  # 1970-01-01 was a Thursday
+# How the kinds are called in messages.
+_NOUN = {"number": "numbers", "flag": "booleans", "category": "categories", "time": "times"}
+
+
+@dataclass(frozen=True)
+class Column:
+    """How one column of a file becomes one or more columns of numbers.
+
+    Attributes
+    ----------
+    name : str
+    kind : {"number", "flag", "category", "time"}
+        A flag becomes 0 or 1, a category its position in ``categories``, a time three numbers (`TIME_PARTS`).
+    categories : tuple of str, int, float or bool
+        Those with a position of their own, sorted. A category that is not among them is missing, or, where rare ones
+        were merged, "other": the position after the last.
+    n_merged : int
+        Categories merged into "other".
+    is_identifier : bool
+        Whether the column seems to name rows rather than to describe them.
+    """
+
+    name: str
+    kind: Kind
+    categories: tuple[Category, ...] = ()
+    n_merged: int = 0
+    is_identifier: bool = False
+
+    @property
+    def features(self) -> tuple[str, ...]:
+        """Names of the columns of numbers it becomes."""
+        return tuple(f"{self.name} ({part})" for part in TIME_PARTS) if self.kind == "time" else (self.name,)
+
+    def encode(self, values: nw.Series[Any]) -> AnyArray:
+        """Return the values as numbers, of shape (n_samples,) or (n_samples, n_parts); NaN is missing."""
+        found = kind_of(values)
+        if found is None or not self._takes(found, values):
+            raise ValueError(
+                f"column {self.name!r} held {_NOUN[self.kind]} when the policy was fitted; here it holds "
+                f"{values.dtype}. Convert it, or take the column that is meant."
+            )
+        if self.kind == "category":
+            return self._encode_category(values)
+        if self.kind == "time" and found == "time":
+            return encode_time(values)
+        if self.kind == "time":  # a column without a single value
+            return np.full((len(values), len(TIME_PARTS)), np.nan, dtype=CONTEXT_DTYPE)
+        return _all_missing(values) if _is_empty(values) else column_to_float(values)
+
+    def _takes(self, found: Kind, values: nw.Series[Any]) -> bool:
+        if self.kind == "category" or _is_empty(values):
+            return True
+        return found == self.kind or {found, self.kind} == {"number", "flag"}
+
+    def _encode_category(self, values: nw.Series[Any]) -> FloatArray:
+        labels, position = distinct_values(values)
+        code_of = {_as_text(category): code for code, category in enumerate(self.categories)}
+        unknown = float(len(self.categories)) if self.n_merged else np.nan
+        code = [code_of.get(_as_text(label), unknown) for label in labels]
+        return np.array([*code, np.nan], dtype=CONTEXT_DTYPE)[position]  # position -1, missing, takes the last
+
+    def describe(self, code: float) -> str:
+        """Return what a number in the encoded column stands for."""
+        if np.isnan(code):
+            return "missing"
+        if self.kind == "flag":
+            return "yes" if code else "no"
+        if self.kind != "category":
+            return f"{code:g}"
+        return str(self.categories[int(code)]) if int(code) < len(self.categories) else OTHER
+
+
+def kind_of(values: nw.Series[Any]) -> Kind | None:
+    """Return the kind of a column, None if it is one that cannot be used."""
+    dtype = values.dtype
+    if dtype == nw.Boolean:
+        return "flag"
+    if dtype.is_numeric() or (dtype == nw.Unknown and _is_empty(values)):
+        return "number"
+    if dtype in (nw.Datetime, nw.Date):
+        return "time"
+    if dtype in TEXT:
+        return "category"
+    return None
+
+
+def fit_column(name: str, values: nw.Series[Any], *, is_category: bool = False) -> Column | None:
+    """Choose how a column is encoded from its values; None if it cannot be."""
+    kind = kind_of(values)
+    if kind is None:
+        return None
+    if kind == "category" or is_category:
+        return fit_categories(name, values)
+    is_identifier = values.dtype.is_integer() and _is_identifier(values.n_unique(), len(values))
+    return Column(name, kind, is_identifier=is_identifier)
+
+
+def fit_categories(name: str, values: nw.Series[Any]) -> Column:
+    """Give the most common categories a position of their own, in sorted order, and merge the rest."""
+    labels, position = distinct_values(values)
+    if len(labels) <= MAX_CATEGORIES:
+        return Column(name, "category", tuple(_sorted(labels)))
+    count = np.bincount(position[position >= 0], minlength=len(labels))
+    by_count = sorted(zip(-count, labels, strict=True), key=lambda pair: (pair[0], str(pair[1])))
+    kept = [label for _, label in by_count[: MAX_CATEGORIES - 1]]
+    return Column(
+        name,
+        "category",
+        tuple(_sorted(kept)),
+        n_merged=len(labels) - len(kept),
+        is_identifier=_is_identifier(len(labels), len(values)),
+    )
+
+
+def distinct_values(values: nw.Series[Any]) -> tuple[list[Category], IntArray]:
+    """Return the distinct values of a column and which of them stands in each row, -1 where it is missing."""
+    import pyarrow
+
+    column = values.to_arrow()
+    if isinstance(column, pyarrow.ChunkedArray):  # as text of joined pandas frames is
+        column = column.combine_chunks()
+    if not pyarrow.types.is_dictionary(column.type):
+        column = column.dictionary_encode()
+    position = column.indices.fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int64)
+    return _without_repeats(column.dictionary.to_pylist(), position)
+
+
+def _without_repeats(labels: list[Any], position: IntArray) -> tuple[list[Category], IntArray]:
+    """Return labels that occur, each once, none of them missing; dictionaries in files promise nothing of the kind."""
+    is_used = np.zeros(len(labels) + 1, dtype=bool)
+    is_used[position] = True
+    new_of: dict[Any, int] = {}
+    moved = np.full(len(labels) + 1, -1, dtype=np.int64)  # the last entry serves position -1
+    for old, label in enumerate(labels):
+        if is_used[old] and label is not None and label == label:
+            moved[old] = new_of.setdefault(label, len(new_of))
+    return list(new_of), moved[position]
+
+
+def encode_time(values: nw.Series[Any]) -> AnyArray:
+    """Return day, weekday and hour of times, in UTC where they have a zone, of shape (n_samples, 3)."""
+    import pyarrow
+
+    moments = values.to_arrow().cast(pyarrow.timestamp("ms"), safe=False).to_numpy(zero_copy_only=False)
+    seconds = np.where(np.isnat(moments), np.nan, moments.astype("datetime64[ms]").astype(np.int64) / 1000.0)
+    day = np.floor(seconds / _SECONDS_A_DAY)
+    hour = (seconds - day * _SECONDS_A_DAY) / 3600.0
+    return np.column_stack([day, (day + _MONDAY) % 7.0, hour])
+
+
+def _as_text(label: Category) -> str:
+    """Return what a category is known by: the same text, whether a file stores it as text or as a number."""
+    if isinstance(label, bool):
+        return "true" if label else "false"
+    if isinstance(label, float) and label.is_integer():
+        return str(int(label))  # a column of whole numbers with gaps is read as floats
+    return str(label)
+
+
+def _sorted(labels: Sequence[Category]) -> list[Category]:
+    return sorted(labels, key=lambda label: (isinstance(label, str), label))
+
+
+def _is_identifier(n_distinct: int, n_samples: int) -> bool:
+    return n_distinct > max(MIN_IDENTIFIERS, IDENTIFIER_SHARE * n_samples)
+
+
+def _is_empty(values: nw.Series[Any]) -> bool:
+    return values.null_count() == len(values)
+
+
+def _all_missing(values: nw.Series[Any]) -> FloatArray:
+    return np.full(len(values), np.nan, dtype=CONTEXT_DTYPE)

@@ -1,0 +1,131 @@
+"""Parquet, CSV, Arrow and JSON lines: files that are tables already."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from bopl._errors import UsageError, did_you_mean
+from bopl.log.format.files import PACKED, suffix_of
+
+_INDEX_COLUMN = re.compile(r"__index_level_\d+__|Unnamed: \d+|")  # what pandas leaves behind; no decision has such
+_BLOCK_BYTES = 1 << 24  # types of text files are told from the first block
+_MAX_BLOCK_BYTES = (1 << 31) - 1
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """Which columns of a file are wanted: those listed, or all but some."""
+
+    columns: Sequence[str] | None = None
+    ignore: Sequence[str] = ()
+
+    def without(self, names: Collection[str]) -> Wanted:
+        """Return what is wanted of a file if these columns come from elsewhere."""
+        columns = None if self.columns is None else [name for name in self.columns if name not in names]
+        return Wanted(columns, [name for name in self.ignore if name not in names])
+
+    def of(self, present: Sequence[str]) -> list[str]:
+        """Return the wanted ones of the columns that a file has; all of them if some wanted one is absent."""
+        unknown = [name for name in self.ignore if name not in present]
+        if unknown:
+            raise UsageError(f"there is no column {unknown[0]!r} to ignore.{did_you_mean(unknown[0], present)}")
+        if self.columns is None:
+            return [name for name in present if name not in self.ignore and not _INDEX_COLUMN.fullmatch(name)]
+        is_complete = set(self.columns) <= set(present)  # if not, who asked finds out, and can name all there are
+        return list(dict.fromkeys(self.columns)) if is_complete else list(present)
+
+
+def read_parquet(file: Path, wanted: Wanted) -> Any:
+    """Return a Parquet file as an arrow table, text as positions in a dictionary."""
+    import pyarrow.parquet as pq
+    from pyarrow import types
+
+    def read(source: Path) -> Any:
+        schema = pq.read_schema(source)
+        columns = wanted.of(schema.names)
+        text = [
+            name for name in columns if types.is_string(kind := schema.field(name).type) or types.is_large_string(kind)
+        ]
+        return pq.ParquetFile(source, read_dictionary=text).read(columns=columns)
+
+    return checked(file, "Parquet", read)
+
+
+def read_csv(file: Path, wanted: Wanted) -> Any:
+    """Return a CSV or TSV file with a header line as an arrow table; empty fields are missing."""
+    from pyarrow import csv
+
+    def read(source: Path, block_bytes: int) -> Any:
+        table = csv.read_csv(
+            source,
+            read_options=csv.ReadOptions(block_size=block_bytes),
+            parse_options=csv.ParseOptions(delimiter="\t" if suffix_of(file) == ".tsv" else ","),
+            convert_options=csv.ConvertOptions(strings_can_be_null=True),
+        )
+        return table.select(wanted.of(table.column_names))
+
+    return checked(file, "CSV", _with_growing_blocks(read))
+
+
+def read_json_lines(file: Path, wanted: Wanted) -> Any:
+    """Return a file with one JSON object per line as an arrow table; nested objects become columns ``outer.inner``."""
+    from pyarrow import json, types
+
+    def read(source: Path, block_bytes: int) -> Any:
+        table = json.read_json(source, read_options=json.ReadOptions(block_size=block_bytes))
+        while any(types.is_struct(field.type) for field in table.schema):
+            table = table.flatten()
+        return table.select(wanted.of(table.column_names))
+
+    return checked(file, "JSON lines", _with_growing_blocks(read))
+
+
+def read_arrow(file: Path, wanted: Wanted) -> Any:
+    """Return an Arrow (Feather) file or stream as an arrow table."""
+    import pyarrow
+    from pyarrow import ipc
+
+    def read(source: Path) -> Any:
+        try:
+            table = ipc.open_file(pyarrow.memory_map(str(source))).read_all()
+        except pyarrow.ArrowInvalid:
+            table = ipc.open_stream(pyarrow.memory_map(str(source))).read_all()
+        return table.select(wanted.of(table.column_names))
+
+    return checked(file, "Arrow", read)
+
+
+def _with_growing_blocks(read: Callable[[Path, int], Any]) -> Callable[[Path], Any]:
+    """Read with types from the first block, and where a later value does not fit them, with types from all of it."""
+    import pyarrow
+
+    def attempt(source: Path) -> Any:
+        try:
+            return read(source, _BLOCK_BYTES)
+        except pyarrow.ArrowInvalid:
+            size = source.stat().st_size * (20 if source.suffix in PACKED else 1)
+            if size <= _BLOCK_BYTES:
+                raise
+            return read(source, min(size, _MAX_BLOCK_BYTES))
+
+    return attempt
+
+
+def checked(file: str | Path, kind: str, read: Callable[[Path], Any]) -> Any:
+    """Read a file; what its library says of a bad one becomes one sentence."""
+    import pyarrow
+
+    source = Path(file)
+    if not source.exists():
+        raise FileNotFoundError(f"there is no file {str(file)!r}; check the path.")
+    if source.stat().st_size == 0:
+        raise ValueError(f"{str(file)!r} is empty: it has not a single byte.")
+    try:
+        return read(source)
+    except pyarrow.ArrowInvalid as error:
+        reason = str(error).splitlines()[0].rstrip(".")
+        raise ValueError(f"{str(file)!r} cannot be read as {kind}: {reason}.") from None

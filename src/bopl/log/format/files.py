@@ -1,0 +1,56 @@
+"""Which files a path means: one file, a folder, or a pattern."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from glob import glob, has_magic
+from pathlib import Path
+
+from bopl._errors import UsageError, did_you_mean
+
+PACKED = (".gz", ".bz2", ".zst", ".lz4")
+
+
+@dataclass(frozen=True)
+class LogFile:
+    """One file of a log, and the columns that its folders stand for: ``day=2024-05-01`` is a column ``day``."""
+
+    path: Path
+    partition: dict[str, str] = field(default_factory=dict)
+
+
+def find_files(path: str | Path) -> list[LogFile]:
+    """Return the files that a path means, sorted; in folders those whose names do not begin with ``.`` or ``_``."""
+    given = Path(path)
+    if given.is_file():
+        return [LogFile(given)]
+    if given.is_dir():
+        found = [file for file in sorted(given.rglob("*")) if file.is_file() and _is_shown(file.relative_to(given))]
+        if not found:
+            raise UsageError(f"the folder {str(path)!r} holds no file to read.")
+        return [LogFile(file, _partition(file.relative_to(given))) for file in found]
+    if has_magic(str(path)):
+        found = [Path(name) for name in sorted(glob(str(path), recursive=True)) if Path(name).is_file()]
+        if not found:
+            raise UsageError(f"no file matches {str(path)!r}; check the pattern.")
+        return [LogFile(file) for file in found]
+    raise FileNotFoundError(f"there is no file {str(path)!r}; check the path.{_neighbours(given)}")
+
+
+def suffix_of(file: Path) -> str:
+    """Return the extension that tells the format, without that of the compression."""
+    packed = file.suffix.lower() in PACKED
+    return Path(file.stem).suffix.lower() if packed else file.suffix.lower()
+
+
+def _partition(file: Path) -> dict[str, str]:
+    return dict(part.split("=", 1) for part in file.parent.parts if part.count("=") == 1)
+
+
+def _is_shown(file: Path) -> bool:
+    return not any(part.startswith((".", "_")) for part in file.parts)
+
+
+def _neighbours(file: Path) -> str:
+    folder = file.parent
+    return did_you_mean(file.name, [one.name for one in folder.iterdir()]) if folder.is_dir() else ""

@@ -1,0 +1,67 @@
+"""What a format hands over: columns by name, and whatever else a file says; nothing is checked yet."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from bopl._typing import AnyArray, BoolArray, ContextMatrix
+from bopl.log.context import read_context
+from bopl.log.schema import LogSchema
+
+
+@dataclass(frozen=True)
+class SparseContext:
+    """Contexts that list only what is there: a sparse matrix and the names of its columns."""
+
+    matrix: ContextMatrix
+    names: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class LogParts:
+    """A log as its file has it.
+
+    Attributes
+    ----------
+    table : pyarrow.Table
+        One row per decision.
+    roles : mapping of role to column name
+        What the format itself calls action, reward, propensity and time; names given by the user come first.
+    categorical : sequence of str
+        Columns of numbers that are categories.
+    sparse : SparseContext or None
+        The contexts, where they are not columns of the table.
+    actions : list of labels or None
+        All actions that can be chosen, where the format lists them.
+    action_mask : ndarray of shape (n_samples, n_actions) or None
+    action_features : ndarray of shape (n_actions, n_action_features) or None
+    """
+
+    table: Any
+    roles: Mapping[str, str] = field(default_factory=dict)
+    categorical: Sequence[str] = ()
+    sparse: SparseContext | None = None
+    actions: list[Any] | None = None
+    action_mask: BoolArray | None = None
+    action_features: AnyArray | None = None
+
+    def context_for(self, schema: LogSchema) -> Any:
+        """Return the contexts as a policy with this schema takes them."""
+        if self.sparse is not None:
+            return schema.align(self.sparse.matrix, self.sparse.names)
+        return read_context(schema.encode(self.table))[0]
+
+    def mask_for(self, actions: Sequence[Any]) -> BoolArray | None:
+        """Return the mask with a column for each of these actions, in their order."""
+        if self.action_mask is None or self.actions is None:
+            return None
+        position = {label: idx for idx, label in enumerate(self.actions)}
+        mask = np.zeros((len(self.action_mask), len(actions)), dtype=np.bool_)
+        for idx, label in enumerate(actions):
+            if label in position:
+                mask[:, idx] = self.action_mask[:, position[label]]
+        return mask

@@ -1,0 +1,97 @@
+"""From files to a log: which columns are what, read in the format's way, encoded by a schema old or new."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import narwhals.stable.v1 as nw
+
+from bopl.log.bandit_log import BanditLog
+from bopl.log.column import distinct_values
+from bopl.log.format import read_parts
+from bopl.log.schema import LogSchema
+
+DEFAULT_ROLES = {"action": "action", "reward": "reward", "propensity": "propensity"}
+
+
+@dataclass(frozen=True)
+class LogRequest:
+    """What to read: a path, and what its columns are; see `BanditLog.read`."""
+
+    path: str | Path
+    roles: Mapping[str, str | None] = field(default_factory=dict)
+    has_propensity: bool = True
+    context: Sequence[str] | None = None
+    ignore: Sequence[str] = ()
+    categorical: Sequence[str] = ()
+    format: str | None = None
+
+    def roles_of(self, usual: Mapping[str, str], schema: LogSchema | None) -> dict[str, str]:
+        """Return the name of each role's column: given, remembered, the format's, or the usual one."""
+        remembered = {} if schema is None else schema.roles
+        given = {role: name for role, name in self.roles.items() if name is not None}
+        roles = {**DEFAULT_ROLES, **usual, **remembered, **given}
+        if not self.has_propensity:
+            roles.pop("propensity", None)
+        return roles
+
+
+def read_log(
+    request: LogRequest, *, actions: Any = None, known_actions: Sequence[Any] = (), schema: LogSchema | None = None
+) -> BanditLog:
+    """Return the log that is asked for; with a schema, in the columns of that schema.
+
+    Parameters
+    ----------
+    request : LogRequest
+    actions : sequence of labels, optional
+        All actions that can be chosen; by default those the format lists, else those that occur.
+    known_actions : sequence of labels
+        Actions that can be chosen beside those that occur; they come first.
+    schema : LogSchema, optional
+    """
+    columns, ignore = _needed(request, schema), _unused(request, schema)
+    parts = read_parts(request.path, format=request.format, columns=columns, ignore=ignore)
+    roles = request.roles_of(parts.roles, schema)
+    if actions is None and known_actions:
+        actions = _all_actions(parts.table, roles["action"], known_actions)
+    return BanditLog.from_frame(
+        parts.table,
+        action=roles["action"],
+        reward=roles["reward"],
+        propensity=roles.get("propensity"),
+        time=roles.get("time"),
+        group=roles.get("group"),
+        context=None if schema is not None else request.context,
+        categorical=request.categorical,
+        actions=actions,
+        schema=schema,
+    )
+
+
+def _unused(request: LogRequest, schema: LogSchema | None) -> list[str]:
+    """Return the columns to leave in the file: a column to ignore may still be the group or the time."""
+    roles = request.roles_of({}, schema).values()
+    return [name for name in request.ignore if name not in roles]
+
+
+def _needed(request: LogRequest, schema: LogSchema | None) -> list[str] | None:
+    """Return the columns to read, None for all: a list only where every name is known beforehand."""
+    if schema is not None:
+        context: Sequence[str] = [column.name for column in schema.columns]
+    elif request.context is not None:
+        context = request.context
+    else:
+        return None
+    return [*context, *request.roles_of({}, schema).values()]
+
+
+def _all_actions(table: Any, column: str, known: Sequence[Any]) -> list[Any] | None:
+    """Return the known actions and then those that only the log has; None if its column says nothing usable."""
+    if column not in table.column_names:
+        return None
+    logged, _ = distinct_values(nw.from_native(table[column], series_only=True))
+    return [*known, *sorted((label for label in logged if label not in set(known)), key=repr)]

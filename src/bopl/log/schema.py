@@ -1,0 +1,168 @@
+"""`LogSchema`: what the columns of a log are called and how they become numbers; policies remember it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+import narwhals.stable.v1 as nw
+import numpy as np
+
+from bopl._errors import UsageError, did_you_mean
+from bopl._typing import AnyArray, ContextMatrix
+from bopl.log.column import OTHER, Column, fit_column
+from bopl.log.context import CONTEXT_DTYPE, is_frame, is_sparse, quoted
+
+ROLES = ("action", "reward", "propensity", "time", "group")
+
+
+@dataclass(frozen=True)
+class LogSchema:
+    """Names and kinds of the columns of a log.
+
+    Attributes
+    ----------
+    columns : tuple of Column
+        The context columns, in order.
+    action, reward, propensity, time, group : str or None
+        Names of the other columns, where there are such.
+    is_sparse : bool
+        Whether contexts list only what is there, as Vowpal Wabbit's do: a column that is absent is then zero.
+
+    Examples
+    --------
+    >>> import pandas as pd, bopl
+    >>> frame = pd.DataFrame({"city": ["Rom", "Ulm", None], "item": [1, 2, 1], "click": [1, 0, 0], "p": [0.5] * 3})
+    >>> log = bopl.BanditLog.from_frame(frame, action="item", reward="click", propensity="p")
+    >>> log.schema.categorical, log.context[:, 0].tolist()
+    (('city',), [0.0, 1.0, nan])
+    >>> log.schema.encode(pd.DataFrame({"city": ["Ulm", "Bonn"]}))[:, 0].tolist()
+    [1.0, nan]
+    """
+
+    columns: tuple[Column, ...]
+    action: str | None = None
+    reward: str | None = None
+    propensity: str | None = None
+    time: str | None = None
+    group: str | None = None
+    is_sparse: bool = False
+
+    @property
+    def feature_names(self) -> tuple[str, ...]:
+        """Names of the columns of numbers, in the order of `BanditLog.context`."""
+        return tuple(feature for column in self.columns for feature in column.features)
+
+    @property
+    def categorical(self) -> tuple[str, ...]:
+        """Names of those that are positions of categories."""
+        return tuple(column.name for column in self.columns if column.kind == "category")
+
+    @property
+    def categories(self) -> dict[str, tuple[str, ...]]:
+        """What the positions 0, 1, … in each categorical column stand for."""
+        return {
+            column.name: (*map(str, column.categories), *([OTHER] if column.n_merged else []))
+            for column in self.columns
+            if column.kind == "category"
+        }
+
+    @property
+    def roles(self) -> dict[str, str]:
+        """Names of the columns that are not context, by what they are."""
+        return {role: name for role in ROLES if (name := getattr(self, role)) is not None}
+
+    def with_roles(self, roles: Mapping[str, str | None]) -> LogSchema:
+        """Return a schema with other names for some roles; None leaves one as it is."""
+        named: dict[str, Any] = {role: name for role, name in roles.items() if name is not None}
+        return replace(self, **named)
+
+    def encode(self, frame: Any) -> AnyArray:
+        """Return the context columns of any frame as a float32 matrix; columns with other names are left aside."""
+        table = nw.from_native(frame, eager_only=True)
+        self._check_present(table.columns)
+        matrix = np.empty((len(table), len(self.feature_names)), dtype=CONTEXT_DTYPE)
+        start = 0
+        with np.errstate(over="ignore"):  # what overflows float32 becomes infinite and is refused later, with its value
+            for column in self.columns:
+                end = start + len(column.features)
+                values = column.encode(table[column.name])
+                matrix[:, start:end] = values.reshape(len(table), end - start)
+                start = end
+        return matrix
+
+    def align(self, matrix: ContextMatrix, names: Sequence[str]) -> ContextMatrix:
+        """Return a sparse matrix with this schema's columns in its order: absent ones zero, unknown ones left out."""
+        from scipy.sparse import csr_array
+
+        position = {name: idx for idx, name in enumerate(self.feature_names)}
+        entries = matrix.tocoo()
+        target = np.array([position.get(name, -1) for name in names], dtype=np.int64)[entries.coords[1]]
+        kept = target >= 0
+        shape = (matrix.shape[0], len(position))
+        return csr_array((entries.data[kept], (entries.coords[0][kept], target[kept])), shape=shape)
+
+    def read(self, context: Any, names: Sequence[str] | None = None) -> Any:
+        """Return contexts in the policy's columns: frames are encoded, sparse matrices with names aligned."""
+        if is_frame(context):
+            return self.encode(context)
+        return self.align(context, names) if is_sparse(context) and names is not None else context
+
+    def describe(self, feature: str, code: float) -> str:
+        """Return what a number in a column of the encoded contexts stands for."""
+        for column in self.columns:
+            if feature in column.features:
+                return column.describe(code)
+        raise KeyError(f"there is no context column {feature!r}.")
+
+    def _check_present(self, names: Sequence[str]) -> None:
+        absent = [column.name for column in self.columns if column.name not in names]
+        if absent:
+            raise ValueError(
+                f"the contexts lack {len(absent)} of the {len(self.columns)} columns that the policy was fitted on: "
+                f"{quoted(absent)}.{did_you_mean(absent[0], list(names))}"
+            )
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the schema as plain values that JSON can hold."""
+        return {
+            "columns": [{**asdict(column), "categories": list(column.categories)} for column in self.columns],
+            "roles": self.roles,
+            "is_sparse": self.is_sparse,
+        }
+
+    @classmethod
+    def from_json(cls, document: Mapping[str, Any]) -> LogSchema:
+        """Return the schema written by `to_json`."""
+        columns = [Column(**{**entry, "categories": tuple(entry["categories"])}) for entry in document["columns"]]
+        return cls(tuple(columns), **document["roles"], is_sparse=bool(document["is_sparse"]))
+
+
+def fit_schema(
+    table: nw.DataFrame[Any], context: Sequence[str], roles: Mapping[str, Any], categorical: Sequence[str] = ()
+) -> LogSchema:
+    """Choose how each context column of a table is encoded.
+
+    Parameters
+    ----------
+    table : narwhals frame
+    context : sequence of str
+        Names of the context columns.
+    roles : mapping of role to column name
+    categorical : sequence of str
+        Columns of numbers that are categories.
+    """
+    unknown = [name for name in categorical if name not in context]
+    if unknown:
+        raise UsageError(
+            f"categorical names {quoted(unknown)}, which is no context column.{did_you_mean(unknown[0], context)}"
+        )
+    fitted = {name: fit_column(name, table[name], is_category=name in categorical) for name in context}
+    bad = [f"{name!r} ({table[name].dtype})" for name, column in fitted.items() if column is None]
+    if bad:
+        raise UsageError(
+            f"context columns must hold numbers, booleans, text or times; {len(bad)} of {len(fitted)} do not: "
+            f"{', '.join(bad[:8])}. Leave them out with ignore=[…], or turn them into columns of numbers."
+        )
+    return LogSchema(tuple(column for column in fitted.values() if column is not None), **roles)

@@ -1,0 +1,87 @@
+"""`write_page`: the summary as one HTML page with everything inside it."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Collection, Mapping
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+from bopl._html import Markup, element, join
+from bopl.report import text
+from bopl.report.summary import SCHEMA
+
+CHARTS = ("core", "forest", "shares", "segments", "importance", "effects", "weights", "history")
+CONTENTS = {
+    "evaluation": ("evidence", "How sure?"),
+    "actions": ("actions", "What changes"),
+    "importance": ("reasons", "What drives it"),
+    "examples": ("examples", "Disagreements"),
+    "weights": ("trust", "Can the log answer?"),
+    "training": ("training", "Training"),
+    "run": ("run", "The run"),
+}
+
+
+def write_page(summary: Mapping[str, Any], path: str | Path) -> None:
+    """Write the page of a summary: one file, nothing is loaded from anywhere else.
+
+    Parameters
+    ----------
+    summary : mapping
+        What `summarise` returned, or what JSON made of it.
+    path : str or Path
+    """
+    Path(path).write_text(render_page(summary), encoding="utf8")
+
+
+def render_page(summary: Mapping[str, Any]) -> str:
+    """Return the page of a summary as text."""
+    if summary.get("schema") != SCHEMA:
+        raise ValueError(
+            f"this version cannot show the summary: its schema is {summary.get('schema')!r}, not {SCHEMA!r}. Make it "
+            "again with bopl.report.summarise."
+        )
+    parts = {*summary, *(["run"] if {"config", "steps"} & set(summary) else [])}
+    template = _without_missing(_read("page.html"), parts)
+    values = {
+        "title": join(f"{summary['verdict']['headline']} · bopl"),
+        "style": Markup(_read("style.css")),
+        "created": join(summary["created"]),
+        "contents": _contents(parts),
+        "data": _embedded(summary),
+        "script": Markup("(() => {\n" + "\n".join(_scripts()) + "\n})();"),
+        **text.fragments(summary),
+    }
+    return re.sub(r"\{\{(\w+)\}\}", lambda match: values[match[1]], template)
+
+
+def _read(name: str) -> str:
+    return (files("bopl.report") / name).read_text(encoding="utf8")
+
+
+def _scripts() -> list[str]:
+    return ['"use strict";', *(_read(f"charts/{name}.js") for name in CHARTS), _read("page.js")]
+
+
+def _without_missing(template: str, parts: Collection[str]) -> str:
+    """Drop the parts of the page that the summary has nothing for; parts may lie within parts."""
+    for name in re.findall(r"<!-- part: (\w+) -->", template):
+        kept = r"\1" if name in parts else ""
+        template = re.sub(rf" *<!-- part: {name} -->\n(.*?) *<!-- end: {name} -->\n", kept, template, flags=re.DOTALL)
+    return template
+
+
+def _contents(parts: Collection[str]) -> Markup:
+    links = [element("a", title, href=f"#{anchor}") for name, (anchor, title) in CONTENTS.items() if name in parts]
+    return join(*links)
+
+
+def _embedded(summary: Mapping[str, Any]) -> Markup:
+    """Return the summary as JSON that cannot end its script element."""
+    data = json.dumps(summary, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    for character in "<>&\u2028\u2029":
+        data = data.replace(character, f"\\u{ord(character):04x}")
+    return Markup(data)

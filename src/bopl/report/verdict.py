@@ -1,0 +1,135 @@
+"""The verdict in words that need no statistics: one sentence, the numbers behind it, and who agrees."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from bopl.evaluation import Evaluation
+from bopl.report.plain import number_text, percent_text, signed_text
+
+# The estimator that speaks for a policy is fixed in advance: choosing it by its answer would be choosing the answer.
+SPEAKERS = ("dr", "sndr", "snips", "beta_ips", "ips")
+
+ESTIMATORS: dict[str, tuple[str, str]] = {
+    "ips": (
+        "Inverse propensity scoring",
+        "Weighs every logged reward by how much more often the new policy would have acted so. Unbiased and noisy: the "
+        "reference for all others.",
+    ),
+    "snips": (
+        "Self-normalised IPS",
+        "As IPS, divided by the sum of the weights. Usually narrower, and blind to a constant added to all rewards.",
+    ),
+    "beta_ips": (
+        "IPS with the best baseline",
+        "As IPS, less the part of its noise that the weights themselves explain.",
+    ),
+    "clipped_ips": (
+        "Clipped IPS",
+        "As IPS with the largest weights cut: less noise, some bias.",
+    ),
+    "dm": (
+        "Direct method",
+        "What a reward model predicts for the new policy's choices. As good as that model, and the interval does not "
+        "know about its errors.",
+    ),
+    "dr": (
+        "Doubly robust",
+        "A reward model's prediction, corrected by the rewards that were logged. Unbiased whenever the propensities "
+        "are right.",
+    ),
+    "sndr": (
+        "Self-normalised doubly robust",
+        "As doubly robust, with the correction divided by the sum of the weights.",
+    ),
+    "switch_dr": (
+        "Switch doubly robust",
+        "As doubly robust, but the reward model alone speaks where weights are large.",
+    ),
+    "dr_shrinkage": (
+        "Doubly robust with shrinkage",
+        "As doubly robust, with large weights pulled towards zero: less noise, some bias.",
+    ),
+}
+
+
+def speaking_row(evaluation: Evaluation) -> Mapping[str, Any]:
+    """Return the row of an evaluation that speaks for its first policy, by a fixed order of estimators."""
+    rows = [row for row in evaluation.rows if row["policy"] == evaluation.rows[0]["policy"]]
+    by_name = {row["estimator"]: row for row in reversed(rows)}
+    return next((by_name[name] for name in SPEAKERS if name in by_name), rows[0])
+
+
+def describe_verdict(evaluation: Evaluation) -> dict[str, Any]:
+    """Return headline, sentence and numbers of the verdict."""
+    row = speaking_row(evaluation)
+    others = [other for other in evaluation.rows if other["policy"] == row["policy"] and other is not row]
+    return {
+        "policy": row["policy"],
+        "estimator": row["estimator"],
+        "verdict": row["verdict"],
+        "headline": _headline(row, evaluation),
+        "sentence": _sentence(row, evaluation),
+        "agreement": _agreement(row, others),
+        "reason": row["reason"],
+        "confidence": evaluation.confidence,
+        "logging_value": evaluation.logging_value,
+        **{name: row[name] for name in ("value", "ci_lower", "ci_upper")},
+        **{name: row[name] for name in ("uplift", "uplift_ci_lower", "uplift_ci_upper")},
+        "n_samples": row["n"],
+        "effective_samples": row["ess"],
+    }
+
+
+def _headline(row: Mapping[str, Any], evaluation: Evaluation) -> str:
+    if row["verdict"] == "not trustworthy":
+        return "This log cannot answer for the new policy."
+    if row["verdict"] == "inconclusive":
+        return "This log cannot tell whether the new policy is better."
+    word = "more" if row["verdict"] == "better" else "less"
+    if evaluation.logging_value > 0.0:
+        share = percent_text(abs(row["uplift"]) / evaluation.logging_value)
+        return f"The new policy earns {share} {word} than the logging policy."
+    return f"The new policy earns {number_text(abs(row['uplift']))} {word} per decision than the logging policy."
+
+
+def _sentence(row: Mapping[str, Any], evaluation: Evaluation) -> str:
+    if row["verdict"] == "not trustworthy":
+        return str(row["reason"])
+    if row["uplift_ci_lower"] == row["uplift_ci_upper"] == 0.0:
+        return "On the held-out decisions both policies do the same: the difference is exactly zero."
+    certainty = f"With {100.0 * evaluation.confidence:.4g}% confidence"
+    value, base = number_text(row["value"]), number_text(evaluation.logging_value)
+    return (
+        f"{certainty} the difference lies between {_between(row, evaluation)}. Reward per decision: about {value} for "
+        f"the new policy, {base} for the logging policy."
+    )
+
+
+def _between(row: Mapping[str, Any], evaluation: Evaluation) -> str:
+    lower, upper = row["uplift_ci_lower"], row["uplift_ci_upper"]
+    if evaluation.logging_value > 0.0:
+        base = evaluation.logging_value
+        return f"{percent_text(lower / base, signed=True)} and {percent_text(upper / base, signed=True)}"
+    return f"{signed_text(lower)} and {signed_text(upper)}"
+
+
+def _agreement(row: Mapping[str, Any], others: Sequence[Mapping[str, Any]]) -> str:
+    if not others:
+        return ""
+    against = [other["estimator"] for other in others if other["verdict"] != row["verdict"]]
+    if not against:
+        return f"All {len(others) + 1} estimators come to the same verdict."
+    return (
+        f"{len(others) + 1 - len(against)} of {len(others) + 1} estimators come to this verdict; "
+        f"{', '.join(against)} {'does' if len(against) == 1 else 'do'} not."
+    )
+
+
+def describe_estimates(evaluation: Evaluation) -> dict[str, Any]:
+    """Return all rows of the evaluation, each with a title and what its estimator does."""
+    estimates = evaluation.to_dict()
+    for row in estimates["rows"]:
+        row["title"], row["about"] = ESTIMATORS.get(row["estimator"], (row["estimator"], ""))
+    return estimates

@@ -1,0 +1,166 @@
+"""`TrainConfig`: all that a run is told; a TOML file and the flags of the command say the same things.
+
+Nothing heavy is imported here: the command makes its flags from these settings before it knows what is asked.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from bopl._errors import UsageError, did_you_mean
+from bopl._settings import check_choice, check_number
+from bopl.workflow.toml import to_toml
+
+if TYPE_CHECKING:
+    from bopl.log.read import LogRequest
+
+AUTO = "auto"
+ASSUMPTIONS = ("estimate", "uniform")
+
+
+def _about(help: str, default: Any = None, section: str = "") -> Any:
+    """Declare a setting: its default, what it means, and the heading it begins in a file."""
+    return field(default=default, metadata={"help": help, "section": section})
+
+
+@dataclass(frozen=True)
+class TrainConfig:
+    """Settings of a run; every field is a key of the TOML file and a flag of ``bopl train``."""
+
+    log: str = _about("File, folder or pattern with the logged decisions.", "", section="The log")
+    action: str | None = _about("Column with the action that was taken.")
+    reward: str | None = _about("Column with what it earned; higher is better.")
+    propensity: str | None = _about("Column with the probability with which it was chosen.")
+    assume_propensity: str | None = _about(
+        "For a log without propensities: estimate (fit a model of the logging policy) or uniform."
+    )
+    time: str | None = _about("Column with the time of the decision; the latest samples are then held out.")
+    group: str | None = _about("Column with what samples belong to, such as a user: kept together.")
+    context: tuple[str, ...] | None = _about("Context columns, separated by commas; all others by default.")
+    ignore: tuple[str, ...] = _about("Columns to leave out, separated by commas.", ())
+    categorical: tuple[str, ...] = _about("Columns of numbers that are categories; text always is.", ())
+    format: str | None = _about("Format of the files, where the extension does not tell it.")
+
+    objective: str = _about("surrogate (BOPL-S) or ips (BOPL).", "surrogate", section="The policy")
+    rounds: int = _about("Most boosting rounds.", 300)
+    max_depth: int = _about("Depth of the trees.", 6)
+    min_leaf_samples: float = _about("Typical samples that a leaf must hold, by weight.", 20.0)
+    reg_lambda: float = _about("Ridge penalty on the leaves.", 0.0)
+    reward_translation: float | str = _about("Added to every reward; auto chooses on validation.", AUTO)
+    early_stopping: int = _about("Stop after so many rounds without a better validation value.", 30)
+    minutes: float | None = _about("Stop boosting after so long.")
+
+    holdout: float = _about("Share of the log held out for the verdict.", 0.2, section="Honesty")
+    validation: float = _about("Share of the rest that chooses rounds and reward translation.", 0.2)
+    force: bool = _about("Train although the audit found problems.", False)
+    estimators: tuple[str, ...] | None = _about(
+        "Estimators, separated by commas; all by default. Of those that are there dr decides, else sndr, snips, ips."
+    )
+    interval: str = _about("Kind of interval: normal, bootstrap, or a bound.", "normal")
+    confidence: float = _about("Of the intervals.", 0.95)
+
+    seed: int = _about("Seed of everything that is drawn.", 0, section="The run")
+    threads: int | None = _about("Threads; all processors by default. They change nothing but the time.")
+    out: str = _about("The policy file; the folder .run beside it holds the report and all else.", "policy.bopl")
+
+    def request(self) -> LogRequest:
+        """Return what is to be read."""
+        from bopl.log.read import LogRequest
+
+        roles = {role: getattr(self, role) for role in ("action", "reward", "propensity", "time", "group")}
+        return LogRequest(
+            self.log,
+            roles,
+            has_propensity=self.assume_propensity is None,
+            context=self.context,
+            ignore=self.ignore,
+            categorical=self.categorical,
+            format=self.format,
+        )
+
+    def check(self) -> TrainConfig:
+        """Return the settings, or raise one sentence about the first that is out of range."""
+        try:
+            _check(self)
+        except UsageError:
+            raise
+        except (TypeError, ValueError) as error:
+            raise UsageError(str(error)) from None
+        return self
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the settings that are set."""
+        values = {entry.name: getattr(self, entry.name) for entry in fields(self)}
+        return {name: list(value) if isinstance(value, tuple) else value for name, value in values.items()}
+
+    def to_toml(self) -> str:
+        """Return the settings as TOML that `read_config` reads."""
+        headings = {entry.name: entry.metadata["section"] for entry in fields(self) if entry.metadata["section"]}
+        return to_toml(self.to_dict(), headings)
+
+
+def read_config(path: str | Path) -> dict[str, Any]:
+    """Return what a TOML file says, after checking that its keys are known."""
+    file = Path(path)
+    if not file.is_file():
+        raise FileNotFoundError(f"there is no configuration file {str(path)!r}; check the path.")
+    try:
+        found = tomllib.loads(file.read_text(encoding="utf8"))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise UsageError(f"{str(path)!r} is not valid TOML: {error}.") from None
+    known = [entry.name for entry in fields(TrainConfig)]
+    unknown = [name for name in found if name not in known]
+    if unknown:
+        raise UsageError(f"{str(path)!r} sets {unknown[0]!r}, which is no setting.{did_you_mean(unknown[0], known)}")
+    return found
+
+
+def make_config(*sources: Mapping[str, Any]) -> TrainConfig:
+    """Return the settings of several sources, later ones first; None leaves a setting as it was."""
+    given = {name: value for source in sources for name, value in source.items() if value is not None}
+    lists = {name: tuple(value) for name, value in given.items() if isinstance(value, list | tuple)}
+    return replace(TrainConfig(), **(given | lists)).check()
+
+
+def _check(config: TrainConfig) -> None:
+    if not config.log:
+        raise UsageError(
+            "there is no log to read: name a file, as in `bopl train log.parquet`, or set log in the file."
+        )
+    for name in ("log", "objective", "interval", "out"):
+        if not isinstance(getattr(config, name), str):
+            raise TypeError(f"{name} must be text; got {getattr(config, name)!r}.")
+    for name in ("context", "ignore", "categorical", "estimators"):
+        value = getattr(config, name)
+        if value is not None and not (isinstance(value, tuple) and all(isinstance(one, str) for one in value)):
+            raise TypeError(f"{name} must be a list of names; got {value!r}.")
+    check_choice("objective", config.objective, ("surrogate", "ips"))
+    if config.assume_propensity is not None:
+        check_choice("assume_propensity", config.assume_propensity, ASSUMPTIONS)
+        if config.propensity is not None:
+            raise UsageError("propensity names a column and assume_propensity says there is none: give one of them.")
+    if config.reward_translation != AUTO:
+        check_number("reward_translation", config.reward_translation, low_open=True, high_open=True)
+    for name in ("rounds", "max_depth", "early_stopping"):
+        check_number(name, getattr(config, name), low=1, integer=True)
+    check_number("seed", config.seed, low=0, integer=True)
+    for name in ("min_leaf_samples", "reg_lambda"):
+        check_number(name, getattr(config, name), low=0.0)
+    for name in ("holdout", "validation", "confidence"):
+        check_number(name, getattr(config, name), low=0.0, high=1.0, low_open=True, high_open=True)
+    if config.minutes is not None:
+        check_number("minutes", config.minutes, low=0.0, low_open=True)
+    if config.threads is not None:
+        check_number("threads", config.threads, low=1, integer=True)
+    _check_estimators(config)
+
+
+def _check_estimators(config: TrainConfig) -> None:
+    from bopl.evaluation.interval import get_interval
+    from bopl.evaluation.registry import get_estimators
+
+    get_estimators(config.estimators, get_interval(config.interval, config.confidence), has_reward_model=True)

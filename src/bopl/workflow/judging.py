@@ -1,0 +1,184 @@
+"""The verdict of a run: the policy on samples it was not trained on."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from bopl._typing import BoolArray, FloatArray
+from bopl.boosting import BoostedRewardModel
+from bopl.evaluation import Evaluation, evaluate
+from bopl.evaluation.estimator import Need
+from bopl.evaluation.interval import get_interval
+from bopl.evaluation.registry import ESTIMATORS
+from bopl.log import BanditLog
+from bopl.log.action import label_array
+from bopl.log.context import quoted
+from bopl.policy import load
+from bopl.report.verdict import SPEAKERS
+from bopl.workflow.config import TrainConfig
+from bopl.workflow.reading import fill_propensity, read_log_for, schema_of
+
+MAX_REWARD_SAMPLES = 200_000  # of the reward model: it only sharpens estimates, and more samples hardly do
+MAX_MODEL_ACTIONS = 256  # the reward model has a bin for every action
+QUICK = ("snips", "ips", "dr")
+BY_DEFAULT = ("snips", "ips", "dr", "beta_ips", "sndr", "clipped_ips", "switch_dr", "dr_shrinkage", "dm")
+NEEDS_MODEL = tuple(name for name, kind in ESTIMATORS.items() if Need.REWARD_MODEL in kind.needs)
+
+
+def fit_reward_model(log: BanditLog, config: TrainConfig) -> Any:
+    """Return a reward model of the training samples for the estimators that want one, or None."""
+    if log.n_actions > MAX_MODEL_ACTIONS or not set(chosen_estimators(config)) & set(NEEDS_MODEL):
+        return None
+    if log.n_samples > MAX_REWARD_SAMPLES:
+        drawn = np.random.default_rng([config.seed, 2]).permutation(log.n_samples)[:MAX_REWARD_SAMPLES]
+        log = log.subset(np.sort(drawn))
+    return BoostedRewardModel(random_state=config.seed).fit(log)
+
+
+def judge(log: BanditLog, policy: Any, config: TrainConfig, reward_model: Any) -> Evaluation:
+    """Return what the held-out samples say of the policy."""
+    names = chosen_estimators(config)
+    if reward_model is None and config.estimators is None:
+        names = tuple(name for name in names if name not in NEEDS_MODEL)
+    return evaluate(
+        log,
+        {"policy": policy},
+        estimators=list(names),
+        interval=config.interval,
+        confidence=config.confidence,
+        reward_model=reward_model,
+        random_state=config.seed,
+        n_jobs=config.threads,
+    )
+
+
+def chosen_estimators(config: TrainConfig) -> tuple[str, ...]:
+    """Return the names of the estimators: those asked for, or all that the interval can be drawn for."""
+    if config.estimators is not None:
+        return config.estimators
+    possible = get_interval(config.interval, config.confidence).estimators
+    return BY_DEFAULT if possible is None else tuple(name for name in BY_DEFAULT if name in possible)
+
+
+def deciding_rows(evaluation: Evaluation) -> dict[str, Mapping[str, Any]]:
+    """Return the row that decides about each policy: that of the estimator which comes first in a fixed order."""
+    rows: dict[str, Mapping[str, Any]] = {}
+    for row in sorted(evaluation.rows, key=_place):
+        rows.setdefault(row["policy"], row)
+    return rows
+
+
+def _place(row: Mapping[str, Any]) -> int:
+    name = row["estimator"]
+    return SPEAKERS.index(name) if name in SPEAKERS else len(SPEAKERS)
+
+
+@dataclass(frozen=True)
+class PaddedPolicy:
+    """A policy that gives probability zero to actions it does not know.
+
+    Attributes
+    ----------
+    policy : policy
+    actions_ : ndarray of shape (n_actions,)
+        Its own actions first.
+    """
+
+    policy: Any
+    actions_: Any
+
+    def predict_proba(self, context: Any, *, action_mask: BoolArray | None = None) -> FloatArray:
+        """Return probabilities of all actions, of shape (n_samples, n_actions)."""
+        n_known = len(self.policy.actions_)
+        masked = {} if action_mask is None else {"action_mask": action_mask[:, :n_known]}
+        known = self.policy.predict_proba(context, **masked)
+        return np.pad(known, ((0, 0), (0, len(self.actions_) - n_known)))
+
+
+def evaluate_files(config: TrainConfig, files: Sequence[str | Path]) -> tuple[Evaluation, list[str]]:
+    """Judge policy files on a log; return the evaluation and what should be known of it.
+
+    Every policy reads the log in the columns it was fitted on. The log's own columns are those that the first policy
+    remembers, unless the settings name others.
+    """
+    policies = {name: load(file) for name, file in zip(_names(files), files, strict=True)}
+    first = next(iter(policies.values()))
+    log = fill_propensity(read_log_for(first, config.request()), config.assume_propensity, config.seed)
+    readable, warnings = {}, []
+    for name, policy in policies.items():
+        warnings += _warnings(name, policy, log)
+        is_alike = schema_of(policy) == schema_of(first)
+        readable[name] = policy if is_alike else _probabilities(policy, log, config)
+    return evaluate_on(log, readable, config, quick=True), warnings
+
+
+def evaluate_on(log: BanditLog, policies: Mapping[str, Any], config: TrainConfig, *, quick: bool = False) -> Evaluation:
+    """Return what a log says of policies that know nothing of it; the reward model is cross-fitted on the log.
+
+    Parameters
+    ----------
+    log : BanditLog
+    policies : mapping of name to policy, or to array of shape (n_samples, n_actions)
+    config : TrainConfig
+    quick : bool, default=False
+        Take the few estimators that a decision needs, where the settings name none.
+    """
+    names = chosen_estimators(config)
+    if config.estimators is None:
+        has_model = log.n_actions <= MAX_MODEL_ACTIONS
+        names = tuple(name for name in names if has_model or name not in NEEDS_MODEL)
+        names = tuple(name for name in names if not quick or name in QUICK)
+    return evaluate(
+        log,
+        {name: align_policy(policy, log) for name, policy in policies.items()},
+        estimators=list(names),
+        interval=config.interval,
+        confidence=config.confidence,
+        random_state=config.seed,
+        n_jobs=config.threads,
+    )
+
+
+def _names(files: Sequence[str | Path]) -> list[str]:
+    """Return a name for each file: its stem, or its path where stems repeat."""
+    stems = [Path(file).stem for file in files]
+    return stems if len(set(stems)) == len(stems) else [str(file) for file in files]
+
+
+def _warnings(name: str, policy: Any, log: BanditLog) -> list[str]:
+    found = []
+    if policy.trained_on_ is not None and policy.trained_on_ == log.fingerprint():
+        found.append(
+            f"{name} was trained on parts of this very log: its numbers here are too good. The verdict on samples held "
+            "out is in its run folder; evaluate on decisions made later."
+        )
+    unknown = [label for label in log.actions.tolist() if label not in set(policy.actions_.tolist())]
+    if unknown:
+        found.append(
+            f"{name} does not know {quoted(unknown)}, and never takes {'it' if len(unknown) == 1 else 'them'}."
+        )
+    return found
+
+
+def align_policy(policy: Any, log: BanditLog) -> Any:
+    """Return the policy, with probability zero for actions of the log that it does not know."""
+    if not hasattr(policy, "actions_"):
+        return policy
+    own = policy.actions_.tolist()
+    unknown = [label for label in log.actions.tolist() if label not in set(own)]
+    return PaddedPolicy(policy, label_array([*own, *unknown])) if unknown else policy
+
+
+def _probabilities(policy: Any, log: BanditLog, config: TrainConfig) -> FloatArray:
+    """Return the probabilities of a policy that was fitted on other columns than the log was read in."""
+    own = read_log_for(policy, config.request())
+    padded = PaddedPolicy(policy, own.actions)
+    position = {label: column for column, label in enumerate(own.actions.tolist())}
+    found = padded.predict_proba(own.context, action_mask=own.action_mask)
+    order = [position.get(label, -1) for label in log.actions.tolist()]
+    return np.pad(found, ((0, 0), (0, 1)))[:, order]

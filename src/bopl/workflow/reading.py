@@ -1,0 +1,69 @@
+"""Logs as the commands read them: for training, or in the columns a policy remembers."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+from bopl._errors import UsageError
+from bopl.evaluation import estimate_propensity
+from bopl.log import BanditLog
+from bopl.log.column import Column
+from bopl.log.read import LogRequest, read_log
+from bopl.log.schema import LogSchema
+from bopl.workflow.config import TrainConfig
+
+_NOUNS = {
+    "number": ("number", "numbers"),
+    "flag": ("flag", "flags"),
+    "category": ("category", "categories"),
+    "time": ("time", "times"),
+}
+
+
+def read_training_log(config: TrainConfig) -> BanditLog:
+    """Return the log of a run, with the propensities it has or is said to have."""
+    log = read_log(config.request())
+    return fill_propensity(log, config.assume_propensity, config.seed)
+
+
+def fill_propensity(log: BanditLog, assumption: str | None, seed: int) -> BanditLog:
+    """Return a log with propensities: those it has, estimated ones, or uniform ones."""
+    if assumption == "uniform":
+        return log.with_propensity("uniform")
+    return estimate_propensity(log, random_state=seed) if assumption == "estimate" else log
+
+
+def read_log_for(policy: Any, request: LogRequest) -> BanditLog:
+    """Return a log in the columns of a policy, its actions first; names in the request override those it remembers."""
+    return read_log(request, known_actions=policy.actions_.tolist(), schema=schema_of(policy))
+
+
+def schema_of(policy: Any) -> LogSchema:
+    """Return how a policy reads columns: as it remembers, or as numbers where it knows the names alone."""
+    if policy.schema_ is not None:
+        return policy.schema_
+    names = getattr(policy, "feature_names_in_", None)
+    if names is None:
+        raise UsageError(
+            "the policy was fitted on arrays and does not remember the names of its columns: train it from a file or a "
+            "frame, or call it from Python."
+        )
+    return LogSchema(tuple(Column(str(name), "number") for name in names))
+
+
+def split_log(log: BanditLog, share: float, seed: int) -> tuple[BanditLog, BanditLog]:
+    """Return the larger and the smaller part: the latest samples where times are known, else drawn."""
+    return log.split(share, by="random" if log.time is None else "time", random_state=seed)
+
+
+def describe_log(log: BanditLog, path: str) -> str:
+    """Return what was read, in a sentence."""
+    kinds = Counter() if log.schema is None else Counter(column.kind for column in log.schema.columns)
+    listed = ", ".join(f"{count} {_NOUNS[kind][count > 1]}" for kind, count in kinds.items())
+    columns = f"{len(log.schema.columns) if log.schema else log.n_features} context columns"
+    return (
+        f"{Path(path).name}: {log.n_samples:,} decisions among {log.n_actions} actions, {columns}"
+        f"{f' ({listed})' if listed else ''}; the logging policy earns {log.reward.mean():.4g}."
+    )

@@ -1,0 +1,52 @@
+"""Pages made after the run: again from its summary, or of a policy on another log."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from bopl._errors import UsageError
+from bopl.policy import load
+from bopl.workflow.config import TrainConfig
+from bopl.workflow.judging import evaluate_on
+from bopl.workflow.reading import fill_propensity, read_log_for
+from bopl.workflow.run_folder import check_writable
+from bopl.workflow.step import StepClock
+from bopl.workflow.summary import summarise, write_page
+
+
+def report_run(source: str | Path, out: Path | None) -> tuple[Path, dict[str, Any]]:
+    """Write the page of a run folder, or of a summary file, again; return its path and the summary."""
+    given = Path(source)
+    file = given / "summary.json" if given.is_dir() else given
+    if not file.is_file():
+        raise FileNotFoundError(f"there is no summary {str(file)!r}: name a run folder, or a log and a policy file.")
+    if file.suffix != ".json":
+        raise UsageError(f"{str(source)!r} is no run folder; to judge a policy on a log, name the policy file as well.")
+    try:
+        summary = json.loads(file.read_text(encoding="utf8"))
+        page = out or file.parent / "report.html"
+        check_writable(page)
+        write_page(summary, page)
+    except (json.JSONDecodeError, KeyError, TypeError, AttributeError) as error:
+        raise ValueError(f"{str(file)!r} is not the summary of a run: {error}.") from None
+    return page, summary
+
+
+def report_log(config: TrainConfig, policy_file: str | Path, out: Path) -> tuple[Path, dict[str, Any]]:
+    """Judge a policy on a log and write the page; return its path and the summary."""
+    check_writable(out)
+    clock = StepClock()
+    policy = load(policy_file)
+    with clock.step("read"):
+        log = fill_propensity(read_log_for(policy, config.request()), config.assume_propensity, config.seed)
+    with clock.step("audit"):
+        audit = log.audit(policy)
+    with clock.step("evaluate"):
+        evaluation = evaluate_on(log, {Path(policy_file).stem: policy}, config)
+    with clock.step("report"):
+        summary = summarise(policy, log, evaluation, audit, config.to_dict())
+    summary |= {"steps": clock.steps}
+    write_page(summary, out)
+    return out, summary

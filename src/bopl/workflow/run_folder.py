@@ -1,0 +1,136 @@
+"""The run folder: the policy, its report, and all that is needed to understand and repeat the run."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from bopl._errors import UsageError
+from bopl._machine import versions
+from bopl.workflow.config import TrainConfig
+from bopl.workflow.step import StepClock
+from bopl.workflow.summary import write_page
+
+SUFFIX = ".bopl"
+
+
+@dataclass(frozen=True)
+class RunFolder:
+    """Where a run's files are.
+
+    ====================  =========================================================
+    ``policy.bopl``       the policy; a copy lies where ``out`` says
+    ``report.html``       the page to show
+    ``summary.json``      what the page is made from
+    ``config.toml``       ``bopl train --config`` repeats the run
+    ``history.csv``       one line per boosting round
+    ``run.json``          versions, fingerprint of the log, time and memory of each step
+    ====================  =========================================================
+
+    Attributes
+    ----------
+    path : Path
+    out : Path
+        The policy file asked for.
+    """
+
+    path: Path
+    out: Path
+
+    @classmethod
+    def create(cls, out: str | Path) -> RunFolder:
+        """Make the folder, before hours are spent on what cannot be written."""
+        target = Path(out)
+        if target.suffix != SUFFIX:
+            raise UsageError(f"a policy file ends in {SUFFIX}; got {str(out)!r}.")
+        folder = cls(target.with_suffix(".run"), target)
+        if folder.path.is_dir() and any(folder.path.iterdir()) and not folder.run.is_file():
+            raise UsageError(
+                f"{str(folder.path)!r} holds other files than a run's; name another policy file with --out."
+            )
+        try:
+            folder.path.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise UsageError(f"the folder {str(folder.path)!r} cannot be made: {error.strerror}.") from None
+        check_writable(folder.policy)
+        check_writable(target)
+        return folder
+
+    @property
+    def policy(self) -> Path:
+        """The policy file in the folder."""
+        return self.path / "policy.bopl"
+
+    @property
+    def report(self) -> Path:
+        """The page."""
+        return self.path / "report.html"
+
+    @property
+    def summary(self) -> Path:
+        """What the page is made from."""
+        return self.path / "summary.json"
+
+    @property
+    def run(self) -> Path:
+        """Versions, fingerprint and steps."""
+        return self.path / "run.json"
+
+    def save_policy(self, policy: Any) -> None:
+        """Write the policy, in the folder and where it was asked for."""
+        self.run.write_text(json.dumps({"versions": versions()}, indent=1) + "\n", encoding="utf8")
+        policy.save(self.policy)
+        shutil.copyfile(self.policy, self.out)
+
+    def save_run(
+        self, config: TrainConfig, policy: Any, fingerprint: str, summary: dict[str, Any], clock: StepClock
+    ) -> None:
+        """Write everything but the policy; the page comes last, from the summary."""
+        from pyarrow import csv
+
+        absolute = replace(config, log=_absolute(config.log), out=str(self.out.resolve()))
+        (self.path / "config.toml").write_text(absolute.to_toml(), encoding="utf8")
+        csv.write_csv(policy.history_.to_arrow(), self.path / "history.csv")
+        facts = {
+            "versions": versions(),
+            "log": {"path": absolute.log, "fingerprint": fingerprint},
+            "steps": clock.steps,
+            "peak_mib": clock.peak_mib,
+        }
+        self.run.write_text(json.dumps(facts, indent=1) + "\n", encoding="utf8")
+        write_summary(summary, self.summary)
+        write_page(summary, self.report)
+
+
+def write_summary(summary: dict[str, Any], path: Path) -> None:
+    """Write a summary as JSON."""
+    path.write_text(json.dumps(summary, indent=1, allow_nan=False) + "\n", encoding="utf8")
+
+
+def check_writable(path: str | Path) -> None:
+    """Raise one sentence if a file cannot be written, before anything is computed for it."""
+    target = Path(path)
+    if target.is_dir():
+        raise UsageError(f"{str(path)!r} is a folder; name a file.")
+    if not target.parent.is_dir():
+        raise UsageError(f"there is no folder {str(target.parent)!r} to write {target.name!r} into; make it first.")
+    if not os.access(target if target.exists() else target.parent, os.W_OK):
+        raise UsageError(f"{str(path)!r} cannot be written: permission denied.")
+
+
+def recorded_fingerprint(config_file: str | Path) -> str | None:
+    """Return the fingerprint of the log beside the configuration of a run, None if the file is not part of one."""
+    facts = Path(config_file).parent / "run.json"
+    if not facts.is_file():
+        return None
+    found = json.loads(facts.read_text(encoding="utf8")).get("log", {}).get("fingerprint")
+    return found if isinstance(found, str) else None
+
+
+def _absolute(log: str) -> str:
+    """Return the path so that it is found from any folder; resolving would lose a pattern's meaning."""
+    return log if Path(log).is_absolute() else os.path.join(os.getcwd(), log)

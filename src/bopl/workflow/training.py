@@ -1,0 +1,175 @@
+"""A run: read, audit, hold out, choose the reward translation, boost, judge, write it all down."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from bopl.boosting import TimeLimit
+from bopl.boosting.loop import AnyCallback
+from bopl.evaluation import Evaluation
+from bopl.learner import HistTree
+from bopl.log import BanditLog
+from bopl.log.finding import Audit
+from bopl.policy import BoostedPolicy
+from bopl.workflow.audit import audit_for_training
+from bopl.workflow.config import AUTO, TrainConfig
+from bopl.workflow.judging import fit_reward_model, judge
+from bopl.workflow.reading import describe_log, read_training_log, split_log
+from bopl.workflow.run_folder import RunFolder
+from bopl.workflow.step import StepClock
+from bopl.workflow.summary import summarise
+from bopl.workflow.translation import SHARES, choose_translation, is_interrupted
+
+Say = Callable[[object], None]
+
+
+@dataclass(frozen=True)
+class TrainResult:
+    """What a run has made.
+
+    Attributes
+    ----------
+    policy : BoostedPolicy
+    evaluation : Evaluation
+        On the samples held out.
+    audit : Audit
+        Of the whole log.
+    summary : dict
+        All of it, as plain values.
+    folder : RunFolder
+    steps : list of dict
+        Time and memory of each step.
+    is_interrupted : bool
+        Whether Ctrl-C cut the training short.
+    """
+
+    policy: BoostedPolicy
+    evaluation: Evaluation
+    audit: Audit
+    summary: dict[str, Any]
+    folder: RunFolder
+    steps: list[dict[str, Any]]
+    is_interrupted: bool
+
+
+def train(
+    config: TrainConfig,
+    *,
+    say: Say = lambda text: None,
+    progress: bool = False,
+    callbacks: Sequence[AnyCallback] = (),
+) -> TrainResult:
+    """Do a whole run.
+
+    The policy is saved as soon as it is trained. Ctrl-C while boosting ends the boosting, not the run.
+
+    Parameters
+    ----------
+    config : TrainConfig
+    say : callable, optional
+        Gets a sentence, or something that can be printed, after every step.
+    progress : bool, default=False
+        Show a progress bar where standard error is a terminal.
+    callbacks : sequence of callables, optional
+        Further callbacks of the boosting loop.
+    """
+    clock = StepClock()
+    folder = RunFolder.create(config.out)
+    with clock.step("read"):
+        log = read_training_log(config)
+        fingerprint = log.fingerprint()
+    say(describe_log(log, config.log))
+    with clock.step("audit"):
+        audit = audit_for_training(log, force=config.force, say=say)
+    with clock.step("split"):
+        rest, held_out = split_log(log, config.holdout, config.seed)
+        del log
+        part, validation = split_log(rest, config.validation, config.seed + 1)
+    say(
+        f"Training on {part.n_samples:,} samples, choosing on {validation.n_samples:,}, and holding out "
+        f"{held_out.n_samples:,} for the verdict."
+    )
+    fitting = _Fitting(config, part, validation, progress, tuple(callbacks))
+    policy = fitting.run(clock, say)
+    policy.trained_on_ = fingerprint
+    folder.save_policy(policy)
+    say(_describe_training(policy, len(held_out)))
+    with clock.step("evaluate"):
+        reward_model = fit_reward_model(rest, config)
+        evaluation = judge(held_out, policy, config, reward_model)
+    with clock.step("report"):
+        summary = summarise(policy, held_out, evaluation, audit, config.to_dict())
+    summary |= {"steps": clock.steps}
+    folder.save_run(config, policy, fingerprint, summary, clock)
+    return TrainResult(policy, evaluation, audit, summary, folder, clock.steps, is_interrupted(policy))
+
+
+@dataclass(frozen=True)
+class _Fitting:
+    """The boosting part of a run."""
+
+    config: TrainConfig
+    part: BanditLog
+    validation: BanditLog
+    progress: bool
+    callbacks: tuple[AnyCallback, ...]
+
+    def run(self, clock: StepClock, say: Say) -> BoostedPolicy:
+        """Return the trained policy."""
+        if self.config.reward_translation != AUTO:
+            return self._fit_final(float(self.config.reward_translation), clock)
+        with clock.step("translation"):
+            choice = choose_translation(
+                self.make, self._fit_candidate, self.part, self.validation, seed=self.config.seed
+            )
+        listed = ", ".join(f"{one:g} gives {value:.4g}" for one, value in choice.values.items())
+        say(f"Reward translation {choice.reward_translation:g}, by the validation samples' lower bounds: {listed}.")
+        if choice.is_complete:
+            return choice.policy
+        return self._fit_final(choice.reward_translation, clock)
+
+    def make(self, translation: float) -> BoostedPolicy:
+        """Return the unfitted policy with one reward translation."""
+        config = self.config
+        weight = float(np.mean(np.abs(self.part.reward + translation) / self.part.propensity))
+        learner = HistTree(
+            config.max_depth,
+            min_child_weight=config.min_leaf_samples * weight,
+            reg_lambda=config.reg_lambda,
+            n_jobs=config.threads,
+        )
+        return BoostedPolicy(
+            config.objective,
+            learner,
+            config.rounds,
+            translation,
+            early_stopping_rounds=config.early_stopping,
+            progress=self.progress,
+            random_state=config.seed,
+        )
+
+    def _fit_final(self, translation: float, clock: StepClock) -> BoostedPolicy:
+        policy = self.make(translation)
+        with clock.step("train"):
+            self._fit(policy, self.part, share=0.5 if self.config.reward_translation == AUTO else 1.0)
+        return policy
+
+    def _fit_candidate(self, policy: BoostedPolicy, log: BanditLog) -> None:
+        is_final = log is self.part  # then half of the time need not be left for training on all samples
+        self._fit(policy, log, share=(1.0 if is_final else 0.5) / len(SHARES))
+
+    def _fit(self, policy: BoostedPolicy, log: BanditLog, share: float) -> None:
+        limit = [] if self.config.minutes is None else [TimeLimit(60.0 * share * self.config.minutes)]
+        policy.fit(log, validation=self.validation, callbacks=[*limit, *self.callbacks])
+
+
+def _describe_training(policy: BoostedPolicy, n_held_out: int) -> str:
+    made = policy.history_.n_rounds
+    return (
+        f"{made} rounds were made ({policy.stop_reason_}), the best {policy.n_rounds_} of them kept. Judging on the "
+        f"{n_held_out:,} samples held out."
+    )

@@ -1,0 +1,105 @@
+"""The reward translation of a run: a few candidates are trained, and the validation samples choose."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from bopl._typing import FloatArray
+from bopl.boosting.loop import INTERRUPTED
+from bopl.log import BanditLog
+from bopl.policy import BoostedPolicy
+from bopl.search.scorer import off_policy_score
+
+SHARES = (0.0, 0.5, 1.0, 1.5)  # how far from the least reward to the mean one, and beyond
+MAX_SAMPLES = 100_000  # more do not make the choice better, only slower
+CONFIDENCE = 0.84  # candidates are ranked by a bound one standard error below their estimate
+
+
+@dataclass(frozen=True)
+class TranslationChoice:
+    """What was chosen, and among what.
+
+    Attributes
+    ----------
+    reward_translation : float
+    values : dict of float to float
+        Lower bound of the validation value of each candidate that was trained.
+    policy : BoostedPolicy
+        The policy of the chosen candidate.
+    is_complete : bool
+        Whether that policy was trained on all samples for all rounds, so that it need not be trained again.
+    """
+
+    reward_translation: float
+    values: dict[float, float]
+    policy: BoostedPolicy
+    is_complete: bool
+
+
+def candidates(reward: FloatArray) -> tuple[float, ...]:
+    """Return translations that put zero between the least reward and half as far again as the mean."""
+    low, mean = float(reward.min()), float(reward.mean())
+    if low == mean:
+        raise ValueError(f"all {len(reward)} rewards are {low:g}: there is nothing to choose between the actions by.")
+    rounded = (float(f"{-(low + share * (mean - low)):.4g}") + 0.0 for share in SHARES)
+    return tuple(dict.fromkeys(rounded))
+
+
+def choose_translation(
+    make: Callable[[float], BoostedPolicy],
+    fit: Callable[[BoostedPolicy, BanditLog], Any],
+    train: BanditLog,
+    validation: BanditLog,
+    *,
+    seed: int,
+) -> TranslationChoice:
+    """Train a policy for every candidate and keep the one with the best validation value.
+
+    Parameters
+    ----------
+    make : callable of a translation that returns an unfitted policy
+    fit : callable of a policy and a log that fits it, with ``validation`` watching
+    train, validation : BanditLog
+    seed : int
+        Of the draw, where the log is larger than the choice needs.
+
+    Notes
+    -----
+    Ctrl-C ends the choice with the candidates trained so far.
+    """
+    is_whole = train.n_samples <= MAX_SAMPLES
+    part = train if is_whole else train.subset(_draw(train.n_samples, seed))
+    trained: list[tuple[float, BoostedPolicy, float]] = []
+    for translation in candidates(train.reward):
+        policy = make(translation)
+        try:
+            fit(policy, part)
+        except KeyboardInterrupt:
+            if not trained:
+                raise
+            break
+        trained.append((_bound(policy, validation), policy, translation))
+        if is_interrupted(policy):
+            break
+    _, policy, translation = max(trained, key=lambda one: one[0])  # the first, nearest to no translation, among equals
+    was_cut = len(trained) < len(candidates(train.reward)) or is_interrupted(trained[-1][1])
+    return TranslationChoice(translation, {one: bound for bound, _, one in trained}, policy, is_whole or was_cut)
+
+
+def is_interrupted(policy: BoostedPolicy) -> bool:
+    """Return whether Ctrl-C ended the fit."""
+    return policy.stop_reason_ == INTERRUPTED
+
+
+def _draw(n_samples: int, seed: int) -> Any:
+    return np.sort(np.random.default_rng([seed, 1]).permutation(n_samples)[:MAX_SAMPLES])
+
+
+def _bound(policy: BoostedPolicy, log: BanditLog) -> float:
+    action_prob = policy.predict_proba(log.context, action_mask=log.action_mask)
+    logged_prob = action_prob[np.arange(log.n_samples), log.action_idx]
+    return off_policy_score(log, logged_prob, confidence=CONFIDENCE)

@@ -1,0 +1,88 @@
+"""The whole chain of commands on a Parquet file made on the spot."""
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+
+import bopl
+from bopl.evaluation.registry import ESTIMATORS
+from product import ITEMS, ROLES, SMALL, run_bopl, run_json, write_log
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+    """A trained policy, its log and a later one."""
+    folder = tmp_path_factory.mktemp("chain")
+    log, later = write_log(folder / "log.parquet"), write_log(folder / "later.parquet", seed=1)
+    code = run_bopl("train", log, *ROLES, *SMALL, "--ignore", "user", "--out", folder / "policy.bopl")
+    assert code == 0
+    return folder, log, later
+
+
+def test_a_trained_policy_lies_beside_a_folder_that_tells_how_it_came_about(trained):
+    folder = trained[0] / "policy.run"
+    assert {file.name for file in folder.iterdir()} == {
+        "config.toml", "history.csv", "policy.bopl", "report.html", "run.json", "summary.json",
+    }  # fmt: skip
+    assert (folder / "policy.bopl").read_bytes() == (trained[0] / "policy.bopl").read_bytes()
+    policy = bopl.load(folder / "policy.bopl")
+    assert policy.schema_.roles == {"action": "item", "reward": "click", "propensity": "p"}
+    assert sorted(policy.actions_) == sorted(ITEMS)
+
+
+def test_the_run_repeats_byte_for_byte_from_its_configuration(trained):
+    folder = trained[0]
+    again = folder / "again.bopl"
+    assert run_bopl("train", "--config", folder / "policy.run" / "config.toml", "--out", again) == 0
+    assert again.read_bytes() == (folder / "policy.bopl").read_bytes()
+    assert (folder / "again.run" / "history.csv").read_bytes() == (folder / "policy.run" / "history.csv").read_bytes()
+
+
+def test_evaluate_needs_no_flags_and_knows_the_log_it_was_trained_on(trained, capsys):
+    folder, log, later = trained
+    code, result = run_json(capsys, "evaluate", later, folder / "policy.bopl")
+    assert code == result["exit_code"] == 0
+    assert result["verdicts"] == {"policy": "better"}
+    assert [row["estimator"] for row in result["rows"]] == ["snips", "ips", "dr"]
+    assert result["warnings"] == []
+    _, result = run_json(capsys, "evaluate", log, folder / "policy.bopl", "--estimators", "snips")
+    assert "trained on parts of this very log" in result["warnings"][0]
+
+
+def test_training_reports_every_estimator_and_step_as_json(trained, capsys):
+    folder, log, _ = trained
+    code, result = run_json(capsys, "train", log, *ROLES, *SMALL, "--ignore", "user", "--out", folder / "other.bopl")
+    assert (code, result["verdict"]) == (0, "better")
+    assert {row["estimator"] for row in result["evaluation"]["rows"]} == set(ESTIMATORS)
+    assert result["estimator"] == "dr"
+    assert [step["step"] for step in result["steps"]] == ["read", "audit", "split", "translation", "evaluate", "report"]
+    assert all(step["seconds"] >= 0.0 and step["peak_mib"] > 10.0 for step in result["steps"])
+
+
+def test_drawn_decisions_have_the_propensities_of_the_policy(trained):
+    folder, _, later = trained
+    out = folder / "decisions.parquet"
+    assert (
+        run_bopl("predict", later, folder / "policy.bopl", "--sample", "--seed", 3, "--keep", "user", "--out", out) == 0
+    )
+    decided = pq.read_table(out).to_pandas()
+    assert list(decided.columns) == ["user", "action", "propensity"]
+    policy, contexts = bopl.load(folder / "policy.bopl"), pq.read_table(later)
+    action_prob = policy.predict_proba(contexts)
+    position = {label: column for column, label in enumerate(policy.actions_.tolist())}
+    chosen = decided["action"].map(position).to_numpy()
+    np.testing.assert_array_equal(decided["propensity"], action_prob[np.arange(len(chosen)), chosen])
+    np.testing.assert_allclose(np.bincount(chosen) / len(chosen), action_prob.mean(axis=0), atol=0.05)
+
+
+@pytest.mark.parametrize("extension", ["parquet", "csv", "arrow", "jsonl"])
+def test_the_most_probable_actions_are_written_in_every_format(trained, extension):
+    folder, _, later = trained
+    out = folder / f"greedy.{extension}"
+    assert run_bopl("predict", later, folder / "policy.bopl", "--out", out) == 0
+    from bopl.log.format import read_table
+
+    decided = read_table(out).to_pandas()
+    expected = bopl.load(folder / "policy.bopl").predict(pq.read_table(later))
+    assert decided["action"].tolist() == expected.tolist()
+    assert (decided["probability"] > 1 / 3).all()

@@ -1,0 +1,246 @@
+"""Every documented error: one sentence on standard error, no traceback, and its exit code."""
+
+import json
+import os
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import bopl
+from bopl.cli.exit_code import of_verdicts
+from helpers import informative_log
+from product import ROLES, SMALL, click_table, run_bopl, run_json, write_log
+
+BAD_DATA, WRONG_USE, WORSE, NOT_ENOUGH = 1, 2, 3, 4
+
+
+def change(name, values):
+    """Return a small log with one column replaced, or changed in its first row."""
+    table = click_table(400)
+    old = table[name].to_pylist()
+    column = pa.array(values(old) if callable(values) else values)
+    return table.set_column(table.column_names.index(name), name, column)
+
+
+def first(value):
+    return lambda old: [value, *old[1:]]
+
+
+BAD_LOGS = {
+    "propensity zero": (change("p", first(0.0)), "propensity must lie in (0, 1]; 1 of 400 samples does not, the first"),
+    "propensity above one": (change("p", lambda old: [50.0 * one for one in old]), "divide by 100"),
+    "propensity missing": (change("p", first(None)), "A missing propensity cannot be guessed"),
+    "reward text": (change("click", lambda old: ["yes"] * len(old)), "reward must be numeric; the column holds"),
+    "reward missing": (change("click", first(None)), "reward must be finite; 1 of 400 samples does not"),
+    "reward constant": (change("click", lambda old: [1] * len(old)), "rewards are 1: there is nothing to choose"),
+    "one action": (change("item", lambda old: ["tea"] * len(old)), "the log has one action only ('tea'"),
+    "action missing": (change("item", first(None)), "action is missing in 1 of 400 samples"),
+    "no rows": (click_table(400).slice(0, 0), "the log is empty"),
+    "no context": (click_table(400).select(["item", "click", "p"]), "context has no columns"),
+    "rewards repeated": (
+        pa.concat_tables([click_table(400), click_table(400).slice(100)]),
+        "the same decisions were logged more than once",
+    ),
+    "wrong propensities": (change("p", lambda old: [0.9] * len(old)), "propensities are wrong"),
+}
+
+
+def refused(capsys, *arguments):
+    """Run the command; return its exit code and the one line it printed to standard error."""
+    capsys.readouterr()
+    code = run_bopl(*arguments)
+    lines = capsys.readouterr().err.splitlines()
+    lines = [line for line in lines if line]
+    assert len(lines) == 1, lines
+    assert lines[0].startswith("bopl: ")
+    return code, lines[0]
+
+
+@pytest.mark.parametrize(("table", "sentence"), BAD_LOGS.values(), ids=BAD_LOGS.keys())
+def test_bad_data_is_exit_code_1(tmp_path, capsys, table, sentence):
+    pq.write_table(table, tmp_path / "log.parquet")
+    code, line = refused(capsys, "train", tmp_path / "log.parquet", *ROLES, *SMALL, "--out", tmp_path / "p.bopl")
+    assert (code, sentence in line) == (BAD_DATA, True), line
+
+
+def test_files_that_are_not_what_they_say_are_bad_data(tmp_path, capsys):
+    log = write_log(tmp_path / "log.parquet", n_samples=300)
+    for name, content, sentence in (
+        ("empty.parquet", b"", "is empty: it has not a single byte"),
+        ("broken.parquet", b"no parquet at all", "cannot be read as Parquet"),
+        ("ragged.csv", b"a,b\n1,2\n3\n", "cannot be read as CSV"),
+        ("broken.jsonl", b'{"a": 1}\n{"a": \n', "cannot be read as JSON lines"),
+        ("broken.arrow", b"ARROW?", "cannot be read as Arrow"),
+    ):
+        (tmp_path / name).write_bytes(content)
+        code, line = refused(capsys, "audit", tmp_path / name, *ROLES)
+        assert (code, sentence in line) == (BAD_DATA, True), line
+    (tmp_path / "broken.bopl").write_bytes(b"PK\x03\x04 and no more")
+    code, line = refused(capsys, "evaluate", log, tmp_path / "broken.bopl")
+    assert (code, "is not a bopl policy file" in line) == (BAD_DATA, True), line
+
+
+def test_an_audit_with_a_problem_is_exit_code_1_and_says_which(tmp_path, capsys):
+    pq.write_table(BAD_LOGS["wrong propensities"][0], tmp_path / "log.parquet")
+    code, found = run_json(capsys, "audit", tmp_path / "log.parquet", *ROLES)
+    assert code == found["exit_code"] == BAD_DATA
+    problems = {finding["check"] for finding in found["findings"] if finding["status"] == "problem"}
+    assert "mean_weight_uniform" in problems
+    assert run_bopl("audit", write_log(tmp_path / "good.parquet"), *ROLES) == 0
+
+
+def test_force_trains_although_the_audit_found_problems(tmp_path, capsys):
+    pq.write_table(BAD_LOGS["wrong propensities"][0], tmp_path / "log.parquet")
+    code = run_bopl("train", tmp_path / "log.parquet", *ROLES, *SMALL, "--force", "--out", tmp_path / "p.bopl")
+    assert code in (WORSE, NOT_ENOUGH)  # trained; what it is worth cannot be known from such a log
+    assert (tmp_path / "p.bopl").is_file()
+    assert "Problem: " in capsys.readouterr().out
+
+
+WRONG_CALLS = {
+    "no such file": (["train", "{folder}/lgo.parquet", *ROLES], "there is no file"),
+    "no such column": (["train", "{log}", "--action", "itm", *ROLES[2:]], "Did you mean 'item'?"),
+    "no such column to ignore": (["audit", "{log}", *ROLES, "--ignore", "usr"], "to ignore. Did you mean 'user'?"),
+    "no such column to keep": (["predict", "{log}", "{policy}", "--keep", "usr"], "Did you mean 'user'?"),
+    "unnamed columns": (["train", "{log}"], "there is no column 'action' (given as action)"),
+    "two roles": (["train", "{log}", "--action", "item", "--reward", "p", "--propensity", "p"], "given two roles"),
+    "unknown extension": (["audit", "{folder}/log.xyz", *ROLES], "has an extension that tells no format"),
+    "unknown format": (["audit", "{log}", *ROLES, "--format", "xls"], "format must be one of"),
+    "empty folder": (["audit", "{folder}/empty", *ROLES], "holds no file to read"),
+    "no match": (["audit", "{folder}/*.csv", *ROLES], "no file matches"),
+    "no log": (["train", *ROLES], "there is no log to read"),
+    "out is no policy file": (
+        ["train", "{log}", *ROLES, "--out", "{folder}/policy.zip"],
+        "a policy file ends in .bopl",
+    ),
+    "out is taken": (["train", "{log}", *ROLES, "--out", "{folder}/taken.bopl"], "holds other files than a run's"),
+    "no such estimator": (["train", "{log}", *ROLES, "--estimators", "magic"], "estimators must be one of"),
+    "no such interval": (["evaluate", "{log}", "{policy}", "--interval", "wide"], "interval must be one of"),
+    "out of range": (["train", "{log}", *ROLES, "--holdout", "1.5"], "holdout must lie in (0, 1)"),
+    "not a number": (["train", "{log}", *ROLES, "--rounds", "many"], "Invalid value for '--rounds'"),
+    "not a translation": (["train", "{log}", *ROLES, "--reward-translation", "some"], "must be a number or auto"),
+    "no such flag": (["train", "{log}", "--acton", "item"], "No such option"),
+    "no such command": (["trian"], "No such command 'trian'. Did you mean 'train'?"),
+    "missing argument": (["evaluate"], "Missing argument"),
+    "no such target": (["export", "{policy}", "--to", "pmml"], "--to must be one of xgboost, onnx"),
+    "no such policy": (["evaluate", "{log}", "{folder}/none.bopl"], "there is no policy file"),
+    "no such config": (["train", "--config", "{folder}/none.toml"], "there is no configuration file"),
+    "broken config": (["train", "--config", "{folder}/broken.toml"], "is not valid TOML"),
+    "unknown setting": (["train", "--config", "{folder}/unknown.toml"], "which is no setting. Did you mean 'rounds'?"),
+    "wrong type of setting": (
+        ["train", "--config", "{folder}/wrong.toml"],
+        "rounds must be a whole number; got 'many'",
+    ),
+    "no folder for decisions": (
+        ["predict", "{log}", "{policy}", "--out", "{folder}/no/d.parquet"],
+        "there is no folder",
+    ),
+    "decisions without a format": (["predict", "{log}", "{policy}", "--out", "{folder}/d.xls"], "tells no format"),
+    "no run folder": (["report", "{folder}/none.run"], "there is no summary"),
+    "a log alone has no report": (["report", "{log}"], "name the policy file as well"),
+    "two propensities": (["train", "{log}", *ROLES, "--assume-propensity", "uniform"], "give one of them"),
+}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    made = tmp_path_factory.mktemp("wrong")
+    log = write_log(made / "log.parquet", n_samples=400)
+    (made / "log.xyz").write_text("x")
+    (made / "empty").mkdir()
+    (made / "taken.run").mkdir()
+    (made / "taken.run" / "thesis.tex").write_text("precious")
+    (made / "broken.toml").write_text("rounds = = 3")
+    (made / "unknown.toml").write_text("roundz = 3")
+    (made / "wrong.toml").write_text(f'log = "{log}"\nrounds = "many"')
+    frame = bopl.BanditLog.read(log, action="item", reward="click", propensity="p")
+    bopl.BoostedPolicy(n_rounds=2, random_state=0, reward_translation=-0.3).fit(frame).save(made / "policy.bopl")
+    return made
+
+
+@pytest.mark.parametrize(("call", "sentence"), WRONG_CALLS.values(), ids=WRONG_CALLS.keys())
+def test_wrong_use_is_exit_code_2(folder, capsys, call, sentence):
+    names = {"folder": folder, "log": folder / "log.parquet", "policy": folder / "policy.bopl"}
+    code, line = refused(capsys, *(word.format(**names) for word in call))
+    assert (code, sentence in line) == (WRONG_USE, True), line
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="nothing is forbidden to this user")
+def test_a_folder_that_cannot_be_written_is_wrong_use(folder, tmp_path, capsys):
+    tmp_path.chmod(0o500)
+    code, line = refused(capsys, "train", folder / "log.parquet", *ROLES, "--out", tmp_path / "p.bopl")
+    assert (code, "cannot be made: Permission denied" in line) == (WRONG_USE, True)
+
+
+def test_an_unwritable_place_is_told_before_anything_is_read(tmp_path, capsys):
+    (tmp_path / "file").write_text("in the way")
+    code, line = refused(capsys, "train", tmp_path / "no.parquet", *ROLES, "--out", tmp_path / "file" / "p.bopl")
+    assert (code, "cannot be made" in line) == (WRONG_USE, True), line
+
+
+def test_a_log_without_the_policys_columns_is_bad_data(folder, tmp_path, capsys):
+    pq.write_table(click_table(50).drop_columns(["city", "age"]), tmp_path / "other.parquet")
+    for call in (["evaluate"], ["predict", "--out", tmp_path / "d.csv"], ["audit"]):
+        code, line = refused(capsys, call[0], tmp_path / "other.parquet", folder / "policy.bopl", *call[1:])
+        assert (code, "lack 2 of the 5 columns that the policy was fitted on: 'city', 'age'" in line) == (
+            BAD_DATA,
+            True,
+        )
+
+
+def test_errors_are_json_as_well(folder, capsys):
+    code, answer = run_json(capsys, "evaluate", folder / "none.parquet", folder / "policy.bopl")
+    assert code == answer["exit_code"] == WRONG_USE
+    assert "there is no file" in answer["error"]
+
+
+def test_debug_shows_the_traceback(folder):
+    with pytest.raises(FileNotFoundError):
+        bopl.cli.main(["audit", str(folder / "none.parquet"), "--debug"])
+
+
+def policy_that(choose, path):
+    """Save a policy that was taught to choose this item."""
+    table = click_table(2000)
+    reward = (np.array(table["item"].to_pylist()) == choose).astype(float)
+    table = table.set_column(table.column_names.index("click"), "click", pa.array(reward))
+    log = bopl.BanditLog.from_frame(table, action="item", reward="click", propensity="p")
+    bopl.BoostedPolicy(n_rounds=30, reward_translation=-0.3, random_state=0).fit(log).save(path)
+    return path
+
+
+def test_a_worse_policy_is_exit_code_3_and_too_little_evidence_4(tmp_path, capsys):
+    policy = policy_that("tea", tmp_path / "tea.bopl")
+    table = click_table(3000, seed=5)
+    is_tea = np.array(table["item"].to_pylist()) == "tea"
+    bad_tea = table.set_column(
+        table.column_names.index("click"), "click", pa.array(np.where(is_tea, 0, table["click"]))
+    )
+    pq.write_table(bad_tea, tmp_path / "worse.parquet")
+    code, result = run_json(capsys, "evaluate", tmp_path / "worse.parquet", policy)
+    assert (code, result["verdicts"]) == (WORSE, {"tea": "worse"})
+    pq.write_table(table.slice(0, 40), tmp_path / "few.parquet")
+    code, result = run_json(capsys, "evaluate", tmp_path / "few.parquet", policy, "--estimators", "snips")
+    assert (code, result["verdicts"]) == (NOT_ENOUGH, {"tea": "not trustworthy"})
+
+
+def test_exit_codes_of_several_verdicts():
+    assert of_verdicts(["better", "better"]) == 0
+    assert of_verdicts(["better", "inconclusive"]) == NOT_ENOUGH
+    assert of_verdicts(["not trustworthy", "worse"]) == WORSE
+
+
+def test_json_errors_are_one_object_even_without_a_command(capsys):
+    with pytest.raises(SystemExit):
+        bopl.cli.main(["evaluate", "--json"])
+    assert json.loads(capsys.readouterr().out)["exit_code"] == WRONG_USE
+
+
+def test_policies_from_arrays_remember_no_names_and_say_so(tmp_path, capsys):
+    bopl.BoostedPolicy(n_rounds=2, random_state=0).fit(informative_log()).save(tmp_path / "policy.bopl")
+    log = write_log(tmp_path / "log.parquet", n_samples=300)
+    code, line = refused(capsys, "predict", log, tmp_path / "policy.bopl")
+    assert code == WRONG_USE
+    assert "does not remember" in line

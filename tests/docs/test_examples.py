@@ -1,0 +1,131 @@
+"""The examples run, and what they say about themselves is true."""
+
+import re
+import runpy
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import bopl
+from bopl.objective.softmax import log_softmax
+from helpers import make_log
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+
+
+@pytest.fixture
+def run(tmp_path, monkeypatch):
+    """Run an example in an empty folder; return its names."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(EXAMPLES)
+    monkeypatch.setattr(sys, "argv", ["example"])
+    return lambda name, run_name="__main__": runpy.run_path(str(EXAMPLES / f"{name}.py"), run_name=run_name)
+
+
+def test_every_example_is_run_by_a_test_of_this_file():
+    tested = set(re.findall(r'run\("(\w+)"', Path(__file__).read_text(encoding="utf8")))
+    assert tested == {path.stem for path in EXAMPLES.glob("*.py")}
+
+
+def test_make_clicks_writes_a_log_without_problems(run, tmp_path):
+    make_clicks = run("make_clicks")["make_clicks"]
+    log = bopl.BanditLog.from_parquet("clicks.parquet", action="item", reward="click", propensity="p", group="user")
+    assert log.n_samples == make_clicks().num_rows
+    assert log.audit().problems == ()
+
+
+def test_own_log_ends_with_a_better_policy_in_a_file(run, tmp_path):
+    names = run("own_log")
+    assert {row["verdict"] for row in names["evaluation"].rows} == {"better"}
+    assert (tmp_path / "policy.bopl").is_file()
+    assert ((names["propensity"] > 0.0) & (names["propensity"] <= 1.0)).all()
+
+
+def test_compare_policies_finds_the_policies_that_are_really_better(run):
+    reward = run("compare_policies")["true_reward"]
+    assert min(reward["BOPL"], reward["BOPL-S"]) > reward["reward regression"] > reward["uniform"]
+
+
+def test_no_propensities_are_refused_and_estimates_are_named_in_every_row(run, capsys):
+    names = run("no_propensities")
+    assert capsys.readouterr().out.startswith("Refused: propensity is missing")
+    assert all("estimated propensities" in row["reason"] for row in names["evaluation"].rows)
+
+
+def test_several_loggers_share_one_log(run):
+    names = run("several_loggers")
+    assert names["log"].propensity_source == "balanced"
+    assert names["evaluation"].row()["verdict"] == "better"
+
+
+def test_masks_and_features_choose_among_what_is_left(run):
+    assert run("masks_and_features")["choice"] in (3, 8, 21)
+
+
+# -- Extensions are held to what is asked of our own -----------------------------------------------------------------
+
+
+def test_custom_objective_runs(run, capsys):
+    run("custom_objective")
+    assert len(re.findall(r"true reward 0\.9", capsys.readouterr().out)) == 2
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_custom_objective_has_the_gradient_the_smoothness_and_the_optimum_it_declares(run, seed):
+    objective = run("custom_objective", "example")["ClippedObjective"](cut=3.0)
+    log, rng = make_log(seed, n_samples=8), np.random.default_rng(seed)
+    score = rng.normal(size=(log.n_samples, log.n_actions))
+
+    def risk(score):
+        return log.n_samples * objective.risk(log, log_softmax(score)[np.arange(log.n_samples), log.action_idx])
+
+    target = objective.step_target(log, score)
+    for cell in np.ndindex(score.shape):
+        move = np.zeros_like(score)
+        move[cell] = 1e-6
+        assert target.gradient[cell] == pytest.approx((risk(score - move) - risk(score + move)) / 2e-6, abs=1e-6)
+    for scale in (0.1, 1.0, 10.0):
+        move = scale * rng.normal(size=score.shape)
+        bound = -np.sum(target.gradient * move) + 0.5 * np.sum(target.curvature * (move**2).sum(axis=1))
+        assert risk(score + move) - risk(score) <= bound + 1e-9
+        assert risk(score + move) >= log.n_samples * objective.optimal_risk(log) - 1e-9
+
+
+def test_the_history_bounds_the_risk_of_a_custom_objective(run):
+    objective = run("custom_objective", "example")["ClippedObjective"](cut=3.0)
+    policy = bopl.BoostedPolicy(objective, n_rounds=8, random_state=0).fit(make_log(0, n_samples=200))
+    history = policy.history_
+    assert not np.allclose(history.objective_risk, history["empirical_risk"])
+    assert (history.objective_risk <= history["recursive_bound"] + 1e-9).all()
+    assert (history.objective_risk <= history["theorem_bound"] + 1e-9).all()
+    assert history.plot().axes[0].lines[0].get_label() == "risk of 'clipped'"
+
+
+def test_custom_learner_is_saved_and_loaded_to_the_same_scores(run, tmp_path):
+    names = run("custom_learner")
+    policy, loaded, problem = names["policy"], names["loaded"], names["problem"]
+    context = problem.test.context
+    np.testing.assert_array_equal(loaded.decision_function(context), policy.decision_function(context))
+    assert problem.true_value(policy) > problem.logging_value
+
+
+def test_a_file_with_coefficients_of_the_wrong_shape_is_refused(run):
+    unpack = run("custom_learner", "example")["unpack"]
+    with pytest.raises(ValueError, match="coefficients do not match"):
+        unpack({}, {"coef": np.zeros((1, 3, 2))}, n_features=5, by_action=np.eye(2))
+
+
+def test_custom_estimator_covers_the_truth_and_says_which_baseline_it_took(run):
+    names = run("custom_estimator")
+    row, world = names["evaluation"].row(estimator="baseline_ips"), names["world"]
+    assert row["ci_lower"] < world.value < row["ci_upper"]
+    assert any(note.startswith("baseline_ips of 'new': baseline = 0.4") for note in names["evaluation"].notes)
+
+
+def test_custom_estimator_gives_the_logging_policy_no_uplift(run):
+    estimator = run("custom_estimator", "example")["BaselineIPS"]()
+    log = make_log(0)
+    row = bopl.evaluate(log, {"same": log.propensity}, estimators=[estimator]).row()
+    assert (row["uplift"], row["uplift_ci_lower"], row["uplift_ci_upper"]) == (0.0, 0.0, 0.0)

@@ -1,0 +1,58 @@
+"""The summary is plain JSON, and the page is made from it alone."""
+
+import json
+import re
+
+import numpy as np
+import pytest
+
+import bopl
+from bopl.report import SCHEMA, render_page, summarise, write_page
+from helpers import informative_log
+
+
+@pytest.fixture(scope="module")
+def run():
+    train, test = informative_log(n_samples=900).split(0.4, random_state=0)
+    policy = bopl.BoostedPolicy(n_rounds=6, reward_translation=-0.3, validation_fraction=0.2, random_state=0).fit(train)
+    evaluation = bopl.evaluate(test, {"new": policy})
+    return policy, test, evaluation
+
+
+def test_summary_survives_json_and_gives_the_same_page(run, tmp_path):
+    policy, test, evaluation = run
+    summary = summarise(policy, test, evaluation, audit=test.audit(policy), config={"a": {"b": np.float32(0.5)}})
+    again = json.loads(json.dumps(summary, allow_nan=False))
+    assert again == summary
+    assert summary["schema"] == SCHEMA
+    write_page(again, tmp_path / "page.html")
+    assert (tmp_path / "page.html").read_text(encoding="utf8") == render_page(summary)
+
+
+def test_page_without_optional_parts_has_no_trace_of_them(run):
+    policy, test, evaluation = run
+    page = render_page(summarise(policy, test, evaluation))
+    assert "Configuration" not in page
+    assert "{{" not in page
+    assert "<!-- part" not in page
+
+
+def test_page_asks_nothing_of_the_network(run):
+    page = render_page(summarise(*run))
+    assert not re.findall(r"""(?:src|href)\s*=\s*["'](?!#)""", page)
+    assert "default-src 'none'" in page
+    assert not re.findall(r"url\(|@import|https?://(?!www\.w3\.org/2000/svg)", page)
+
+
+def test_numbers_that_cannot_be_trusted_are_not_on_top(bare_summary):
+    doubtful = {**bare_summary, "verdict": {**bare_summary["verdict"], "verdict": "not trustworthy"}}
+    assert render_page(bare_summary).count("<dd>unknown</dd>") == 0
+    assert render_page(doubtful).count("<dd>unknown</dd>") == 2
+
+
+def test_names_cannot_end_the_script_or_start_an_element(nasty_summary):
+    page = render_page(nasty_summary)
+    assert page.count("</script>") == 2  # of the data and of the charts
+    assert "<script>document" not in page
+    data = page.split('id="summary">')[1].split("</script>")[0]
+    assert json.loads(data) == nasty_summary

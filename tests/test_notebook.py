@@ -1,0 +1,118 @@
+"""Logs, policies, evaluations and audits show themselves in notebooks as one family of cards."""
+
+from html.parser import HTMLParser
+
+import numpy as np
+import pytest
+from sklearn import config_context
+
+import bopl
+from bopl._html import Markup, element, join
+from helpers import informative_log
+
+NAME = "<script>alert(1)</script>"
+
+
+class Checker(HTMLParser):
+    """Counts elements, and complains about those that are not closed in order."""
+
+    def __init__(self):
+        super().__init__()
+        self.open, self.seen, self.text = [], [], ""
+
+    def handle_starttag(self, tag, attrs):
+        self.seen.append(tag)
+        self.open.append(tag)
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+    def handle_data(self, data):
+        self.text += data
+
+
+def checked(markup):
+    checker = Checker()
+    checker.feed(markup)
+    assert checker.open == []
+    return checker
+
+
+@pytest.fixture(scope="module")
+def log():
+    plain = informative_log(n_samples=300)
+    labels = np.array([NAME, "b" * 300, "c"])[plain.action_idx]
+    return bopl.BanditLog(
+        plain.context,
+        labels,
+        plain.reward,
+        plain.propensity,
+        feature_names=[NAME, "x", "y", "z"],
+        group=plain.action_idx,
+    )
+
+
+@pytest.fixture(scope="module")
+def policy(log):
+    return bopl.BoostedPolicy(n_rounds=4, reward_translation=-0.3, validation_fraction=0.2, random_state=0).fit(log)
+
+
+@pytest.fixture(scope="module")
+def cards(log, policy):
+    evaluation = bopl.evaluate(log, {NAME: policy, "uniform": np.full(len(log), 1 / 3)})
+    shown = {"log": log, "evaluation": evaluation, "audit": log.audit(policy), "history": policy.history_}
+    return {name: value._repr_html_() for name, value in shown.items()} | {
+        "policy": policy._repr_mimebundle_()["text/html"],
+        "unfitted": bopl.BoostedPolicy()._repr_html_(),
+    }
+
+
+@pytest.mark.parametrize("name", ["log", "policy", "unfitted", "evaluation", "audit", "history"])
+def test_cards_are_well_formed_and_escaped(cards, name):
+    checker = checked(cards[name])
+    assert "script" not in checker.seen
+    assert checker.seen[:2] == ["div", "style"]
+
+
+@pytest.mark.parametrize("name", ["log", "policy", "evaluation"])
+def test_names_are_shown_as_they_are(cards, name):
+    assert NAME in checked(cards[name]).text
+
+
+def test_a_log_shows_its_size_and_what_actions_earned(cards, log):
+    text = checked(cards["log"]).text
+    assert "300 samples, 4 features, 3 actions" in text
+    assert "b" * 300 not in text
+    assert f"{log.reward[log.action_idx == 2].mean():.4g}" in text
+
+
+def test_a_log_without_propensities_says_so(log):
+    unknown = bopl.BanditLog(log.context, log.action, log.reward, None, time=np.arange(len(log)))
+    assert "unknown" in unknown._repr_html_()
+
+
+def test_a_log_of_many_actions_names_the_most_frequent():
+    many = bopl.BanditLog([[0.0]] * 40, list(range(40)), [1.0] * 40, [0.1] * 40)
+    assert "32 more" in checked(many._repr_html_()).text
+
+
+def test_a_policy_respects_the_display_of_scikit_learn(policy):
+    with config_context(display="text"):
+        assert set(policy._repr_mimebundle_()) == {"text/plain"}
+        assert not hasattr(policy, "_repr_html_")
+    assert "4 rounds" in policy._repr_html_() or "rounds of 4 made" in policy._repr_html_()
+
+
+def test_an_evaluation_draws_one_interval_per_row(cards):
+    checker = checked(cards["evaluation"])
+    assert checker.seen.count("svg") == checker.seen.count("circle") == 4
+
+
+def test_an_audit_shows_every_finding(cards, log, policy):
+    text = checked(cards["audit"]).text
+    assert all(finding.sentence in text for finding in log.audit(policy).findings)
+
+
+def test_children_are_escaped_unless_they_are_markup():
+    assert element("p", "<b>", Markup("<i>x</i>"), None, title='"') == '<p title="&quot;">&lt;b&gt;<i>x</i></p>'
+    assert join("a & b", element("br")) == "a &amp; b<br>"
