@@ -46,6 +46,13 @@ def test_wrong_propensities_are_found_by_three_checks(factor):
         assert np.sign(audit[check].value) == (-1 if factor > 1 else 1)
 
 
+def test_rounded_propensities_are_not_taken_for_wrong_ones():
+    action = np.random.default_rng(0).integers(3, size=3000)
+    for propensity in (np.float32(1 / 3), 0.333):
+        log = bopl.BanditLog(np.ones((3000, 1)), action, np.arange(3000) % 2, np.full(3000, propensity))
+        assert log.audit()["mean_weight_uniform"].status == "ok"
+
+
 def test_propensities_of_two_actions_swapped_are_found_by_action():
     propensity = np.where(LOG.action_idx < 2, np.where(LOG.action_idx == 0, 0.5, 0.05), LOG.propensity)
     audit = changed(propensity=propensity).audit()

@@ -10,7 +10,6 @@ from bopl.evaluation.interval import Bounds, Interval
 from bopl.log.weight import (
     MAX_HEAVY_SINGLE_SHARE,
     MAX_LOST_WEIGHT,
-    MAX_MEAN_Z,
     MAX_SINGLE_SHARE,
     MAX_TOP_SHARE,
     MAX_UNSUPPORTED,
@@ -18,6 +17,7 @@ from bopl.log.weight import (
     MIN_REWARDED,
     MIN_TAIL_INDEX,
     SAME_POLICY,
+    is_mean_off,
 )
 
 BETTER, WORSE, INCONCLUSIVE, NOT_TRUSTWORTHY = "better", "worse", "inconclusive", "not trustworthy"
@@ -98,7 +98,7 @@ def _weight_complaint(estimator: Estimator, interval: Interval, facts: WeightFac
         return "The policy gives probability zero to every logged action: the log says nothing about it."
     if facts.gap <= SAME_POLICY:
         return None  # of the logging policy nothing has to be inferred
-    if abs(facts.mean_z) > MAX_MEAN_Z:
+    if is_mean_off(facts.mean, facts.mean_z):
         return (
             f"The mean weight is {facts.mean:.3g} where 1 is expected (z = {facts.mean_z:.1f}): either the "
             "propensities are not those of the logging policy, or the policy takes actions that hardly occur here."

@@ -23,6 +23,7 @@ from bopl.log.weight import (
     MIN_TAIL_INDEX,
     TOP_SHARE,
     effective_sample_size,
+    is_mean_off,
     largest_share,
     mean_weight_z,
     rewarded_sample_size,
@@ -113,7 +114,7 @@ def _z_finding(check: str, weight: FloatArray, what: str, hint: str) -> Finding:
     mean = float(weight.mean())
     z = mean_weight_z(len(weight), mean, float(weight.std(ddof=1)) if len(weight) > 1 else 0.0)
     text = f"The mean weight of {what} is {mean:.4g} where 1 is expected (z = {z:.1f})"
-    return _judged(check, z, text, PROBLEM if abs(z) > MAX_MEAN_Z else OK, hint)
+    return _judged(check, z, text, PROBLEM if is_mean_off(mean, z) else OK, hint)
 
 
 def _uniform_mean_weight(log: BanditLog) -> Finding:

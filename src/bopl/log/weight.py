@@ -11,7 +11,8 @@ MIN_TAIL = 10  # fewest weights from which a tail index is read
 
 # Limits beyond which estimates are not to be trusted. The worlds in docs/evaluation.md show both sides of them.
 MAX_UNSUPPORTED = 0.01  # share of a policy's choices that the log never took
-MAX_MEAN_Z = 4.0  # standard errors between the mean weight and 1: one right log in 16,000
+MAX_MEAN_Z = 4.0  # standard errors between the mean weight and 1: one right log in 16,000 …
+MIN_MEAN_GAP = 2e-3  # … unless the distance is one that rounded propensities leave
 MIN_ESS = 50.0  # effective samples
 MIN_REWARDED = 30.0  # effective samples with a reward that decides: skewed sums of fewer are not normal yet
 SAME_POLICY = 1e-3  # root mean square of w - 1 that rounded propensities may leave of the logging policy
@@ -82,6 +83,11 @@ def mean_weight_z(n_samples: int, mean: float, std: float) -> float:
     if std == 0.0:
         return 0.0 if mean == 1.0 else float(np.copysign(np.inf, mean - 1.0))
     return (mean - 1.0) / (std / float(np.sqrt(n_samples)))
+
+
+def is_mean_off(mean: float, mean_z: float) -> bool:
+    """Return whether a mean weight is too far from 1 for chance and for rounding."""
+    return abs(mean_z) > MAX_MEAN_Z and abs(mean - 1.0) > MIN_MEAN_GAP
 
 
 def tail_size(n_samples: int) -> int:
