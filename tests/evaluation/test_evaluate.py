@@ -339,6 +339,11 @@ BAD_CALLS = {
         lambda: bopl.evaluate(LOG, UNIFORM, interval="betting", reward_range=(0.0, 0.5)),
         r"does not hold the rewards of the log, which lie in \[0, 1\]",
     ),
+    "no range": (
+        lambda: bopl.evaluate(LOG, UNIFORM, interval="betting", reward_range=(1.0, 0.0)),
+        r"reward_range must be two finite numbers, the smaller one first; got \(1.0, 0.0\)",
+    ),
+    "seed": (lambda: bopl.evaluate(LOG, UNIFORM, random_state=-1), "random_state must be at least 0; got -1"),
     "min propensity": (
         lambda: bopl.evaluate(LOG, UNIFORM, interval="empirical_bernstein", min_propensity=0.9),
         "min_propensity=0.9 must be positive and at most the smallest",
@@ -520,6 +525,16 @@ def test_too_few_rewards_are_not_trusted_whatever_their_sign():
         assert bopl.evaluate(rare, policy, interval="betting").row()["verdict"] == "inconclusive"
     often = bopl.BanditLog(log.context, log.action, np.arange(4000) % 40 == 0, log.propensity)
     assert bopl.evaluate(often, policy, estimators="snips").row()["verdict"] == "inconclusive"
+
+
+def test_few_groups_are_not_trusted_however_many_their_samples():
+    log = verdict_log()
+    reward = np.random.default_rng(0).normal(size=4000)
+    for n_groups, verdict in ((8, "not trustworthy"), (200, "inconclusive")):
+        grouped = bopl.BanditLog(log.context, log.action, reward, log.propensity, group=np.arange(4000) % n_groups)
+        row = bopl.evaluate(grouped, constant_policy(log, [0.4, 0.2, 0.2, 0.2]), estimators="snips").row()
+        assert row["verdict"] == verdict
+        assert ("has 8 groups, fewer than 30" in row["reason"]) == (n_groups == 8)
 
 
 def test_one_huge_reward_is_not_trusted():

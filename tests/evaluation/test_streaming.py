@@ -175,6 +175,29 @@ def test_accumulators_that_do_not_fit_together_are_refused():
         filled(estimators=ClippedIPS(2.0)).merge(filled(estimators=ClippedIPS(3.0)))
     with pytest.raises(ValueError, match="same actions and the same source"):
         filled().add(LOG.with_propensity("uniform"), policies={"a": PROB})
+    other_order = bopl.BanditLog(LOG.context, LOG.action, LOG.reward, LOG.propensity, actions=LOG.actions[::-1])
+    with pytest.raises(ValueError, match="same actions and the same source"):
+        filled().add(other_order, policies={"a": PROB})
+    with pytest.raises(ValueError, match="either all parts of a log have groups, or none has"):
+        filled().add(LOG, policies={"a": PROB}, group=np.arange(1500))
+    for mine, yours in (
+        ({}, {"interval": "bootstrap"}),
+        ({"interval": "bootstrap"}, {"interval": "bootstrap", "random_state": 1}),
+        ({"interval": "bootstrap"}, {"interval": "bootstrap", "n_replicates": 20}),
+    ):
+        with pytest.raises(ValueError, match="the shards differ in their policies, actions, interval, replicates"):
+            filled(**mine).merge(filled(**yours))
+    assert filled().merge(filled()) is None
+
+
+def test_samples_of_one_number_would_be_drawn_alike_and_are_refused():
+    shards = [bopl.ValueAccumulator({"a": None}, interval="bootstrap", n_replicates=20) for _ in range(2)]
+    for shard in shards:
+        shard.add(LOG, policies={"a": PROB})
+    with pytest.raises(ValueError, match=r"rows 0 to 1499 were added before.*pass first_row"):
+        shards[0].merge(shards[1])
+    with pytest.raises(ValueError, match=r"rows 1499 to 2998 were added before"):
+        shards[0].add(LOG, policies={"a": PROB}, first_row=1499)
 
 
 def text_frame(seed, cities):

@@ -133,7 +133,7 @@ def test_the_verdict_and_the_audit_count_the_same_rewards():
     for rows in (slice(0, 700), slice(700, 2000)):
         rewards.add(LOG.reward[rows])
         totals.add(weight[rows], LOG.reward[rows], None)
-    facts = totals.facts(np.zeros(5), rewards.share, 0.0)
+    facts = totals.facts(np.zeros(5), reward_share=rewards.share)
     assert facts.rewarded == pytest.approx(rewarded_sample_size(weight, LOG.reward), rel=1e-12)
     assert facts.differing == pytest.approx(differing_sample_size(weight), rel=1e-12)
 

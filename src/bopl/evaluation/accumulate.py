@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from bopl._settings import check_number
 from bopl._typing import FloatArray, IntArray
 from bopl.evaluation.bootstrap import PoissonBootstrap
 from bopl.evaluation.diagnosis import RewardTotals
@@ -74,6 +75,8 @@ class ValueAccumulator:
         n_jobs: int | None = None,
         n_samples: int | None = None,
     ) -> None:
+        check_number("random_state", random_state, low=0, integer=True)
+        _check_range(reward_range)
         self.policies = named_policies(policies)
         self.interval: Interval = get_interval(interval, confidence)
         self.estimators = get_estimators(estimators, self.interval, has_reward_model=reward_model is not None)
@@ -88,7 +91,9 @@ class ValueAccumulator:
         self._bootstrap: PoissonBootstrap | None = None
         self._reward = RewardTotals()
         self._least_propensity = np.inf
+        self._actions: list[Any] = []
         self._action_count = np.zeros(0)
+        self._rows: list[tuple[int, int]] = []  # of every part: its first row, and the one after its last
         self._kept_reward: list[FloatArray] = []
 
     def add(
@@ -142,6 +147,7 @@ class ValueAccumulator:
         for reader, totals in zip(sources.readers, self._totals, strict=True):
             totals.trained.add(reader.policy, log)
         first = self.n_added if first_row is None else first_row
+        self._take_rows([(first, first + log.n_samples)])
         for rows in sources.blocks():
             self._add_block(sources, rows, first + rows.start)
         self.n_added += log.n_samples
@@ -153,10 +159,12 @@ class ValueAccumulator:
         for estimator in self.estimators:
             self.interval.check(estimator, has_group=sources.group is not None)
         if self.source is not None:
-            if len(self._action_count) != log.n_actions or self.source != log.propensity_source:
+            if self._actions != log.actions.tolist() or self.source != log.propensity_source:
                 raise ValueError("all parts of a log must have the same actions and the same source of propensities.")
+            if self._has_groups != (sources.group is not None):
+                raise ValueError("either all parts of a log have groups, or none has.")
             return
-        self.source = log.propensity_source
+        self.source, self._actions = log.propensity_source, log.actions.tolist()
         self._action_count = np.zeros(log.n_actions)
         n_samples = log.n_samples if self.n_samples is None else self.n_samples
         for position, name in enumerate(self.policies):
@@ -199,14 +207,33 @@ class ValueAccumulator:
             self._bootstrap = PoissonBootstrap(moments.shape[1], self.n_replicates, self.random_state, self.n_jobs)
         self._bootstrap.add(moments, first_row=first_row, group=group)
 
+    @property
+    def _has_groups(self) -> bool:
+        return bool(self._totals and self._totals[0].groups)
+
+    def _take_rows(self, rows: list[tuple[int, int]]) -> None:
+        """Note which rows were added; the bootstrap would draw two samples of one number alike."""
+        if self.interval.name == "bootstrap" and not self._has_groups:
+            for start, stop in rows:
+                if any(start < other_stop and other_start < stop for other_start, other_stop in self._rows):
+                    raise ValueError(
+                        f"rows {start} to {stop - 1} were added before, and the bootstrap draws samples by their "
+                        "number: pass first_row, the number of a part's first sample in the whole log, to add."
+                    )
+        self._rows += rows
+
     def merge(self, other: ValueAccumulator) -> None:
         """Add what another accumulator with the same settings has seen of other rows."""
         if other.source is None:
             return
         if self.source is None:
             raise ValueError("merge into an accumulator that has seen samples: swap the two.")
-        if self.source != other.source or [t.name for t in self._totals] != [t.name for t in other._totals]:
-            raise ValueError("the shards differ in their policies or in the source of their propensities.")
+        if self._settings() != other._settings():
+            raise ValueError(
+                "the shards differ in their policies, actions, interval, replicates, random_state, groups or in the "
+                "source of their propensities."
+            )
+        self._take_rows(other._rows)
         for mine, yours in zip(self._totals, other._totals, strict=True):
             mine.merge(yours)
         if self._bootstrap is not None and other._bootstrap is not None:
@@ -216,6 +243,12 @@ class ValueAccumulator:
         self._least_propensity = min(self._least_propensity, other._least_propensity)
         self._action_count = self._action_count + other._action_count
         self._kept_reward += other._kept_reward
+
+    def _settings(self) -> tuple[Any, ...]:
+        """Return what two shards must have in common."""
+        names = [totals.name for totals in self._totals]
+        draws = (self.n_replicates, self.random_state) if self.interval.name == "bootstrap" else ()
+        return names, self._actions, self.source, self.interval.name, draws, self._has_groups
 
     # -- Results --------------------------------------------------------------------------------------------------
 
@@ -265,7 +298,12 @@ class ValueAccumulator:
 
     def _row(self, totals: PolicyTotals, position: int, evidence: Evidence) -> dict[str, Any]:
         estimator = evidence.estimator
-        facts = totals.weights.facts(self._action_count, self._reward.share, totals.trained.share)
+        facts = totals.weights.facts(
+            self._action_count,
+            reward_share=self._reward.share,
+            trained_share=totals.trained.share,
+            n_groups=evidence.value_spread().n_units if self._has_groups else None,
+        )
         lower, upper = self.interval.value(evidence)
         uplift, bounds = evidence.uplift, self.interval.uplift(evidence)
         assert self.source is not None
@@ -333,6 +371,14 @@ class ValueAccumulator:
             origin = "given" if self.min_propensity is not None else "assumed: the smallest propensity seen"
             notes.append(f"They hold for propensities of at least {1.0 / max_weight:.4g} ({origin}).")
         return notes
+
+
+def _check_range(reward_range: Any) -> None:
+    if reward_range is None:
+        return
+    low, high = reward_range
+    if not (np.isfinite(low) and np.isfinite(high) and low <= high):
+        raise ValueError(f"reward_range must be two finite numbers, the smaller one first; got {reward_range}.")
 
 
 def _check_group(group: object, log: BanditLog) -> IntArray:

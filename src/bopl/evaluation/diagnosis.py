@@ -45,6 +45,8 @@ class WeightFacts:
         probabilities of all actions are not known.
     trained_share : float
         Share of the samples that the policy was trained on, as far as it remembers.
+    n_groups : int or None
+        Groups of dependent samples.
     """
 
     n_samples: int
@@ -60,6 +62,7 @@ class WeightFacts:
     single_share: float
     unsupported_mass: float
     trained_share: float
+    n_groups: int | None
 
 
 class TrainedRows:
@@ -183,7 +186,9 @@ class WeightTotals:
             top = np.argpartition(self.largest, len(self.largest) - TAIL_ROWS)[-TAIL_ROWS:]
             self.largest, self.contribution = self.largest[top], self.contribution[top]
 
-    def facts(self, action_count: FloatArray, reward_share: float, trained_share: float) -> WeightFacts:
+    def facts(
+        self, action_count: FloatArray, *, reward_share: float, trained_share: float = 0.0, n_groups: int | None = None
+    ) -> WeightFacts:
         """Return what the sums say.
 
         Parameters
@@ -194,6 +199,7 @@ class WeightTotals:
             Share of the samples that carry the variance of the rewards.
         trained_share : float
             Share of the samples that the policy was trained on.
+        n_groups : int, optional
         """
         n_samples, mean = self.weight.n_samples, float(self.weight.mean[0])
         scatter = float(self.weight.scatter[0, 0])
@@ -215,6 +221,7 @@ class WeightTotals:
             single_share=self.max**2 / second if second > 0.0 else 0.0,
             unsupported_mass=self._unsupported_mass(action_count),
             trained_share=trained_share,
+            n_groups=n_groups,
         )
 
     def _unsupported_mass(self, action_count: FloatArray) -> float:

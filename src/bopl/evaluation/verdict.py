@@ -14,6 +14,7 @@ from bopl.log.weight import (
     MAX_TOP_SHARE,
     MAX_UNSUPPORTED,
     MIN_ESS,
+    MIN_GROUPS,
     MIN_REWARDED,
     MIN_TAIL_INDEX,
     SAME_POLICY,
@@ -109,6 +110,11 @@ def _weight_complaint(estimator: Estimator, interval: Interval, facts: WeightFac
         return (
             f"The log is worth {facts.ess:.0f} effective samples to this policy, fewer than {MIN_ESS:.0f}: the "
             "interval cannot be relied on."
+        )
+    if facts.n_groups is not None and facts.n_groups < MIN_GROUPS:
+        return (
+            f"The log has {facts.n_groups} groups, fewer than {MIN_GROUPS}: how much they differ from each other "
+            "cannot be told, and the interval cannot be relied on."
         )
     complaint = _cut_complaint(estimator, lost_weight) if estimator.name in CUTTING else _tail_complaint(facts)
     return _reward_complaint(facts) if complaint is None else complaint

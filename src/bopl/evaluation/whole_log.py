@@ -104,7 +104,6 @@ def evaluate(
     if not isinstance(log, BanditLog):
         raise TypeError(f"evaluate takes a BanditLog; got {type(log).__name__}.")
     check_number("n_folds", n_folds, low=2, integer=True)
-    check_number("random_state", random_state, low=0, integer=True)
     accumulator = ValueAccumulator(
         policies,
         estimators=estimators,
