@@ -339,6 +339,11 @@ BAD_CALLS = {
         lambda: bopl.evaluate(LOG, UNIFORM, interval="betting", reward_range=(0.0, 0.5)),
         r"does not hold the rewards of the log, which lie in \[0, 1\]",
     ),
+    "no range": (
+        lambda: bopl.evaluate(LOG, UNIFORM, interval="betting", reward_range=(1.0, 0.0)),
+        r"reward_range must be two finite numbers, the smaller one first; got \(1.0, 0.0\)",
+    ),
+    "seed": (lambda: bopl.evaluate(LOG, UNIFORM, random_state=-1), "random_state must be at least 0; got -1"),
     "min propensity": (
         lambda: bopl.evaluate(LOG, UNIFORM, interval="empirical_bernstein", min_propensity=0.9),
         "min_propensity=0.9 must be positive and at most the smallest",
@@ -428,6 +433,52 @@ def test_verdict_follows_the_interval_of_the_uplift(prob, verdict, words):
     assert words in row["reason"]
 
 
+def trained(log):
+    return bopl.BoostedPolicy(n_rounds=3, reward_translation=-0.2, random_state=0).fit(log)
+
+
+def test_a_policy_is_not_judged_on_the_rows_it_was_trained_on(tmp_path):
+    log = informative_log(0)
+    train, test = log.split(0.5, random_state=0)
+    policy = trained(train)
+    policy.save(tmp_path / "policy.bopl")
+    for one in (policy, bopl.load(tmp_path / "policy.bopl")):
+        assert bopl.evaluate(test, one).row(estimator="snips")["verdict"] == "better"
+        for seen, share in ((train, "100%"), (train.translated(-0.5), "100%"), (log, "50%")):
+            row = bopl.evaluate(seen, one).row(estimator="snips")
+            assert row["verdict"] == "not trustworthy"
+            assert f"was trained on {share} of these samples" in row["reason"]
+    # Whoever wants the verdict all the same passes the probabilities.
+    assert bopl.evaluate(train, policy.predict_proba(train.context)).row(estimator="snips")["verdict"] == "better"
+
+
+def test_rows_that_decided_when_to_stop_count_as_training_rows():
+    train, validation = informative_log(0).split(0.3, random_state=0)
+    policy = bopl.BoostedPolicy(n_rounds=3, random_state=0).fit(train, validation=validation)
+    assert "was trained on 100%" in bopl.evaluate(validation, policy).rows[0]["reason"]
+
+
+def test_the_order_of_actions_does_not_hide_training_rows():
+    log = informative_log(0)
+    other = bopl.BanditLog(log.context, log.action, log.reward, log.propensity, actions=log.actions[::-1])
+    assert "was trained on 100%" in bopl.evaluate(other, trained(log)).rows[0]["reason"]
+
+
+def test_training_rows_are_found_part_by_part():
+    log = informative_log(0)
+    total = bopl.ValueAccumulator(trained(log.subset(slice(0, 200))))
+    shard = bopl.ValueAccumulator(total.policies)
+    total.add(log.subset(slice(0, 100)))
+    shard.add(log.subset(slice(100, 400)), first_row=100)
+    total.merge(shard)
+    assert "was trained on 50%" in total.result().rows[0]["reason"]
+
+
+def test_policies_that_learn_nothing_have_no_training_rows():
+    policy = bopl.baseline.UniformPolicy().fit(LOG)
+    assert "trained" not in bopl.evaluate(LOG, policy).rows[0]["reason"]
+
+
 def test_unsupported_actions_make_every_verdict_untrustworthy():
     log = verdict_log()
     wider = bopl.BanditLog(log.context, log.action, log.reward, log.propensity, actions=[0, 1, 2, 3, "never"])
@@ -461,6 +512,67 @@ def test_one_heavy_weight_is_not_trusted():
     row = bopl.evaluate(heavy, weight, estimators="ips").row()
     assert row["verdict"] == "not trustworthy"
     assert "One sample has" in row["reason"]
+
+
+def test_too_few_rewards_are_not_trusted_whatever_their_sign():
+    log = verdict_log(n=4000)
+    policy = constant_policy(log, [0.4, 0.2, 0.2, 0.2])
+    for reward in (np.arange(4000) % 160 == 0, np.arange(4000) % 160 != 0):  # 25 clicks, or 25 failures
+        rare = bopl.BanditLog(log.context, log.action, reward, log.propensity)
+        row = bopl.evaluate(rare, policy, estimators="snips").row()
+        assert row["verdict"] == "not trustworthy"
+        assert "Rewards are rare or very unequal, and about 19 effective samples" in row["reason"]
+        assert bopl.evaluate(rare, policy, interval="betting").row()["verdict"] == "inconclusive"
+    often = bopl.BanditLog(log.context, log.action, np.arange(4000) % 40 == 0, log.propensity)
+    assert bopl.evaluate(often, policy, estimators="snips").row()["verdict"] == "inconclusive"
+
+
+def test_few_groups_are_not_trusted_however_many_their_samples():
+    log = verdict_log()
+    reward = np.random.default_rng(0).normal(size=4000)
+    for n_groups, verdict in ((8, "not trustworthy"), (200, "inconclusive")):
+        grouped = bopl.BanditLog(log.context, log.action, reward, log.propensity, group=np.arange(4000) % n_groups)
+        row = bopl.evaluate(grouped, constant_policy(log, [0.4, 0.2, 0.2, 0.2]), estimators="snips").row()
+        assert row["verdict"] == verdict
+        assert ("has 8 groups, fewer than 30" in row["reason"]) == (n_groups == 8)
+
+
+def test_one_huge_reward_is_not_trusted():
+    log = verdict_log(n=4000)
+    reward = np.random.default_rng(0).normal(size=4000)
+    policy = constant_policy(log, [0.4, 0.2, 0.2, 0.2])
+    for size, verdict in ((0.0, "inconclusive"), (1e4, "not trustworthy")):
+        reward[0] = size
+        changed = bopl.BanditLog(log.context, log.action, reward, log.propensity)
+        assert bopl.evaluate(changed, policy, estimators="ips").row()["verdict"] == verdict
+
+
+@pytest.mark.parametrize("interval", ["normal", "bootstrap"])
+def test_a_log_of_equal_rewards_cannot_tell_policies_apart(interval):
+    log = verdict_log()
+    equal = bopl.BanditLog(log.context, log.action, np.full(4000, 0.3), log.propensity)
+    row = bopl.evaluate(equal, constant_policy(log, [0.4, 0.2, 0.2, 0.2]), estimators="snips", interval=interval).row()
+    assert (row["uplift_ci_lower"], row["uplift_ci_upper"]) == (0.0, 0.0)
+    assert row["verdict"] == "not trustworthy"
+    assert "All rewards of the log are the same" in row["reason"]
+
+
+def test_a_policy_that_differs_in_few_samples_is_not_judged_by_them():
+    log = verdict_log()
+    noisy = bopl.BanditLog(log.context, log.action, np.random.default_rng(1).normal(size=4000), log.propensity)
+    prob = noisy.propensity.copy()
+    prob[:20] = np.repeat([0.4, 0.1], 10)
+    row = bopl.evaluate(noisy, prob, estimators="ips").row()
+    assert row["verdict"] == "not trustworthy"
+    assert "differs from the logging policy in few samples (worth 20)" in row["reason"]
+
+
+def test_the_logging_policy_is_known_although_its_propensities_were_rounded():
+    rounded = LOG.with_propensity(LOG.propensity.astype(np.float32).round(5))
+    row = bopl.evaluate(rounded, logged(SAMPLE.logging_prob), estimators="snips").row()
+    assert row["uplift"] != 0.0
+    assert row["verdict"] == "inconclusive"
+    assert "is the logging policy on this log, but for rounding" in row["reason"]
 
 
 def test_a_policy_that_never_agrees_with_the_log_is_refused():

@@ -1,9 +1,15 @@
 import numpy as np
 import pytest
-from scipy.stats import norm
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.optimize import brentq
+from scipy.stats import kurtosis, norm, skew
+from scipy.stats import t as student
 
 import bopl
 from bopl.evaluation.betting import PRIOR_MEAN, PRIOR_VARIANCE, SHARE, betting_lower_bound, ever_reaches, set_bets
+from bopl.evaluation.bootstrap import PoissonBootstrap
+from bopl.evaluation.interval import bca_level, undo_skewness
 from bopl.evaluation.log_smoothing import SCALES, smoothed_lower_bound
 from bopl.simulation import make_world
 
@@ -17,14 +23,84 @@ def weighted_log(seed=0, n=300, low=0.0, high=1.0):
     return log, np.minimum(propensity * rng.gamma(2.0, 0.5, size=n), 1.0)
 
 
-def test_normal_interval_is_the_textbook_one():
+def hall_interval(terms, confidence):
+    """Hall's interval of a mean with Student's quantile, by solving ``g(T) = ±t`` for the two ends."""
+    n = len(terms)
+    error, a = terms.std(ddof=1) / np.sqrt(n), skew(terms) / np.sqrt(n)
+    kappa = kurtosis(terms, fisher=False)
+    freedom = min(2.0 / ((kappa - 3.0) / n + 2.0 / (n - 1)), n - 1)
+    quantile = student.ppf(0.5 + confidence / 2.0, freedom)
+
+    def end(x):
+        solved = brentq(lambda t: t + a * t**2 / 3 + a**2 * t**3 / 27 + a / 6 - x, -1e3, 1e3, xtol=1e-14)
+        return terms.mean() - error * solved
+
+    return end(quantile), end(-quantile)
+
+
+@pytest.mark.parametrize("confidence", [0.5, 0.9, 0.999])
+@pytest.mark.parametrize("sign", [1.0, -1.0])
+def test_normal_interval_undoes_the_skewness_by_halls_transformation(confidence, sign):
     log, prob = weighted_log()
-    row = bopl.evaluate(log, prob, estimators="ips", confidence=0.9).row()
+    log = bopl.BanditLog(log.context, log.action, sign * log.reward**3, log.propensity)
+    row = bopl.evaluate(log, prob, estimators="ips", confidence=confidence).row()
     terms = prob / log.propensity * log.reward
-    half = norm.ppf(0.95) * terms.std(ddof=1) / np.sqrt(len(terms))
-    assert row["ci_lower"] == pytest.approx(terms.mean() - half, rel=1e-12)
-    assert row["ci_upper"] == pytest.approx(terms.mean() + half, rel=1e-12)
+    assert (row["ci_lower"], row["ci_upper"]) == pytest.approx(hall_interval(terms, confidence), rel=1e-9)
+    uplift = terms - log.reward
+    expected = hall_interval(uplift, confidence)
+    assert (row["uplift_ci_lower"], row["uplift_ci_upper"]) == pytest.approx(expected, rel=1e-9)
     assert row["std_err"] == pytest.approx(terms.std(ddof=1) / np.sqrt(len(terms)), rel=1e-12)
+
+
+def test_normal_interval_is_the_textbook_one_if_nothing_is_skewed():
+    """Weights of 1 and rewards in pairs about zero: no skewness, and n - 1 degrees of freedom at the most."""
+    half = np.random.default_rng(0).normal(size=5000)
+    log = bopl.BanditLog(np.ones((10_000, 1)), np.arange(10_000) % 2, np.append(half, -half), np.full(10_000, 0.5))
+    row = bopl.evaluate(log, log.propensity, estimators="ips").row()
+    assert row["ci_upper"] == pytest.approx(norm.ppf(0.975) * row["std_err"], rel=1e-3)
+    assert row["ci_lower"] == pytest.approx(-row["ci_upper"], rel=1e-6)
+
+
+@given(x=st.floats(-10.0, 10.0), step=st.floats(1e-6, 1.0), a=st.floats(-1.0, 1.0))
+def test_undoing_skewness_is_monotone_and_the_inverse_of_halls_cubic(x, step, a):
+    t = undo_skewness(x, a)
+    assert undo_skewness(x + step, a) > t
+    assert t + a * t**2 / 3 + a**2 * t**3 / 27 + a / 6 == pytest.approx(x, rel=1e-9, abs=1e-9)
+
+
+def naive_bca(replicates, estimate, a, quantile):
+    """Efron's BCa ends, straight from his formula."""
+    bias = norm.ppf(np.mean([1.0 if one < estimate else 0.5 if one == estimate else 0.0 for one in replicates]))
+    levels = [norm.cdf(bias + (bias + q) / (1.0 - a * (bias + q))) for q in (-quantile, quantile)]
+    return np.quantile(replicates, levels)
+
+
+@pytest.mark.parametrize("estimator", ["ips", "snips"])
+def test_bootstrap_interval_is_efrons_bca_with_students_quantile(estimator):
+    log, prob = weighted_log(3)
+    log = bopl.BanditLog(log.context, log.action, log.reward**4, log.propensity)
+    row = bopl.evaluate(log, prob, estimators=estimator, interval="bootstrap", n_replicates=500).row()
+    weight, n = prob / log.propensity, 300
+    bootstrap = PoissonBootstrap(2, 500, 0)
+    bootstrap.add(np.column_stack([weight * log.reward, weight]), first_row=0)
+    weighted, total = bootstrap.means().T
+    replicates = weighted if estimator == "ips" else weighted / total
+    influence = weight * (log.reward - (0.0 if estimator == "ips" else row["value"])) / weight.mean()
+    freedom = min(2.0 / ((kurtosis(influence, fisher=False) - 3.0) / n + 2.0 / (n - 1)), n - 1)
+    expected = naive_bca(replicates, row["value"], skew(influence) / np.sqrt(n) / 6, student.ppf(0.975, freedom))
+    assert (row["ci_lower"], row["ci_upper"]) == pytest.approx(tuple(expected), rel=1e-6)
+
+
+@given(
+    x=st.floats(0.1, 20.0),
+    wider=st.floats(0.01, 5.0),
+    a=st.floats(-1 / 6, 1 / 6),
+    below=st.integers(0, 100),
+)
+def test_bca_levels_stay_in_order_whatever_the_replicates(x, wider, a, below):
+    replicates = np.repeat([0.0, 1.0], [below, 100 - below])
+    levels = [bca_level(one, replicates, 0.5, a) for one in (-x - wider, -x, x, x + wider)]
+    assert 0.0 <= levels[0] <= levels[1] < levels[2] <= levels[3] <= 1.0 or levels[1] == levels[2] in (0.0, 1.0)
 
 
 def test_normal_interval_of_snips_uses_its_influence():
@@ -50,8 +126,8 @@ def test_empirical_bernstein_is_maurer_and_pontils_theorem_on_both_sides():
     terms, n = prob / log.propensity * log.reward, 300
     log_term = np.log(2.0 / 0.025)
     half = np.sqrt(2 * terms.var(ddof=1) * log_term / n) + 7 * (2.0 / 0.05) * log_term / (3 * (n - 1))
-    assert row["ci_lower"] == pytest.approx(terms.mean() - half, rel=1e-12)
-    assert row["ci_upper"] == pytest.approx(terms.mean() + half, rel=1e-12)
+    assert row["ci_lower"] == max(terms.mean() - half, 0.0)
+    assert row["ci_upper"] == pytest.approx(min(terms.mean() + half, 2.0), rel=1e-12)
 
 
 def test_smoothed_bound_with_one_scale_is_the_papers_formula(monkeypatch):

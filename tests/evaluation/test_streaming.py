@@ -100,9 +100,51 @@ def test_groups_are_accumulated_too():
         pd.testing.assert_frame_equal(whole.table, total.result().table, rtol=1e-11)
 
 
+GROUPS = {
+    "numbers": (np.arange(1500) * 7919 % 211) * 10_000_000_000,
+    "text": np.array([f"user {number}" for number in np.arange(1500) * 7919 % 211]),
+    "days": np.datetime64("2024-01-01") + np.arange(1500) * 7919 % 211,
+}
+
+
+@pytest.mark.parametrize("kind", GROUPS)
+@pytest.mark.parametrize("interval", ["normal", "bootstrap"])
+def test_groups_are_gathered_over_batches_and_files(parquet, tmp_path, kind, interval):
+    label = GROUPS[kind]
+    table = pq.read_table(parquet).append_column("user", pa.array(label))
+    if kind == "text":
+        table = table.set_column(table.num_columns - 1, "user", table["user"].dictionary_encode())
+    files = [tmp_path / "a.parquet", tmp_path / "b.parquet"]
+    pq.write_table(table.slice(0, 900), files[0])
+    pq.write_table(table.slice(900), files[1])
+    arguments = {"interval": interval, "n_replicates": 60}
+    parts = bopl.evaluate_parquet(files, {"new": "new"}, group="user", batch_rows=170, **arguments, **ROLES)
+    grouped = bopl.BanditLog(LOG.context, LOG.action, LOG.reward, LOG.propensity, group=pa.chunked_array([label]))
+    whole = bopl.evaluate(grouped, {"new": PROB}, **arguments)
+    pd.testing.assert_frame_equal(whole.table, parts.table, rtol=1e-11)
+    alone = bopl.evaluate(LOG, {"new": PROB}, **arguments)
+    assert alone.rows[0]["std_err"] != parts.rows[0]["std_err"]
+
+
+@pytest.mark.parametrize("missing", [None, float("nan")])
+def test_a_sample_without_a_group_is_refused(parquet, missing):
+    labels = pa.array([1.0] * 1499 + [missing])
+    table = pq.read_table(parquet).append_column("user", labels)
+    pq.write_table(table, parquet)
+    with pytest.raises(ValueError, match="group is missing in some samples: column 'user' has nulls"):
+        bopl.evaluate_parquet(parquet, "new", group="user", **ROLES)
+
+
+@pytest.mark.parametrize("group", [np.arange(7), np.arange(1500.0), np.arange(1500) - 1])
+def test_group_numbers_that_cannot_be_are_refused(group):
+    with pytest.raises(ValueError, match="group must hold 1500 whole numbers from 0, one per sample"):
+        bopl.ValueAccumulator(None).add(LOG, policies={"policy": PROB}, group=group)
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [
+        ({"group": "user"}, "no column 'user' .given as group."),
         ({"propensity": "q"}, "no column 'q' .given as propensity.; the columns are 'x0'"),
         ({"context": ["age"]}, "no column 'age'"),
         ({"policies": "other"}, "no column 'other' .given as policy 'policy'."),
@@ -134,6 +176,29 @@ def test_accumulators_that_do_not_fit_together_are_refused():
         filled(estimators=ClippedIPS(2.0)).merge(filled(estimators=ClippedIPS(3.0)))
     with pytest.raises(ValueError, match="same actions and the same source"):
         filled().add(LOG.with_propensity("uniform"), policies={"a": PROB})
+    other_order = bopl.BanditLog(LOG.context, LOG.action, LOG.reward, LOG.propensity, actions=LOG.actions[::-1])
+    with pytest.raises(ValueError, match="same actions and the same source"):
+        filled().add(other_order, policies={"a": PROB})
+    with pytest.raises(ValueError, match="either all parts of a log have groups, or none has"):
+        filled().add(LOG, policies={"a": PROB}, group=np.arange(1500))
+    for mine, yours in (
+        ({}, {"interval": "bootstrap"}),
+        ({"interval": "bootstrap"}, {"interval": "bootstrap", "random_state": 1}),
+        ({"interval": "bootstrap"}, {"interval": "bootstrap", "n_replicates": 20}),
+    ):
+        with pytest.raises(ValueError, match="the shards differ in their policies, actions, interval, replicates"):
+            filled(**mine).merge(filled(**yours))
+    assert filled().merge(filled()) is None
+
+
+def test_samples_of_one_number_would_be_drawn_alike_and_are_refused():
+    shards = [bopl.ValueAccumulator({"a": None}, interval="bootstrap", n_replicates=20) for _ in range(2)]
+    for shard in shards:
+        shard.add(LOG, policies={"a": PROB})
+    with pytest.raises(ValueError, match=r"rows 0 to 1499 were added before.*pass first_row"):
+        shards[0].merge(shards[1])
+    with pytest.raises(ValueError, match=r"rows 1499 to 2998 were added before"):
+        shards[0].add(LOG, policies={"a": PROB}, first_row=1499)
 
 
 def test_policies_that_remember_their_columns_need_no_names(tmp_path):

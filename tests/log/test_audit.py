@@ -6,8 +6,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import bopl
+from bopl.evaluation.diagnosis import RewardTotals, WeightTotals
 from bopl.log import AuditError
-from bopl.log.weight import effective_sample_size, largest_share, mean_weight_z, tail_index, top_share
+from bopl.log.weight import (
+    differing_sample_size,
+    effective_sample_size,
+    largest_share,
+    mean_weight_z,
+    reward_share,
+    rewarded_sample_size,
+    tail_index,
+    top_share,
+)
 from bopl.simulation import coverage_worlds, make_world
 
 WORLD = make_world("plain")
@@ -22,7 +32,7 @@ def changed(**columns):
 
 def test_a_sound_log_has_no_problem():
     for name, world in coverage_worlds().items():
-        sample = world.sample(3, n_samples=3000)
+        sample = world.sample(3, n_samples=max(world.n_samples, 3000))
         audit = sample.log.audit(logging_policy=sample.logging_prob)
         assert not audit.problems, (name, audit.problems)
     assert not LOG.audit(SAMPLE.policy_prob).problems
@@ -34,6 +44,13 @@ def test_wrong_propensities_are_found_by_three_checks(factor):
     for check in ("mean_weight_uniform", "mean_weight_logging", "sum_inverse_propensity"):
         assert audit[check].status == "problem", check
         assert np.sign(audit[check].value) == (-1 if factor > 1 else 1)
+
+
+def test_rounded_propensities_are_not_taken_for_wrong_ones():
+    action = np.random.default_rng(0).integers(3, size=3000)
+    for propensity in (np.float32(1 / 3), 0.333):
+        log = bopl.BanditLog(np.ones((3000, 1)), action, np.arange(3000) % 2, np.full(3000, propensity))
+        assert log.audit()["mean_weight_uniform"].status == "ok"
 
 
 def test_propensities_of_two_actions_swapped_are_found_by_action():
@@ -97,6 +114,37 @@ def test_a_policy_given_by_logged_actions_has_no_support_check():
     assert audit["effective_sample_size"].value == pytest.approx(
         LOG.audit(SAMPLE.policy_prob)["effective_sample_size"].value
     )
+
+
+def test_few_rewards_are_a_problem_and_the_logging_policy_needs_no_difference():
+    assert LOG.audit(SAMPLE.policy_prob)["rewarded_samples"].status == "ok"
+    rare = changed(reward=(np.arange(2000) < 10).astype(float)).audit(SAMPLE.policy_prob)["rewarded_samples"]
+    assert rare.status == "problem"
+    assert rare.value < 10
+    assert changed(reward=(np.arange(2000) < 10).astype(float)).audit()["rewarded_samples"].status == "note"
+    assert changed(reward=np.ones(2000)).audit(SAMPLE.policy_prob)["rewarded_samples"].value == 0.0
+    logging = LOG.audit(SAMPLE.logging_prob)["rewarded_samples"]
+    assert logging.value == pytest.approx(2000 * reward_share(LOG.reward))
+
+
+def test_the_verdict_and_the_audit_count_the_same_rewards():
+    totals, rewards = WeightTotals(5), RewardTotals()
+    weight = SAMPLE.policy_prob[np.arange(2000), LOG.action_idx] / LOG.propensity
+    for rows in (slice(0, 700), slice(700, 2000)):
+        rewards.add(LOG.reward[rows])
+        totals.add(weight[rows], LOG.reward[rows], None)
+    facts = totals.facts(np.zeros(5), reward_share=rewards.share)
+    assert facts.rewarded == pytest.approx(rewarded_sample_size(weight, LOG.reward), rel=1e-12)
+    assert facts.differing == pytest.approx(differing_sample_size(weight), rel=1e-12)
+
+
+def test_reward_share_is_the_share_of_the_rarer_value():
+    for n_rare in (1, 10, 100):
+        reward = np.where(np.arange(10_000) < n_rare, 7.0, -2.0)
+        assert reward_share(reward) == pytest.approx(n_rare / 10_000, rel=0.04)
+        assert reward_share(-reward) == pytest.approx(reward_share(reward), rel=1e-12)
+    assert reward_share(np.random.default_rng(0).normal(size=100_000)) == pytest.approx(1 / 3, rel=0.05)
+    assert reward_share(np.array([0.0, 1.0])) == 1.0
 
 
 def test_a_logging_policy_that_did_not_write_the_log_is_found():

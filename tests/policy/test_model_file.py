@@ -162,12 +162,24 @@ def rewritten(tmp_path, model_bytes, *, change_document=None, change_arrays=None
         (None, lambda arrays: arrays["predictor/left"].fill(0), "children do not follow"),
         (None, lambda arrays: arrays.update({"step/alpha": np.zeros(2)}), "steps do not match"),
         (None, lambda arrays: arrays.pop("history/alpha"), "history/alpha"),
+        (None, lambda arrays: arrays.update(training_rows=np.zeros(3)), "hashes of the training rows are not valid"),
     ],
 )
 def test_files_that_say_nonsense_are_refused(tmp_path, model_bytes, change_document, change_arrays, message):
     path = rewritten(tmp_path, model_bytes, change_document=change_document, change_arrays=change_arrays)
     with pytest.raises(ValueError, match=message):
         bopl.load(path)
+
+
+def test_a_file_that_does_not_name_its_training_rows_is_read(tmp_path, model_bytes):
+    """As those that were written before there were any."""
+    path = rewritten(
+        tmp_path,
+        model_bytes,
+        change_document=lambda document: document.pop("training_rows"),
+        change_arrays=lambda arrays: arrays.pop("training_rows"),
+    )
+    assert bopl.load(path).training_rows_ is None
 
 
 def test_a_file_of_a_newer_format_asks_for_an_upgrade(tmp_path, model_bytes):

@@ -9,7 +9,6 @@ import pytest
 import bopl
 from bopl.search import Choice, CrossValidatedScorer, Float, Int, SimulatedScorer, search
 from bopl.search.space import draw_settings
-from bopl.search.value import off_policy_value
 from bopl.simulation import simulate_digits
 from helpers import informative_log, make_log
 
@@ -56,23 +55,43 @@ def test_impossible_ranges_are_refused(make):
 # -- Values and scorers -----------------------------------------------------------------------------------------------
 
 
-def test_lower_bounds_hold_about_as_often_as_they_say():
-    rng = np.random.default_rng(0)
-    for estimator in ("ips", "snips"):
-        held = []
-        for _ in range(1500):
-            weight, reward = rng.exponential(size=400), rng.random(400)
-            held.append(off_policy_value(weight, reward, estimator=estimator, confidence=0.9) <= 0.5)
-        assert abs(np.mean(held) - 0.9) < 0.035
+def test_scores_are_the_estimate_and_the_lower_end_of_an_evaluation():
+    log = informative_log(3)
+    uniform = bopl.baseline.UniformPolicy()  # learns nothing, so that the folds do not matter
+    prob = np.full(log.n_samples, 1 / log.n_actions)
+    for estimator in ("snips", "ips"):
+        row = bopl.evaluate(log, prob, estimators=estimator, confidence=0.8).row()
+        assert CrossValidatedScorer(log, estimator=estimator)(uniform) == pytest.approx(row["value"])
+        score = CrossValidatedScorer(log, estimator=estimator, confidence=0.9)(uniform)
+        assert score == pytest.approx(row["ci_lower"])
 
 
-def test_estimates_are_the_formulas_they_name():
-    weight, reward = np.array([2.0, 0.0, 1.0]), np.array([1.0, 5.0, -2.0])
-    assert off_policy_value(weight, reward, estimator="ips") == pytest.approx(0.0)
-    assert off_policy_value(weight, reward + 1, estimator="snips") == pytest.approx(1.0)
-    constant = off_policy_value(weight, np.full(3, 0.7), estimator="snips", confidence=0.95)
-    assert constant == pytest.approx(0.7)  # a constant reward is known for certain
-    assert off_policy_value(np.zeros(3), reward) == -2.0
+def test_a_policy_that_never_agrees_with_the_log_scores_the_worst_reward():
+    class Contrary(bopl.baseline.UniformPolicy):
+        def predict_proba(self, context, **settings):
+            return np.tile([0.0, 0.0, 1.0], (len(context), 1))
+
+    log = informative_log(0)
+    two = log.subset(log.action_idx < 2)
+    assert CrossValidatedScorer(two)(Contrary()) == two.reward.min()
+
+
+def test_groups_share_a_fold():
+    log = informative_log(0, n_samples=90)
+    grouped = bopl.BanditLog(
+        np.arange(90.0)[:, None] // 3, log.action, log.reward, log.propensity, group=np.arange(90) // 3
+    )
+
+    class Memory(bopl.baseline.UniformPolicy):
+        def fit(self, log):
+            self.seen = set(log.context[:, 0].tolist())
+            return super().fit(log)
+
+        def predict_proba(self, context, **settings):
+            assert not self.seen & set(context[:, 0].tolist())
+            return super().predict_proba(context, **settings)
+
+    CrossValidatedScorer(grouped)(Memory())
 
 
 def test_cross_validation_judges_every_sample_by_a_policy_that_never_saw_it():
@@ -118,6 +137,7 @@ def test_simulated_scorer_is_the_mean_validation_reward_over_trials():
     [
         ({"n_folds": 1}, r"n_folds must lie in \[2, 60\]"),
         ({"estimator": "dm"}, "estimator must be one of 'snips', 'ips'"),
+        ({"confidence": 0.3}, r"confidence must lie in \(0.5, 1\)"),
     ],
 )
 def test_scorers_refuse_settings_out_of_range(settings, message):

@@ -5,14 +5,16 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 import numpy as np
+from sklearn.base import clone
 
 from bopl._settings import check_number
 from bopl._typing import AnyArray, FloatArray
 from bopl.baseline.base import BaselinePolicy, Packed
 from bopl.boosting import BoostedRewardModel
+from bopl.boosting.reward_model import default_reward_learner
 from bopl.learner import HistTree
 from bopl.learner.hist_tree.predictor import HistTreePredictor, stack_trees
-from bopl.learner.store import MIN_PARALLEL_ROWS, describe_learner, learner_from, pack_predictors, unpack_predictors
+from bopl.learner.store import describe_learner, learner_from, pack_predictors, unpack_predictors
 from bopl.log import BanditLog
 
 
@@ -68,19 +70,16 @@ class BoostedRewardPolicy(BaselinePolicy):
     def _fit_log(self, log: BanditLog) -> None:
         if self.n_jobs is not None:
             check_number("n_jobs", self.n_jobs, low=1, integer=True)
-        learner = HistTree(max_depth=6, min_samples_leaf=20) if self.learner is None else self.learner
+        learner = default_reward_learner() if self.learner is None else clone(self.learner)
         if self.n_jobs is not None:
-            learner = type(learner)(**(learner.get_params(deep=False) | {"n_jobs": self.n_jobs}))
+            learner.set_params(n_jobs=self.n_jobs)
         model = BoostedRewardModel(learner, self.n_rounds, self.learning_rate, self.random_state)
         self.model_ = model.fit(log)
 
     def decision_function(self, context: Any) -> FloatArray:
         """Return the predicted reward of every action, of shape (n_samples, n_actions)."""
-        import os
-
         matrix = self._read(context)
-        n_jobs = (self.n_jobs or os.cpu_count() or 1) if matrix.shape[0] >= MIN_PARALLEL_ROWS else 1
-        return self.model_.initial_ + self.model_.trees_.score(matrix, n_jobs=n_jobs)
+        return self.model_.predict(matrix, n_jobs=self.n_jobs)
 
     def _pack(self) -> Packed:
         facts, arrays = pack_predictors(self.model_.predictors_)

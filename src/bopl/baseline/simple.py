@@ -30,6 +30,10 @@ class UniformPolicy(BaselinePolicy):
     def _fit_log(self, log: BanditLog) -> None:
         pass
 
+    def _remember(self, log: BanditLog, *watched: BanditLog) -> None:
+        super()._remember(log, *watched)
+        self.training_rows_ = None  # nothing was learned from them
+
     def decision_function(self, context: Any) -> FloatArray:
         """Return zeros of shape (n_samples, n_actions)."""
         return np.zeros((self._read(context).shape[0], len(self.actions_)))

@@ -19,7 +19,7 @@ from bopl.learner.hist_tree.tree import ACTION_SPLIT, WORD_BITS, Tree
 from bopl.learner.store import MIN_PARALLEL_ROWS
 from bopl.log import BanditLog
 from bopl.log.context import is_sparse, read_context
-from bopl.log.identical import row_keys
+from bopl.log.row_sketch import RowSketch
 from bopl.objective import StepTarget
 
 
@@ -58,8 +58,8 @@ class BoostedRewardModel(BaseEstimator):
         One tree per round, for all actions; each counts ``learning_rate``.
     trees_ : FlatEnsemble
         The same trees, laid out for scoring.
-    row_keys_ : ndarray of uint64, shape (n_samples,)
-        Sorted hashes of the rows it was fitted on: an evaluation refuses a model that has seen its rows.
+    training_rows_ : RowSketch
+        Of the rows it was fitted on: an evaluation refuses a model that has seen its rows.
 
     Examples
     --------
@@ -103,19 +103,18 @@ class BoostedRewardModel(BaseEstimator):
             trees.append(HistTreePredictor(score_all_actions(fitted.predictor.tree, log.n_actions)))
         self.predictors_ = tuple(trees)
         self.trees_: FlatEnsemble = stack_trees(trees, np.full(len(trees), self.learning_rate).tolist())
-        self.row_keys_ = np.sort(row_keys(log))
+        self.training_rows_ = RowSketch.of(log)
         return self
 
-    def predict(self, context: Any) -> FloatArray:
-        """Return the expected reward of every action, of shape (n_samples, n_actions)."""
+    def predict(self, context: Any, *, n_jobs: int | None = None) -> FloatArray:
+        """Return the expected reward of every action, of shape (n_samples, n_actions); on all processors by default."""
         check_is_fitted(self)
         matrix, _ = read_context(context)
-        n_jobs = (os.cpu_count() or 1) if matrix.shape[0] >= MIN_PARALLEL_ROWS else 1
-        return self.initial_ + self.trees_.score(matrix, n_jobs=n_jobs)
+        n_threads = (n_jobs or os.cpu_count() or 1) if matrix.shape[0] >= MIN_PARALLEL_ROWS else 1
+        return self.initial_ + self.trees_.score(matrix, n_jobs=n_threads)
 
     def _learner(self, log: BanditLog) -> HistTree:
-        learner = HistTree(max_depth=6, min_samples_leaf=20) if self.learner is None else clone(self.learner)
-        learner = with_categories(learner, log)
+        learner = with_categories(default_reward_learner() if self.learner is None else clone(self.learner), log)
         if log.n_actions > learner.max_bins:
             raise ValueError(
                 f"BoostedRewardModel puts every action into a bin of its own: {log.n_actions} actions need max_bins "
@@ -123,6 +122,11 @@ class BoostedRewardModel(BaseEstimator):
             )
         learner.categorical = [*(learner.categorical or []), log.n_features]
         return learner
+
+
+def default_reward_learner() -> HistTree:
+    """Return the learner of a reward model for which none is given."""
+    return HistTree(max_depth=6, min_samples_leaf=20)
 
 
 def _with_action_column(context: ContextMatrix, action_idx: AnyArray) -> ContextMatrix:

@@ -7,11 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from bopl._typing import FloatArray
+from bopl._settings import check_number
+from bopl._typing import FloatArray, IntArray
 from bopl.evaluation.bootstrap import PoissonBootstrap
+from bopl.evaluation.diagnosis import RewardTotals
 from bopl.evaluation.estimator import SNIPS, Estimator, Need
 from bopl.evaluation.interval import Evidence, Interval, get_interval
-from bopl.evaluation.moments import MomentSum
 from bopl.evaluation.registry import get_estimators
 from bopl.evaluation.result import Evaluation
 from bopl.evaluation.reward_model import predict_rewards
@@ -74,6 +75,8 @@ class ValueAccumulator:
         n_jobs: int | None = None,
         n_samples: int | None = None,
     ) -> None:
+        check_number("random_state", random_state, low=0, integer=True)
+        _check_range(reward_range)
         self.policies = named_policies(policies)
         self.interval: Interval = get_interval(interval, confidence)
         self.estimators = get_estimators(estimators, self.interval, has_reward_model=reward_model is not None)
@@ -86,31 +89,39 @@ class ValueAccumulator:
         self.source: str | None = None
         self._totals: list[PolicyTotals] = []
         self._bootstrap: PoissonBootstrap | None = None
-        self._reward = MomentSum.empty(1)
-        self._reward_limits = (np.inf, -np.inf)
+        self._reward = RewardTotals()
         self._least_propensity = np.inf
+        self._actions: list[Any] = []
         self._action_count = np.zeros(0)
+        self._rows: list[tuple[int, int]] = []  # of every part: its first row, and the one after its last
         self._kept_reward: list[FloatArray] = []
 
     def add(
-        self, log: BanditLog, *, policies: Mapping[str, object] | None = None, first_row: int | None = None
+        self,
+        log: BanditLog,
+        *,
+        policies: Mapping[str, object] | None = None,
+        first_row: int | None = None,
+        group: object = None,
     ) -> None:
         """Add a part of the log.
 
         Parameters
         ----------
         log : BanditLog
-            All parts with the same ``actions``. Groups are numbered within a log, so parts with groups must be subsets
-            of one log.
+            All parts with the same ``actions``.
         policies : mapping of name to policy, optional
             Probabilities on this part, where they are arrays.
         first_row : int, optional
             Number of the part's first sample in the whole log, by which the bootstrap draws; by default the parts
             follow each other. Shards that are to be merged must have other rows.
+        group : array of int of shape (n_samples,), optional
+            Number of each sample's group in the whole log, from 0: the same number is the same group in every part. A
+            log numbers its groups by itself, which serves only if all parts are subsets of one log.
         """
-        self.add_from(self.read(log, policies), first_row=first_row)
+        self.add_from(self.read(log, policies, group), first_row=first_row)
 
-    def read(self, log: BanditLog, policies: Mapping[str, object] | None = None) -> Sources:
+    def read(self, log: BanditLog, policies: Mapping[str, object] | None = None, group: object = None) -> Sources:
         """Return checked readers of everything that a part needs."""
         log.require_propensity()
         given = self.policies if policies is None else {**self.policies, **named_policies(policies)}
@@ -122,7 +133,7 @@ class ValueAccumulator:
                 raise ValueError("estimators with a reward model need one that was fitted on other samples here.")
             rewards = predict_rewards(self.reward_model, log)
         logging = None if self.logging_policy is None else read_policy(self.logging_policy, log, "logging_policy")
-        return Sources(log, readers, rewards, logging)
+        return Sources(log, readers, rewards, logging, log.group if group is None else _check_group(group, log))
 
     @property
     def needs_reward_model(self) -> bool:
@@ -133,26 +144,27 @@ class ValueAccumulator:
         """Add a part from readers; ``is_whole`` if it is the whole log."""
         log = sources.log
         self._start(sources, is_whole)
+        for reader, totals in zip(sources.readers, self._totals, strict=True):
+            totals.trained.add(reader.policy, log)
         first = self.n_added if first_row is None else first_row
+        self._take_rows([(first, first + log.n_samples)])
         for rows in sources.blocks():
             self._add_block(sources, rows, first + rows.start)
         self.n_added += log.n_samples
-        self._reward_limits = (
-            min(self._reward_limits[0], float(log.reward.min())),
-            max(self._reward_limits[1], float(log.reward.max())),
-        )
         self._least_propensity = min(self._least_propensity, float(log.propensity.min()))
 
     def _start(self, sources: Sources, is_whole: bool) -> None:
         """Check a part; before the first one, choose the settings that are left to the data."""
         log = sources.log
         for estimator in self.estimators:
-            self.interval.check(estimator, has_group=log.group is not None)
+            self.interval.check(estimator, has_group=sources.group is not None)
         if self.source is not None:
-            if len(self._action_count) != log.n_actions or self.source != log.propensity_source:
+            if self._actions != log.actions.tolist() or self.source != log.propensity_source:
                 raise ValueError("all parts of a log must have the same actions and the same source of propensities.")
+            if self._has_groups != (sources.group is not None):
+                raise ValueError("either all parts of a log have groups, or none has.")
             return
-        self.source = log.propensity_source
+        self.source, self._actions = log.propensity_source, log.actions.tolist()
         self._action_count = np.zeros(log.n_actions)
         n_samples = log.n_samples if self.n_samples is None else self.n_samples
         for position, name in enumerate(self.policies):
@@ -173,7 +185,7 @@ class ValueAccumulator:
 
     def _add_block(self, sources: Sources, rows: slice, first_row: int) -> None:
         log = sources.log
-        group = None if log.group is None else log.group[rows]
+        group = None if sources.group is None else sources.group[rows]
         reward_hat = None if sources.rewards is None else sources.rewards.block(rows)
         logging_prob = sources.logging_prob(rows)
         impossible = sources.impossible(rows, logging_prob)
@@ -184,7 +196,7 @@ class ValueAccumulator:
             columns.append(totals.add(terms, group, keep=keep))
             totals.weights.add(terms.importance_weight, terms.reward, block.action_prob, impossible)
         self._action_count += np.bincount(log.action_idx[rows], minlength=log.n_actions)
-        self._reward = self._reward + MomentSum.of(log.reward[rows][:, None])
+        self._reward.add(log.reward[rows])
         if keep:
             self._kept_reward.append(log.reward[rows])
         if self.interval.name == "bootstrap":
@@ -195,27 +207,48 @@ class ValueAccumulator:
             self._bootstrap = PoissonBootstrap(moments.shape[1], self.n_replicates, self.random_state, self.n_jobs)
         self._bootstrap.add(moments, first_row=first_row, group=group)
 
+    @property
+    def _has_groups(self) -> bool:
+        return bool(self._totals and self._totals[0].groups)
+
+    def _take_rows(self, rows: list[tuple[int, int]]) -> None:
+        """Note which rows were added; the bootstrap would draw two samples of one number alike."""
+        if self.interval.name == "bootstrap" and not self._has_groups:
+            for start, stop in rows:
+                if any(start < other_stop and other_start < stop for other_start, other_stop in self._rows):
+                    raise ValueError(
+                        f"rows {start} to {stop - 1} were added before, and the bootstrap draws samples by their "
+                        "number: pass first_row, the number of a part's first sample in the whole log, to add."
+                    )
+        self._rows += rows
+
     def merge(self, other: ValueAccumulator) -> None:
         """Add what another accumulator with the same settings has seen of other rows."""
         if other.source is None:
             return
         if self.source is None:
             raise ValueError("merge into an accumulator that has seen samples: swap the two.")
-        if self.source != other.source or [t.name for t in self._totals] != [t.name for t in other._totals]:
-            raise ValueError("the shards differ in their policies or in the source of their propensities.")
+        if self._settings() != other._settings():
+            raise ValueError(
+                "the shards differ in their policies, actions, interval, replicates, random_state, groups or in the "
+                "source of their propensities."
+            )
+        self._take_rows(other._rows)
         for mine, yours in zip(self._totals, other._totals, strict=True):
             mine.merge(yours)
         if self._bootstrap is not None and other._bootstrap is not None:
             self._bootstrap.merge(other._bootstrap)
         self.n_added += other.n_added
-        self._reward = self._reward + other._reward
-        self._reward_limits = (
-            min(self._reward_limits[0], other._reward_limits[0]),
-            max(self._reward_limits[1], other._reward_limits[1]),
-        )
+        self._reward.merge(other._reward)
         self._least_propensity = min(self._least_propensity, other._least_propensity)
         self._action_count = self._action_count + other._action_count
         self._kept_reward += other._kept_reward
+
+    def _settings(self) -> tuple[Any, ...]:
+        """Return what two shards must have in common."""
+        names = [totals.name for totals in self._totals]
+        draws = (self.n_replicates, self.random_state) if self.interval.name == "bootstrap" else ()
+        return names, self._actions, self.source, self.interval.name, draws, self._has_groups
 
     # -- Results --------------------------------------------------------------------------------------------------
 
@@ -237,7 +270,7 @@ class ValueAccumulator:
             tuple(rows),
             self.interval.name,
             self.interval.confidence,
-            float(self._reward.mean[0]),
+            self._reward.mean,
             (*self.notes, *self._setting_notes(), *self._range_notes(limits, max_weight)),
         )
 
@@ -260,20 +293,26 @@ class ValueAccumulator:
             reward=np.concatenate(self._kept_reward) if keep else None,
             reward_range=limits,
             max_weight=max_weight,
+            is_logging_policy=totals.weights.gap == 0.0,
         )
 
     def _row(self, totals: PolicyTotals, position: int, evidence: Evidence) -> dict[str, Any]:
-        estimator, mean = evidence.estimator, evidence.moments.mean
-        facts = totals.weights.facts(self._action_count)
+        estimator = evidence.estimator
+        facts = totals.weights.facts(
+            self._action_count,
+            reward_share=self._reward.share,
+            trained_share=totals.trained.share,
+            n_groups=evidence.value_spread().n_units if self._has_groups else None,
+        )
         lower, upper = self.interval.value(evidence)
-        uplift, bounds = float(estimator.uplift(mean)), self.interval.uplift(evidence)
+        uplift, bounds = evidence.uplift, self.interval.uplift(evidence)
         assert self.source is not None
         lost_weight = float(totals.lost_weight[position] / facts.n_samples)
         verdict, reason = judge(estimator, self.interval, facts, lost_weight, uplift, bounds, self.source)
         return {
             "policy": totals.name,
             "estimator": estimator.name,
-            "value": float(estimator.value(mean)),
+            "value": evidence.value,
             "std_err": self.interval.std_err(evidence),
             "ci_lower": lower,
             "ci_upper": upper,
@@ -293,7 +332,7 @@ class ValueAccumulator:
 
     def _range(self) -> tuple[float, float]:
         """Return the range of rewards: given, [0, 1] if all lie there, else what was seen."""
-        low, high = self._reward_limits
+        low, high = self._reward.low, self._reward.high
         if self.reward_range is None:
             return (0.0, 1.0) if low >= 0.0 and high <= 1.0 else (low, high)
         if low < self.reward_range[0] or high > self.reward_range[1]:
@@ -332,3 +371,21 @@ class ValueAccumulator:
             origin = "given" if self.min_propensity is not None else "assumed: the smallest propensity seen"
             notes.append(f"They hold for propensities of at least {1.0 / max_weight:.4g} ({origin}).")
         return notes
+
+
+def _check_range(reward_range: Any) -> None:
+    if reward_range is None:
+        return
+    low, high = reward_range
+    if not (np.isfinite(low) and np.isfinite(high) and low <= high):
+        raise ValueError(f"reward_range must be two finite numbers, the smaller one first; got {reward_range}.")
+
+
+def _check_group(group: object, log: BanditLog) -> IntArray:
+    numbers = np.asarray(group)
+    if numbers.shape != (log.n_samples,) or numbers.dtype.kind not in "iu" or numbers.min() < 0:
+        raise ValueError(
+            f"group must hold {log.n_samples} whole numbers from 0, one per sample: the number of its group in the "
+            "whole log."
+        )
+    return numbers.astype(np.int64)

@@ -1,4 +1,4 @@
-"""What the weights of a policy say about whether the log can answer for it; accumulated block by block."""
+"""What weights and rewards say about whether the log can answer for a policy; accumulated block by block."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ import numpy as np
 
 from bopl._typing import BoolArray, FloatArray
 from bopl.evaluation.moments import MomentSum
+from bopl.log import BanditLog
+from bopl.log.row_sketch import RowSketch
 from bopl.log.weight import mean_weight_z, tail_index, top_share
 
 TAIL_ROWS = 100_000  # largest weights that are kept: the top 1% of ten million samples
@@ -22,6 +24,13 @@ class WeightFacts:
     n_samples : int
     ess : float
         Effective sample size, ``sum(w)² / sum(w²)``.
+    differing : float
+        Effective samples that tell the policy from the logging policy, ``sum(|w - 1|)² / sum((w - 1)²)``.
+    rewarded : float
+        Effective samples with a reward that decides: the smaller of the two above, times the share of the samples that
+        carry the variance of the rewards.
+    gap : float
+        Root mean square of ``w - 1``: 0 for the logging policy.
     mean, max : float
     mean_z : float
         How many standard errors the mean is from 1.
@@ -34,10 +43,17 @@ class WeightFacts:
     unsupported_mass : float
         Mean probability that the policy gives to actions the log never took, or that could not be chosen; NaN if the
         probabilities of all actions are not known.
+    trained_share : float
+        Share of the samples that the policy was trained on, as far as it remembers.
+    n_groups : int or None
+        Groups of dependent samples.
     """
 
     n_samples: int
     ess: float
+    differing: float
+    rewarded: float
+    gap: float
     mean: float
     max: float
     mean_z: float
@@ -45,6 +61,68 @@ class WeightFacts:
     top_share: float
     single_share: float
     unsupported_mass: float
+    trained_share: float
+    n_groups: int | None
+
+
+class TrainedRows:
+    """Counts the samples that a policy was trained on, by the sketch of its training rows."""
+
+    def __init__(self) -> None:
+        self.sketch: RowSketch | None = None
+        self.n_compared = self.n_shared = 0
+        self.is_same = False
+
+    def add(self, policy: object, log: BanditLog) -> None:
+        """Look up the rows of a part of the log."""
+        sketch: RowSketch | None = getattr(policy, "training_rows_", None)
+        if sketch is None:
+            return
+        n_compared, n_shared = sketch.count_shared(log, policy.actions_)  # type: ignore[attr-defined]
+        self.sketch, self.is_same = sketch, self.is_same or sketch.is_same(log)
+        self.n_compared, self.n_shared = self.n_compared + n_compared, self.n_shared + n_shared
+
+    def merge(self, other: TrainedRows) -> None:
+        """Add the counts of another shard."""
+        self.sketch, self.is_same = self.sketch or other.sketch, self.is_same or other.is_same
+        self.n_compared, self.n_shared = self.n_compared + other.n_compared, self.n_shared + other.n_shared
+
+    @property
+    def share(self) -> float:
+        """Share of the samples that the policy was trained on; 0 if that is not known or can be chance."""
+        if self.sketch is None:
+            return 0.0
+        return 1.0 if self.is_same else self.sketch.shared_share(self.n_compared, self.n_shared)
+
+
+class RewardTotals:
+    """Moments and limits of the rewards."""
+
+    def __init__(self) -> None:
+        self.moments = MomentSum.empty(1)
+        self.low, self.high = np.inf, -np.inf
+
+    def add(self, reward: FloatArray) -> None:
+        """Add samples."""
+        self.moments = self.moments + MomentSum.of(reward[:, None])
+        self.low, self.high = min(self.low, float(reward.min())), max(self.high, float(reward.max()))
+
+    def merge(self, other: RewardTotals) -> None:
+        """Add the sums of another shard."""
+        self.moments = self.moments + other.moments
+        self.low, self.high = min(self.low, other.low), max(self.high, other.high)
+
+    @property
+    def mean(self) -> float:
+        """Mean reward."""
+        return float(self.moments.mean[0])
+
+    @property
+    def share(self) -> float:
+        """Share of the samples that carry the variance of the rewards, as `bopl.log.weight.reward_share` has it."""
+        if self.low == self.high:
+            return 0.0
+        return 1.0 / (self.moments.n_samples * self.moments.spread(np.ones(1)).kurtosis)
 
 
 class WeightTotals:
@@ -52,6 +130,7 @@ class WeightTotals:
 
     def __init__(self, n_actions: int) -> None:
         self.weight = MomentSum.empty(1)
+        self.gap = 0.0
         self.max = 0.0
         self.total = 0.0
         self.largest, self.contribution = np.zeros(0), np.zeros(0)
@@ -76,6 +155,7 @@ class WeightTotals:
         """
         contribution = weight * np.abs(reward)
         self.weight = self.weight + MomentSum.of(weight[:, None])
+        self.gap += float(np.abs(weight - 1.0).sum())
         self.max = max(self.max, float(weight.max()))
         self.total += float(contribution.sum())
         self._keep(weight, contribution)
@@ -90,6 +170,7 @@ class WeightTotals:
     def merge(self, other: WeightTotals) -> None:
         """Add the sums of another shard."""
         self.weight = self.weight + other.weight
+        self.gap += other.gap
         self.max, self.total = max(self.max, other.max), self.total + other.total
         self._keep(other.largest, other.contribution)
         both = self.action_mass is not None and other.action_mass is not None
@@ -105,23 +186,46 @@ class WeightTotals:
             top = np.argpartition(self.largest, len(self.largest) - TAIL_ROWS)[-TAIL_ROWS:]
             self.largest, self.contribution = self.largest[top], self.contribution[top]
 
-    def facts(self, action_count: FloatArray) -> WeightFacts:
-        """Return what the sums say; ``action_count`` says how often the log took each action."""
+    def facts(
+        self, action_count: FloatArray, *, reward_share: float, trained_share: float = 0.0, n_groups: int | None = None
+    ) -> WeightFacts:
+        """Return what the sums say.
+
+        Parameters
+        ----------
+        action_count : ndarray of shape (n_actions,)
+            How often the log took each action.
+        reward_share : float
+            Share of the samples that carry the variance of the rewards.
+        trained_share : float
+            Share of the samples that the policy was trained on.
+        n_groups : int, optional
+        """
         n_samples, mean = self.weight.n_samples, float(self.weight.mean[0])
         scatter = float(self.weight.scatter[0, 0])
-        second = scatter + n_samples * mean**2
+        second, square_gap = scatter + n_samples * mean**2, scatter + n_samples * (mean - 1.0) ** 2
         std = float(np.sqrt(scatter / max(n_samples - 1, 1)))
-        unsupported = float("nan")
-        if self.action_mass is not None:
-            unsupported = (float(self.action_mass[action_count == 0].sum()) + self.forbidden_mass) / n_samples
+        ess = (n_samples * mean) ** 2 / second if second > 0.0 else 0.0
+        differing = self.gap**2 / square_gap if square_gap > 0.0 else 0.0
         return WeightFacts(
             n_samples=n_samples,
-            ess=(n_samples * mean) ** 2 / second if second > 0.0 else 0.0,
+            ess=ess,
+            differing=differing,
+            rewarded=min(ess, differing) * reward_share,
+            gap=float(np.sqrt(square_gap / n_samples)),
             mean=mean,
             max=self.max,
             mean_z=mean_weight_z(n_samples, mean, std),
             tail_index=tail_index(self.largest, n_samples),
             top_share=top_share(self.largest, self.contribution, n_samples, self.total),
             single_share=self.max**2 / second if second > 0.0 else 0.0,
-            unsupported_mass=unsupported,
+            unsupported_mass=self._unsupported_mass(action_count),
+            trained_share=trained_share,
+            n_groups=n_groups,
         )
+
+    def _unsupported_mass(self, action_count: FloatArray) -> float:
+        if self.action_mass is None:
+            return float("nan")
+        never = float(self.action_mass[action_count == 0].sum())
+        return (never + self.forbidden_mass) / self.weight.n_samples

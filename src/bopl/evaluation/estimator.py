@@ -92,7 +92,10 @@ class Estimator(ABC):
 
 
 class MeanEstimator(Estimator):
-    """A plain mean: the first moment is a sample's term of the value, the second its term of the uplift."""
+    """A plain mean: the first moment is a sample's term of the value, the second its term of the uplift.
+
+    There may be more, for intervals; they do not enter the estimate.
+    """
 
     def value(self, mean: FloatArray) -> FloatArray:
         """Return the first mean."""
@@ -103,16 +106,12 @@ class MeanEstimator(Estimator):
         return mean[..., 1]
 
     def value_gradient(self, mean: FloatArray) -> FloatArray:
-        """Return (1, 0)."""
-        return np.array([1.0, 0.0])
+        """Return one for the first mean, else zero."""
+        return np.eye(len(mean))[0]
 
     def uplift_gradient(self, mean: FloatArray) -> FloatArray:
-        """Return (0, 1)."""
-        return np.array([0.0, 1.0])
-
-    def term_ranges(self, max_weight: float, low: float, high: float) -> tuple[float, float] | None:
-        """Return the widths of the ranges of both terms if weights lie in [0, max_weight], rewards in [low, high]."""
-        return None
+        """Return one for the second mean, else zero."""
+        return np.eye(len(mean))[1]
 
 
 @dataclass(frozen=True)
@@ -127,7 +126,7 @@ class IPS(MeanEstimator):
         return np.column_stack([weight * terms.reward, (weight - 1.0) * terms.reward])
 
     def term_ranges(self, max_weight: float, low: float, high: float) -> tuple[float, float]:
-        """Return the widths of the ranges of ``w r`` and ``(w - 1) r``."""
+        """Return the widths of the ranges of ``w r`` and ``(w - 1) r``, w in [0, max_weight], r in [low, high]."""
         value = [weight * reward for weight in (0.0, max_weight) for reward in (low, high)]
         uplift = [(weight - 1.0) * reward for weight in (0.0, max_weight) for reward in (low, high)]
         return max(value) - min(value), max(uplift) - min(uplift)
@@ -159,8 +158,9 @@ class ClippedIPS(IPS):
         return replace(self, max_importance_weight=max(float(np.sqrt(pilot.n_samples)), 1.0))
 
     def moments(self, terms: Terms) -> FloatArray:
-        """Return the moments of `IPS` with cut weights."""
-        return super().moments(replace(terms, importance_weight=self.modified(terms.importance_weight)))
+        """Return the moments of `IPS` with cut weights, and the cut weights themselves, by which bounds are drawn."""
+        weight = self.modified(terms.importance_weight)
+        return np.column_stack([super().moments(replace(terms, importance_weight=weight)), weight])
 
     def modified(self, importance_weight: FloatArray) -> FloatArray:
         """Return the cut weights."""
@@ -172,10 +172,10 @@ class ClippedIPS(IPS):
         assert self.max_importance_weight is not None
         return importance_weight > self.max_importance_weight
 
-    def term_ranges(self, max_weight: float, low: float, high: float) -> tuple[float, float]:
-        """Return the ranges of `IPS` with cut weights."""
+    def largest(self, max_weight: float) -> float:
+        """Return the largest cut weight if no weight is larger than ``max_weight``."""
         assert self.max_importance_weight is not None
-        return super().term_ranges(min(max_weight, self.max_importance_weight), low, high)
+        return min(max_weight, self.max_importance_weight)
 
 
 @dataclass(frozen=True)

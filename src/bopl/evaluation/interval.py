@@ -7,13 +7,14 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
+from scipy.special import ndtr, ndtri, stdtrit
 
 from bopl._settings import check_choice, check_number
 from bopl._typing import FloatArray
 from bopl.evaluation.betting import betting_lower_bound
-from bopl.evaluation.estimator import Estimator, MeanEstimator
+from bopl.evaluation.estimator import IPS, ClippedIPS, Estimator
 from bopl.evaluation.log_smoothing import smoothed_lower_bound
-from bopl.evaluation.moments import GroupSum, MomentSum
+from bopl.evaluation.moments import GroupSum, MomentSum, Spread
 
 Bounds = tuple[float, float]
 
@@ -35,6 +36,8 @@ class Evidence:
     reward_range : (float, float)
     max_weight : float
         No weight can be larger.
+    is_logging_policy : bool
+        Whether all weights are 1: then the uplift is known to be zero.
     """
 
     estimator: Estimator
@@ -45,18 +48,30 @@ class Evidence:
     reward: FloatArray | None
     reward_range: tuple[float, float]
     max_weight: float
-
-    def std_err(self, gradient: FloatArray) -> float:
-        """Return the standard error of ``gradient · mean``."""
-        if self.groups is not None:
-            return float(np.sqrt(self.groups.variance_of_mean(gradient, self.moments.mean)))
-        return float(np.sqrt(self.moments.variance_of_mean(gradient)))
+    is_logging_policy: bool
 
     @property
-    def is_logging_policy(self) -> bool:
-        """Whether no sample moves the uplift: the policy is the logging policy, and the uplift known to be zero."""
-        gradient = self.estimator.uplift_gradient(self.moments.mean)
-        return float(self.estimator.uplift(self.moments.mean)) == 0.0 and self.std_err(gradient) == 0.0
+    def value(self) -> float:
+        """The estimate."""
+        return float(self.estimator.value(self.moments.mean))
+
+    @property
+    def uplift(self) -> float:
+        """The estimate less that of the logging policy."""
+        return float(self.estimator.uplift(self.moments.mean))
+
+    def value_spread(self) -> Spread:
+        """Return how the value scatters."""
+        return self._spread(self.estimator.value_gradient(self.moments.mean))
+
+    def uplift_spread(self) -> Spread:
+        """Return how the uplift scatters."""
+        return self._spread(self.estimator.uplift_gradient(self.moments.mean))
+
+    def _spread(self, gradient: FloatArray) -> Spread:
+        if self.groups is not None:
+            return self.groups.spread(gradient, self.moments.mean)
+        return self.moments.spread(gradient)
 
 
 @dataclass(frozen=True)
@@ -84,7 +99,11 @@ class Interval(ABC):
 
     def std_err(self, evidence: Evidence) -> float:
         """Return the standard error of the value."""
-        return evidence.std_err(evidence.estimator.value_gradient(evidence.moments.mean))
+        return evidence.value_spread().std_err
+
+    def quantile(self, spread: Spread) -> float:
+        """Return Student's quantile for the degrees of freedom of a standard error; NaN where there is none."""
+        return float(stdtrit(spread.degrees_of_freedom, 1.0 - self.delta)) if spread.n_units > 1 else float("nan")
 
     @abstractmethod
     def value(self, evidence: Evidence) -> Bounds:
@@ -109,29 +128,49 @@ class Interval(ABC):
 
 
 class Normal(Interval):
-    """``g(m) ± z · se``, the standard error from the influence (delta method; clustered if the log has groups)."""
+    """The normal interval from the influence, with the skewness taken out and Student's quantile.
+
+    ``T = (estimate - truth) / se`` of a skewed mean is normal to order 1/sqrt(n) only, but Hall's (1992) monotone
+    transformation ``g(T) = T + A T²/3 + A² T³/27 + A/6`` is to order 1/n, A being the skewness of the estimate. The
+    ends are ``estimate - se · g^-1(±t)`` with ::
+
+        g^-1(x) = (3/A) ((1 + A (x - A/6))^(1/3) - 1)
+
+    and t the quantile of Student's distribution with the degrees of freedom of the standard error (`Spread`), which are
+    few if few samples carry the variance. With many samples A is 0 and t is z, and the ends are the familiar
+    ``estimate ± z · se``. Standard error, A and degrees of freedom follow from the influence (delta method), by group
+    if the log has groups.
+    """
 
     name: ClassVar[str] = "normal"
 
     def value(self, evidence: Evidence) -> Bounds:
         """Return the interval of the value."""
-        estimator, mean = evidence.estimator, evidence.moments.mean
-        return self._around(float(estimator.value(mean)), evidence.std_err(estimator.value_gradient(mean)))
+        return self._around(evidence.value, evidence.value_spread())
 
     def uplift(self, evidence: Evidence) -> Bounds:
         """Return the interval of the uplift."""
-        estimator, mean = evidence.estimator, evidence.moments.mean
-        return self._around(float(estimator.uplift(mean)), evidence.std_err(estimator.uplift_gradient(mean)))
+        return self._around(evidence.uplift, evidence.uplift_spread())
 
-    def _around(self, centre: float, std_err: float) -> Bounds:
-        from scipy.special import ndtri
-
-        half = float(ndtri(1.0 - self.delta)) * std_err
-        return centre - half, centre + half
+    def _around(self, centre: float, spread: Spread) -> Bounds:
+        if spread.std_err == 0.0:
+            return centre, centre
+        quantile = self.quantile(spread)
+        lower, upper = (undo_skewness(end, spread.skewness) for end in (quantile, -quantile))
+        return centre - spread.std_err * lower, centre - spread.std_err * upper
 
 
 class Bootstrap(Interval):
-    """Percentiles of the estimate over Poisson bootstrap replicates; ratios are re-normalised in every replicate."""
+    """The BCa interval from Poisson bootstrap replicates; ratios are re-normalised in every replicate.
+
+    The ends are those quantiles of the replicates whose levels are ::
+
+        Phi(z0 + (z0 ± t) / (1 - a (z0 ± t)))
+
+    (Efron, 1987): ``z0 = Phi^-1(share of the replicates below the estimate)`` corrects for bias, the acceleration
+    ``a = sum(psi³) / (6 sum(psi²)^1.5)``, from the influences psi, for skewness. In the place of the normal quantile
+    stands Student's, as percentiles are too narrow where few samples carry the variance (Hesterberg, 2015).
+    """
 
     name: ClassVar[str] = "bootstrap"
 
@@ -147,27 +186,55 @@ class Bootstrap(Interval):
     def value(self, evidence: Evidence) -> Bounds:
         """Return the interval of the value."""
         assert evidence.replicate_means is not None
-        return self._percentiles(evidence.estimator.value(evidence.replicate_means))
+        replicates = evidence.estimator.value(evidence.replicate_means)
+        return self._percentiles(replicates, evidence.value, evidence.value_spread())
 
     def uplift(self, evidence: Evidence) -> Bounds:
         """Return the interval of the uplift."""
         assert evidence.replicate_means is not None
-        return self._percentiles(evidence.estimator.uplift(evidence.replicate_means))
+        replicates = evidence.estimator.uplift(evidence.replicate_means)
+        return self._percentiles(replicates, evidence.uplift, evidence.uplift_spread())
 
-    def _percentiles(self, replicates: FloatArray) -> Bounds:
+    def _percentiles(self, replicates: FloatArray, estimate: float, spread: Spread) -> Bounds:
         finite = replicates[np.isfinite(replicates)]
-        if len(finite) == 0:
+        if len(finite) == 0 or not np.isfinite(estimate) or not np.isfinite(spread.std_err):
             return float("nan"), float("nan")
-        lower, upper = np.quantile(finite, [self.delta, 1.0 - self.delta])
+        quantile = self.quantile(spread)
+        levels = [bca_level(end, finite, estimate, spread.skewness / 6.0) for end in (-quantile, quantile)]
+        lower, upper = np.quantile(finite, levels)
         return float(lower), float(upper)
+
+
+def undo_skewness(x: float, skewness: float) -> float:
+    """Return ``g^-1(x)`` of Hall's transformation (see `Normal`): x itself without skewness."""
+    if abs(skewness) < 1e-12:
+        return x
+    inner = skewness * (x - skewness / 6.0)
+    # Near zero the root less one would lose its digits.
+    root = np.expm1(np.log1p(inner) / 3.0) if inner > -0.5 else np.cbrt(1.0 + inner) - 1.0
+    return float(3.0 * root / skewness)
+
+
+def bca_level(x: float, replicates: FloatArray, estimate: float, acceleration: float) -> float:
+    """Return the level of the replicates at which a BCa interval of quantile x ends (see `Bootstrap`)."""
+    below = float((replicates < estimate).mean() + 0.5 * (replicates == estimate).mean())
+    least = 0.5 / len(replicates)  # if all replicates are on one side, the next one might not have been
+    bias = float(ndtri(min(max(below, least), 1.0 - least)))
+    shrink = 1.0 - acceleration * (bias + x)
+    return float(ndtr(bias + (bias + x) / shrink)) if shrink > 0.0 else float(x > 0.0)
 
 
 class EmpiricalBernstein(Interval):
     """Maurer and Pontil (2009), Theorem 4, on both sides.
 
-    With probability ``1 - delta``, for independent terms in a range of width b,
-    ``mean - mu <= sqrt(2 V log(2/delta) / n) + 7 b log(2/delta) / (3 (n - 1))``, V being the sample variance. The range
-    follows from ``reward_range`` and the largest possible weight ``1 / min_propensity``.
+    With probability ``1 - delta``, for independent terms in a range of width b, V being their sample variance::
+
+        mu >= mean - sqrt(2 V log(2/delta) / n) - 7 b log(2/delta) / (3 (n - 1))
+
+    For IPS the terms are ``w r`` from below, ``-w r`` from above; their range follows from [low, high], the range of
+    the rewards, and the largest possible weight, ``1 / min_propensity``. Cut weights ``v <= w`` bound the value all the
+    same, because ``V - low = E[w (r - low)] >= E[v (r - low)]`` and ``high - V >= E[v (high - r)]``; likewise the
+    uplift, with ``v - 1`` in the place of v. A value lies in [low, high] in any case.
     """
 
     name: ClassVar[str] = "empirical_bernstein"
@@ -177,24 +244,39 @@ class EmpiricalBernstein(Interval):
 
     def value(self, evidence: Evidence) -> Bounds:
         """Return the interval of the value."""
-        return self._around(evidence, 0)
+        low, high = evidence.reward_range
+        return _within(self._ends(evidence, 0), low, high)
 
     def uplift(self, evidence: Evidence) -> Bounds:
         """Return the interval of the uplift."""
-        return (0.0, 0.0) if evidence.is_logging_policy else self._around(evidence, 1)
+        low, high = evidence.reward_range
+        return (0.0, 0.0) if evidence.is_logging_policy else _within(self._ends(evidence, 1), low - high, high - low)
 
-    def _around(self, evidence: Evidence, which: int) -> Bounds:
-        assert isinstance(evidence.estimator, MeanEstimator)
-        ranges = evidence.estimator.term_ranges(evidence.max_weight, *evidence.reward_range)
-        assert ranges is not None
-        n_samples = evidence.moments.n_samples
-        if n_samples < 2:
-            return -np.inf, np.inf
-        variance = evidence.moments.scatter[which, which] / (n_samples - 1)
-        log_term = np.log(2.0 / self.delta)
-        half = np.sqrt(2.0 * variance * log_term / n_samples) + 7.0 * ranges[which] * log_term / (3.0 * (n_samples - 1))
-        centre = float(evidence.moments.mean[which])
-        return float(centre - half), float(centre + half)
+    def _ends(self, evidence: Evidence, which: int) -> Bounds:
+        """Return the bounds on the first or the second term of the estimator."""
+        estimator, (low, high) = evidence.estimator, evidence.reward_range
+        term = np.eye(len(evidence.moments.mean))[which]
+        if isinstance(estimator, ClippedIPS):
+            width, cut_weight = estimator.largest(evidence.max_weight) * (high - low), np.array([0.0, 0.0, 1.0])
+            from_below = self._lower(evidence, term - low * cut_weight, width)
+            return low + from_below, high - self._lower(evidence, high * cut_weight - term, width)
+        assert isinstance(estimator, IPS)
+        width = estimator.term_ranges(evidence.max_weight, low, high)[which]
+        return self._lower(evidence, term, width), -self._lower(evidence, -term, width)
+
+    def _lower(self, evidence: Evidence, direction: FloatArray, width: float) -> float:
+        """Return the lower bound on the mean of ``direction · moments``, which lie in a range of a width."""
+        moments = evidence.moments
+        if moments.n_samples < 2:
+            return -np.inf
+        log_term = float(np.log(2.0 / self.delta))
+        from_variance = moments.spread(direction).std_err * np.sqrt(2.0 * log_term)
+        from_range = 7.0 * width * log_term / (3.0 * (moments.n_samples - 1))
+        return float(direction @ moments.mean - from_variance - from_range)
+
+
+def _within(ends: Bounds, low: float, high: float) -> Bounds:
+    return min(max(ends[0], low), high), min(max(ends[1], low), high)
 
 
 class SampleBound(Interval):
@@ -219,7 +301,7 @@ class SampleBound(Interval):
         weight, reward, (low, high) = self._samples(evidence)
         lower = low + self.lower(weight * (reward - low), width=high - low, floor=0.0)
         upper = high - self.lower(weight * (high - reward), width=high - low, floor=0.0)
-        return min(lower, high), max(upper, low)
+        return _within((lower, upper), low, high)
 
     def uplift(self, evidence: Evidence) -> Bounds:
         """Return the interval of the uplift."""
@@ -229,7 +311,7 @@ class SampleBound(Interval):
         excess, width = weight - 1.0, high - low
         lower = self.lower(excess * (reward - low), width=width, floor=width)
         upper = -self.lower(excess * (high - reward), width=width, floor=width)
-        return lower, upper
+        return _within((lower, upper), -width, width)
 
     @staticmethod
     def _samples(evidence: Evidence) -> tuple[FloatArray, FloatArray, tuple[float, float]]:

@@ -190,11 +190,8 @@ def bounded_mse(estimator: CorrectedMean, pilot: Pilot) -> float:
     the policy's probability that is left to the reward model, times the root mean square of the residuals. The share
     comes from the two policies, not from the sample: the few samples with large weights could not tell their own
     frequency."""
-    assert pilot.action_prob is not None
-    assert pilot.logging_prob is not None
-    weight = pilot.action_prob / np.maximum(pilot.logging_prob, np.finfo(np.float64).tiny)
-    kept = np.divide(estimator.modified(weight), weight, out=np.ones_like(weight), where=weight > 0.0)
-    share_left = float((pilot.action_prob * (1.0 - kept)).sum(axis=1).mean())
+    weight, share = pilot.every_weight
+    share_left = float((share * (1.0 - estimator.modified(weight) / weight)).sum())
     residual = pilot.terms.modelled[1]
     bias_bound = share_left * float(np.sqrt((residual**2).mean()))
     return float(estimator.moments(pilot.terms)[:, 0].var()) / pilot.n_samples + bias_bound**2

@@ -1,4 +1,4 @@
-"""Sums of moments that can be taken shard by shard and merged."""
+"""Sums of moments that can be taken shard by shard and merged, and what they say of the spread of an estimate."""
 
 from __future__ import annotations
 
@@ -10,49 +10,139 @@ from bopl._typing import FloatArray, IntArray
 
 
 @dataclass(frozen=True)
+class Spread:
+    """How an estimate scatters, from the influences ``psi_i`` of its n independent units (samples or groups).
+
+    Attributes
+    ----------
+    std_err : float
+        Standard error of the estimate.
+    skewness : float in [-1, 1]
+        Of the estimate: ``sum(psi³) / sum(psi²)^1.5``, the skewness of one unit's influence over sqrt(n).
+    kurtosis : float in [1/n, 1]
+        ``sum(psi⁴) / sum(psi²)²``, the kurtosis of one unit's influence over n: one over the number of units that carry
+        the variance.
+    n_units : int
+    """
+
+    std_err: float
+    skewness: float
+    kurtosis: float
+    n_units: int
+
+    @classmethod
+    def of_sums(cls, square: float, cube: float, fourth: float, n_samples: int, n_units: int) -> Spread:
+        """Return the spread of an estimate whose influences have these sums of powers, taken over n_units units."""
+        if n_units < 2:
+            return cls(float("nan"), 0.0, 1.0, n_units)
+        std_err = float(np.sqrt(max(square, 0.0) * n_units / (n_units - 1))) / n_samples
+        if square <= 0.0:
+            return cls(std_err, 0.0, 1.0 / n_units, n_units)
+        # Rounding must not carry them out of the range that Cauchy and Schwarz leave them.
+        skewness = float(np.clip(cube / square**1.5, -1.0, 1.0))
+        return cls(std_err, skewness, float(np.clip(fourth / square**2, 1.0 / n_units, 1.0)), n_units)
+
+    @property
+    def degrees_of_freedom(self) -> float:
+        """Of the standard error, at most n - 1: ``2 / (kurtosis - 3/n + 2/(n - 1))``.
+
+        They are those of the chi-squared variable that has the mean and the variance of the estimated variance
+        (Satterthwaite, 1946), whose relative variance is ``(kappa - 3)/n + 2/(n - 1)``, kappa being the kurtosis of the
+        influences.
+        """
+        most = self.n_units - 1.0
+        return min(2.0 / (self.kurtosis - 3.0 / self.n_units + 2.0 / most), most)
+
+
+@dataclass(frozen=True)
 class MomentSum:
-    """Count, means and centred products of moments; the sum of two shards is that of the whole to rounding.
+    """Count, means and centred products of up to four moments; two shards add up to the whole, but for rounding.
+
+    With ``c = moment - mean``, third products ``sum(c_i c_j · c_k)`` and fourth ``sum(c_i c_j · c_k c_l)`` are kept by
+    pairs of moments, each pair once, in the order of `pair_indices`.
 
     Attributes
     ----------
     n_samples : int
     mean : ndarray of shape (n_moments,)
     scatter : ndarray of shape (n_moments, n_moments)
-        ``sum_i (moment_i - mean)(moment_i - mean)^T``.
+        ``sum(c c^T)``.
+    third : ndarray of shape (n_pairs, n_moments)
+    fourth : ndarray of shape (n_pairs, n_pairs)
     """
 
     n_samples: int
     mean: FloatArray
     scatter: FloatArray
+    third: FloatArray
+    fourth: FloatArray
 
     @classmethod
     def empty(cls, n_moments: int) -> MomentSum:
         """Return the sum over no samples."""
-        return cls(0, np.zeros(n_moments), np.zeros((n_moments, n_moments)))
+        n_pairs = n_moments * (n_moments + 1) // 2
+        shapes = ((n_moments,), (n_moments, n_moments), (n_pairs, n_moments), (n_pairs, n_pairs))
+        return cls(0, *(np.zeros(shape) for shape in shapes))
 
     @classmethod
     def of(cls, moments: FloatArray) -> MomentSum:
         """Return the sum over the rows of an array of shape (n_rows, n_moments)."""
-        mean = moments.mean(axis=0)
-        centred = moments - mean
-        return cls(len(moments), mean, centred.T @ centred)
+        n_rows, n_moments = moments.shape
+        left, right = pair_indices(n_moments)
+        factors = np.empty((n_moments + len(left), n_rows))  # c, then the products of its pairs
+        centred, pairs = factors[:n_moments], factors[n_moments:]
+        centred[:] = moments.T
+        mean = centred.mean(axis=1)
+        centred -= mean[:, None]
+        for row, (i, j) in enumerate(zip(left, right, strict=True)):
+            np.multiply(centred[i], centred[j], out=pairs[row])
+        products = factors @ factors.T
+        return cls(
+            n_rows,
+            mean,
+            products[:n_moments, :n_moments],
+            products[n_moments:, :n_moments],
+            products[n_moments:, n_moments:],
+        )
 
     def __add__(self, other: MomentSum) -> MomentSum:
-        """Merge two shards by the pairwise update of Chan, Golub and LeVeque (1983)."""
+        """Merge two shards: both are moved to the mean of the whole, and there they add (Pébay, 2008)."""
         if other.n_samples == 0 or self.n_samples == 0:
             return self if other.n_samples == 0 else other
         n_samples = self.n_samples + other.n_samples
         step = other.mean - self.mean
+        mine = self._about(step * (-other.n_samples / n_samples))
+        yours = other._about(step * (self.n_samples / n_samples))
         mean = self.mean + step * (other.n_samples / n_samples)
-        between = np.outer(step, step) * (self.n_samples * other.n_samples / n_samples)
-        return MomentSum(n_samples, mean, self.scatter + other.scatter + between)
+        return MomentSum(n_samples, mean, *(a + b for a, b in zip(mine, yours, strict=True)))
 
-    def variance_of_mean(self, gradient: FloatArray) -> float:
-        """Return the variance of ``gradient · mean`` for independent samples."""
-        if self.n_samples < 2:
-            return float("nan")
-        total = float(gradient @ self.scatter @ gradient)
-        return max(total, 0.0) / (self.n_samples * (self.n_samples - 1))
+    def _about(self, s: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """Return scatter, third and fourth products of ``c + s`` in the place of c; the sum of c is zero."""
+        n, (i, j) = self.n_samples, pair_indices(len(s))
+        scatter, ss = self.scatter[i, j], s[i] * s[j]  # (n_pairs,)
+        mixed = self.scatter[i] * s[j][:, None] + self.scatter[j] * s[i][:, None]  # (n_pairs, n_moments)
+        third = self.third + np.outer(scatter, s) + mixed + n * np.outer(ss, s)
+        single = self.third[:, i] * s[j] + self.third[:, j] * s[i]
+        double = np.outer(scatter, ss) + np.outer(ss, scatter) + mixed[:, i] * s[j] + mixed[:, j] * s[i]
+        fourth = self.fourth + single + single.T + double + n * np.outer(ss, ss)
+        return self.scatter + n * np.outer(s, s), third, fourth
+
+    def spread(self, gradient: FloatArray) -> Spread:
+        """Return the spread of ``gradient · mean`` for independent samples."""
+        left, right = pair_indices(len(gradient))
+        by_pair = gradient[left] * gradient[right] * np.where(left == right, 1.0, 2.0)
+        return Spread.of_sums(
+            float(gradient @ self.scatter @ gradient),
+            float(by_pair @ self.third @ gradient),
+            float(by_pair @ self.fourth @ by_pair),
+            self.n_samples,
+            self.n_samples,
+        )
+
+
+def pair_indices(n_moments: int) -> tuple[IntArray, IntArray]:
+    """Return the positions ``(i, j)``, ``i <= j``, of all pairs of moments."""
+    return np.triu_indices(n_moments)
 
 
 @dataclass
@@ -87,17 +177,16 @@ class GroupSum:
         self.total[: len(other.count)] += other.total
         self.count[: len(other.count)] += other.count
 
-    def variance_of_mean(self, gradient: FloatArray, mean: FloatArray) -> float:
-        """Return the variance of ``gradient · mean`` if groups are independent, samples within one are not.
+    def spread(self, gradient: FloatArray, mean: FloatArray) -> Spread:
+        """Return the spread of ``gradient · mean`` if groups are independent, samples within one are not.
 
-        ``C/(C - 1) · sum_c (gradient · (S_c - n_c · mean))² / n²`` over the C groups (Liang and Zeger, 1986).
+        The influence of a group is the sum of those of its samples, ``gradient · (S_c - n_c · mean)``; the squared
+        standard error is ``C/(C - 1) · sum_c influence_c² / n²`` over the C groups (Liang and Zeger, 1986).
         """
         present = self.count > 0
-        n_groups = int(present.sum())
-        if n_groups < 2:
-            return float("nan")
         influence = (self.total[present] - self.count[present, None] * mean) @ gradient
-        return float((influence**2).sum()) / float(self.count.sum()) ** 2 * n_groups / (n_groups - 1)
+        square, cube, fourth = (float((influence**power).sum()) for power in (2, 3, 4))
+        return Spread.of_sums(square, cube, fourth, int(self.count.sum()), int(present.sum()))
 
     def _make_room(self, n_groups: int) -> None:
         missing = n_groups - len(self.count)

@@ -13,6 +13,7 @@ from bopl.evaluation.accumulate import ValueAccumulator
 from bopl.evaluation.result import Evaluation
 from bopl.evaluation.sources import named_policies
 from bopl.log import BanditLog
+from bopl.log.check import check_group
 from bopl.log.context import quoted
 from bopl.log.reader import open_parquet
 from bopl.log.schema import LogSchema
@@ -27,6 +28,7 @@ def evaluate_parquet(
     propensity: str,
     context: Sequence[str] | None = None,
     actions: object | None = None,
+    group: str | None = None,
     estimators: object = None,
     interval: str = "normal",
     confidence: float = 0.95,
@@ -58,6 +60,10 @@ def evaluate_parquet(
     actions : sequence of labels, optional
         All actions; by default those of the first policy that knows them, else those that occur (which takes a look at
         the action column before).
+    group : str, optional
+        Name of the column with what a sample belongs to, such as a user: intervals are then those of dependent samples.
+        A group may be spread over batches and files; memory grows with the number of groups, and the column is looked
+        at once before.
     reward_model : fitted model, optional
         For estimators that need one: fitted on other samples than these.
     batch_rows : int, default=262144
@@ -72,7 +78,7 @@ def evaluate_parquet(
     named = named_policies(policies)
     columns = {name: policy for name, policy in named.items() if isinstance(policy, str)}
     objects = {name: policy for name, policy in named.items() if name not in columns}
-    roles = {"action": action, "reward": reward, "propensity": propensity}
+    roles = {"action": action, "reward": reward, "propensity": propensity} | ({"group": group} if group else {})
     _check_columns(files, {**roles, **{f"policy {name!r}": column for name, column in columns.items()}}, context)
     needs_context = bool(objects) or reward_model is not None or logging_policy is not None
     accumulator = ValueAccumulator(
@@ -97,9 +103,13 @@ def evaluate_parquet(
         wanted = _context_names(files[0], context, taken) if needs_context else []
     if actions is None:
         actions = _find_actions(files, action, [*objects.values(), logging_policy], batch_rows)
+    groups = None if group is None else _find_groups(files, group, batch_rows)
     for batch in _batches(files, [*wanted, *sorted(taken)], batch_rows):
-        log = _batch_log(batch, roles, wanted, actions, schema)
-        accumulator.add(log, policies={name: _column(batch, column) for name, column in columns.items()} or None)
+        accumulator.add(
+            _batch_log(batch, roles, wanted, actions, schema),
+            policies={name: _column(batch, column) for name, column in columns.items()} or None,
+            group=None if group is None else _group_numbers(batch[group], groups),
+        )
     return accumulator.result()
 
 
@@ -127,6 +137,32 @@ def _find_actions(files: Sequence[Any], action: str, policies: Sequence[Any], ba
     for batch in _batches(files, [action], batch_rows):
         found.update(batch[action].unique().to_pylist())
     return sorted(found, key=lambda label: (str(type(label)), label))
+
+
+def _find_groups(files: Sequence[Any], group: str, batch_rows: int) -> Any:
+    """Return the labels of all groups, in the order in which `BanditLog` numbers those of a whole log."""
+    import pyarrow
+
+    found: Any = None
+    for batch in _batches(files, [group], batch_rows):
+        labels = _plain(batch[group]).unique()
+        found = labels if found is None else pyarrow.concat_arrays([found, labels]).unique()
+    if found is None:
+        return pyarrow.nulls(0)  # there is no row
+    if found.null_count or (pyarrow.types.is_floating(found.type) and np.isnan(found.to_numpy()).any()):
+        raise ValueError(f"group is missing in some samples: column {group!r} has nulls; give each sample a group.")
+    return found.take(pyarrow.array(np.argsort(check_group(pyarrow.chunked_array([found])))))
+
+
+def _group_numbers(labels: Any, groups: Any) -> Any:
+    import pyarrow.compute
+
+    return pyarrow.compute.index_in(_plain(labels), value_set=groups).to_numpy()
+
+
+def _plain(column: Any) -> Any:
+    """Return a column of categories as the labels they stand for."""
+    return column.dictionary_decode() if hasattr(column, "dictionary_decode") else column
 
 
 def _batches(files: Sequence[Any], columns: list[str], batch_rows: int) -> Iterator[Any]:

@@ -13,10 +13,9 @@ from bopl.boosting import BoostedRewardModel
 from bopl.learner.expanded import action_columns, expand
 from bopl.log import BanditLog
 from bopl.log.context import is_sparse
-from bopl.log.identical import row_keys
+from bopl.log.row_sketch import RowSketch
 
 Predict = Callable[[ContextMatrix], FloatArray]  # contexts to (n_rows, n_actions)
-SHARED_ROWS = 0.01  # a larger share of rows in common, beyond those that are alike by chance, is no coincidence
 
 
 @dataclass(frozen=True)
@@ -129,18 +128,13 @@ def _check_kind(model: Any) -> None:
 
 def _check_other_rows(model: Any, log: BanditLog) -> None:
     """Raise if the model remembers rows of this log: its predictions would be too good on them."""
-    fitted = getattr(model, "row_keys_", None)
+    fitted: RowSketch | None = getattr(model, "training_rows_", None)
     if fitted is None:
         return
-    own = row_keys(log)
-    shared = float(np.isin(own, fitted).mean())
-    # Rows may be alike by chance, about as often as rows that the model was fitted on are alike among themselves.
-    _, count = np.unique(fitted, return_counts=True)
-    by_chance = float(count[count > 1].sum()) / len(fitted)
-    noise = 5.0 * np.sqrt(by_chance * (1.0 - by_chance) / len(own))
-    if shared > SHARED_ROWS + 1.2 * by_chance + noise or np.array_equal(np.sort(own), fitted):
+    share = 1.0 if fitted.is_same(log) else fitted.shared_share(*fitted.count_shared(log, model.actions_))
+    if share > 0.0:
         raise ValueError(
-            f"the reward model was fitted on {shared:.0%} of the rows that it is to be evaluated on, where its "
+            f"the reward model was fitted on {share:.0%} of the rows that it is to be evaluated on, where its "
             "predictions are too good; pass it unfitted, to be cross-fitted, or fit it on other rows."
         )
 

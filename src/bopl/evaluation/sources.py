@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from bopl._typing import BoolArray, FloatArray
+from bopl._typing import BoolArray, FloatArray, IntArray
 from bopl.evaluation.estimator import Estimator, Need
 from bopl.evaluation.reward_model import RewardPredictor
 from bopl.evaluation.terms import Pilot, Terms
@@ -16,17 +16,30 @@ from bopl.log import BanditLog
 from bopl.log.policy_prob import PolicyBlock, PolicyReader, row_blocks
 
 MATCH_TOLERANCE = 1e-3  # between the propensities and the logging policy's probabilities of the logged actions
-PILOT_CELLS = 1 << 18  # rows × actions from which the share of large weights is read
+PILOT_CELLS = 1 << 16  # rows × actions, about, from which the share of large weights is read
 
 
 @dataclass(frozen=True)
 class Sources:
-    """Where the numbers of one log come from."""
+    """Where the numbers of one log come from.
+
+    Attributes
+    ----------
+    log : BanditLog
+    readers : tuple of PolicyReader
+        Of the policies.
+    rewards : RewardPredictor or None
+    logging : PolicyReader or None
+        Of the logging policy, where it is known in full.
+    group : ndarray of int64, shape (n_samples,) or None
+        Groups of the samples, numbered as in the whole log if this is a part of one.
+    """
 
     log: BanditLog
     readers: tuple[PolicyReader, ...]
     rewards: RewardPredictor | None
     logging: PolicyReader | None
+    group: IntArray | None
 
     def blocks(self) -> list[slice]:
         """Return the rows in blocks; of many rows if nothing but logged actions is read."""
@@ -86,7 +99,7 @@ class Sources:
         joined = Terms(*(_joined([getattr(one, field) for one in terms]) for field in fields))
         if self.logging is None or not self.readers[position].has_all_actions:
             return Pilot(joined, n_samples)
-        step = max(len(joined.reward) * self.log.n_actions // PILOT_CELLS, 1)
+        step = -(-len(joined.reward) * self.log.n_actions // PILOT_CELLS)
         action_prob, logging_prob = (np.concatenate(parts)[::step] for parts in zip(*probs, strict=True))
         return Pilot(joined, n_samples, action_prob, logging_prob)
 

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
 
 from bopl._typing import FloatArray
 
@@ -69,3 +72,13 @@ class Pilot:
     n_samples: int
     action_prob: FloatArray | None = None
     logging_prob: FloatArray | None = None
+
+    @cached_property
+    def every_weight(self) -> tuple[FloatArray, FloatArray]:
+        """Weights of all actions that the policy can take, logged or not, and their shares of its probability."""
+        assert self.action_prob is not None
+        assert self.logging_prob is not None
+        taken = self.action_prob > 0.0
+        share = self.action_prob[taken] / len(self.action_prob)
+        weight = self.action_prob[taken] / np.maximum(self.logging_prob[taken], np.finfo(np.float64).tiny)
+        return weight, share / share.sum()

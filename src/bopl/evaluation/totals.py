@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from bopl._typing import FloatArray
-from bopl.evaluation.diagnosis import WeightTotals
+from bopl.evaluation.diagnosis import TrainedRows, WeightTotals
 from bopl.evaluation.estimator import Estimator
 from bopl.evaluation.moments import GroupSum, MomentSum
 from bopl.evaluation.terms import Terms
@@ -25,6 +25,7 @@ class PolicyTotals:
         self.n_clipped = np.zeros(len(self.estimators))
         self.lost_weight = np.zeros(len(self.estimators))  # sum of w - v(w)
         self.weights = WeightTotals(n_actions)
+        self.trained = TrainedRows()
         self.kept_weight: list[FloatArray] = []
 
     def add(self, terms: Terms, group: Any, *, keep: bool) -> FloatArray:
@@ -57,4 +58,5 @@ class PolicyTotals:
         self.n_clipped += other.n_clipped
         self.lost_weight += other.lost_weight
         self.weights.merge(other.weights)
+        self.trained.merge(other.trained)
         self.kept_weight += other.kept_weight

@@ -10,12 +10,15 @@ from bopl.evaluation.interval import Bounds, Interval
 from bopl.log.weight import (
     MAX_HEAVY_SINGLE_SHARE,
     MAX_LOST_WEIGHT,
-    MAX_MEAN_Z,
     MAX_SINGLE_SHARE,
     MAX_TOP_SHARE,
     MAX_UNSUPPORTED,
     MIN_ESS,
+    MIN_GROUPS,
+    MIN_REWARDED,
     MIN_TAIL_INDEX,
+    SAME_POLICY,
+    is_mean_off,
 )
 
 BETTER, WORSE, INCONCLUSIVE, NOT_TRUSTWORTHY = "better", "worse", "inconclusive", "not trustworthy"
@@ -57,8 +60,11 @@ def judge(
     complaint = find_complaint(estimator, interval, facts, lost_weight, bounds)
     if complaint is not None:
         return NOT_TRUSTWORTHY, complaint + SOURCE_NOTES.get(source, "")
+    if facts.gap <= SAME_POLICY:
+        reason = "The policy is the logging policy on this log, but for rounding: there is no difference to see."
+        return INCONCLUSIVE, reason + SOURCE_NOTES.get(source, "")
     verdict, reason = _compare(interval.confidence, uplift, bounds)
-    if estimator.name == "dm" and bounds != (0.0, 0.0):
+    if estimator.name == "dm":
         reason += " It rests on the reward model alone: see what 'dr' says."
     elif estimator.name in CUTTING[1:] and lost_weight > MAX_UNSUPPORTED:
         reason += f" {lost_weight:.0%} of the policy's probability is left to the reward model."
@@ -69,6 +75,11 @@ def find_complaint(
     estimator: Estimator, interval: Interval, facts: WeightFacts, lost_weight: float, bounds: Bounds
 ) -> str | None:
     """Return why the log cannot answer, or None if it can."""
+    if facts.trained_share > 0.0:
+        return (
+            f"The policy was trained on {facts.trained_share:.0%} of these samples, where it looks better than it is: "
+            "evaluate it on others."
+        )
     if facts.unsupported_mass > MAX_UNSUPPORTED:
         return (
             f"{facts.unsupported_mass:.1%} of the policy's choices are actions that were never taken in this log: "
@@ -86,7 +97,9 @@ def find_complaint(
 def _weight_complaint(estimator: Estimator, interval: Interval, facts: WeightFacts, lost_weight: float) -> str | None:
     if facts.max == 0.0:
         return "The policy gives probability zero to every logged action: the log says nothing about it."
-    if abs(facts.mean_z) > MAX_MEAN_Z:
+    if facts.gap <= SAME_POLICY:
+        return None  # of the logging policy nothing has to be inferred
+    if is_mean_off(facts.mean, facts.mean_z):
         return (
             f"The mean weight is {facts.mean:.3g} where 1 is expected (z = {facts.mean_z:.1f}): either the "
             "propensities are not those of the logging policy, or the policy takes actions that hardly occur here."
@@ -98,16 +111,38 @@ def _weight_complaint(estimator: Estimator, interval: Interval, facts: WeightFac
             f"The log is worth {facts.ess:.0f} effective samples to this policy, fewer than {MIN_ESS:.0f}: the "
             "interval cannot be relied on."
         )
-    if estimator.name in CUTTING:
-        return _cut_complaint(estimator, lost_weight)
-    is_heavy = facts.tail_index < MIN_TAIL_INDEX and facts.top_share > MAX_TOP_SHARE
-    if facts.single_share > (MAX_HEAVY_SINGLE_SHARE if is_heavy else MAX_SINGLE_SHARE):
+    if facts.n_groups is not None and facts.n_groups < MIN_GROUPS:
         return (
-            f"One sample has {facts.single_share:.0%} of the sum of squared weights, the top 1% carry "
-            f"{facts.top_share:.0%} of the value (tail index {facts.tail_index:.1f}): a few samples decide, and the "
-            "interval is too narrow."
+            f"The log has {facts.n_groups} groups, fewer than {MIN_GROUPS}: how much they differ from each other "
+            "cannot be told, and the interval cannot be relied on."
         )
-    return None
+    complaint = _cut_complaint(estimator, lost_weight) if estimator.name in CUTTING else _tail_complaint(facts)
+    return _reward_complaint(facts) if complaint is None else complaint
+
+
+def _tail_complaint(facts: WeightFacts) -> str | None:
+    is_heavy = facts.tail_index < MIN_TAIL_INDEX and facts.top_share > MAX_TOP_SHARE
+    if facts.single_share <= (MAX_HEAVY_SINGLE_SHARE if is_heavy else MAX_SINGLE_SHARE):
+        return None
+    return (
+        f"One sample has {facts.single_share:.0%} of the sum of squared weights, the top 1% carry "
+        f"{facts.top_share:.0%} of the value (tail index {facts.tail_index:.1f}): a few samples decide, and the "
+        "interval is too narrow."
+    )
+
+
+def _reward_complaint(facts: WeightFacts) -> str | None:
+    if facts.rewarded >= MIN_REWARDED:
+        return None
+    if facts.rewarded == 0.0:
+        return "All rewards of the log are the same: it cannot tell policies apart."
+    few = f"about {facts.rewarded:.0f} effective samples have a reward that decides, fewer than {MIN_REWARDED:.0f}"
+    if facts.differing < 0.5 * facts.ess:
+        return (
+            f"The policy differs from the logging policy in few samples (worth {facts.differing:.0f}), and {few}: the "
+            "interval cannot be relied on."
+        )
+    return f"Rewards are rare or very unequal, and {few}: the interval cannot be relied on."
 
 
 def _cut_complaint(estimator: Estimator, lost_weight: float) -> str | None:
@@ -123,7 +158,7 @@ def _cut_complaint(estimator: Estimator, lost_weight: float) -> str | None:
 def _compare(confidence: float, uplift: float, bounds: Bounds) -> tuple[str, str]:
     lower, upper = bounds
     if lower == upper == 0.0:
-        return INCONCLUSIVE, "The policy is the logging policy on this log: the difference is zero."
+        return INCONCLUSIVE, "No sample shows a difference to the logging policy: it is zero."
     certainty = f"with {100.0 * confidence:.4g}% confidence"
     if lower > 0.0:
         return BETTER, f"It earns {uplift:.4g} more than the logging policy, at least {lower:.4g} {certainty}."

@@ -104,7 +104,6 @@ def evaluate(
     if not isinstance(log, BanditLog):
         raise TypeError(f"evaluate takes a BanditLog; got {type(log).__name__}.")
     check_number("n_folds", n_folds, low=2, integer=True)
-    check_number("random_state", random_state, low=0, integer=True)
     accumulator = ValueAccumulator(
         policies,
         estimators=estimators,
@@ -181,4 +180,4 @@ def _sources(
             name = "BoostedRewardModel" if reward_model is None else type(reward_model).__name__
             accumulator.notes.append(f"Reward model: {name}, cross-fitted on {int(rewards.fold.max()) + 1} folds.")
     logging = None if logging_policy is None else read_policy(logging_policy, log, "logging_policy")
-    return Sources(log, readers, rewards, logging)
+    return Sources(log, readers, rewards, logging, log.group)

@@ -11,7 +11,7 @@ from bopl._typing import FloatArray
 from bopl.log.column_audit import audit_columns
 from bopl.log.context import quoted
 from bopl.log.finding import NOTE, OK, PROBLEM, Audit, Finding
-from bopl.log.identical import row_keys
+from bopl.log.identical import context_keys, row_keys
 from bopl.log.policy_prob import PolicyReader, read_policy, row_blocks
 from bopl.log.weight import (
     MAX_MEAN_Z,
@@ -19,11 +19,14 @@ from bopl.log.weight import (
     MAX_TOP_SHARE,
     MAX_UNSUPPORTED,
     MIN_ESS,
+    MIN_REWARDED,
     MIN_TAIL_INDEX,
     TOP_SHARE,
     effective_sample_size,
+    is_mean_off,
     largest_share,
     mean_weight_z,
+    rewarded_sample_size,
     tail_index,
     top_share,
 )
@@ -111,9 +114,7 @@ def _z_finding(check: str, weight: FloatArray, what: str, hint: str) -> Finding:
     mean = float(weight.mean())
     z = mean_weight_z(len(weight), mean, float(weight.std(ddof=1)) if len(weight) > 1 else 0.0)
     text = f"The mean weight of {what} is {mean:.4g} where 1 is expected (z = {z:.1f})"
-    if abs(z) > MAX_MEAN_Z:
-        return Finding(check, PROBLEM, z, f"{text}: {hint}.")
-    return Finding(check, OK, z, f"{text}.")
+    return _judged(check, z, text, PROBLEM if is_mean_off(mean, z) else OK, hint)
 
 
 def _uniform_mean_weight(log: BanditLog) -> Finding:
@@ -199,7 +200,7 @@ def _duplicates(log: BanditLog) -> Finding:
     if n_repeated == 0:
         return Finding("duplicated_rows", OK, 0.0, "No two samples share context, action and reward.")
     text = f"{n_repeated} of {log.n_samples} samples repeat context, action and reward of another one"
-    n_contexts = len(np.unique(row_keys(log, context_only=True)))
+    n_contexts = len(np.unique(context_keys(log.context)))
     if log.n_samples - n_contexts <= 1.05 * n_repeated and n_contexts > 0.5 * log.n_samples:
         # Contexts are all but unique, and where one comes twice the action and the reward do, too.
         return Finding("duplicated_rows", PROBLEM, share, f"{text}: the same decisions were logged more than once.")
@@ -237,7 +238,8 @@ def _hardly_logged(log: BanditLog) -> Finding:
 
 def _weight_findings(log: BanditLog, policy: object | None) -> list[Finding]:
     if policy is None:
-        return _weight_facts(_uniform_weight(log), log.reward, "the uniform policy")
+        # Few rewards are no fault of a log of which nothing has been asked yet.
+        return _weight_facts(_uniform_weight(log), log.reward, "the uniform policy", few_rewards=NOTE)
     weight, unsupported = _policy_weight(log, read_policy(policy, log))
     findings = [] if np.isnan(unsupported) else [_support(unsupported)]
     findings.append(
@@ -268,46 +270,59 @@ def _policy_weight(log: BanditLog, reader: PolicyReader) -> tuple[FloatArray, fl
 
 
 def _support(unsupported: float) -> Finding:
-    text = f"{unsupported:.2%} of the policy's choices are actions that were never taken or not eligible"
-    if unsupported > MAX_UNSUPPORTED:
-        return Finding("policy_support", PROBLEM, unsupported, f"{text}: what they earn cannot be known from this log.")
-    return Finding("policy_support", OK, unsupported, f"{text}.")
+    return _judged(
+        "policy_support",
+        unsupported,
+        f"{unsupported:.2%} of the policy's choices are actions that were never taken or not eligible",
+        PROBLEM if unsupported > MAX_UNSUPPORTED else OK,
+        "what they earn cannot be known from this log",
+    )
 
 
-def _weight_facts(weight: FloatArray, reward: FloatArray, what: str) -> list[Finding]:
+def _weight_facts(weight: FloatArray, reward: FloatArray, what: str, *, few_rewards: str = PROBLEM) -> list[Finding]:
     ess, tail = effective_sample_size(weight), tail_index(weight, len(weight))
-    contribution, single = weight * np.abs(reward), largest_share(weight)
+    rewarded, single = rewarded_sample_size(weight, reward), largest_share(weight)
+    contribution = weight * np.abs(reward)
     share = top_share(weight, contribution, len(weight), float(contribution.sum()))
     return [
-        Finding(
+        _judged(
             "effective_sample_size",
-            PROBLEM if ess < MIN_ESS else OK,
             ess,
-            f"To {what} the log is worth {ess:,.0f} of its {len(weight):,} samples"
-            + (f": fewer than {MIN_ESS:.0f} decide nothing." if ess < MIN_ESS else "."),
+            f"To {what} the log is worth {ess:,.0f} of its {len(weight):,} samples",
+            PROBLEM if ess < MIN_ESS else OK,
+            f"fewer than {MIN_ESS:.0f} decide nothing",
         ),
-        Finding(
+        _judged(
+            "rewarded_samples",
+            rewarded,
+            f"About {rewarded:,.0f} effective samples have a reward that decides for {what}",
+            few_rewards if rewarded < MIN_REWARDED else OK,
+            f"fewer than {MIN_REWARDED:.0f} are too few for an interval",
+        ),
+        _judged(
             "tail_index",
-            NOTE if tail < MIN_TAIL_INDEX else OK,
             tail,
-            f"The weights of {what} have a tail index of {tail:.2g}"
-            + (
-                ": below 2 their variance may be infinite, and normal intervals too narrow."
-                if tail < MIN_TAIL_INDEX
-                else "."
-            ),
+            f"The weights of {what} have a tail index of {tail:.2g}",
+            NOTE if tail < MIN_TAIL_INDEX else OK,
+            "below 2 their variance may be infinite, and normal intervals too narrow",
         ),
-        Finding(
+        _judged(
             "top_weight_share",
-            NOTE if share > MAX_TOP_SHARE else OK,
             share,
-            f"The top {TOP_SHARE:.0%} of the weights of {what} carry {share:.0%} of the value.",
+            f"The top {TOP_SHARE:.0%} of the weights of {what} carry {share:.0%} of the value",
+            NOTE if share > MAX_TOP_SHARE else OK,
+            "much depends on few samples",
         ),
-        Finding(
+        _judged(
             "largest_weight",
-            PROBLEM if single > MAX_SINGLE_SHARE else OK,
             float(weight.max()),
-            f"The largest weight of {what} is {weight.max():.4g}, with {single:.1%} of the sum of squared weights"
-            + (": a few samples decide." if single > MAX_SINGLE_SHARE else "."),
+            f"The largest weight of {what} is {weight.max():.4g}, with {single:.1%} of the sum of squared weights",
+            PROBLEM if single > MAX_SINGLE_SHARE else OK,
+            "a few samples decide",
         ),
     ]
+
+
+def _judged(check: str, value: float, text: str, status: str, consequence: str) -> Finding:
+    """Return a finding; what follows from it is said if it is not ok."""
+    return Finding(check, status, value, f"{text}." if status == OK else f"{text}: {consequence}.")

@@ -21,21 +21,29 @@ def group_identical_contexts(context: ContextMatrix) -> IntArray:
 
     Missing values equal each other. Time is O(n_samples · n_features): rows are hashed, not sorted.
     """
-    key = _hash_sparse_rows(context) if is_sparse(context) else _hash_dense_rows(context)
-    _, first, group = np.unique(key, return_index=True, return_inverse=True)
+    _, first, group = np.unique(context_keys(context), return_index=True, return_inverse=True)
     if not _rows_equal(context, first[group]):  # two rows with one 64-bit hash: sort the rows themselves
         _, group = np.unique(_dense(context), axis=0, return_inverse=True, equal_nan=True)
     return np.asarray(group).reshape(-1)
 
 
-def row_keys(log: BanditLog, *, context_only: bool = False) -> npt.NDArray[np.uint64]:
-    """Return a hash of context, action and reward of every sample: equal rows have equal keys, in every process."""
-    context = log.context
-    key = _hash_sparse_rows(context) if is_sparse(context) else _hash_dense_rows(context)
-    if context_only:
-        return key
-    key = _mix(key + log.action_idx.astype(np.uint64) + _MULTIPLIER)
-    return _mix(key + (log.reward + 0.0).view(np.uint64))
+def context_keys(context: ContextMatrix) -> npt.NDArray[np.uint64]:
+    """Return a hash of every context: equal rows have equal keys, in every process."""
+    return _hash_sparse_rows(context) if is_sparse(context) else _hash_dense_rows(context)
+
+
+def decision_keys(log: BanditLog, actions: AnyArray | None = None) -> npt.NDArray[np.uint64]:
+    """Return a hash of context and action of every sample; actions are numbered as in the log, or as in ``actions``."""
+    action_idx = log.action_idx
+    if actions is not None and log.actions.tolist() != actions.tolist():
+        position = {label: number for number, label in enumerate(actions.tolist())}
+        action_idx = np.array([position.get(label, -1) for label in log.actions.tolist()])[action_idx]
+    return _mix(context_keys(log.context) + action_idx.astype(np.uint64) + _MULTIPLIER)
+
+
+def row_keys(log: BanditLog) -> npt.NDArray[np.uint64]:
+    """Return a hash of context, action and reward of every sample."""
+    return _mix(decision_keys(log) + (log.reward + 0.0).view(np.uint64))
 
 
 def _mix(bits: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
@@ -49,15 +57,21 @@ def _value_bits(values: AnyArray) -> npt.NDArray[np.uint64]:
     return canonical.astype(np.float32).view(np.uint32).astype(np.uint64)
 
 
+def _entry_keys(column_idx: npt.NDArray[np.uint64], values: AnyArray) -> npt.NDArray[np.uint64]:
+    """Return a hash of (column, value) for every entry, 0 for zeros: a row's key is the sum over its entries."""
+    keys = _mix(_mix(column_idx + np.uint64(1)) + _value_bits(values))
+    return np.where(values == 0.0, np.uint64(0), keys)
+
+
 def _hash_dense_rows(context: AnyArray) -> npt.NDArray[np.uint64]:
     key = np.zeros(len(context), dtype=np.uint64)
     for column_idx in range(context.shape[1]):
-        key = _mix(key + _value_bits(context[:, column_idx]) + _MULTIPLIER)  # the order of columns counts
-    return key
+        key += _entry_keys(np.array([column_idx], dtype=np.uint64), context[:, column_idx])
+    return _mix(key)
 
 
 def _hash_sparse_rows(context: ContextMatrix) -> npt.NDArray[np.uint64]:
-    entry = _mix(_mix(context.indices.astype(np.uint64) + np.uint64(1)) + _value_bits(context.data))
+    entry = _entry_keys(context.indices.astype(np.uint64), context.data)
     running = np.concatenate([np.zeros(1, dtype=np.uint64), np.cumsum(entry, dtype=np.uint64)])
     return _mix(running[context.indptr[1:]] - running[context.indptr[:-1]])  # sums modulo 2**64 subtract exactly
 

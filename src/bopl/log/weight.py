@@ -11,8 +11,12 @@ MIN_TAIL = 10  # fewest weights from which a tail index is read
 
 # Limits beyond which estimates are not to be trusted. The worlds in docs/evaluation.md show both sides of them.
 MAX_UNSUPPORTED = 0.01  # share of a policy's choices that the log never took
-MAX_MEAN_Z = 4.0  # standard errors between the mean weight and 1: one right log in 16,000
+MAX_MEAN_Z = 4.0  # standard errors between the mean weight and 1: one right log in 16,000 …
+MIN_MEAN_GAP = 2e-3  # … unless the distance is one that rounded propensities leave
 MIN_ESS = 50.0  # effective samples
+MIN_REWARDED = 30.0  # effective samples with a reward that decides: skewed sums of fewer are not normal yet
+MIN_GROUPS = 30  # independent groups, if the samples of a group are not
+SAME_POLICY = 1e-3  # root mean square of w - 1 that rounded propensities may leave of the logging policy
 MAX_SINGLE_SHARE = 0.25  # part of sum(w²) in the largest weight; the central limit theorem wants it near zero …
 MAX_HEAVY_SINGLE_SHARE = 0.1  # … nearer still if the tail is heavy by the next two limits
 MIN_TAIL_INDEX = 2.0  # below, the variance of an unbounded weight is infinite
@@ -29,6 +33,43 @@ def effective_sample_size(importance_weight: FloatArray) -> float:
     return float(scaled.sum() ** 2 / (scaled**2).sum())
 
 
+def differing_sample_size(importance_weight: FloatArray) -> float:
+    """Return ``sum(|w - 1|)² / sum((w - 1)²)``: how many samples tell the policy from the logging policy; 0 if none.
+
+    It is to the uplift ``mean((w - 1) r)`` what the effective sample size is to the value ``mean(w r)``: a policy that
+    differs in few contexts has few such samples, however many effective ones the log holds.
+    """
+    gap = np.abs(importance_weight - 1.0)
+    largest = float(gap.max(initial=0.0))
+    return effective_sample_size(gap) if largest > 0.0 else 0.0
+
+
+def reward_share(reward: FloatArray) -> float:
+    """Return the share of the samples that carry the variance of the rewards, ``sum(d²)² / (n · sum(d⁴))``.
+
+    That is one over the kurtosis of the rewards. For rewards of two values, one of them rare, it is the share of the
+    rare one; for a normal reward 1/3; and it is small if a few rewards are far larger than the others. 0 if all rewards
+    are the same.
+    """
+    spread = float(np.ptp(reward))
+    if spread == 0.0:
+        return 0.0
+    square = ((reward - reward.mean()) / spread) ** 2
+    return float(square.sum() ** 2 / (len(reward) * (square**2).sum()))
+
+
+def rewarded_sample_size(importance_weight: FloatArray, reward: FloatArray) -> float:
+    """Return how many effective samples have a reward that decides about a policy.
+
+    Effective samples of the value or of the uplift, whichever are fewer, times `reward_share`; for the logging policy
+    itself, of which nothing has to be inferred, those of the value.
+    """
+    size = effective_sample_size(importance_weight)
+    if float(np.sqrt(((importance_weight - 1.0) ** 2).mean())) > SAME_POLICY:
+        size = min(size, differing_sample_size(importance_weight))
+    return size * reward_share(reward)
+
+
 def largest_share(importance_weight: FloatArray) -> float:
     """Return ``max(w²) / sum(w²)``, the part of one sample in the sum of squared weights; 0 if all are 0."""
     largest = float(importance_weight.max(initial=0.0))
@@ -43,6 +84,11 @@ def mean_weight_z(n_samples: int, mean: float, std: float) -> float:
     if std == 0.0:
         return 0.0 if mean == 1.0 else float(np.copysign(np.inf, mean - 1.0))
     return (mean - 1.0) / (std / float(np.sqrt(n_samples)))
+
+
+def is_mean_off(mean: float, mean_z: float) -> bool:
+    """Return whether a mean weight is too far from 1 for chance and for rounding."""
+    return abs(mean_z) > MAX_MEAN_Z and abs(mean - 1.0) > MIN_MEAN_GAP
 
 
 def tail_size(n_samples: int) -> int:

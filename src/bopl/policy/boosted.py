@@ -13,7 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from bopl._settings import check_number
 from bopl._typing import FloatArray
-from bopl.boosting import Ensemble, History, ProgressBar, StepRule, Validation, fit_ensemble, read_checkpoint
+from bopl.boosting import ProgressBar, StepRule, Validation, fit_ensemble, read_checkpoint
 from bopl.boosting.loop import AnyCallback
 from bopl.learner import bind_learner, default_learner
 from bopl.log import BanditLog
@@ -179,13 +179,10 @@ class BoostedPolicy(ScoredPolicy):
             resumed=resumed,
         )
         best = watch.best_n_rounds if watch and watch.best_n_rounds else len(result.ensemble.rounds)
-        self._set_fitted(log, result.ensemble.truncated(best), result.history, result.stop_reason)
-
-    def _set_fitted(self, log: BanditLog, ensemble: Ensemble, history: History, stop_reason: str) -> None:
-        self.ensemble_ = ensemble
-        self.history_ = history
-        self.stop_reason_ = stop_reason
-        self._remember(log)
+        self.ensemble_ = result.ensemble.truncated(best)
+        self.history_ = result.history
+        self.stop_reason_ = result.stop_reason
+        self._remember(log, *([] if validation is None else [validation]))
 
     def _check_settings(self, log: BanditLog, validation: BanditLog | None) -> None:
         check_number("n_rounds", self.n_rounds, low=1, integer=True)

@@ -15,6 +15,7 @@ from bopl.boosting.history import COLUMNS
 from bopl.boosting.store import pack_rounds, unpack_rounds
 from bopl.learner.store import describe_learner, learner_from
 from bopl.log.action import label_array
+from bopl.log.row_sketch import RowSketch
 from bopl.log.schema import LogSchema
 
 if TYPE_CHECKING:
@@ -32,6 +33,8 @@ _PLAIN_SETTINGS = (
     "early_stopping_rounds",
     "progress",
 )
+
+_ROW_FACTS = ("is_whole", "alike", "n_samples", "digest")
 
 
 def save_boosted(policy: BoostedPolicy, path: str | Path) -> None:
@@ -78,16 +81,19 @@ def load(path: str | Path) -> Any:
 
 def write_policy(policy: Any, facts: dict[str, Any], arrays: dict[str, Any], path: str | Path) -> None:
     """Write a fitted policy: what all policies have in common, with its own facts and arrays."""
-    names = getattr(policy, "feature_names_in_", None)
+    names, rows = getattr(policy, "feature_names_in_", None), policy.training_rows_
     document = {
         "class": type(policy).__name__,
         "actions": [_label_to_json(label) for label in policy.actions_.tolist()],
         "n_features": int(policy.n_features_in_),
         "feature_names": None if names is None else [str(name) for name in names],
+        "training_rows": None if rows is None else {name: getattr(rows, name) for name in _ROW_FACTS},
         "trained_on": policy.trained_on_,
         "schema": None if policy.schema_ is None else policy.schema_.to_json(),
         **facts,
     }
+    if rows is not None:
+        arrays = arrays | {"training_rows": rows.lowest}
     if policy.action_features_ is not None:
         arrays = arrays | {"action_features": policy.action_features_}
     write_archive(path, Archive(KIND, FORMAT_NUMBER, document, arrays))
@@ -103,6 +109,7 @@ def restore_common(policy: Any, archive: Archive) -> None:
         policy.action_features_.ndim != 2 or len(policy.action_features_) != len(policy.actions_)
     ):
         raise ValueError("the action features do not match the actions")
+    policy.training_rows_ = _training_rows(archive)
     if document["feature_names"] is not None:
         policy.feature_names_in_ = np.array(document["feature_names"], dtype=object)
     policy.trained_on_ = document.get("trained_on")  # files written before there were runs and schemas have none
@@ -110,6 +117,19 @@ def restore_common(policy: Any, archive: Archive) -> None:
     policy.schema_ = None if schema is None else LogSchema.from_json(schema)
     if policy.schema_ is not None and list(policy.schema_.feature_names) != document["feature_names"]:
         raise ValueError("the schema does not match the context columns")
+
+
+def _training_rows(archive: Archive) -> RowSketch | None:
+    """Return the sketch of the rows that the policy was trained on; None if the file has none, as the first ones."""
+    facts = archive.document.get("training_rows")
+    if facts is None:
+        return None
+    lowest = archive.arrays["training_rows"]
+    if lowest.ndim != 1 or lowest.dtype != np.uint64 or len(lowest) == 0 or not 0.0 <= facts["alike"] <= 1.0:
+        raise ValueError("the hashes of the training rows are not valid")
+    return RowSketch(
+        lowest, bool(facts["is_whole"]), float(facts["alike"]), int(facts["n_samples"]), str(facts["digest"])
+    )
 
 
 def _boosted_from(archive: Archive) -> BoostedPolicy:

@@ -16,6 +16,7 @@ from bopl._typing import BoolArray, ContextMatrix, FloatArray
 from bopl.log import BanditLog
 from bopl.log.check import check_mask
 from bopl.log.context import is_frame, read_context
+from bopl.log.row_sketch import RowSketch
 from bopl.log.schema import LogSchema
 from bopl.objective.softmax import softmax
 from bopl.objective.value import snips_value
@@ -34,6 +35,8 @@ class ScoredPolicy(Policy, BaseEstimator):
     n_features_in_ : int
     feature_names_in_ : ndarray of shape (n_features,)
         Only if the log had column names.
+    training_rows_ : RowSketch or None
+        A few hashes of the rows it was trained on: an evaluation on them says so.
     schema_ : LogSchema or None
         How the columns of the log's frame or file became numbers; frames to predict on are encoded alike.
     trained_on_ : str or None
@@ -45,6 +48,7 @@ class ScoredPolicy(Policy, BaseEstimator):
 
     action_features_: FloatArray | None
     n_features_in_: int
+    training_rows_: RowSketch | None = None
     schema_: LogSchema | None
     trained_on_: str | None
 
@@ -132,8 +136,9 @@ class ScoredPolicy(Policy, BaseEstimator):
         weight = 1.0 if sample_weight is None else np.asarray(sample_weight, dtype=np.float64)
         return snips_value(weight * logged / log.propensity, log.reward)
 
-    def _remember(self, log: BanditLog) -> None:
-        """Keep what later contexts are checked against."""
+    def _remember(self, log: BanditLog, *watched: BanditLog) -> None:
+        """Keep what later contexts are checked against, and which rows were seen, to learn or to stop by."""
+        self.training_rows_ = RowSketch.of(log, *watched)
         self.actions_ = log.actions
         self.action_features_ = log.action_features
         self.n_features_in_ = log.n_features

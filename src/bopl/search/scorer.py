@@ -10,11 +10,36 @@ import numpy as np
 from sklearn.base import clone
 
 from bopl._settings import check_choice, check_number
-from bopl._typing import FloatArray, IntArray
+from bopl._typing import FloatArray
+from bopl.evaluation import evaluate
 from bopl.evaluation.reward_model import draw_folds
 from bopl.log import BanditLog
-from bopl.search.value import ESTIMATORS, off_policy_value
 from bopl.simulation import SimulatedProblem
+
+ESTIMATORS = ("snips", "ips")
+
+
+def off_policy_score(
+    log: BanditLog, logged_prob: FloatArray, *, estimator: str = "snips", confidence: float | None = None
+) -> float:
+    """Return what a policy is estimated to earn, or what it earns at least with some confidence (`bopl.evaluate`).
+
+    A policy that never agrees with the log is given the worst reward seen: nothing speaks for it.
+
+    Parameters
+    ----------
+    log : BanditLog
+    logged_prob : ndarray of shape (n_samples,)
+        The policy's probabilities of the logged actions.
+    estimator : {"snips", "ips"}, default="snips"
+    confidence : float in (0.5, 1), optional
+        Of the lower bound, one-sided.
+    """
+    if not logged_prob.any():
+        return float(log.reward.min())
+    two_sided = 0.95 if confidence is None else 2.0 * confidence - 1.0
+    row = evaluate(log, logged_prob, estimators=estimator, confidence=two_sided).row()
+    return float(row["value" if confidence is None else "ci_lower"])
 
 
 class Scorer(Protocol):
@@ -62,10 +87,11 @@ class CrossValidatedScorer:
     ----------
     log : BanditLog
     n_folds : int, default=3
+        Samples of one group share a fold.
     estimator : {"snips", "ips"}, default="snips"
     confidence : float in (0.5, 1) or None, default=None
-        With it configurations are ranked by the lower bound of their estimate, which distrusts policies that few
-        logged samples speak for.
+        With it configurations are ranked by what they earn at least with this confidence, the lower end of the normal
+        interval of `bopl.evaluate`, which distrusts policies that few logged samples speak for.
     is_greedy : bool, default=False
         Judge the policy that always takes its best action instead of the one that was trained.
     random_state : int, default=0
@@ -82,27 +108,21 @@ class CrossValidatedScorer:
     def __post_init__(self) -> None:
         check_number("n_folds", self.n_folds, low=2, high=self.log.n_samples, integer=True)
         check_choice("estimator", self.estimator, ESTIMATORS)
+        if self.confidence is not None:
+            check_number("confidence", self.confidence, low=0.5, high=1.0, low_open=True, high_open=True)
 
     def __call__(self, policy: Any) -> float:
         """Return the estimate, or its lower bound."""
-        weight = np.empty(self.log.n_samples)
-        for held_out in self._folds():
-            is_train = np.ones(self.log.n_samples, dtype=bool)
-            is_train[held_out] = False
-            fitted = clone(policy).fit(self.log.subset(is_train))
-            weight[held_out] = self._importance_weight(fitted, self.log.subset(held_out))
-        return off_policy_value(weight, self.log.reward, estimator=self.estimator, confidence=self.confidence)
+        logged_prob = np.empty(self.log.n_samples)
+        fold = draw_folds(self.log, self.n_folds, self.random_state)
+        for number in range(int(fold.max()) + 1):
+            held_out = fold == number
+            fitted = clone(policy).fit(self.log.subset(~held_out))
+            logged_prob[held_out] = self._logged_prob(fitted, self.log.subset(held_out))
+        return off_policy_score(self.log, logged_prob, estimator=self.estimator, confidence=self.confidence)
 
-    def _folds(self) -> list[IntArray]:
-        if self.log.group is not None:  # samples of one group share a fold
-            fold = draw_folds(self.log, self.n_folds, self.random_state)
-            return [np.flatnonzero(fold == number) for number in range(int(fold.max()) + 1)]
-        order = np.random.default_rng(self.random_state).permutation(self.log.n_samples)
-        return [np.sort(part) for part in np.array_split(order, self.n_folds)]
-
-    def _importance_weight(self, policy: Any, log: BanditLog) -> FloatArray:
+    def _logged_prob(self, policy: Any, log: BanditLog) -> FloatArray:
         mask = {} if log.action_mask is None else {"action_mask": log.action_mask}
         temperature = {"inverse_temperature": np.inf} if self.is_greedy else {}
-        action_prob = policy.predict_proba(log.context, **temperature, **mask)
-        weight: FloatArray = action_prob[np.arange(log.n_samples), log.action_idx] / log.propensity
-        return weight
+        action_prob: FloatArray = policy.predict_proba(log.context, **temperature, **mask)
+        return action_prob[np.arange(log.n_samples), log.action_idx]

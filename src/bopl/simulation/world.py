@@ -46,7 +46,7 @@ class World:
         The truth, and a reward model that is off by a fixed amount.
     reward_range : (float, float)
     n_samples : int
-        Length of a log that normal theory is expected to hold for.
+        Length of a log.
     """
 
     name: str
@@ -140,11 +140,11 @@ def make_world(
 def coverage_worlds() -> dict[str, World]:
     """Return the worlds on which intervals are held to their promise, by name."""
     worlds = (
-        make_world("plain", n_samples=4000),
-        make_world("rare rewards", rate=0.01, n_samples=40_000),
-        make_world("negative rewards", reward_range=(-1.0, 0.5), n_samples=4000),
-        make_world("small propensities", sharpness=1.2, exploration=0.03, n_samples=20_000),
-        make_world("many actions", n_actions=100, exploration=0.5, n_samples=10_000),
+        make_world("plain"),
+        make_world("rare rewards", rate=0.01, n_samples=20_000),
+        make_world("negative rewards", reward_range=(-1.0, 0.5)),
+        make_world("small propensities", sharpness=2.0, exploration=0.01, n_samples=20_000),
+        make_world("many actions", n_actions=100, exploration=0.5, n_samples=4000),
         make_world("close policy", distance=0.1),
         make_world("far policy", distance=3.0, n_samples=4000),
     )

@@ -12,7 +12,7 @@ from bopl._typing import FloatArray
 from bopl.boosting.loop import INTERRUPTED
 from bopl.log import BanditLog
 from bopl.policy import BoostedPolicy
-from bopl.search.value import off_policy_value
+from bopl.search.scorer import off_policy_score
 
 SHARES = (0.0, 0.5, 1.0, 1.5)  # how far from the least reward to the mean one, and beyond
 MAX_SAMPLES = 100_000  # more do not make the choice better, only slower
@@ -106,5 +106,5 @@ def _draw(n_samples: int, seed: int) -> Any:
 
 def _bound(policy: BoostedPolicy, log: BanditLog) -> float:
     action_prob = policy.predict_proba(log.context, action_mask=log.action_mask)
-    weight = action_prob[np.arange(log.n_samples), log.action_idx] / log.propensity
-    return off_policy_value(weight, log.reward, confidence=CONFIDENCE)
+    logged_prob = action_prob[np.arange(log.n_samples), log.action_idx]
+    return off_policy_score(log, logged_prob, confidence=CONFIDENCE)
