@@ -66,7 +66,7 @@ def test_training_reports_every_estimator_and_step_as_json(trained, capsys):
     assert (code, result["verdict"]) == (0, "better")
     assert {row["estimator"] for row in result["evaluation"]["rows"]} == set(ESTIMATORS)
     assert result["estimator"] == "dr"
-    assert [step["step"] for step in result["steps"]] == ["read", "audit", "split", "translation", "evaluate", "report"]
+    assert [step["step"] for step in result["steps"]] == ["read", "audit", "split", "train", "evaluate", "report"]
     assert all(step["seconds"] >= 0.0 and step["peak_mib"] > 10.0 for step in result["steps"])
 
 

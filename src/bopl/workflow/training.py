@@ -23,7 +23,7 @@ from bopl.workflow.reading import describe_log, read_training_log, split_log
 from bopl.workflow.run_folder import RunFolder
 from bopl.workflow.step import StepClock
 from bopl.workflow.summary import summarise
-from bopl.workflow.translation import SHARES, choose_translation, is_interrupted
+from bopl.workflow.translation import MAX_SAMPLES, SHARES, choose_translation, is_interrupted
 
 Say = Callable[[object], None]
 
@@ -123,7 +123,8 @@ class _Fitting:
         """Return the trained policy."""
         if self.config.reward_translation != AUTO:
             return self._fit_final(float(self.config.reward_translation), clock)
-        with clock.step("translation"):
+        # A log that is small enough is trained on in full for every candidate: then that is the training.
+        with clock.step("train" if self.part.n_samples <= MAX_SAMPLES else "choose"):
             choice = choose_translation(
                 self.make, self._fit_candidate, self.part, self.validation, seed=self.config.seed
             )
