@@ -13,7 +13,7 @@ from bopl.cli.output import Output
 
 def export(
     policy: Annotated[Path, typer.Argument(help="The policy file.")],
-    to: Annotated[str, typer.Option(help="xgboost (JSON over [x; onehot(a)]) or onnx.")],
+    to: Annotated[str, typer.Option(help="xgboost (JSON, over the context and the one-hot action) or onnx.")],
     out: Annotated[Path | None, typer.Option(help="The file; the policy's, with .json or .onnx, by default.")] = None,
     json: Json = False,
 ) -> None:
