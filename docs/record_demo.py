@@ -8,6 +8,7 @@ import os
 import re
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 from rich.console import Console
@@ -25,9 +26,10 @@ def record(command):
         "COLUMNS": str(WIDTH),
         "TERM": "xterm-256color",
     }
-    run = subprocess.run(
-        command, cwd=ROOT, env=environment, capture_output=True, text=True, check=True
-    )
+    with tempfile.TemporaryDirectory() as folder:
+        run = subprocess.run(
+            command, cwd=folder, env=environment, capture_output=True, text=True, check=True
+        )
     return run.stdout
 
 

@@ -128,6 +128,18 @@ def prepare(folder):
     pq.write_table(table.slice(0, half), folder / "clicks-1.parquet")
     pq.write_table(table.slice(half), folder / "clicks-2.parquet")
     pq.write_table(make_clicks(8000, random_state=1), folder / "later.parquet")
+    (folder / "train.vw").write_text("".join(map(vowpal_line, table.slice(0, 4000).to_pylist())))
+
+
+def vowpal_line(row):
+    """Return a decision in Vowpal Wabbit's text: the item's number, its cost, its probability, and the features."""
+    from make_clicks import ITEMS
+
+    item = ITEMS.tolist().index(row["item"]) + 1
+    features = f"age:{row['age']:g} " if row["age"] == row["age"] else ""
+    return (
+        f"{item}:{-row['click']}:{row['p']:.6f} | {features}hour:{row['hour']} {row['device']}\n"
+    )
 
 
 def with_outputs(markdown, name):

@@ -19,6 +19,7 @@ except ValueError as error:
 # more than these columns, the estimates are wrong, and nothing in the log can show it.
 log = bopl.estimate_propensity(log)
 train, test = log.split(0.3, by="time")
-policy = bopl.BoostedPolicy(learner=bopl.HistTree(max_depth=4, min_child_weight=20.0), n_rounds=60, random_state=0)
+learner = bopl.HistTree(max_depth=6, min_child_weight=20.0)
+policy = bopl.BoostedPolicy("ips", learner, n_rounds=60, random_state=0)
 evaluation = bopl.evaluate(test, {"new": policy.fit(train)}, estimators="snips")
 print(evaluation)

@@ -19,8 +19,9 @@ print(log.audit())
 # The last days judge a policy that was trained on the days before, as in deployment.
 train, test = log.split(0.3, by="time")
 policy = bopl.BoostedPolicy(
-    learner=bopl.HistTree(max_depth=4, min_child_weight=20.0),
-    n_rounds=300,
+    objective="ips",  # clicks are noisy: see docs/choosing.md
+    learner=bopl.HistTree(max_depth=6, min_child_weight=20.0),
+    n_rounds=500,
     reward_translation=-0.1,
     validation_fraction=0.2,
     early_stopping_rounds=30,

@@ -16,8 +16,8 @@ COLUMNS = ["age", "visits", "hour", "member", "device"]
 
 
 def learn(log):
-    learner = bopl.HistTree(max_depth=4, min_child_weight=20.0)
-    return bopl.BoostedPolicy(learner=learner, n_rounds=60, reward_translation=-0.1, random_state=0).fit(log)
+    learner = bopl.HistTree(max_depth=6, min_child_weight=20.0)
+    return bopl.BoostedPolicy("ips", learner, n_rounds=60, reward_translation=-0.1, random_state=0).fit(log)
 
 
 def position(item):

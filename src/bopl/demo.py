@@ -1,21 +1,43 @@
-"""The demo: from a simulated log to a better policy, with the truth beside the estimate."""
+"""The demo: from a simulated log to a better policy and its report, with the truth beside the estimate."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
 from rich.console import Console
 from rich.table import Table
 
+from bopl.boosting import BoostedRewardModel
 from bopl.evaluation import evaluate
 from bopl.learner import HistTree
+from bopl.log import BanditLog
+from bopl.log.format import write_table
 from bopl.policy import BoostedPolicy, Policy
 from bopl.simulation import SimulatedProblem, simulate_digits
+from bopl.workflow.summary import summarise, write_page
 
 OBJECTIVE_NAMES = {"ips": "BOPL-regr", "surrogate": "BOPL-S-regr"}
+SIDE = 8  # pixels of a digit
 
 
-def run_demo(*, n_rounds: int = 150, random_state: int = 0, console: Console | None = None) -> dict[str, float]:
-    """Train both objectives on the digits, print the table, return the true reward of each policy."""
+@dataclass(frozen=True)
+class DemoResult:
+    """What the demo has made: the true reward of each policy, and where its files are."""
+
+    rewards: dict[str, float]
+    report: Path
+    log: Path
+
+
+def run_demo(
+    *, n_rounds: int = 150, random_state: int = 0, out: str | Path = "bopl-demo", console: Console | None = None
+) -> DemoResult:
+    """Train both objectives on the digits, print the table, and write the report and the log to the folder ``out``."""
     console = console or Console()
+    folder = Path(out)
+    folder.mkdir(parents=True, exist_ok=True)
     problem = simulate_digits(random_state=random_state)
     console.print(
         f"A log of {problem.train.n_samples:,} decisions: 64 context features, 10 actions, the logging policy earns "
@@ -29,7 +51,7 @@ def run_demo(*, n_rounds: int = 150, random_state: int = 0, console: Console | N
     )
     rewards = {"logging": problem.logging_value}
     for objective, name in OBJECTIVE_NAMES.items():
-        policy = demo_policy(objective, n_rounds=n_rounds, random_state=random_state).fit(problem.train)
+        policy = demo_policy(objective, n_rounds=n_rounds, random_state=random_state).fit(_named(problem.train))
         rewards[name] = problem.true_value(policy)
         estimate, n_effective = _estimate(policy, problem)
         table.add_row(name, f"{rewards[name]:.3f}", f"{estimate:.3f}", f"{n_effective:.0f}")
@@ -37,7 +59,12 @@ def run_demo(*, n_rounds: int = 150, random_state: int = 0, console: Console | N
     console.print(
         "The estimate uses only what was logged: context, action, propensity and reward of the test decisions."
     )
-    return rewards
+    result = DemoResult(rewards, folder / "report.html", folder / "log.parquet")
+    _write_report(policy, name, problem, result.report)
+    _write_log(problem.train, result.log)
+    console.print(f"Report: {result.report}", soft_wrap=True)
+    console.print(f"The log, to try the other commands on: bopl train {result.log}", soft_wrap=True)
+    return result
 
 
 def demo_policy(objective: str, *, n_rounds: int = 150, random_state: int = 0) -> BoostedPolicy:
@@ -57,3 +84,21 @@ def _estimate(policy: Policy, problem: SimulatedProblem) -> tuple[float, float]:
     agrees = (policy.predict(log.context) == log.action).astype(float)  # probability of the logged action
     row = evaluate(log, agrees, estimators="snips").row()
     return row["value"], row["ess"]
+
+
+def _write_report(policy: BoostedPolicy, name: str, problem: SimulatedProblem, path: Path) -> None:
+    log = _named(problem.test)
+    model = BoostedRewardModel(random_state=0).fit(_named(problem.train))
+    evaluation = evaluate(log, {name: policy}, estimators="all", reward_model=model)
+    write_page(summarise(policy, log, evaluation, problem.train.audit(), {"data": "handwritten digits"}), path)
+
+
+def _named(log: BanditLog) -> BanditLog:
+    """Return the log with pixels called by their row and column."""
+    names = [f"pixel {row},{column}" for row in range(SIDE) for column in range(SIDE)]
+    return BanditLog(log.context, log.action, log.reward, log.propensity, actions=log.actions, feature_names=names)
+
+
+def _write_log(log: BanditLog, path: Path) -> None:
+    columns = dict(zip(_named(log).feature_names or (), np.asarray(log.context).T, strict=True))
+    write_table({**columns, "action": log.action, "reward": log.reward, "propensity": log.propensity}, path)

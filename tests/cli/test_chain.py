@@ -38,6 +38,17 @@ def test_the_run_repeats_byte_for_byte_from_its_configuration(trained):
     assert (folder / "again.run" / "history.csv").read_bytes() == (folder / "policy.run" / "history.csv").read_bytes()
 
 
+def test_a_repeated_run_says_if_the_log_has_changed(trained, tmp_path, capsys):
+    folder = trained[0]
+    config = tmp_path / "config.toml"
+    for file in ("config.toml", "run.json"):
+        (tmp_path / file).write_text((folder / "policy.run" / file).read_text())
+    call = ("train", "--config", config, "--out", tmp_path / "again.bopl", "--reward-translation", "-0.4")
+    assert run_json(capsys, *call)[1]["log_has_changed"] is False
+    config.write_text(config.read_text().replace("log.parquet", "later.parquet"))
+    assert run_json(capsys, *call)[1]["log_has_changed"] is True
+
+
 def test_evaluate_needs_no_flags_and_knows_the_log_it_was_trained_on(trained, capsys):
     folder, log, later = trained
     code, result = run_json(capsys, "evaluate", later, folder / "policy.bopl")
@@ -55,7 +66,7 @@ def test_training_reports_every_estimator_and_step_as_json(trained, capsys):
     assert (code, result["verdict"]) == (0, "better")
     assert {row["estimator"] for row in result["evaluation"]["rows"]} == set(ESTIMATORS)
     assert result["estimator"] == "dr"
-    assert [step["step"] for step in result["steps"]] == ["read", "audit", "split", "translation", "evaluate", "report"]
+    assert [step["step"] for step in result["steps"]] == ["read", "audit", "split", "train", "evaluate", "report"]
     assert all(step["seconds"] >= 0.0 and step["peak_mib"] > 10.0 for step in result["steps"])
 
 

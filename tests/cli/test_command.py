@@ -4,12 +4,16 @@ import sys
 import pytest
 from typer.testing import CliRunner
 
+import bopl
 from bopl import cli
 
 
-def test_demo_shows_logging_reward_learned_reward_and_estimate_side_by_side():
-    result = CliRunner().invoke(cli.app, ["demo", "--rounds", "20"])
+def test_demo_shows_logging_reward_learned_reward_and_estimate_side_by_side(tmp_path):
+    result = CliRunner().invoke(cli.app, ["demo", "--rounds", "20", "--out", str(tmp_path)])
     assert result.exit_code == 0
+    assert f"Report: {tmp_path / 'report.html'}" in result.output
+    assert (tmp_path / "report.html").stat().st_size > 10_000
+    assert bopl.BanditLog.read(tmp_path / "log.parquet").n_actions == 10
     for text in ("logging", "BOPL-regr", "BOPL-S-regr", "true reward", "estimate from the log"):
         assert text in result.output
     learned = [float(value) for value in re.findall(r"BOPL-S?-?regr\s+│\s+([0-9.]+)", result.output)]

@@ -37,6 +37,7 @@ BAD_LOGS = {
     "reward constant": (change("click", lambda old: [1] * len(old)), "rewards are 1: there is nothing to choose"),
     "one action": (change("item", lambda old: ["tea"] * len(old)), "the log has one action only ('tea'"),
     "action missing": (change("item", first(None)), "action is missing in 1 of 400 samples"),
+    "every row an action": (change("item", lambda old: list(range(len(old)))), "400 different actions in 400 samples"),
     "no rows": (click_table(400).slice(0, 0), "the log is empty"),
     "no context": (click_table(400).select(["item", "click", "p"]), "context has no columns"),
     "rewards repeated": (
@@ -52,7 +53,7 @@ def refused(capsys, *arguments):
     capsys.readouterr()
     code = run_bopl(*arguments)
     lines = capsys.readouterr().err.splitlines()
-    lines = [line for line in lines if line]
+    lines = [line for line in lines if line and not line.startswith("bopl: compil")]
     assert len(lines) == 1, lines
     assert lines[0].startswith("bopl: ")
     return code, lines[0]
@@ -104,7 +105,8 @@ WRONG_CALLS = {
     "no such column": (["train", "{log}", "--action", "itm", *ROLES[2:]], "Did you mean 'item'?"),
     "no such column to ignore": (["audit", "{log}", *ROLES, "--ignore", "usr"], "to ignore. Did you mean 'user'?"),
     "no such column to keep": (["predict", "{log}", "{policy}", "--keep", "usr"], "Did you mean 'user'?"),
-    "unnamed columns": (["train", "{log}"], "there is no column 'action' (given as action)"),
+    "unnamed columns": (["train", "{log}"], "which column is the action? Name it with"),
+    "no propensity": (["train", "{log}", *ROLES[:4]], "or say that there is none (--assume-propensity)"),
     "two roles": (["train", "{log}", "--action", "item", "--reward", "p", "--propensity", "p"], "given two roles"),
     "unknown extension": (["audit", "{folder}/log.xyz", *ROLES], "has an extension that tells no format"),
     "unknown format": (["audit", "{log}", *ROLES, "--format", "xls"], "format must be one of"),

@@ -217,3 +217,26 @@ def test_z_of_the_mean_weight():
     assert mean_weight_z(100, 1.2, 1.0) == pytest.approx(2.0)
     assert mean_weight_z(100, 1.0, 0.0) == 0.0
     assert mean_weight_z(100, 0.5, 0.0) == -np.inf
+
+
+def test_a_sound_log_of_actions_that_are_not_always_offered_has_no_problem():
+    rng = np.random.default_rng(0)
+    mask = rng.random((4000, 4)) < 0.6
+    mask[:, 0] = True
+    prob = mask * np.array([0.4, 0.3, 0.2, 0.1])
+    prob /= prob.sum(axis=1, keepdims=True)
+    action = (prob.cumsum(axis=1) < rng.random((4000, 1))).sum(axis=1)
+    propensity = prob[np.arange(4000), action]
+    context = rng.normal(size=(4000, 2))
+    log = bopl.BanditLog(context, action, rng.random(4000), propensity, actions=[0, 1, 2, 3], action_mask=mask)
+    assert not log.audit().problems
+    wrong = log.with_propensity(np.minimum(1.3 * propensity, 1.0))
+    assert wrong.audit()["mean_weight_logging"].status == "problem"
+
+
+def test_identifiers_and_merged_categories_are_noted():
+    frame = pd.DataFrame({"request": [f"r{i}" for i in range(3000)], "x": 1.0, "item": [0, 1] * 1500, "p": 0.5})
+    audit = bopl.BanditLog.from_frame(frame, action="item", reward="x", propensity="p").audit()
+    assert audit["identifiers"].status == "note"
+    assert "'request' looks like an identifier" in audit["identifiers"].sentence
+    assert "'request' (2,746 of 3,000)" in audit["merged_categories"].sentence

@@ -58,6 +58,17 @@ def test_a_time_becomes_day_weekday_and_hour():
     assert log.context[2].tolist() == [-1.0, 2.0, 23.0]
 
 
+@pytest.mark.parametrize("kind", [pa.list_(pa.float32()), pa.list_(pa.float64(), 2), pa.large_list(pa.int64())])
+def test_lists_of_one_length_become_columns(kind):
+    rest = {"item": [0, 1, 0], "click": [1, 0, 1], "p": [0.5] * 3}
+    log = bopl.BanditLog.from_frame(pa.table({"v": pa.array([[1, 2], None, [3, 4]], kind), **rest}), **ROLES)
+    assert log.feature_names == ("v[0]", "v[1]")
+    np.testing.assert_array_equal(log.context, [[1, 2], [np.nan, np.nan], [3, 4]])
+    with pytest.raises(ValueError, match="column 'v' must hold lists of 2 numbers; row 1 holds 3"):
+        log.schema.encode(pa.table({"v": pa.array([[1, 2], [3, 4, 5]], pa.list_(pa.float32()))}))
+    assert np.isnan(log.schema.encode(pa.table({"v": pa.nulls(2)}))).all()
+
+
 def test_a_category_that_was_never_seen_is_missing():
     log = bopl.BanditLog.from_frame(mixed_frame(), **ROLES)
     frame = mixed_frame().assign(city="Oslo")
@@ -120,9 +131,9 @@ def test_wrong_columns_get_one_sentence():
         schema.encode(mixed_frame().rename(columns={"city": "City"}))
     with pytest.raises(ValueError, match="column 'age' held numbers when the policy was fitted; here it holds String"):
         schema.encode(mixed_frame().assign(age="old"))
-    with pytest.raises(ValueError, match=r"1 of 2 do not: 'x' \(List\(Int64\)\)\. Leave them out with ignore"):
+    with pytest.raises(ValueError, match=r"1 of 2 do not: 'x' \(List\(String\)\)\. Leave them out with ignore"):
         bopl.BanditLog.from_frame(
-            pa.table({"x": [[1]], "y": [1], "item": [0], "click": [1], "p": [0.5]}), actions=[0, 1], **ROLES
+            pa.table({"x": [["a"]], "y": [1], "item": [0], "click": [1], "p": [0.5]}), actions=[0, 1], **ROLES
         )
     with pytest.raises(ValueError, match=r"categorical names 'cty', which is no context column. Did you mean 'city'"):
         bopl.BanditLog.from_frame(mixed_frame(), categorical=["cty"], **ROLES)

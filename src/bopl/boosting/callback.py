@@ -150,7 +150,9 @@ class TimeLimit(Callback):
 
 
 class ProgressBar(Callback):
-    """A rich progress bar with reward estimates, time left and memory in use; silent where the stream is no terminal.
+    """A rich progress bar with the validation value (else the training one), time left and memory in use.
+
+    Silent where the stream is no terminal.
 
     Parameters
     ----------
@@ -173,11 +175,11 @@ class ProgressBar(Callback):
 
         self._bar = Progress(
             TextColumn("boosting"),
-            BarColumn(),
+            BarColumn(bar_width=12),  # all of it fits a terminal of eighty columns
             MofNCompleteColumn(),
             TextColumn("{task.fields[value]}"),
-            TimeRemainingColumn(),
-            TextColumn("left, {task.fields[memory]} in use"),
+            TimeRemainingColumn(compact=True),
+            TextColumn("left, {task.fields[memory]} used"),
             console=Console(file=stream),
             transient=True,
         )
@@ -190,9 +192,9 @@ class ProgressBar(Callback):
         """Move the bar."""
         if self._bar is not None:
             record = state.records[-1]
-            text = f"reward {record['snips_value']:.4f}"
-            if np.isfinite(record.get("validation_value", np.nan)):
-                text += f", validation {record['validation_value']:.4f}"
+            has_validation = np.isfinite(record.get("validation_value", np.nan))
+            text = f"{'validation' if has_validation else 'reward'} "
+            text += f"{record['validation_value' if has_validation else 'snips_value']:.4f}"
             self._bar.update(self._task, completed=len(state.rounds), value=text, memory=_memory_text())
         return CallbackAction.CONTINUE
 

@@ -17,6 +17,7 @@ from bopl.cli.export import export
 from bopl.cli.predict import predict
 from bopl.cli.report import report
 from bopl.cli.train import train
+from bopl.cli.tune import tune
 from bopl.experiment.command import app as reproduce_app
 
 DEBUG = "--debug"
@@ -30,7 +31,7 @@ app = typer.Typer(
     add_completion=True,
     pretty_exceptions_enable=False,
 )
-for command in (demo, audit, train, evaluate, predict, report, export):
+for command in (demo, audit, train, tune, evaluate, predict, report, export):
     app.command()(command)
 app.add_typer(reproduce_app, name="reproduce")
 

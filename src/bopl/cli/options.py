@@ -68,9 +68,19 @@ def _parameters(names: Iterable[str]) -> Iterable[Parameter]:
                 *_declarations(entry.name, kind),
                 help=entry.metadata["help"] + _default_text(entry.default),
                 rich_help_panel=section,
+                autocompletion=_completion(entry.metadata["choices"]),
                 show_default=False,
             )
             yield Parameter(entry.name, Parameter.KEYWORD_ONLY, default=None, annotation=Annotated[kind | None, option])
+
+
+def _completion(choices: tuple[str, ...]) -> Callable[[str], list[str]] | None:
+    """Return what completes a word in the shell; None where any word will do."""
+
+    def complete(incomplete: str) -> list[str]:
+        return [one for one in choices if one.startswith(incomplete)]
+
+    return complete if choices else None
 
 
 def _flag_type(name: str, hint: Any) -> Any:

@@ -27,11 +27,16 @@ def train(
     Example: bopl train log.parquet --action item --reward click --propensity p --out policy.bopl
     """
     from bopl.workflow.judging import deciding_rows
+    from bopl.workflow.run_folder import recorded_fingerprint
     from bopl.workflow.training import train as run
 
     output = Output(json)
     chosen = make_config({} if config is None else read_config(config), {"log": log}, settings)
+    before = None if config is None else recorded_fingerprint(config)
     result = run(chosen, say=output.say, progress=not json)
+    is_same = before is None or before == result.policy.trained_on_
+    if not is_same:
+        output.say("Note: the log is not what it was in the run whose configuration this is.")
     row = deciding_rows(result.evaluation)["policy"]
     code = exit_code.INTERRUPTED if result.is_interrupted else exit_code.of_verdicts([row["verdict"]])
     output.say(evaluation_table(result.evaluation))
@@ -50,6 +55,7 @@ def train(
             "reward_translation": result.policy.reward_translation,
             "rounds": result.policy.n_rounds_,
             "steps": result.steps,
+            "log_has_changed": not is_same,
         },
         code,
     )

@@ -55,8 +55,8 @@ def evaluate_parquet(
     action, reward, propensity : str
         Names of the columns.
     context : sequence of str, optional
-        Names of the context columns that policies and reward model look at; by default those that the policies were
-        fitted on, encoded as they were there, or all without another role if no policy knows.
+        Names of the context columns that policies and reward model look at; by default those that the policies
+        remember, with their categories, else all without another role.
     actions : sequence of labels, optional
         All actions; by default those of the first policy that knows them, else those that occur (which takes a look at
         the action column before).
@@ -96,8 +96,11 @@ def evaluate_parquet(
         n_samples=sum(file.metadata.num_rows for file in files),
     )
     taken = {*roles.values(), *columns.values()}
-    schema = None if context is not None else _common_schema(objects)
-    wanted = _context_names(files[0], context, schema, taken) if needs_context else []
+    schema = _shared_schema(list(objects.values())) if context is None else None
+    if schema is not None:
+        wanted = [column.name for column in schema.columns]
+    else:
+        wanted = _context_names(files[0], context, taken) if needs_context else []
     if actions is None:
         actions = _find_actions(files, action, [*objects.values(), logging_policy], batch_rows)
     groups = None if group is None else _find_groups(files, group, batch_rows)
@@ -118,23 +121,9 @@ def _check_columns(files: Sequence[Any], roles: Mapping[str, str], context: Sequ
                 raise ValueError(f"there is no column {name!r} (given as {role}); the columns are {quoted(present)}.")
 
 
-def _common_schema(policies: Mapping[str, Any]) -> LogSchema | None:
-    """Return how the policies encode their columns; they all see the same matrix."""
-    found = {name: schema for name, policy in policies.items() if (schema := getattr(policy, "schema_", None))}
-    for name, schema in found.items():
-        if schema.columns != next(iter(found.values())).columns:
-            raise ValueError(
-                f"policy {name!r} was fitted on columns that are other ones, or encoded otherwise, than those of "
-                f"{next(iter(found))!r}: evaluate them one by one."
-            )
-    return next(iter(found.values()), None)
-
-
-def _context_names(file: Any, context: Sequence[str] | None, schema: LogSchema | None, taken: set[str]) -> list[str]:
+def _context_names(file: Any, context: Sequence[str] | None, taken: set[str]) -> list[str]:
     if context is not None:
         return list(context)
-    if schema is not None:
-        return [column.name for column in schema.columns]
     return [name for name in file.schema_arrow.names if name not in taken]
 
 
@@ -183,6 +172,12 @@ def _batches(files: Sequence[Any], columns: list[str], batch_rows: int) -> Itera
                 yield batch
 
 
+def _shared_schema(policies: Sequence[Any]) -> LogSchema | None:
+    """Return how all of the policies read their columns; None if they do not say, or not the same."""
+    schemas = [getattr(policy, "schema_", None) for policy in policies]
+    return schemas[0] if schemas and all(schema == schemas[0] for schema in schemas) else None
+
+
 def _batch_log(
     batch: Any, roles: Mapping[str, str], context: list[str], actions: Any, schema: LogSchema | None
 ) -> BanditLog:
@@ -190,9 +185,9 @@ def _batch_log(
 
     table = pyarrow.Table.from_batches([batch])
     if schema is not None:
-        return BanditLog.from_frame(table, **roles, actions=actions, schema=schema)
-    # Without a policy that looks at it the context may be anything.
-    matrix = table.select(context) if context else np.zeros((batch.num_rows, 1), dtype=np.float32)
+        matrix = schema.encode(table)
+    else:  # without a policy that looks at it the context may be anything
+        matrix = table.select(context) if context else np.zeros((batch.num_rows, 1), dtype=np.float32)
     return BanditLog(matrix, *(table[roles[role]] for role in ("action", "reward", "propensity")), actions=actions)
 
 

@@ -134,9 +134,10 @@ def _uniform_weight(log: BanditLog) -> FloatArray:
 def _frequency_mean_weight(log: BanditLog) -> Finding:
     """The logging policy without its context: the share of each action, an estimate of it that needs no model."""
     share = np.bincount(log.action_idx, minlength=log.n_actions) / log.n_samples
+    eligible = 1.0 if log.action_mask is None else log.action_mask @ share  # share of what could be chosen at all
     return _z_finding(
         "mean_weight_logging",
-        share[log.action_idx] / log.propensity,
+        share[log.action_idx] / eligible / log.propensity,
         "the logging policy's action frequencies",
         "the propensities are not those with which these actions were drawn",
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -215,7 +215,7 @@ class BanditLog:
             action_mask=action_mask,
             action_features=action_features,
         )
-        return _replaced(log, schema=schema)
+        return log.with_schema(schema)
 
     @classmethod
     def read(
@@ -269,6 +269,24 @@ class BanditLog:
             format=format,
         )
         return read_log(request, actions=actions, schema=schema)
+
+    @classmethod
+    def from_obp(cls, feedback: Mapping[str, Any]) -> BanditLog:
+        """Build a log from the dictionary that Open Bandit Pipeline calls bandit feedback.
+
+        Its ``pscore`` is the propensity, its ``action_context`` the action features, and the position, where there are
+        several, one more context column.
+
+        Examples
+        --------
+        >>> import numpy as np, bopl
+        >>> feedback = {"n_actions": 2, "context": np.eye(2), "action": np.array([0, 1]), "reward": np.array([1, 0])}
+        >>> bopl.BanditLog.from_obp({**feedback, "pscore": np.array([0.5, 0.5]), "position": None})
+        BanditLog(n_samples=2, n_features=2, n_actions=2, mean_reward=0.5, min_propensity=0.5)
+        """
+        from bopl.log.format.open_bandit import feedback_columns
+
+        return cls(**feedback_columns(feedback))
 
     @classmethod
     def from_parquet(
@@ -476,6 +494,12 @@ class BanditLog:
         if reward_translation == 0.0:
             return self
         return _replaced(self, reward=_read_only(self.reward + reward_translation))
+
+    def with_schema(self, schema: LogSchema) -> BanditLog:
+        """Return the log with a note of how its columns became numbers."""
+        if schema.feature_names != self.feature_names:
+            raise ValueError("the schema names other context columns than the log has.")
+        return _replaced(self, schema=schema)
 
     def with_propensity(self, propensity: object, *, source: str = "logged") -> BanditLog:
         """Return the log with other propensities.

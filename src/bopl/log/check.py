@@ -11,7 +11,7 @@ import numpy as np
 from bopl._errors import UsageError, did_you_mean
 from bopl._typing import AnyArray, BoolArray, FloatArray, IntArray
 from bopl.log.column import TEXT, distinct_values
-from bopl.log.context import check_unique_names, column_to_float, is_sparse, quoted, read_context
+from bopl.log.context import MANY, check_unique_names, column_to_float, is_sparse, quoted, read_context
 
 
 def check_reward(reward: object) -> FloatArray:
@@ -236,7 +236,7 @@ def context_columns(
     if absent:
         role, name = next(iter(absent.items()))
         raise UsageError(
-            f"there is no column {name!r} (given as {role}); the columns are {quoted(list(columns))}."
+            f"there is no column {name!r} (given as {role}); the columns are {quoted(list(columns), limit=MANY)}."
             f"{did_you_mean(name, columns)}"
         )
     if len(set(roles.values())) < len(roles):

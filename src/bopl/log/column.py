@@ -12,7 +12,7 @@ import numpy as np
 from bopl._typing import AnyArray, FloatArray, IntArray
 from bopl.log.context import CONTEXT_DTYPE, column_to_float
 
-Kind: TypeAlias = Literal["number", "flag", "category", "time"]
+Kind: TypeAlias = Literal["number", "flag", "category", "time", "vector"]
 Category: TypeAlias = str | int | float | bool
 
 MAX_CATEGORIES = 255  # a learner has 256 bins for a column, and one of them is for missing values
@@ -26,7 +26,13 @@ TEXT = (nw.String, nw.Categorical, nw.Enum)
 _SECONDS_A_DAY = 86_400.0
 _MONDAY = 3  # 1970-01-01 was a Thursday
 # How the kinds are called in messages.
-_NOUN = {"number": "numbers", "flag": "booleans", "category": "categories", "time": "times"}
+_NOUN = {
+    "number": "numbers",
+    "flag": "booleans",
+    "category": "categories",
+    "time": "times",
+    "vector": "lists of numbers",
+}
 
 
 @dataclass(frozen=True)
@@ -36,8 +42,9 @@ class Column:
     Attributes
     ----------
     name : str
-    kind : {"number", "flag", "category", "time"}
-        A flag becomes 0 or 1, a category its position in ``categories``, a time three numbers (`TIME_PARTS`).
+    kind : {"number", "flag", "category", "time", "vector"}
+        A flag becomes 0 or 1, a category its position in ``categories``, a time three numbers (`TIME_PARTS`), a vector
+        as many as it is long.
     categories : tuple of str, int, float or bool
         Those with a position of their own, sorted. A category that is not among them is missing, or, where rare ones
         were merged, "other": the position after the last.
@@ -45,6 +52,8 @@ class Column:
         Categories merged into "other".
     is_identifier : bool
         Whether the column seems to name rows rather than to describe them.
+    size : int
+        Length of a vector.
     """
 
     name: str
@@ -52,11 +61,16 @@ class Column:
     categories: tuple[Category, ...] = ()
     n_merged: int = 0
     is_identifier: bool = False
+    size: int = 1
 
     @property
     def features(self) -> tuple[str, ...]:
         """Names of the columns of numbers it becomes."""
-        return tuple(f"{self.name} ({part})" for part in TIME_PARTS) if self.kind == "time" else (self.name,)
+        if self.kind == "time":
+            return tuple(f"{self.name} ({part})" for part in TIME_PARTS)
+        if self.kind == "vector":
+            return tuple(f"{self.name}[{place}]" for place in range(self.size))
+        return (self.name,)
 
     def encode(self, values: nw.Series[Any]) -> AnyArray:
         """Return the values as numbers, of shape (n_samples,) or (n_samples, n_parts); NaN is missing."""
@@ -68,11 +82,11 @@ class Column:
             )
         if self.kind == "category":
             return self._encode_category(values)
-        if self.kind == "time" and found == "time":
+        if _is_empty(values):
+            return np.full((len(values), len(self.features)), np.nan, dtype=CONTEXT_DTYPE)
+        if self.kind == "time":
             return encode_time(values)
-        if self.kind == "time":  # a column without a single value
-            return np.full((len(values), len(TIME_PARTS)), np.nan, dtype=CONTEXT_DTYPE)
-        return _all_missing(values) if _is_empty(values) else column_to_float(values)
+        return encode_vector(values, self.name, self.size) if self.kind == "vector" else column_to_float(values)
 
     def _takes(self, found: Kind, values: nw.Series[Any]) -> bool:
         if self.kind == "category" or _is_empty(values):
@@ -108,6 +122,8 @@ def kind_of(values: nw.Series[Any]) -> Kind | None:
         return "time"
     if dtype in TEXT:
         return "category"
+    if dtype in (nw.List, nw.Array) and dtype.inner.is_numeric():  # type: ignore[attr-defined]
+        return "vector"
     return None
 
 
@@ -118,6 +134,9 @@ def fit_column(name: str, values: nw.Series[Any], *, is_category: bool = False) 
         return None
     if kind == "category" or is_category:
         return fit_categories(name, values)
+    if kind == "vector":
+        lengths = [len(value) for value in values.drop_nulls().head(1).to_list()]
+        return Column(name, kind, size=lengths[0] if lengths else 1)
     is_identifier = values.dtype.is_integer() and _is_identifier(values.n_unique(), len(values))
     return Column(name, kind, is_identifier=is_identifier)
 
@@ -175,6 +194,25 @@ def encode_time(values: nw.Series[Any]) -> AnyArray:
     return np.column_stack([day, (day + _MONDAY) % 7.0, hour])
 
 
+def encode_vector(values: nw.Series[Any], name: str, size: int) -> AnyArray:
+    """Return lists of numbers, all of one length, as rows of a matrix; a list that is missing is a row of NaN."""
+    from pyarrow import compute
+
+    column = values.to_arrow()
+    length = compute.list_value_length(column).fill_null(size).to_numpy(zero_copy_only=False)
+    if (length != size).any():
+        row = int(np.flatnonzero(length != size)[0])
+        raise ValueError(
+            f"column {name!r} must hold lists of {size} numbers; row {row} holds {int(length[row])}. Lists of one "
+            "length become columns; turn others into columns of your own."
+        )
+    matrix = np.full((len(column), size), np.nan, dtype=CONTEXT_DTYPE)
+    is_there = column.is_valid().to_numpy(zero_copy_only=False)
+    present = column.drop_null()
+    matrix[is_there] = present.flatten().to_numpy(zero_copy_only=False).reshape(len(present), size)
+    return matrix
+
+
 def _as_text(label: Category) -> str:
     """Return what a category is known by: the same text, whether a file stores it as text or as a number."""
     if isinstance(label, bool):
@@ -194,7 +232,3 @@ def _is_identifier(n_distinct: int, n_samples: int) -> bool:
 
 def _is_empty(values: nw.Series[Any]) -> bool:
     return values.null_count() == len(values)
-
-
-def _all_missing(values: nw.Series[Any]) -> FloatArray:
-    return np.full(len(values), np.nan, dtype=CONTEXT_DTYPE)

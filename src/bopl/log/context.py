@@ -14,6 +14,7 @@ from bopl._typing import AnyArray, BoolArray, ContextMatrix
 
 # float32 halves the memory of a log, and every tree learner compares in float32 anyway.
 CONTEXT_DTYPE = np.float32
+MANY = 40  # names that a message may list where the right one is looked for
 
 
 def is_frame(value: object) -> bool:

@@ -9,9 +9,12 @@ from typing import Any
 
 import narwhals.stable.v1 as nw
 
+from bopl._errors import UsageError
 from bopl.log.bandit_log import BanditLog
-from bopl.log.column import distinct_values
-from bopl.log.format import read_parts
+from bopl.log.column import Column, distinct_values
+from bopl.log.context import MANY, quoted
+from bopl.log.format import LogParts, read_parts
+from bopl.log.format.parts import SparseContext
 from bopl.log.schema import LogSchema
 
 DEFAULT_ROLES = {"action": "action", "reward": "reward", "propensity": "propensity"}
@@ -38,6 +41,16 @@ class LogRequest:
             roles.pop("propensity", None)
         return roles
 
+    def check_named(self, roles: Mapping[str, str], columns: Sequence[str]) -> None:
+        """Raise if a column that nobody has named is not called what such columns are usually called."""
+        for role, usual in DEFAULT_ROLES.items():
+            if self.roles.get(role) is None and roles.get(role) == usual and usual not in columns:
+                hint = ", or say that there is none (--assume-propensity)" if role == "propensity" else ""
+                raise UsageError(
+                    f"which column is the {role}? Name it with {role}=… (--{role}){hint}; the columns are "
+                    f"{quoted(list(columns), limit=MANY)}."
+                )
+
 
 def read_log(
     request: LogRequest, *, actions: Any = None, known_actions: Sequence[Any] = (), schema: LogSchema | None = None
@@ -56,20 +69,57 @@ def read_log(
     columns, ignore = _needed(request, schema), _unused(request, schema)
     parts = read_parts(request.path, format=request.format, columns=columns, ignore=ignore)
     roles = request.roles_of(parts.roles, schema)
+    request.check_named(roles, parts.table.column_names)
     if actions is None and known_actions:
-        actions = _all_actions(parts.table, roles["action"], known_actions)
+        actions = _all_actions(parts, roles["action"], known_actions)
+    elif actions is None:
+        actions = parts.actions
+    if parts.sparse is not None:
+        return _sparse_log(parts.sparse, parts, roles, actions, schema)
+    return _dense_log(request, parts, roles, actions, schema)
+
+
+def _dense_log(
+    request: LogRequest, parts: LogParts, roles: Mapping[str, str], actions: Any, schema: LogSchema | None
+) -> BanditLog:
+    """Return the log of contexts that are columns of the table."""
+    context = None if schema is not None else request.context
+    own = [name for name in parts.categorical if context is None or name in context]
+    categorical = [name for name in own if name in parts.table.column_names and name not in roles.values()]
     return BanditLog.from_frame(
-        parts.table,
+        parts.table if schema is None else parts.table_for(schema),
         action=roles["action"],
         reward=roles["reward"],
         propensity=roles.get("propensity"),
         time=roles.get("time"),
         group=roles.get("group"),
-        context=None if schema is not None else request.context,
-        categorical=request.categorical,
+        context=context,
+        categorical=list(dict.fromkeys([*request.categorical, *categorical])),
         actions=actions,
+        action_mask=parts.mask_for(actions),
+        action_features=parts.features_for(actions),
         schema=schema,
     )
+
+
+def _sparse_log(
+    sparse: SparseContext, parts: LogParts, roles: Mapping[str, str], actions: Any, schema: LogSchema | None
+) -> BanditLog:
+    """Return the log of contexts that list only what is there."""
+    if schema is None:
+        columns = tuple(Column(name, "number") for name in sparse.names)
+        schema = LogSchema(columns, **{role: roles[role] for role in roles}, is_sparse=True)
+    log = BanditLog(
+        schema.align(sparse.matrix, sparse.names),
+        parts.table[roles["action"]],
+        parts.table[roles["reward"]],
+        parts.table[roles["propensity"]] if "propensity" in roles else None,
+        actions=actions,
+        feature_names=schema.feature_names,
+        action_mask=parts.mask_for(actions),
+        action_features=parts.features_for(actions),
+    )
+    return log.with_schema(schema)
 
 
 def _unused(request: LogRequest, schema: LogSchema | None) -> list[str]:
@@ -89,9 +139,9 @@ def _needed(request: LogRequest, schema: LogSchema | None) -> list[str] | None:
     return [*context, *request.roles_of({}, schema).values()]
 
 
-def _all_actions(table: Any, column: str, known: Sequence[Any]) -> list[Any] | None:
+def _all_actions(parts: LogParts, column: str, known: Sequence[Any]) -> list[Any] | None:
     """Return the known actions and then those that only the log has; None if its column says nothing usable."""
-    if column not in table.column_names:
+    if column not in parts.table.column_names:
         return None
-    logged, _ = distinct_values(nw.from_native(table[column], series_only=True))
+    logged, _ = distinct_values(nw.from_native(parts.table[column], series_only=True))
     return [*known, *sorted((label for label in logged if label not in set(known)), key=repr)]

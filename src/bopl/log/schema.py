@@ -162,7 +162,7 @@ def fit_schema(
     bad = [f"{name!r} ({table[name].dtype})" for name, column in fitted.items() if column is None]
     if bad:
         raise UsageError(
-            f"context columns must hold numbers, booleans, text or times; {len(bad)} of {len(fitted)} do not: "
-            f"{', '.join(bad[:8])}. Leave them out with ignore=[…], or turn them into columns of numbers."
+            f"context columns must hold numbers, booleans, text, times or lists of numbers; {len(bad)} of "
+            f"{len(fitted)} do not: {', '.join(bad[:8])}. Leave them out with ignore=[…], or turn them into numbers."
         )
     return LogSchema(tuple(column for column in fitted.values() if column is not None), **roles)

@@ -5,6 +5,7 @@ Nothing heavy is imported here: the command makes its flags from these settings 
 
 from __future__ import annotations
 
+import os
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
@@ -20,11 +21,14 @@ if TYPE_CHECKING:
 
 AUTO = "auto"
 ASSUMPTIONS = ("estimate", "uniform")
+OBJECTIVES = ("ips", "surrogate")
+INTERVALS = ("normal", "bootstrap", "empirical_bernstein", "log_smoothing", "betting")
+FORMATS = ("parquet", "csv", "arrow", "jsonl", "vw", "dsjson", "obd")
 
 
-def _about(help: str, default: Any = None, section: str = "") -> Any:
-    """Declare a setting: its default, what it means, and the heading it begins in a file."""
-    return field(default=default, metadata={"help": help, "section": section})
+def _about(help: str, default: Any = None, section: str = "", choices: tuple[str, ...] = ()) -> Any:
+    """Declare a setting: what it means, its default, the heading it begins in a file, and words that it may be."""
+    return field(default=default, metadata={"help": help, "section": section, "choices": choices})
 
 
 @dataclass(frozen=True)
@@ -36,19 +40,19 @@ class TrainConfig:
     reward: str | None = _about("Column with what it earned; higher is better.")
     propensity: str | None = _about("Column with the probability with which it was chosen.")
     assume_propensity: str | None = _about(
-        "For a log without propensities: estimate (fit a model of the logging policy) or uniform."
+        "For a log without propensities: estimate (fit a model of the logging policy) or uniform.", choices=ASSUMPTIONS
     )
     time: str | None = _about("Column with the time of the decision; the latest samples are then held out.")
     group: str | None = _about("Column with what samples belong to, such as a user: kept together.")
     context: tuple[str, ...] | None = _about("Context columns, separated by commas; all others by default.")
     ignore: tuple[str, ...] = _about("Columns to leave out, separated by commas.", ())
     categorical: tuple[str, ...] = _about("Columns of numbers that are categories; text always is.", ())
-    format: str | None = _about("Format of the files, where the extension does not tell it.")
+    format: str | None = _about("Format of the files, where the extension does not tell it.", choices=FORMATS)
 
-    objective: str = _about("surrogate (BOPL-S) or ips (BOPL).", "surrogate", section="The policy")
-    rounds: int = _about("Most boosting rounds.", 300)
+    objective: str = _about("ips (BOPL) or surrogate (BOPL-S).", "ips", section="The policy", choices=OBJECTIVES)
+    rounds: int = _about("Most boosting rounds.", 500)
     max_depth: int = _about("Depth of the trees.", 6)
-    min_leaf_samples: float = _about("Typical samples that a leaf must hold, by weight.", 20.0)
+    min_leaf_samples: float = _about("Typical samples that a leaf must hold, by weight.", 10.0)
     reg_lambda: float = _about("Ridge penalty on the leaves.", 0.0)
     reward_translation: float | str = _about("Added to every reward; auto chooses on validation.", AUTO)
     early_stopping: int = _about("Stop after so many rounds without a better validation value.", 30)
@@ -60,7 +64,7 @@ class TrainConfig:
     estimators: tuple[str, ...] | None = _about(
         "Estimators, separated by commas; all by default. Of those that are there dr decides, else sndr, snips, ips."
     )
-    interval: str = _about("Kind of interval: normal, bootstrap, or a bound.", "normal")
+    interval: str = _about("Kind of interval: normal, bootstrap, or a bound.", "normal", choices=INTERVALS)
     confidence: float = _about("Of the intervals.", 0.95)
 
     seed: int = _about("Seed of everything that is drawn.", 0, section="The run")
@@ -91,6 +95,12 @@ class TrainConfig:
         except (TypeError, ValueError) as error:
             raise UsageError(str(error)) from None
         return self
+
+    def absolute(self) -> TrainConfig:
+        """Return the settings with paths that are found from any folder."""
+        # Resolving the log's path would lose the meaning of a pattern.
+        log = self.log if os.path.isabs(self.log) else os.path.join(os.getcwd(), self.log)
+        return replace(self, log=log, out=os.path.abspath(self.out))
 
     def to_dict(self) -> dict[str, Any]:
         """Return the settings that are set."""
@@ -138,7 +148,7 @@ def _check(config: TrainConfig) -> None:
         value = getattr(config, name)
         if value is not None and not (isinstance(value, tuple) and all(isinstance(one, str) for one in value)):
             raise TypeError(f"{name} must be a list of names; got {value!r}.")
-    check_choice("objective", config.objective, ("surrogate", "ips"))
+    check_choice("objective", config.objective, OBJECTIVES)
     if config.assume_propensity is not None:
         check_choice("assume_propensity", config.assume_propensity, ASSUMPTIONS)
         if config.propensity is not None:

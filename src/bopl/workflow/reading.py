@@ -19,12 +19,18 @@ _NOUNS = {
     "flag": ("flag", "flags"),
     "category": ("category", "categories"),
     "time": ("time", "times"),
+    "vector": ("vector", "vectors"),
 }
 
 
 def read_training_log(config: TrainConfig) -> BanditLog:
     """Return the log of a run, with the propensities it has or is said to have."""
     log = read_log(config.request())
+    if 2 * log.n_actions > log.n_samples:
+        raise ValueError(
+            f"there are {log.n_actions:,} different actions in {log.n_samples:,} samples: what an action earns is "
+            "known only if it is taken many times. Is this the right column?"
+        )
     return fill_propensity(log, config.assume_propensity, config.seed)
 
 

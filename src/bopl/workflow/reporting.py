@@ -9,7 +9,7 @@ from typing import Any
 from bopl._errors import UsageError
 from bopl.policy import load
 from bopl.workflow.config import TrainConfig
-from bopl.workflow.judging import evaluate_on
+from bopl.workflow.judging import align_policy, evaluate_on
 from bopl.workflow.reading import fill_propensity, read_log_for
 from bopl.workflow.run_folder import check_writable
 from bopl.workflow.step import StepClock
@@ -41,12 +41,13 @@ def report_log(config: TrainConfig, policy_file: str | Path, out: Path) -> tuple
     policy = load(policy_file)
     with clock.step("read"):
         log = fill_propensity(read_log_for(policy, config.request()), config.assume_propensity, config.seed)
+    judged = align_policy(policy, log)
     with clock.step("audit"):
-        audit = log.audit(policy)
+        audit = log.audit(judged)
     with clock.step("evaluate"):
-        evaluation = evaluate_on(log, {Path(policy_file).stem: policy}, config)
+        evaluation = evaluate_on(log, {Path(policy_file).stem: judged}, config)
     with clock.step("report"):
-        summary = summarise(policy, log, evaluation, audit, config.to_dict())
+        summary = summarise(judged, log, evaluation, audit, config.to_dict())
     summary |= {"steps": clock.steps}
     write_page(summary, out)
     return out, summary

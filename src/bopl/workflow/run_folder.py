@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -92,7 +92,7 @@ class RunFolder:
         """Write everything but the policy; the page comes last, from the summary."""
         from pyarrow import csv
 
-        absolute = replace(config, log=_absolute(config.log), out=str(self.out.resolve()))
+        absolute = config.absolute()
         (self.path / "config.toml").write_text(absolute.to_toml(), encoding="utf8")
         csv.write_csv(policy.history_.to_arrow(), self.path / "history.csv")
         facts = {
@@ -129,8 +129,3 @@ def recorded_fingerprint(config_file: str | Path) -> str | None:
         return None
     found = json.loads(facts.read_text(encoding="utf8")).get("log", {}).get("fingerprint")
     return found if isinstance(found, str) else None
-
-
-def _absolute(log: str) -> str:
-    """Return the path so that it is found from any folder; resolving would lose a pattern's meaning."""
-    return log if Path(log).is_absolute() else os.path.join(os.getcwd(), log)

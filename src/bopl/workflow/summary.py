@@ -16,7 +16,7 @@ def summarise(
     """Return what a log says of a policy as plain values: all that the page shows, but for the steps of the run."""
     from bopl import report
 
-    return report.summarise(policy, held_out, evaluation, audit=audit, config=config, encoder=policy.schema_)
+    return report.summarise(policy, held_out, evaluation, audit=audit, config=config, encoder=held_out.schema)
 
 
 def write_page(summary: dict[str, Any], path: Path) -> None:

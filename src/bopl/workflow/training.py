@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from bopl._typing import FloatArray
 from bopl.boosting import TimeLimit
 from bopl.boosting.loop import AnyCallback
 from bopl.evaluation import Evaluation
@@ -22,7 +23,7 @@ from bopl.workflow.reading import describe_log, read_training_log, split_log
 from bopl.workflow.run_folder import RunFolder
 from bopl.workflow.step import StepClock
 from bopl.workflow.summary import summarise
-from bopl.workflow.translation import SHARES, choose_translation, is_interrupted
+from bopl.workflow.translation import MAX_SAMPLES, SHARES, choose_translation, is_interrupted
 
 Say = Callable[[object], None]
 
@@ -122,7 +123,8 @@ class _Fitting:
         """Return the trained policy."""
         if self.config.reward_translation != AUTO:
             return self._fit_final(float(self.config.reward_translation), clock)
-        with clock.step("translation"):
+        # A log that is small enough is trained on in full for every candidate: then that is the training.
+        with clock.step("train" if self.part.n_samples <= MAX_SAMPLES else "choose"):
             choice = choose_translation(
                 self.make, self._fit_candidate, self.part, self.validation, seed=self.config.seed
             )
@@ -134,23 +136,8 @@ class _Fitting:
 
     def make(self, translation: float) -> BoostedPolicy:
         """Return the unfitted policy with one reward translation."""
-        config = self.config
-        weight = float(np.mean(np.abs(self.part.reward + translation) / self.part.propensity))
-        learner = HistTree(
-            config.max_depth,
-            min_child_weight=config.min_leaf_samples * weight,
-            reg_lambda=config.reg_lambda,
-            n_jobs=config.threads,
-        )
-        return BoostedPolicy(
-            config.objective,
-            learner,
-            config.rounds,
-            translation,
-            early_stopping_rounds=config.early_stopping,
-            progress=self.progress,
-            random_state=config.seed,
-        )
+        policy = make_policy(self.config, translation, self.part.reward, self.part.propensity)
+        return policy.set_params(early_stopping_rounds=self.config.early_stopping, progress=self.progress)
 
     def _fit_final(self, translation: float, clock: StepClock) -> BoostedPolicy:
         policy = self.make(translation)
@@ -165,6 +152,24 @@ class _Fitting:
     def _fit(self, policy: BoostedPolicy, log: BanditLog, share: float) -> None:
         limit = [] if self.config.minutes is None else [TimeLimit(60.0 * share * self.config.minutes)]
         policy.fit(log, validation=self.validation, callbacks=[*limit, *self.callbacks])
+
+
+def make_policy(config: TrainConfig, translation: float, reward: FloatArray, propensity: FloatArray) -> BoostedPolicy:
+    """Return an unfitted policy with the settings of a run.
+
+    Leaves hold at least the weight of so many typical samples of the training part: what a weight is depends on the
+    reward translation and the propensities, which no fixed number could know.
+    """
+    weight = float(np.mean(np.abs(reward + translation) / propensity))
+    learner = HistTree(
+        config.max_depth,
+        min_child_weight=config.min_leaf_samples * weight,
+        reg_lambda=config.reg_lambda,
+        n_jobs=config.threads,
+    )
+    return BoostedPolicy(
+        config.objective, learner, config.rounds, translation, progress=False, random_state=config.seed
+    )
 
 
 def _describe_training(policy: BoostedPolicy, n_held_out: int) -> str:

@@ -45,8 +45,13 @@ def candidates(reward: FloatArray) -> tuple[float, ...]:
     low, mean = float(reward.min()), float(reward.mean())
     if low == mean:
         raise ValueError(f"all {len(reward)} rewards are {low:g}: there is nothing to choose between the actions by.")
-    rounded = (float(f"{-(low + share * (mean - low)):.4g}") + 0.0 for share in SHARES)
-    return tuple(dict.fromkeys(rounded))
+    return tuple(dict.fromkeys(translation_at(reward, share) for share in SHARES))
+
+
+def translation_at(reward: FloatArray, share: float) -> float:
+    """Return the translation that puts zero at a share of the way from the least reward to the mean, in four digits."""
+    low, mean = float(reward.min()), float(reward.mean())
+    return float(f"{-(low + share * (mean - low)):.4g}") + 0.0  # no negative zero
 
 
 def choose_translation(

@@ -39,6 +39,8 @@ class LogParts:
         All actions that can be chosen, where the format lists them.
     action_mask : ndarray of shape (n_samples, n_actions) or None
     action_features : ndarray of shape (n_actions, n_action_features) or None
+    names_only_what_is_there : bool
+        Whether a column that no decision has a value for is absent from the file.
     """
 
     table: Any
@@ -48,16 +50,28 @@ class LogParts:
     actions: list[Any] | None = None
     action_mask: BoolArray | None = None
     action_features: AnyArray | None = None
+    names_only_what_is_there: bool = False
 
     def context_for(self, schema: LogSchema) -> Any:
         """Return the contexts as a policy with this schema takes them."""
         if self.sparse is not None:
             return schema.align(self.sparse.matrix, self.sparse.names)
-        return read_context(schema.encode(self.table))[0]
+        return read_context(schema.encode(self.table_for(schema)))[0]
 
-    def mask_for(self, actions: Sequence[Any]) -> BoolArray | None:
+    def table_for(self, schema: LogSchema) -> Any:
+        """Return the table; in a format that names only what is there, with empty columns for what is not."""
+        import pyarrow
+
+        table = self.table
+        if self.names_only_what_is_there:
+            for column in schema.columns:
+                if column.name not in table.column_names:
+                    table = table.append_column(column.name, pyarrow.nulls(len(table)))
+        return table
+
+    def mask_for(self, actions: Sequence[Any] | None) -> BoolArray | None:
         """Return the mask with a column for each of these actions, in their order."""
-        if self.action_mask is None or self.actions is None:
+        if self.action_mask is None or self.actions is None or actions is None:
             return None
         position = {label: idx for idx, label in enumerate(self.actions)}
         mask = np.zeros((len(self.action_mask), len(actions)), dtype=np.bool_)
@@ -65,3 +79,11 @@ class LogParts:
             if label in position:
                 mask[:, idx] = self.action_mask[:, position[label]]
         return mask
+
+    def features_for(self, actions: Sequence[Any] | None) -> AnyArray | None:
+        """Return the features of these actions, in their order; None unless all of them are described."""
+        if self.action_features is None or self.actions is None or actions is None:
+            return None
+        position = {label: idx for idx, label in enumerate(self.actions)}
+        rows = [position.get(label, -1) for label in actions]
+        return None if min(rows) < 0 else self.action_features[rows]

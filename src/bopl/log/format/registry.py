@@ -10,8 +10,13 @@ from typing import Any
 from bopl._errors import UsageError
 from bopl.log.context import quoted
 from bopl.log.format.columnar import Wanted, read_arrow, read_csv, read_json_lines, read_parquet
+from bopl.log.format.dsjson import looks_like_dsjson, read_dsjson
 from bopl.log.format.files import LogFile, find_files, suffix_of
+from bopl.log.format.open_bandit import ITEM_FILE, looks_like_open_bandit, open_bandit_parts
 from bopl.log.format.parts import LogParts
+from bopl.log.format.vowpal import open_text, read_vowpal
+
+_MAX_FIRST_LINE = 1 << 20  # characters
 
 
 @dataclass(frozen=True)
@@ -28,7 +33,11 @@ TABLES = {
     "arrow": TableFormat((".arrow", ".feather", ".ipc"), read_arrow),
     "jsonl": TableFormat((".jsonl", ".ndjson", ".json"), read_json_lines),
 }
-FORMATS = tuple(TABLES)
+LOGS: dict[str, Callable[[Sequence[Path]], LogParts]] = {"vw": read_vowpal, "dsjson": read_dsjson}
+OPEN_BANDIT = "obd"
+EXTENSIONS = {extension: name for name, table in TABLES.items() for extension in table.extensions}
+EXTENSIONS |= {".vw": "vw", ".dsjson": "dsjson"}
+FORMATS = (*TABLES, *LOGS, OPEN_BANDIT)
 
 
 def read_parts(
@@ -45,15 +54,21 @@ def read_parts(
     path : str or Path
         A file, a folder or a pattern such as ``logs/*.parquet``.
     format : str, optional
-        One of `FORMATS`; by default told by the extension.
+        One of `FORMATS`; by default told by the extension, and where several formats share one by the first line.
     columns : sequence of str, optional
         Columns that are needed; all by default.
     ignore : sequence of str
         Columns that are not wanted.
     """
-    files = find_files(path)
+    files = [file for file in find_files(path) if file.path.name != ITEM_FILE] or find_files(path)
     name = format_of(files, format)
-    return LogParts(read_tables(files, TABLES[name].read, Wanted(columns, ignore)))
+    paths = [file.path for file in files]
+    if name in LOGS:
+        return LOGS[name](paths)
+    wanted = Wanted(columns, ignore)
+    if name == OPEN_BANDIT:
+        return open_bandit_parts(read_tables(files, read_csv, wanted), paths)
+    return LogParts(read_tables(files, TABLES[name].read, wanted))
 
 
 def read_table(path: str | Path, *, format: str | None = None, columns: Sequence[str] | None = None) -> Any:
@@ -67,22 +82,31 @@ def format_of(files: Sequence[LogFile], given: str | None) -> str:
         if given not in FORMATS:
             raise UsageError(f"format must be one of {quoted(FORMATS)}; got {given!r}.")
         return given
-    found = {file.path: _by_extension(suffix_of(file.path)) for file in files}
+    found = {file.path: EXTENSIONS.get(suffix_of(file.path)) for file in files}
     unknown = [file for file, name in found.items() if name is None]
     if unknown:
-        known = ", ".join(extension for table in TABLES.values() for extension in table.extensions)
         raise UsageError(
-            f"{unknown[0].name!r} has an extension that tells no format; known are {known}. Name the format, such as "
-            "format='csv' (--format csv)."
+            f"{unknown[0].name!r} has an extension that tells no format; known are {', '.join(EXTENSIONS)}. Name the "
+            "format, such as format='csv' (--format csv)."
         )
     names = {name for name in found.values() if name is not None}
     if len(names) > 1:
         raise UsageError(f"the files are of several formats ({', '.join(sorted(names))}); read them one by one.")
-    return names.pop()
+    return _told_by_first_line(names.pop(), files[0].path)
 
 
-def _by_extension(extension: str) -> str | None:
-    return next((name for name, table in TABLES.items() if extension in table.extensions), None)
+def _told_by_first_line(name: str, file: Path) -> str:
+    """Return the more special format where the first line says so."""
+    if name not in ("csv", "jsonl"):
+        return name
+    try:
+        with open_text(file) as lines:
+            first = lines.readline(_MAX_FIRST_LINE)
+    except (OSError, UnicodeDecodeError):  # whoever reads it in full says what is wrong
+        return name
+    if name == "csv":
+        return OPEN_BANDIT if looks_like_open_bandit(first) else name
+    return "dsjson" if looks_like_dsjson(first) else name
 
 
 def read_tables(files: Sequence[LogFile], read: Callable[[Path, Wanted], Any], wanted: Wanted) -> Any:

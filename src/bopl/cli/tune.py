@@ -1,0 +1,70 @@
+"""``bopl tune``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from bopl.cli.options import LOG_SETTINGS, Json, with_settings
+from bopl.cli.output import Output
+
+SHOWN = 5
+
+
+@with_settings(*LOG_SETTINGS, "rounds", "holdout", "force", "seed", "threads")
+def tune(
+    log: Annotated[str | None, typer.Argument(help="File, folder or pattern with the logged decisions.")] = None,
+    config: Annotated[Path | None, typer.Option(help="TOML file with settings; flags come first.")] = None,
+    trials: Annotated[
+        int | None, typer.Option(min=1, help="Configurations to try, earlier calls counted in (default 20).")
+    ] = None,
+    minutes: Annotated[float | None, typer.Option(help="Begin none after so long.")] = None,
+    folds: Annotated[int, typer.Option(min=2, help="Folds of the cross-validation.")] = 3,
+    jobs: Annotated[int, typer.Option(min=1, help="Configurations at a time.")] = 1,
+    engine: Annotated[str, typer.Option(help="tpe, which learns from what was tried, or random.")] = "tpe",
+    out: Annotated[Path, typer.Option(help="Configuration file for bopl train --config.")] = Path("tuned.toml"),
+    json: Json = False,
+    **settings: Any,
+) -> None:
+    """Search for good settings by cross-validation, without touching the samples that train will hold out.
+
+    Example: bopl tune log.parquet --action item --reward click --propensity p --trials 20 --out tuned.toml
+    """
+    from bopl.workflow.config import make_config, read_config
+    from bopl.workflow.tuning import tune as run
+
+    output = Output(json)
+    base = {} if config is None else read_config(config)
+    chosen = make_config(base, {"log": log}, settings)
+    budget = 20 if trials is None and minutes is None else trials
+    tuned = run(
+        chosen,
+        out,
+        n_configurations=budget,
+        minutes=minutes,
+        n_folds=folds,
+        n_jobs=jobs,
+        engine=engine,
+        say=output.say,
+    )
+    output.say(f"Best of {len(tuned.result.configurations)}:")
+    for entry in tuned.result.configurations[:SHOWN]:
+        output.say(f"  {entry['value']:.4g}  {_settings_text(entry)}")
+    output.say(f"Written to {out}. Next: bopl train --config {out}")
+    output.finish(
+        {
+            "config": out,
+            "settings": tuned.result.settings,
+            "value": tuned.result.value,
+            "configurations": tuned.result.configurations,
+            "n_failed": tuned.result.n_failed,
+        }
+    )
+
+
+def _settings_text(entry: dict[str, Any]) -> str:
+    shown = {name: value for name, value in entry.items() if name not in ("number", "value", "seconds")}
+    texts = {name: f"{value:.3g}" if isinstance(value, float) else str(value) for name, value in shown.items()}
+    return ", ".join(f"{name} {text}" for name, text in texts.items())

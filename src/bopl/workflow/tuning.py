@@ -1,0 +1,125 @@
+"""Settings searched on the samples that training may see; the samples held out stay unseen until the verdict."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from bopl._typing import FloatArray
+from bopl.policy import BoostedPolicy
+from bopl.search import Choice, CrossValidatedScorer, Float, Int, SearchResult, search
+from bopl.workflow.audit import audit_for_training
+from bopl.workflow.config import TrainConfig
+from bopl.workflow.reading import describe_log, read_training_log, split_log
+from bopl.workflow.run_folder import check_writable
+from bopl.workflow.training import make_policy
+from bopl.workflow.translation import CONFIDENCE, MAX_SAMPLES, SHARES, translation_at
+
+MIN_ROUNDS = 20
+
+
+@dataclass(frozen=True)
+class Builder:
+    """From settings to an unfitted policy; a class, because it travels to other processes."""
+
+    config: TrainConfig
+    reward: FloatArray
+    propensity: FloatArray
+
+    def __call__(self, settings: dict[str, Any]) -> BoostedPolicy:
+        """Return the policy."""
+        config = apply_settings(self.config, settings, self.reward)
+        return make_policy(config, float(config.reward_translation), self.reward, self.propensity)
+
+
+@dataclass(frozen=True)
+class Tuned:
+    """What a search has found: the settings, as a configuration, and all that was tried."""
+
+    config: TrainConfig
+    result: SearchResult
+    path: Path
+
+
+def search_space(config: TrainConfig) -> dict[str, Int | Float | Choice]:
+    """Return what is searched: objective, rounds, trees and reward translation."""
+    return {
+        "objective": Choice("ips", "surrogate"),
+        "rounds": Int(min(MIN_ROUNDS, config.rounds), config.rounds, log=True),
+        "max_depth": Int(3, 10),
+        "min_leaf_samples": Float(2.0, 200.0, log=True),
+        "translation_share": Float(min(SHARES), max(SHARES)),
+    }
+
+
+def apply_settings(config: TrainConfig, settings: dict[str, Any], reward: FloatArray) -> TrainConfig:
+    """Return the configuration with the settings of a search; the translation is told by its place among rewards."""
+    changes = {name: value for name, value in settings.items() if name != "translation_share"}
+    return replace(config, **changes, reward_translation=translation_at(reward, settings["translation_share"]))
+
+
+def tune(
+    config: TrainConfig,
+    out: str | Path,
+    *,
+    n_configurations: int | None,
+    minutes: float | None,
+    n_folds: int = 3,
+    n_jobs: int = 1,
+    engine: str = "tpe",
+    say: Callable[[object], None] = lambda text: None,
+) -> Tuned:
+    """Search for settings by cross-validation and write them as a configuration for ``bopl train --config``.
+
+    Configurations are ranked by a lower bound of their estimate, one standard error down: an estimate alone is easily
+    won by a policy that a few samples with large weights speak for. The study file beside ``out`` lets a later call go
+    on; Ctrl-C ends the search with what was found.
+
+    Parameters
+    ----------
+    config : TrainConfig
+        ``rounds`` is the most that is tried.
+    out : path
+        The configuration file.
+    n_configurations, minutes
+        The budget, either or both.
+    n_folds, n_jobs : int
+    engine : {"tpe", "random"}
+    say : callable, optional
+    """
+    path = Path(out)
+    check_writable(path)
+    log = read_training_log(config)
+    say(describe_log(log, config.log))
+    audit_for_training(log, force=config.force, say=say)
+    rest, held_out = split_log(log, config.holdout, config.seed)
+    say(f"Searching on {rest.n_samples:,} samples; the {held_out.n_samples:,} that train will hold out stay unseen.")
+    if rest.n_samples > MAX_SAMPLES:
+        drawn = np.random.default_rng([config.seed, 3]).permutation(rest.n_samples)[:MAX_SAMPLES]
+        rest = rest.subset(np.sort(drawn))
+        say(f"{MAX_SAMPLES:,} of them, drawn at random, are enough to compare settings.")
+    threads = config.threads or max((os.cpu_count() or 1) // n_jobs, 1)
+    run = partial(
+        search,
+        Builder(replace(config, threads=threads), rest.reward, rest.propensity),
+        search_space(config),
+        CrossValidatedScorer(rest, n_folds, confidence=CONFIDENCE, random_state=config.seed),
+        study=path.with_name(f"{path.stem}-{rest.fingerprint()[:8]}.study"),  # a study of another log is another study
+        engine=engine,
+        n_jobs=n_jobs,
+        random_state=config.seed,
+        report=say,
+    )
+    try:
+        result = run(n_configurations=n_configurations, minutes=minutes)
+    except KeyboardInterrupt:
+        result = run(minutes=1e-9)  # begins nothing, and returns what the study has
+    best = apply_settings(config, result.settings, rest.reward)
+    path.write_text(best.absolute().to_toml(), encoding="utf8")
+    return Tuned(best, result, path)

@@ -1,0 +1,188 @@
+"""Commands around the chain: reports, exports, tuning, several policies, help."""
+
+import json
+import os
+import subprocess
+import sys
+import tomllib
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+from typer.testing import CliRunner
+
+import bopl
+from bopl.cli import app
+from bopl.cli.main import app as main_app
+from bopl.workflow.exporting import contexts_at_splits
+from product import ROLES, SMALL, click_table, run_bopl, run_json, write_log
+
+COMMANDS = ("demo", "audit", "train", "tune", "evaluate", "predict", "report", "export", "reproduce")
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("more")
+    log = write_log(folder / "log.parquet", n_samples=2000)
+    assert run_bopl("train", log, *ROLES, *SMALL, "--ignore", "user,when", "--out", folder / "policy.bopl") == 0
+    return folder
+
+
+def test_reports_are_written_again_from_the_summary_alone(trained):
+    page = trained / "policy.run" / "report.html"
+    before = page.read_text()
+    page.unlink()
+    assert run_bopl("report", trained / "policy.run") == 0
+    assert page.read_text() == before
+    assert run_bopl("report", trained / "policy.run" / "summary.json", "--out", trained / "copy.html") == 0
+    assert (trained / "copy.html").read_text() == before
+
+
+def test_a_report_of_a_policy_on_another_log(trained, capsys):
+    later = write_log(trained / "later.parquet", n_samples=1000, seed=4)
+    out = trained / "later.html"
+    code, result = run_json(capsys, "report", later, trained / "policy.bopl", "--out", out, "--estimators", "snips,ips")
+    assert (code, result["verdict"]["verdict"]) == (0, "better")
+    assert "Rom" in out.read_text()  # categories by name
+
+
+@pytest.mark.parametrize(("target", "name"), [("xgboost", "policy.json"), ("onnx", "policy.onnx")])
+def test_exports_agree_with_the_policy(trained, capsys, target, name):
+    code, result = run_json(capsys, "export", trained / "policy.bopl", "--to", target)
+    assert code == 0
+    assert result["path"] == str(trained / name)
+    assert result["largest_difference"] < 1e-5
+    assert not list(trained.glob(".*part*"))
+
+
+def test_an_export_that_scores_otherwise_is_not_written(trained, monkeypatch, capsys):
+    monkeypatch.setattr("bopl.workflow.exporting.TOLERANCE", -1.0)
+    code, result = run_json(capsys, "export", trained / "policy.bopl", "--to", "onnx", "--out", trained / "bad.onnx")
+    assert code == 1
+    assert "it is not written" in result["error"]
+    assert not (trained / "bad.onnx").exists()
+
+
+def test_contexts_for_the_check_visit_both_sides_of_every_split(trained):
+    policy = bopl.load(trained / "policy.bopl")
+    context = contexts_at_splits(policy)
+    for entry in policy.ensemble_.rounds:
+        tree = entry.predictor.tree
+        for node in np.flatnonzero((tree.feature >= 0) & np.isfinite(tree.threshold)):
+            column, threshold = context[:, tree.feature[node]], tree.threshold[node]
+            goes_right = column == threshold if tree.is_equal[node] else column >= threshold
+            assert goes_right.any()
+            assert (~goes_right & ~np.isnan(column)).any()
+
+
+def test_policies_of_other_columns_are_judged_side_by_side(trained, capsys):
+    log, other = trained / "log.parquet", trained / "other.bopl"
+    assert run_bopl("train", log, *ROLES, *SMALL, "--context", "age,city", "--out", other) == 0
+    later = write_log(trained / "again.parquet", n_samples=1000, seed=9)
+    _, result = run_json(capsys, "evaluate", later, trained / "policy.bopl", other, "--estimators", "snips")
+    assert set(result["verdicts"]) == {"policy", "other"}
+    for name in ("policy", "other"):
+        _, alone = run_json(capsys, "evaluate", later, trained / f"{name}.bopl", "--estimators", "snips")
+        value = next(row["value"] for row in result["rows"] if row["policy"] == name)
+        assert value == pytest.approx(alone["rows"][0]["value"], rel=1e-12)
+
+
+def test_actions_that_appear_later_are_never_taken_and_said(trained, capsys):
+    table = click_table(1000, seed=2)
+    item = table["item"].to_pylist()
+    item[::10] = ["cocoa"] * len(item[::10])
+    index = table.column_names.index("item")
+    pq.write_table(table.set_column(index, "item", [item]), trained / "cocoa.parquet")
+    call = ("evaluate", trained / "cocoa.parquet", trained / "policy.bopl", "--estimators", "ips")
+    _, result = run_json(capsys, *call)
+    page = trained / "cocoa.html"
+    assert run_bopl("report", trained / "cocoa.parquet", trained / "policy.bopl", "--out", page) == 0
+    assert "cocoa" in page.read_text()
+    assert result["warnings"] == ["policy does not know 'cocoa', and never takes it."]
+
+
+def test_flags_override_the_names_that_a_policy_remembers(trained, capsys):
+    table = click_table(1000, seed=3)
+    renamed = table.rename_columns(["bought" if name == "click" else name for name in table.column_names])
+    pq.write_table(renamed, trained / "bought.parquet")
+    call = ("evaluate", trained / "bought.parquet", trained / "policy.bopl", "--estimators", "snips")
+    code, result = run_json(capsys, *call)
+    assert (code, "there is no column 'click'" in result["error"]) == (2, True)
+    assert run_json(capsys, *call, "--reward", "bought")[0] == 0
+
+
+def test_tuning_writes_a_configuration_that_train_takes(trained, capsys):
+    out = trained / "tuned.toml"
+    call = ("tune", trained / "log.parquet", *ROLES, "--ignore", "user,when", "--rounds", 25, "--threads", 1)
+    code, result = run_json(capsys, *call, "--trials", 2, "--folds", 2, "--out", out)
+    assert code == 0
+    assert len(result["configurations"]) == 2
+    written = tomllib.loads(out.read_text())
+    assert written["max_depth"] == result["settings"]["max_depth"]
+    assert isinstance(written["reward_translation"], float)
+    _, result = run_json(capsys, *call, "--trials", 3, "--folds", 2, "--out", out)  # goes on where it was
+    assert len(result["configurations"]) == 3
+    code, result = run_json(capsys, "train", "--config", out, "--out", trained / "tuned.bopl", "--rounds", 20)
+    assert code == 0
+    assert result["reward_translation"] == tomllib.loads(out.read_text())["reward_translation"]
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_command_has_help_with_an_example(command):
+    result = CliRunner().invoke(app, [command, "--help"])
+    assert result.exit_code == 0
+    assert f"Example: bopl {command}" in result.output
+
+
+def test_there_are_no_other_commands_and_completion_is_offered():
+    output = CliRunner().invoke(main_app, ["--help"]).output
+    assert [line.split()[1] for line in output.splitlines() if line.startswith("│ ") and line.split()[1] in COMMANDS]
+    assert "--install-completion" in output
+    assert "Exit codes: 0 fine; 1 bad data; 2 wrong use" in output
+
+
+def test_help_and_completion_import_nothing_heavy():
+    code = (
+        "import sys; from bopl.cli import app\n"
+        "app(['train', '--help'], standalone_mode=False)\n"
+        "heavy = {'numpy', 'scipy', 'sklearn', 'pyarrow', 'numba'} & set(sys.modules)\n"
+        "sys.exit(str(heavy) if heavy else 0)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+def test_the_shell_completes_commands_flags_and_words():
+    for words, expected in (
+        ("bopl ex", "export"),
+        ("bopl train --obj", "--objective"),
+        ("bopl train --objective s", "surrogate"),
+    ):
+        told = {"_BOPL_COMPLETE": "complete_bash", "COMP_WORDS": words, "COMP_CWORD": str(words.count(" "))}
+        done = subprocess.run(
+            [sys.executable, "-m", "bopl"], env={**os.environ, **told}, capture_output=True, text=True, check=False
+        )
+        assert done.stdout.split() == [expected], done.stderr
+
+
+def test_version(capsys):
+    assert run_bopl("--version") == 0
+    assert capsys.readouterr().out == f"bopl {bopl.__version__}\n"
+
+
+def test_the_command_without_anything_shows_its_help(capsys):
+    assert run_bopl() == 2
+    shown = capsys.readouterr()
+    assert "Usage: bopl" in shown.out + shown.err
+
+
+def test_ctrl_c_is_exit_code_130_and_one_word(monkeypatch, capsys):
+    def interrupted(**settings):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("bopl.demo.run_demo", interrupted)
+    code = run_bopl("demo", "--json")
+    assert code == 130
+    shown = capsys.readouterr()
+    if shown.out:
+        assert json.loads(shown.out)["exit_code"] == 130

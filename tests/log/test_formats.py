@@ -1,0 +1,342 @@
+"""Every format gives the log that its file says."""
+
+import gzip
+import json
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.feather
+import pyarrow.parquet as pq
+import pytest
+
+import bopl
+from bopl.log.format import read_parts, read_table, write_table
+from bopl.log.read import LogRequest, read_log
+from product import SMALL, click_table, run_bopl, run_json
+
+ROLES = {"action": "item", "reward": "click", "propensity": "p"}
+
+
+def write_json_lines(table, path):
+    write_table({name: table[name] for name in table.column_names}, path)
+
+
+WRITERS = {
+    "parquet": pq.write_table,
+    "csv": pyarrow.csv.write_csv,
+    "arrow": lambda table, path: pyarrow.feather.write_feather(table, str(path)),
+    "feather": lambda table, path: pyarrow.feather.write_feather(table, str(path), compression="uncompressed"),
+    "jsonl": write_json_lines,
+}
+
+
+@pytest.fixture(scope="module")
+def expected():
+    return bopl.BanditLog.from_frame(click_table(200), **ROLES)
+
+
+@pytest.mark.parametrize("extension", WRITERS)
+def test_tables_in_files_give_the_log_of_the_table(tmp_path, extension, expected):
+    WRITERS[extension](click_table(200), tmp_path / f"log.{extension}")
+    log = bopl.BanditLog.read(tmp_path / f"log.{extension}", **ROLES)
+    assert log.fingerprint() == expected.fingerprint()
+    assert log.schema == expected.schema
+
+
+@pytest.mark.parametrize("extension", WRITERS)
+def test_a_folder_and_a_pattern_are_one_log(tmp_path, extension, expected):
+    for part in range(4):
+        WRITERS[extension](click_table(200).slice(50 * part, 50), tmp_path / f"part-{part}.{extension}")
+    (tmp_path / "_SUCCESS").touch()
+    assert bopl.BanditLog.read(tmp_path, **ROLES).fingerprint() == expected.fingerprint()
+    assert bopl.BanditLog.read(f"{tmp_path}/part-*.{extension}", **ROLES).fingerprint() == expected.fingerprint()
+
+
+def test_packed_text_files_are_read(tmp_path, expected):
+    for extension in ("csv", "jsonl"):
+        WRITERS[extension](click_table(200), tmp_path / f"log.{extension}")
+        packed = tmp_path / f"log.{extension}.gz"
+        packed.write_bytes(gzip.compress((tmp_path / f"log.{extension}").read_bytes()))
+        assert bopl.BanditLog.read(packed, **ROLES).fingerprint() == expected.fingerprint()
+
+
+def test_folders_named_after_a_column_are_that_column(tmp_path):
+    for city in ("Rom", "Ulm"):
+        (tmp_path / f"city={city}").mkdir()
+        pq.write_table(click_table(50).drop_columns(["city"]), tmp_path / f"city={city}" / "part.parquet")
+    log = bopl.BanditLog.read(tmp_path, context=["city", "age"], **ROLES)
+    assert log.schema.columns[0].categories == ("Rom", "Ulm")
+    assert log.context[:, 0].tolist() == [0.0] * 50 + [1.0] * 50
+
+
+def test_columns_that_pandas_leaves_behind_are_no_context(tmp_path):
+    frame = click_table(50).to_pandas()
+    frame.index = np.arange(50) + 7
+    frame.to_csv(tmp_path / "log.csv")
+    frame.sample(frac=1.0, random_state=0).to_parquet(tmp_path / "log.parquet")
+    for name in ("log.csv", "log.parquet"):
+        names = bopl.BanditLog.read(tmp_path / name, **ROLES).schema
+        assert [column.name for column in names.columns] == ["city", "age", "is_member", "when", "user"]
+
+
+def test_numbers_that_become_fractions_late_in_a_csv_file_are_read(tmp_path, monkeypatch):
+    monkeypatch.setattr("bopl.log.format.columnar._BLOCK_BYTES", 1000)
+    rows = [f"{i}" for i in range(2000)] + ["0.5"]
+    (tmp_path / "log.csv").write_text("x\n" + "\n".join(rows) + "\n")
+    assert read_table(tmp_path / "log.csv")["x"].to_pylist()[-1] == 0.5
+
+
+def test_nested_json_becomes_columns(tmp_path):
+    lines = [
+        {"user": {"age": age, "home": {"city": "Rom"}}, "item": age % 2, "click": 1, "p": 0.5} for age in range(20)
+    ]
+    (tmp_path / "log.jsonl").write_text("\n".join(map(json.dumps, lines)))
+    assert bopl.BanditLog.read(tmp_path / "log.jsonl", **ROLES).feature_names == ("user.age", "user.home.city")
+
+
+def test_files_that_do_not_fit_together_say_so(tmp_path):
+    pq.write_table(pa.table({"x": [1.0]}), tmp_path / "a.parquet")
+    pq.write_table(pa.table({"x": ["one"]}), tmp_path / "b.parquet")
+    with pytest.raises(ValueError, match="the 2 files do not fit together"):
+        bopl.BanditLog.read(tmp_path)
+    (tmp_path / "c.csv").write_text("x\n1\n")
+    with pytest.raises(ValueError, match=r"several formats .csv, parquet."):
+        bopl.BanditLog.read(tmp_path)
+
+
+# -- Vowpal Wabbit ---------------------------------------------------------------------------------------------------
+
+CB = """1:2:0.4 |user age:30 Rom |:2.0 hour:4
+3:-0.5:0.2 'tag|user age:20 Ulm
+1:0:1.0 |user:10 age:2
+"""
+
+
+def test_vowpal_wabbit_cb_lines(tmp_path):
+    (tmp_path / "log.vw").write_text(CB)
+    log = bopl.BanditLog.read(tmp_path / "log.vw")
+    assert log.feature_names == ("hour", "user^Rom", "user^Ulm", "user^age")
+    assert log.context.toarray().tolist() == [[8, 1, 0, 30], [0, 0, 1, 20], [0, 0, 0, 20]]
+    assert log.action.tolist() == [1, 3, 1]
+    assert log.reward.tolist() == [-2.0, 0.5, 0.0]
+    assert log.propensity.tolist() == [0.4, 0.2, 1.0]
+
+
+def test_contexts_in_vowpal_wabbits_text_need_no_labels(tmp_path):
+    (tmp_path / "contexts.vw").write_text("|user age:30\n|user age:20 Ulm\n")
+    parts = read_parts(tmp_path / "contexts.vw")
+    assert parts.sparse.matrix.toarray().tolist() == [[0, 30], [1, 20]]
+    (tmp_path / "contexts.vw").write_text("|user x\n|item tea\n\n|user x\n|item milk\n")
+    assert len(read_parts(tmp_path / "contexts.vw").table) == 2
+
+
+ADF = """shared |user age:30
+0:1.0:0.5 |item tea hot
+|item milk cold
+
+shared |user age:20 Ulm
+|item tea hot
+|item milk cold
+1:-1.0:0.25 |item water cold
+
+|item tea hot
+0:0.0:0.75 |item milk cold
+"""
+
+
+def test_vowpal_wabbit_adf_blocks(tmp_path):
+    (tmp_path / "log.vw").write_text(ADF)
+    log = bopl.BanditLog.read(tmp_path / "log.vw")
+    assert log.actions.tolist() == ["item^hot item^tea", "item^cold item^milk", "item^cold item^water"]
+    assert log.action_idx.tolist() == [0, 2, 1]
+    assert log.reward.tolist() == [-1.0, 1.0, 0.0]
+    assert log.action_mask.tolist() == [[True, True, False], [True, True, True], [True, True, False]]
+    assert log.action_features.tolist() == [[0.0], [1.0], [1.0]]  # cold: what actions share
+    assert log.context.toarray().tolist() == [[0, 30], [1, 20], [0, 0]]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("1:2:0.4 a b\n", r"line 1 of log\.vw has no '\|'"),
+        ("1:x:0.4 | a\n", "line 1 of log.vw has a label that is not action:cost:probability"),
+        ("1:2:0.4 | a:b\n", "line 1 of log.vw has a feature whose value is no number: 'a:b'"),
+        ("1:2:0.4 2:1:0.6 | a\n", "line 1 of log.vw has the costs of 2 actions"),
+        ("tea:2:0.4 | a\n", "an action that is no whole number: 'tea'"),
+        ("shared | a\n0:1:0.5 | x\n| x\n", "line 2 of log.vw offers two actions with the same features"),
+        ("shared | a\n", "line 1 of log.vw shares a context, but no action follows"),
+        ("\n\n", "holds no example"),
+    ],
+)
+def test_bad_vowpal_wabbit_text_is_named_with_its_line(tmp_path, text, message):
+    (tmp_path / "log.vw").write_text(text)
+    with pytest.raises(ValueError, match=message):
+        bopl.BanditLog.read(tmp_path / "log.vw")
+
+
+def test_actions_described_by_what_changes_are_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr("bopl.log.format.action_table.MAX_ACTIONS", 10)
+    blocks = [f"shared | a\n0:1:0.5 | price:{i}\n| price:{i + 0.5}\n" for i in range(20)]
+    (tmp_path / "log.vw").write_text("\n".join(blocks))
+    with pytest.raises(ValueError, match="more than 10 different sets of features"):
+        bopl.BanditLog.read(tmp_path / "log.vw")
+
+
+def decision(age, city, taken, cost, *, topics=("sports", "politics"), **more):
+    return {
+        "_label_cost": cost,
+        "_label_probability": 0.5,
+        "_label_Action": taken + 1,
+        "_labelIndex": taken,
+        "Timestamp": f"2024-01-01T00:00:{age:02d}.000Z",
+        "a": [1, 2],
+        "c": {"User": {"age": age, "city": city, "_secret": 1}, "_multi": [{"Action": {"topic": t}} for t in topics]},
+        **more,
+    }
+
+
+def write_dsjson(path, entries):
+    path.write_text("\n".join(map(json.dumps, entries)))
+    return path
+
+
+def test_dsjson_decisions(tmp_path):
+    entries = [
+        decision(30, "Rom", 0, -1.0),
+        {"RewardValue": 1.0, "EventId": "dangling"},
+        decision(20, None, 1, 0.0, _skipLearn=True),
+        decision(20, None, 1, 0.0),
+        decision(25, "Ulm", 1, -0.5, topics=("politics", "music")),
+    ]
+    for name in ("log.dsjson", "log.json"):  # told by the extension, or by the first line
+        log = bopl.BanditLog.read(write_dsjson(tmp_path / name, entries))
+        assert log.feature_names == ("User.age", "User.city")
+        assert log.actions.tolist() == ["sports", "politics", "music"]
+        assert log.action.tolist() == ["sports", "politics", "music"]
+        assert log.reward.tolist() == [1.0, 0.0, 0.5]
+        assert log.action_mask.tolist() == [[True, True, False], [True, True, False], [False, True, True]]
+        assert log.time is not None
+        assert log.schema.columns[1].categories == ("Rom", "Ulm")
+
+
+def test_dsjson_names_of_actions_are_their_tags_and_shared_features_are_kept(tmp_path):
+    offered = [
+        {"_tag": "tea", "i": {"price": 2.0}, "j": [{"kind": "hot"}]},
+        {"_tag": "cola", "i": {"price": 3.0}, "j": [{"kind": "cold"}]},
+        {"_tag": "water", "i": {"price": 1.0}, "j": [{"kind": "cold"}]},
+    ]
+    entry = {"_label_cost": 0.0, "_label_probability": 0.4, "_labelIndex": 2, "c": {"x": 1, "_multi": offered}}
+    log = bopl.BanditLog.read(write_dsjson(tmp_path / "log.dsjson", [entry, entry]))
+    assert log.actions.tolist() == ["tea", "cola", "water"]
+    assert log.action_mask is None
+    assert log.action_features.tolist() == [[2.0, 0.0], [3.0, 1.0], [1.0, 1.0]]
+    dearer = json.loads(json.dumps(entry).replace("3.0", "4.0"))  # a price that changes describes no action
+    log = bopl.BanditLog.read(write_dsjson(tmp_path / "log.dsjson", [entry, dearer]))
+    assert log.action_features.tolist() == [[0.0], [1.0], [1.0]]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ('{"c": {"_multi": [', "line 1 of log.dsjson is not valid JSON"),
+        ("[1, 2]", "line 1 of log.dsjson is no JSON object"),
+        (json.dumps(decision(1, "Rom", 5, 0.0)), "line 1 of log.dsjson says that action 6 was taken, and offers 2"),
+        ('{"x": 1}', "holds no decision in dsjson"),
+    ],
+)
+def test_bad_dsjson_is_named_with_its_line(tmp_path, text, message):
+    (tmp_path / "log.dsjson").write_text(text)
+    with pytest.raises(ValueError, match=message):
+        bopl.BanditLog.read(tmp_path / "log.dsjson")
+
+
+# -- Open Bandit -------------------------------------------------------------------------------------------------------
+
+
+def write_open_bandit(folder, n_samples=300, seed=0):
+    """Write a campaign in the dataset's layout: hashed user features, affinities, positions, and the items beside."""
+    rng = np.random.default_rng(seed)
+    header = ",timestamp,item_id,position,click,propensity_score,user_feature_0,user_feature_1,user-item_affinity_0"
+    lines = [
+        f"{row},2019-11-24 00:{row // 60:02d}:{row % 60:02d}.504000+00:00,{rng.integers(0, 4)},{1 + row % 3},"
+        f"{rng.integers(0, 2)},0.25,{'ab'[row % 2] * 32},{'cd'[row % 2] * 32},{rng.random():.1f}"
+        for row in range(n_samples)
+    ]
+    (folder / "all.csv").write_text("\n".join([header, *lines]) + "\n")
+    items = [f"{item},{item},{-0.5 + item},{'xy'[item % 2] * 32},{item * '7'}k" for item in range(5)]
+    (folder / "item_context.csv").write_text(
+        "\n".join([",item_id,item_feature_0,item_feature_1,item_feature_2", *items]) + "\n"
+    )
+    return folder
+
+
+def test_the_open_bandit_datasets_layout(tmp_path):
+    folder = write_open_bandit(tmp_path)
+    for path in (folder / "all.csv", folder):
+        log = bopl.BanditLog.read(path)
+        assert log.feature_names == ("position", "user_feature_0", "user_feature_1", "user-item_affinity_0")
+        assert log.schema.categorical == ("position", "user_feature_0", "user_feature_1")
+        assert log.actions.tolist() == [0, 1, 2, 3]
+        assert log.time is not None
+        assert log.action_features.tolist() == [[-0.5, 1, 0], [0.5, 0, 1], [1.5, 1, 0], [2.5, 0, 1]]
+
+
+def test_open_bandit_pipelines_dictionary():
+    rng = np.random.default_rng(0)
+    feedback = {
+        "n_rounds": 50,
+        "n_actions": 3,
+        "context": rng.normal(size=(50, 2)),
+        "action_context": rng.normal(size=(3, 4)),
+        "action": rng.integers(0, 2, 50),
+        "position": np.arange(50) % 3,
+        "reward": rng.integers(0, 2, 50),
+        "pscore": np.full(50, 0.5),
+    }
+    log = bopl.BanditLog.from_obp(feedback)
+    assert (log.n_samples, log.n_actions, log.feature_names) == (50, 3, ("x0", "x1", "position"))
+    np.testing.assert_allclose(log.action_features, feedback["action_context"], rtol=1e-6)
+    plain = bopl.BanditLog.from_obp({**feedback, "action_context": np.eye(3), "position": None, "pscore": None})
+    assert (plain.n_features, plain.action_features, plain.has_propensity) == (2, None, False)
+    with pytest.raises(ValueError, match="the feedback has no 'reward'"):
+        bopl.BanditLog.from_obp({**feedback, "reward": None})
+
+
+# -- The command on them -----------------------------------------------------------------------------------------------
+
+
+def adf_lines(n_samples, seed):
+    rng = np.random.default_rng(seed)
+    blocks = []
+    for _ in range(n_samples):
+        x = rng.normal()
+        offered = [name for name in ("tea", "milk", "water") if name == "tea" or rng.random() < 0.8]
+        taken = rng.integers(len(offered))
+        cost = -float((offered[taken] == "tea") == (x > 0))
+        lines = [f"shared |user x:{x:.3f} {'young' if rng.random() < 0.5 else 'old'}"]
+        for place, name in enumerate(offered):
+            lines.append(f"{f'0:{cost}:{1 / len(offered)} ' if place == taken else ''}|item {name}")
+        blocks.append("\n".join(lines))
+    return "\n\n".join(blocks) + "\n"
+
+
+def test_the_command_learns_from_vowpal_wabbits_files_and_decides_on_them(tmp_path, capsys):
+    (tmp_path / "log.vw").write_text(adf_lines(2500, 0))
+    (tmp_path / "later.vw").write_text(adf_lines(800, 1))
+    policy = tmp_path / "policy.bopl"
+    assert run_bopl("train", tmp_path / "log.vw", *SMALL, "--out", policy) == 0
+    code, result = run_json(capsys, "evaluate", tmp_path / "later.vw", policy, "--estimators", "snips")
+    assert (code, result["verdicts"]) == (0, {"policy": "better"})
+    assert run_bopl("predict", tmp_path / "later.vw", policy, "--sample", "--out", tmp_path / "d.csv") == 0
+    decided = read_table(tmp_path / "d.csv")["action"].to_pylist()
+    parts = read_parts(tmp_path / "later.vw")
+    offered = parts.mask_for(parts.actions)
+    assert all(offered[row, parts.actions.index(action)] for row, action in enumerate(decided))
+
+
+def test_columns_that_a_later_dsjson_file_never_names_are_missing(tmp_path):
+    first = read_log(LogRequest(write_dsjson(tmp_path / "a.dsjson", [decision(30, "Rom", 0, -1.0)] * 3)))
+    later = write_dsjson(tmp_path / "b.dsjson", [decision(30, None, 1, 0.0)] * 2)
+    log = read_log(LogRequest(later), known_actions=first.actions.tolist(), schema=first.schema)
+    assert np.isnan(log.context[:, 1]).all()
