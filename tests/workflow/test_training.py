@@ -52,6 +52,7 @@ def test_the_chosen_translation_has_the_best_bound_and_is_said(tmp_path):
 def test_large_logs_choose_on_a_part_and_train_on_all(tmp_path, monkeypatch):
     for module in ("translation", "training"):
         monkeypatch.setattr(f"bopl.workflow.{module}.MAX_SAMPLES", 300)
+    monkeypatch.setattr("bopl.workflow.translation.MAX_VALIDATION", 100)
     result = train(config_for(tmp_path))
     assert [step["step"] for step in result.steps][3:5] == ["choose", "train"]
 

@@ -22,6 +22,7 @@ from bopl.policy import load
 from bopl.report.verdict import SPEAKERS
 from bopl.workflow.config import TrainConfig
 from bopl.workflow.reading import fill_propensity, read_log_for, schema_of
+from bopl.workflow.translation import drawn_part
 
 MAX_REWARD_SAMPLES = 200_000  # of the reward model: it only sharpens estimates, and more samples hardly do
 MAX_MODEL_ACTIONS = 256  # the reward model has a bin for every action
@@ -34,10 +35,8 @@ def fit_reward_model(log: BanditLog, config: TrainConfig) -> Any:
     """Return a reward model of the training samples for the estimators that want one, or None."""
     if log.n_actions > MAX_MODEL_ACTIONS or not set(chosen_estimators(config)) & set(NEEDS_MODEL):
         return None
-    if log.n_samples > MAX_REWARD_SAMPLES:
-        drawn = np.random.default_rng([config.seed, 2]).permutation(log.n_samples)[:MAX_REWARD_SAMPLES]
-        log = log.subset(np.sort(drawn))
-    return BoostedRewardModel(random_state=config.seed).fit(log)
+    part = drawn_part(log, MAX_REWARD_SAMPLES, [config.seed, 3])
+    return BoostedRewardModel(random_state=config.seed).fit(part)
 
 
 def judge(log: BanditLog, policy: Any, config: TrainConfig, reward_model: Any) -> Evaluation:

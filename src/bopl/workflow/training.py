@@ -142,16 +142,18 @@ class _Fitting:
     def _fit_final(self, translation: float, clock: StepClock) -> BoostedPolicy:
         policy = self.make(translation)
         with clock.step("train"):
-            self._fit(policy, self.part, share=0.5 if self.config.reward_translation == AUTO else 1.0)
+            share = 0.5 if self.config.reward_translation == AUTO else 1.0
+            self._fit(policy, self.part, self.validation, share)
         return policy
 
-    def _fit_candidate(self, policy: BoostedPolicy, log: BanditLog) -> None:
+    def _fit_candidate(self, policy: BoostedPolicy, log: BanditLog, validation: BanditLog) -> None:
         is_final = log is self.part  # then half of the time need not be left for training on all samples
-        self._fit(policy, log, share=(1.0 if is_final else 0.5) / len(SHARES))
+        self._fit(policy, log, validation, (1.0 if is_final else 0.5) / len(SHARES))
 
-    def _fit(self, policy: BoostedPolicy, log: BanditLog, share: float) -> None:
+    def _fit(self, policy: BoostedPolicy, log: BanditLog, validation: BanditLog, share: float) -> None:
+        """Fit a policy within its share of the time."""
         limit = [] if self.config.minutes is None else [TimeLimit(60.0 * share * self.config.minutes)]
-        policy.fit(log, validation=self.validation, callbacks=[*limit, *self.callbacks])
+        policy.fit(log, validation=validation, callbacks=[*limit, *self.callbacks])
 
 
 def make_policy(config: TrainConfig, translation: float, reward: FloatArray, propensity: FloatArray) -> BoostedPolicy:

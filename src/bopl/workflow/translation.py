@@ -16,6 +16,7 @@ from bopl.search.scorer import off_policy_score
 
 SHARES = (0.0, 0.5, 1.0, 1.5)  # how far from the least reward to the mean one, and beyond
 MAX_SAMPLES = 100_000  # more do not make the choice better, only slower
+MAX_VALIDATION = 50_000  # ... nor do more of these, which are scored after every round
 CONFIDENCE = 0.84  # candidates are ranked by a bound one standard error below their estimate
 
 
@@ -56,7 +57,7 @@ def translation_at(reward: FloatArray, share: float) -> float:
 
 def choose_translation(
     make: Callable[[float], BoostedPolicy],
-    fit: Callable[[BoostedPolicy, BanditLog], Any],
+    fit: Callable[[BoostedPolicy, BanditLog, BanditLog], Any],
     train: BanditLog,
     validation: BanditLog,
     *,
@@ -67,7 +68,7 @@ def choose_translation(
     Parameters
     ----------
     make : callable of a translation that returns an unfitted policy
-    fit : callable of a policy and a log that fits it, with ``validation`` watching
+    fit : callable of a policy, a log and a validation log that fits it
     train, validation : BanditLog
     seed : int
         Of the draw, where the log is larger than the choice needs.
@@ -77,17 +78,18 @@ def choose_translation(
     Ctrl-C ends the choice with the candidates trained so far.
     """
     is_whole = train.n_samples <= MAX_SAMPLES
-    part = train if is_whole else train.subset(_draw(train.n_samples, seed))
+    part = train if is_whole else drawn_part(train, MAX_SAMPLES, [seed, 1])
+    watched = validation if is_whole else drawn_part(validation, MAX_VALIDATION, [seed, 2])
     trained: list[tuple[float, BoostedPolicy, float]] = []
     for translation in candidates(train.reward):
         policy = make(translation)
         try:
-            fit(policy, part)
+            fit(policy, part, watched)
         except KeyboardInterrupt:
             if not trained:
                 raise
             break
-        trained.append((_bound(policy, validation), policy, translation))
+        trained.append((_bound(policy, watched), policy, translation))
         if is_interrupted(policy):
             break
     _, policy, translation = max(trained, key=lambda one: one[0])  # the first, nearest to no translation, among equals
@@ -100,8 +102,11 @@ def is_interrupted(policy: BoostedPolicy) -> bool:
     return policy.stop_reason_ == INTERRUPTED
 
 
-def _draw(n_samples: int, seed: int) -> Any:
-    return np.sort(np.random.default_rng([seed, 1]).permutation(n_samples)[:MAX_SAMPLES])
+def drawn_part(log: BanditLog, n_most: int, seed: list[int]) -> BanditLog:
+    """Return the log, or so many of its samples, drawn at random and in their order."""
+    if log.n_samples <= n_most:
+        return log
+    return log.subset(np.sort(np.random.default_rng(seed).permutation(log.n_samples)[:n_most]))
 
 
 def _bound(policy: BoostedPolicy, log: BanditLog) -> float:

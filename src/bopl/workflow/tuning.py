@@ -9,8 +9,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from bopl._typing import FloatArray
 from bopl.policy import BoostedPolicy
 from bopl.search import Choice, CrossValidatedScorer, Float, Int, SearchResult, search
@@ -19,7 +17,7 @@ from bopl.workflow.config import TrainConfig
 from bopl.workflow.reading import describe_log, read_training_log, split_log
 from bopl.workflow.run_folder import check_writable
 from bopl.workflow.training import make_policy
-from bopl.workflow.translation import CONFIDENCE, MAX_SAMPLES, SHARES, translation_at
+from bopl.workflow.translation import CONFIDENCE, MAX_SAMPLES, SHARES, drawn_part, translation_at
 
 MIN_ROUNDS = 20
 
@@ -101,8 +99,7 @@ def tune(
     rest, held_out = split_log(log, config.holdout, config.seed)
     say(f"Searching on {rest.n_samples:,} samples; the {held_out.n_samples:,} that train will hold out stay unseen.")
     if rest.n_samples > MAX_SAMPLES:
-        drawn = np.random.default_rng([config.seed, 3]).permutation(rest.n_samples)[:MAX_SAMPLES]
-        rest = rest.subset(np.sort(drawn))
+        rest = drawn_part(rest, MAX_SAMPLES, [config.seed, 4])
         say(f"{MAX_SAMPLES:,} of them, drawn at random, are enough to compare settings.")
     threads = config.threads or max((os.cpu_count() or 1) // n_jobs, 1)
     run = partial(
