@@ -87,6 +87,15 @@ class Interrupt(bopl.Callback):
         return bopl.CallbackAction.CONTINUE
 
 
+@pytest.fixture
+def ctrl_c():
+    """Let SIGINT interrupt, also where the tests were started in the background, which ignores it."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("ctrl_c")
 @pytest.mark.parametrize(("settings", "fit"), [({"reward_translation": -0.4}, 1), ({}, 1), ({}, 3)])
 def test_ctrl_c_leaves_a_usable_policy_with_a_verdict(tmp_path, settings, fit):
     result = train(config_for(tmp_path, **settings), callbacks=[Interrupt(fit, 4)])
@@ -99,6 +108,7 @@ def test_ctrl_c_leaves_a_usable_policy_with_a_verdict(tmp_path, settings, fit):
         assert (policy.stop_reason_, policy.history_.n_rounds) == (INTERRUPTED, 4)
 
 
+@pytest.mark.usefixtures("ctrl_c")
 def test_ctrl_c_before_the_first_round_leaves_no_policy(tmp_path):
     class AtStart(bopl.Callback):
         def on_start(self, state):

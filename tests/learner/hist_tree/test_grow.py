@@ -59,7 +59,7 @@ def test_every_split_is_a_best_one(
     features = rng.integers(0, 3, (n_actions, n_action_features)).astype(np.float32) if n_action_features else None
     learner_type = HistTreeClassifier if is_classifier else HistTree
     learner = learner_type(max_depth, min_child_weight=min_child_weight, reg_lambda=reg_lambda, n_jobs=1)
-    with mock.patch.multiple(fit, MIN_CONTEXTS=least_ordered, MIN_DEPTH=1):
+    with mock.patch.object(fit, "MIN_CONTEXTS", least_ordered):
         fitted = fit_tree(learner, context, gradient, weight, mask, features)
     pairs = expand(context, gradient, weight, mask, features, is_classifier=is_classifier)
     check_tree(fitted.predictor.tree, pairs, learner)
@@ -139,7 +139,6 @@ def test_a_few_enormous_weights_leave_the_subtree_of_the_others_as_it_is_without
 @pytest.mark.parametrize("settings", [{}, {"max_leaves": 9}, {"subsample": 0.6}, {"colsample": 0.4}])
 def test_the_tree_is_the_same_bytes_for_any_number_of_threads(learner_type, settings, least_ordered, monkeypatch):
     monkeypatch.setattr(fit, "MIN_CONTEXTS", least_ordered)
-    monkeypatch.setattr(fit, "MIN_DEPTH", 1)
     rng = np.random.default_rng(3)
     context = make_context(rng, 9000, 5, 300, 0.05)
     gradient, weight = random_target(rng, 9000, 4)
