@@ -177,7 +177,8 @@ def test_rows_that_are_alike_by_chance_are_no_reason_to_refuse():
     logs = [make_log(seed, n_samples=300, distinct=2, negative=False) for seed in (0, 1)]
     coarse = [bopl.BanditLog(log.context, log.action, log.reward.round(), log.propensity) for log in logs]
     model = bopl.BoostedRewardModel(n_rounds=3).fit(coarse[0])
-    bopl.evaluate(coarse[1], np.full((300, 4), 0.25), estimators="dr", reward_model=model)
+    found = bopl.evaluate(coarse[1], np.full((300, 4), 0.25), estimators="dr", reward_model=model)
+    assert np.isfinite(found.row()["value"])
 
 
 # -- Propensities -------------------------------------------------------------------------------------------------

@@ -85,7 +85,7 @@ def _in_pairs(tree: Tree) -> Tree:
     return replace(tree, **arrays)
 
 
-def _split_columns(tree: Tree) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+def split_columns(tree: Tree) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
     """Return the column of ``[x; onehot(a); action_features(a)]`` and the threshold of every split."""
     on_action = tree.feature == ACTION_SPLIT
     by_identity = on_action & (tree.action_feature < 0)
@@ -100,7 +100,7 @@ def _tree_json(tree: Tree, coefficient: float, idx: int, n_columns: int) -> dict
     """Return one tree in XGBoost's arrays; a leaf's value stands in its split condition."""
     tree = _in_pairs(tree)
     is_leaf = tree.feature == LEAF_FEATURE
-    column, threshold = _split_columns(tree)
+    column, threshold = split_columns(tree)
     parent = np.full(tree.n_nodes, ROOT_PARENT, np.int64)
     inner = np.flatnonzero(~is_leaf)
     parent[tree.left[inner]] = inner

@@ -26,7 +26,7 @@ from numba import njit
 from numpy.typing import NDArray
 
 from bopl._typing import FloatArray, IntArray
-from bopl.learner.hist_tree.export import _split_columns
+from bopl.learner.hist_tree.export import split_columns
 from bopl.learner.hist_tree.predict import as_float_context
 from bopl.learner.hist_tree.tree import ACTION_SPLIT, LEAF_FEATURE, WORD_BITS, Tree
 
@@ -138,7 +138,7 @@ def make_game(tree: Tree) -> tuple[Game, float]:
     """Return the game of a tree, and the tree's mean output."""
     parent, above = (np.zeros(tree.n_nodes, np.int32) for _ in range(2))
     split, share = np.full(tree.n_nodes, -1, np.int32), np.ones(tree.n_nodes)
-    column, _ = _split_columns(tree)
+    column, _ = split_columns(tree)
     most, mean = _look_up(tree.left, tree.right, column, tree.sum_weight, tree.value, parent, above, split, share)
     factor, shrinkage, credit = _tables(share, above, *quadrature(int(most)))
     game = Game(
