@@ -144,6 +144,28 @@ def test_booster_trained_on_sparse_contexts_scores_dense_ones_alike():
         np.testing.assert_array_equal(policy.decision_function(fitted.context), policy.decision_function(other.context))
 
 
+@pytest.mark.parametrize("tree_method", ["exact", "hist"])
+def test_leaving_out_the_zeros_of_indicators_changes_no_prediction(tree_method, tmp_path):
+    xgboost = pytest.importorskip("xgboost")
+    rng = np.random.default_rng(5)
+    kind = rng.integers(0, 12, size=3000)
+    context = np.hstack([rng.normal(size=(3000, 2)).round(1), np.eye(12)[kind]]).astype(np.float32)
+    action = rng.integers(0, 4, size=3000)
+    reward = np.sin(context[:, 0] + kind) * (action == kind % 4) + 0.1 * rng.normal(size=3000)
+    log = bopl.BanditLog(context, action, reward, np.full(3000, 0.25))
+    policy = XGBRewardPolicy(30, 6, 3, 1.0, 0.3, tree_method=tree_method, n_jobs=1).fit(log)
+    np.testing.assert_array_equal(policy.absent_zero_, [False] * 2 + [True] * 12)
+    dense = np.hstack([log.context, np.eye(4, dtype=np.float32)[log.action_idx]])
+    booster = xgboost.train(policy._booster_params(), xgboost.DMatrix(dense, log.reward), num_boost_round=30)
+    for at in range(4):
+        rows = xgboost.DMatrix(np.hstack([context, np.tile(np.eye(4, dtype=np.float32)[at], (3000, 1))]))
+        np.testing.assert_allclose(policy.decision_function(context)[:, at], booster.predict(rows), atol=1e-5)
+    policy.save(tmp_path / "policy.bopl")
+    np.testing.assert_array_equal(
+        bopl.load(tmp_path / "policy.bopl").decision_function(csr_array(context)), policy.decision_function(context)
+    )
+
+
 def test_action_features_reach_the_booster():
     pytest.importorskip("xgboost")
     log = make_log(0)

@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from bopl._settings import check_choice, check_number
-from bopl._typing import AnyArray, ContextMatrix, FloatArray
+from bopl._typing import AnyArray, BoolArray, ContextMatrix, FloatArray
 from bopl.baseline.base import BaselinePolicy, Packed
 from bopl.learner.expanded import action_columns, expand
 from bopl.log import BanditLog
@@ -38,8 +38,10 @@ class XGBRewardPolicy(BaselinePolicy):
     Attributes
     ----------
     booster_ : xgboost.Booster
-    zero_is_missing_ : bool
-        Whether the log was sparse: XGBoost takes absent entries for missing values, here and when predicting.
+    absent_zero_ : bool ndarray of shape (n_features,)
+        Columns whose zeros the booster takes for missing values, when training and when predicting: all of a sparse
+        log; of a dense one the columns of zeros and ones, where most of its entries are such zeros. A column of zeros
+        and ones splits in one way only, so the trees are the same and a fraction of the entries is visited.
     """
 
     trained_inverse_temperature: ClassVar[float] = np.inf
@@ -68,9 +70,9 @@ class XGBRewardPolicy(BaselinePolicy):
         params = self._booster_params()
         xgboost = _import_xgboost()
         by_action = action_columns(log.n_actions, log.action_features)
-        rows = _with_actions(log.context, by_action[log.action_idx])
+        self.absent_zero_ = _absent_zeros(log)
+        rows = _with_actions(_as_fitted(log.context, self.absent_zero_), by_action[log.action_idx])
         matrix = xgboost.DMatrix(rows, np.asarray(log.reward), nthread=params["nthread"])
-        self.zero_is_missing_ = is_sparse(log.context)
         self.booster_ = xgboost.train(params, matrix, num_boost_round=self.n_rounds)
 
     def _booster_params(self) -> dict[str, Any]:
@@ -102,18 +104,20 @@ class XGBRewardPolicy(BaselinePolicy):
         step = max(EXPANDED_ROWS // n_actions, 1)
         score = np.empty((n_rows, n_actions))
         for start in range(0, n_rows, step):
-            rows = expand(_as_fitted(matrix[start : start + step], self.zero_is_missing_), by_action)
+            rows = expand(_as_fitted(matrix[start : start + step], self.absent_zero_), by_action)
             predicted = self.booster_.predict(xgboost.DMatrix(rows, nthread=-1 if self.n_jobs is None else self.n_jobs))
             score[start : start + step] = predicted.reshape(-1, n_actions)
         return score
 
     def _pack(self) -> Packed:
         raw = self.booster_.save_raw("ubj")  # a data format: nothing in it is executed
-        return {"zero_is_missing": self.zero_is_missing_}, {"booster": np.frombuffer(bytes(raw), dtype=np.uint8)}
+        return {}, {"absent_zero": self.absent_zero_, "booster": np.frombuffer(bytes(raw), dtype=np.uint8)}
 
     def _unpack(self, facts: dict[str, Any], arrays: dict[str, AnyArray]) -> None:
         xgboost = _import_xgboost()
-        self.zero_is_missing_ = bool(facts["zero_is_missing"])
+        self.absent_zero_ = arrays["absent_zero"]
+        if self.absent_zero_.dtype != np.bool_ or self.absent_zero_.shape != (self.n_features_in_,):
+            raise ValueError("array 'absent_zero' must hold one truth value per column")
         if arrays["booster"].dtype != np.uint8:
             raise ValueError("the booster is not stored as bytes")
         try:
@@ -133,15 +137,29 @@ def _with_actions(context: ContextMatrix, columns: FloatArray) -> ContextMatrix:
     return np.hstack([context, columns])
 
 
-def _as_fitted(context: ContextMatrix, zero_is_missing: bool) -> ContextMatrix:
+def _absent_zeros(log: BanditLog) -> BoolArray:
+    """Return the columns whose zeros are left out (see `XGBRewardPolicy`); none if that would save less than half."""
+    context, n_features = log.context, log.n_features
+    if is_sparse(context):
+        return np.ones(n_features, dtype=bool)
+    indicator = np.array([bool(((column == 0.0) | (column == 1.0)).all()) for column in context.T])
+    n_left_out = context[:, indicator].size - np.count_nonzero(context[:, indicator])
+    is_worth_it = log.action_features is None and 2 * n_left_out > context.size
+    return indicator if is_worth_it else np.zeros(n_features, dtype=bool)
+
+
+def _as_fitted(context: ContextMatrix, absent_zero: BoolArray) -> ContextMatrix:
     """Return contexts in the form, sparse or dense, in which the booster saw them when it was trained."""
-    if is_sparse(context) == zero_is_missing:
+    if is_sparse(context) and absent_zero.all():
         return context
-    if not zero_is_missing:
-        return context.toarray()
+    dense = context.toarray() if is_sparse(context) else context
+    if not absent_zero.any():
+        return dense
     from scipy.sparse import csr_array
 
-    return csr_array(context)
+    is_kept = (dense != 0.0) | ~absent_zero
+    first = np.concatenate([[0], np.cumsum(is_kept.sum(axis=1))])
+    return csr_array((dense[is_kept], np.nonzero(is_kept)[1].astype(np.int32), first), shape=dense.shape)
 
 
 def _import_xgboost() -> Any:

@@ -35,7 +35,7 @@ def expand(context: ContextMatrix, by_action: FloatArray) -> ContextMatrix:
 
 
 def _expand_sparse(context: ContextMatrix, by_action: FloatArray) -> ContextMatrix:
-    from scipy.sparse import csr_array, hstack, vstack
+    from scipy.sparse import csr_array, hstack
 
     n_samples, n_actions = context.shape[0], len(by_action)
     if n_actions * context.nnz + n_samples * np.count_nonzero(by_action) > np.iinfo(np.int32).max:
@@ -44,7 +44,7 @@ def _expand_sparse(context: ContextMatrix, by_action: FloatArray) -> ContextMatr
             "use fewer samples or a learner that does not expand."
         )
     repeated = context[np.repeat(np.arange(n_samples), n_actions)]
-    tiled = vstack([csr_array(by_action)] * n_samples, format="csr")
+    tiled = csr_array(by_action)[np.tile(np.arange(n_actions), n_samples)]
     expanded = csr_array(hstack([repeated, tiled], format="csr"))
     # scikit-learn takes 32-bit indices only.
     expanded.indices, expanded.indptr = expanded.indices.astype(np.int32), expanded.indptr.astype(np.int32)
