@@ -28,7 +28,7 @@ def hall_interval(terms, confidence):
     n = len(terms)
     error, a = terms.std(ddof=1) / np.sqrt(n), skew(terms) / np.sqrt(n)
     kappa = kurtosis(terms, fisher=False)
-    freedom = min(2.0 / ((kappa - 3.0) / n + 2.0 / (n - 1)), n - 1)
+    freedom = min(2.0 / ((kappa - 3.0) / n + 2.0 / (n - 1) - a**2), n - 1)
     quantile = student.ppf(0.5 + confidence / 2.0, freedom)
 
     def end(x):

@@ -75,7 +75,7 @@ def test_spread_stays_in_its_range_whatever_the_samples(values, gradient):
     assert spread.std_err >= 0.0
     assert -1.0 <= spread.skewness <= 1.0
     assert 1.0 / len(values) <= spread.kurtosis <= 1.0
-    assert 0.0 < spread.degrees_of_freedom <= len(values) - 1
+    assert 0.0 < spread.degrees_of_freedom <= spread.residual_degrees_of_freedom <= len(values) - 1
 
 
 def test_degrees_of_freedom_are_n_less_one_for_normal_samples_and_few_for_few_rewards():
@@ -94,6 +94,20 @@ def test_degrees_of_freedom_match_the_scatter_of_the_variance():
     relative = logs.var(axis=1, ddof=1).var() / logs.var() ** 2
     found = [MomentSum.of(log[:, None]).spread(np.ones(1)).degrees_of_freedom for log in logs[:300]]
     assert np.median(found) == pytest.approx(2.0 / relative, rel=0.25)
+
+
+def test_residual_degrees_of_freedom_match_the_scatter_of_the_variance_about_its_regression_on_the_mean():
+    rng = np.random.default_rng(2)
+    logs = rng.exponential(size=(4000, 1000))
+    mean, variance = logs.mean(axis=1), logs.var(axis=1, ddof=1)
+    residual = variance - np.polyval(np.polyfit(mean, variance, 1), mean)
+    found = [MomentSum.of(log[:, None]).spread(np.ones(1)).residual_degrees_of_freedom for log in logs[:300]]
+    assert np.median(found) == pytest.approx(2.0 / (residual.var() / logs.var() ** 2), rel=0.25)
+
+
+def test_all_of_the_variance_of_zeros_and_ones_moves_with_their_mean():
+    spread = MomentSum.of((np.arange(4000) < 25).astype(float)[:, None]).spread(np.ones(1))
+    assert spread.residual_degrees_of_freedom == pytest.approx(3999)
 
 
 def test_groups_of_one_sample_give_the_spread_of_independent_samples():

@@ -101,9 +101,9 @@ class Interval(ABC):
         """Return the standard error of the value."""
         return evidence.value_spread().std_err
 
-    def quantile(self, spread: Spread) -> float:
-        """Return Student's quantile for the degrees of freedom of a standard error; NaN where there is none."""
-        return float(stdtrit(spread.degrees_of_freedom, 1.0 - self.delta)) if spread.n_units > 1 else float("nan")
+    def quantile(self, degrees_of_freedom: float) -> float:
+        """Return Student's quantile; NaN where a single sample leaves no degree of freedom."""
+        return float(stdtrit(degrees_of_freedom, 1.0 - self.delta)) if degrees_of_freedom > 0.0 else float("nan")
 
     @abstractmethod
     def value(self, evidence: Evidence) -> Bounds:
@@ -136,9 +136,9 @@ class Normal(Interval):
 
         g^-1(x) = (3/A) ((1 + A (x - A/6))^(1/3) - 1)
 
-    and t the quantile of Student's distribution with the degrees of freedom of the standard error (`Spread`), which are
-    few if few samples carry the variance. With many samples A is 0 and t is z, and the ends are the familiar
-    ``estimate ± z · se``. Standard error, A and degrees of freedom follow from the influence (delta method), by group
+    and t the quantile of Student's distribution with the degrees of freedom of the standard error at a given estimate
+    (`Spread`), which are few if few samples carry the variance. With many samples A is 0 and t is z, and the ends are
+    the familiar ``estimate ± z · se``. Standard error, A and degrees of freedom follow from the influence (delta method), by group
     if the log has groups.
     """
 
@@ -155,7 +155,7 @@ class Normal(Interval):
     def _around(self, centre: float, spread: Spread) -> Bounds:
         if spread.std_err == 0.0:
             return centre, centre
-        quantile = self.quantile(spread)
+        quantile = self.quantile(spread.residual_degrees_of_freedom)
         lower, upper = (undo_skewness(end, spread.skewness) for end in (quantile, -quantile))
         return centre - spread.std_err * lower, centre - spread.std_err * upper
 
@@ -199,7 +199,7 @@ class Bootstrap(Interval):
         finite = replicates[np.isfinite(replicates)]
         if len(finite) == 0 or not np.isfinite(estimate) or not np.isfinite(spread.std_err):
             return float("nan"), float("nan")
-        quantile = self.quantile(spread)
+        quantile = self.quantile(spread.degrees_of_freedom)
         levels = [bca_level(end, finite, estimate, spread.skewness / 6.0) for end in (-quantile, quantile)]
         lower, upper = np.quantile(finite, levels)
         return float(lower), float(upper)

@@ -50,8 +50,24 @@ class Spread:
         (Satterthwaite, 1946), whose relative variance is ``(kappa - 3)/n + 2/(n - 1)``, kappa being the kurtosis of the
         influences.
         """
+        return self._degrees_of_freedom(0.0)
+
+    @property
+    def residual_degrees_of_freedom(self) -> float:
+        """Of the standard error at a given estimate, at most n - 1: ``2 / (kurtosis - skewness² - 3/n + 2/(n - 1))``.
+
+        Estimate and estimated variance of a skewed mean move together, with squared correlation ``skewness²`` over the
+        relative variance of the latter. What moves with the estimate is what Hall's transformation takes out
+        (`bopl.evaluation.interval.Normal`); Student's quantile is left to answer for the rest.
+        """
+        return self._degrees_of_freedom(self.skewness**2)
+
+    def _degrees_of_freedom(self, explained: float) -> float:
         most = self.n_units - 1.0
-        return min(2.0 / (self.kurtosis - 3.0 / self.n_units + 2.0 / most), most)
+        if most <= 0.0:
+            return 0.0
+        scatter = self.kurtosis - explained - 3.0 / self.n_units + 2.0 / most  # relative variance of the variance
+        return min(2.0 / scatter, most) if scatter > 0.0 else most
 
 
 @dataclass(frozen=True)
