@@ -8,14 +8,16 @@ from functools import cache
 from importlib import metadata
 from pathlib import Path
 
-_PACKAGES = ("bopl", "numpy", "scipy", "scikit-learn", "numba", "pyarrow", "xgboost", "xgboost-cpu", "torch")
+_PACKAGES = ("numpy", "scipy", "scikit-learn", "numba", "pyarrow", "xgboost", "xgboost-cpu", "torch")
 _RESET_PEAK = "5"  # see proc(5), /proc/pid/clear_refs
 
 
 @cache
 def versions() -> dict[str, str]:
     """Return the versions that a result may depend on."""
-    found = {"python": ".".join(map(str, sys.version_info[:3]))}
+    import bopl
+
+    found = {"python": ".".join(map(str, sys.version_info[:3])), "bopl": bopl.__version__}
     for package in _PACKAGES:
         try:
             found[package] = metadata.version(package)
