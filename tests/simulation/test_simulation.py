@@ -139,6 +139,22 @@ def test_scene_trial_logs_what_the_paper_logs():
     assert simulate_paper("scene", trial=4).train.fingerprint() != problem.train.fingerprint()
 
 
+@pytest.mark.usefixtures("paper_data")
+def test_split_of_scene_is_the_first_whose_logging_reward_lies_in_the_papers_interval():
+    dataset = load_dataset("scene")
+    earned = [
+        np.mean(
+            [
+                simulate(dataset, paper_split(dataset, random_state=seed), trial=trial).logging_value
+                for trial in range(10)
+            ]
+        )
+        for seed in range(5)
+    ]
+    assert [abs(reward - 0.4317) <= 0.0042 for reward in earned] == [False, False, False, False, True]
+    np.testing.assert_array_equal(paper_split(dataset).test, paper_split(dataset, random_state=4).test)
+
+
 def test_missing_and_damaged_data_files_say_what_to_do(tmp_path, monkeypatch):
     monkeypatch.setenv("BOPL_DATA", str(tmp_path))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
