@@ -80,8 +80,13 @@ def test_rows_logged_twice_are_found_and_repeated_contexts_are_not_blamed():
     twice = log.subset(np.append(np.arange(1000), np.arange(100)))
     assert twice.audit()["duplicated_rows"].status == "problem"
     assert twice.audit()["duplicated_rows"].value == pytest.approx(100 / 1100)
+    for copies in (2, 3):
+        whole = log.subset(np.tile(np.arange(1000), copies))
+        assert whole.audit()["duplicated_rows"].status == "problem"
     coarse = bopl.BanditLog(context.round(0), log.action, log.reward.round(), log.propensity)
     assert coarse.audit()["duplicated_rows"].status == "note"
+    few = bopl.BanditLog(np.arange(1000)[:, None] % 5, log.action, log.reward.round(), log.propensity)
+    assert few.audit()["duplicated_rows"].status == "note"
 
 
 def test_actions_never_or_hardly_logged_are_listed():

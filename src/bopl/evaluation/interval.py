@@ -138,8 +138,8 @@ class Normal(Interval):
 
     and t the quantile of Student's distribution with the degrees of freedom of the standard error at a given estimate
     (`Spread`), which are few if few samples carry the variance. With many samples A is 0 and t is z, and the ends are
-    the familiar ``estimate ± z · se``. Standard error, A and degrees of freedom follow from the influence (delta method), by group
-    if the log has groups.
+    the familiar ``estimate ± z · se``. Standard error, A and degrees of freedom follow from the influence (delta
+    method), by group if the log has groups.
     """
 
     name: ClassVar[str] = "normal"

@@ -108,7 +108,7 @@ def _weight_complaint(estimator: Estimator, interval: Interval, facts: WeightFac
         return None  # holds for any number of samples and any weights
     if facts.ess < MIN_ESS:
         return (
-            f"The log is worth {facts.ess:.0f} effective samples to this policy, fewer than {MIN_ESS:.0f}: the "
+            f"To this policy the log is worth {_counted(facts.ess)}, fewer than {MIN_ESS:.0f}: the "
             "interval cannot be relied on."
         )
     if facts.n_groups is not None and facts.n_groups < MIN_GROUPS:
@@ -136,11 +136,11 @@ def _reward_complaint(facts: WeightFacts) -> str | None:
         return None
     if facts.rewarded == 0.0:
         return "All rewards of the log are the same: it cannot tell policies apart."
-    few = f"about {facts.rewarded:.0f} effective samples have a reward that decides, fewer than {MIN_REWARDED:.0f}"
+    few = f"those that decide come from about {_counted(facts.rewarded)}, fewer than {MIN_REWARDED:.0f}"
     if facts.differing < 0.5 * facts.ess:
         return (
-            f"The policy differs from the logging policy in few samples (worth {facts.differing:.0f}), and {few}: the "
-            "interval cannot be relied on."
+            f"The policy differs from the logging policy in few samples (worth {facts.differing:.0f}); of their "
+            f"rewards {few}: the interval cannot be relied on."
         )
     return f"Rewards are rare or very unequal, and {few}: the interval cannot be relied on."
 
@@ -165,3 +165,7 @@ def _compare(confidence: float, uplift: float, bounds: Bounds) -> tuple[str, str
     if upper < 0.0:
         return WORSE, f"It earns {-uplift:.4g} less than the logging policy, at least {-upper:.4g} {certainty}."
     return INCONCLUSIVE, f"The uplift lies between {lower:.4g} and {upper:.4g} {certainty}: it may be either way."
+
+
+def _counted(number: float) -> str:
+    return f"{number:.0f} effective sample{'' if round(number) == 1 else 's'}"

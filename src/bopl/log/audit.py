@@ -194,15 +194,15 @@ def _logging_policy_match(log: BanditLog, reader: PolicyReader) -> Finding:
 
 
 def _duplicates(log: BanditLog) -> Finding:
-    keys = row_keys(log)
-    n_repeated = log.n_samples - len(np.unique(keys))
+    n_rows = len(np.unique(row_keys(log)))
+    n_repeated = log.n_samples - n_rows
     share = n_repeated / log.n_samples
     if n_repeated == 0:
         return Finding("duplicated_rows", OK, 0.0, "No two samples share context, action and reward.")
     text = f"{n_repeated} of {log.n_samples} samples repeat context, action and reward of another one"
     n_contexts = len(np.unique(context_keys(log.context)))
-    if log.n_samples - n_contexts <= 1.05 * n_repeated and n_contexts > 0.5 * log.n_samples:
-        # Contexts are all but unique, and where one comes twice the action and the reward do, too.
+    if log.n_samples - n_contexts <= 1.05 * n_repeated and n_contexts > 1 and n_rows <= 1.05 * n_contexts:
+        # Where a context comes again, so do its action and its reward; chance would vary them.
         return Finding("duplicated_rows", PROBLEM, share, f"{text}: the same decisions were logged more than once.")
     return Finding("duplicated_rows", NOTE, share, f"{text}; contexts repeat, so this can be chance.")
 
