@@ -264,26 +264,22 @@ SCALING = {
 
 
 def scale(args) -> None:
+    """Print how rounds grow; the sizes of one kind take turns, a round each."""
     print(f"commit {commit()}, HistTree, depth {SYNTHETIC_SETTINGS.max_depth}, {args.rounds} rounds\n")
     print("| grows | n | d | A | threads | s/round | of the first row | peak MiB above the contexts |")
     print("|---|---:|---:|---:|---:|---:|---:|---:|")
-    for what, workloads in SCALING.items():
-        cases = [(workload, args.threads) for workload in workloads]
-        scale_rows(what, cases, args)
-    scale_rows("threads", [(SCALING["n"][1], threads) for threads in (1, 2, 4, 8, 16) if threads <= args.threads], args)
-
-
-def scale_rows(what, cases, args) -> None:
-    first = None
-    for workload, threads in cases:
-        (row,) = take_turns([Child("hist_tree", workload, threads)], args.rounds, args.limit)
-        first = first or row
-        n, d, n_actions = workload.split(":")[1:]
-        print(
-            f"| {what} | {n} | {d} | {n_actions} | {threads} | {row['seconds']:.4f} | "
-            f"{row['seconds'] / first['seconds']:.2f} | {row['mib']:.0f} |",
-            flush=True,
-        )
+    growing = {what: [(workload, args.threads) for workload in workloads] for what, workloads in SCALING.items()}
+    growing["threads"] = [(SCALING["n"][1], threads) for threads in (1, 2, 4, 8, 16) if threads <= args.threads]
+    for what in args.scaling.split(","):
+        cases = growing[what]
+        rows = take_turns([Child("hist_tree", *case) for case in cases], args.rounds, args.limit)
+        for (workload, threads), row in zip(cases, rows, strict=True):
+            n, d, n_actions = workload.split(":")[1:]
+            print(
+                f"| {what} | {n} | {d} | {n_actions} | {threads} | {row['seconds']:.4f} | "
+                f"{row['seconds'] / rows[0]['seconds']:.2f} | {row['mib']:.0f} |",
+                flush=True,
+            )
 
 
 def startup() -> None:
@@ -311,7 +307,7 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=os.cpu_count())
     parser.add_argument("--rounds", type=int, default=10)
     parser.add_argument("--limit", type=float, default=120.0, help="seconds of rounds after which a pair is cut short")
-    parser.add_argument("--scaling", action="store_true")
+    parser.add_argument("--scaling", nargs="?", const="n,A,d,threads", help="what grows: n, A, d, threads; all of them")
     parser.add_argument("--startup", action="store_true")
     parser.add_argument("--cache", default="", help="folder to keep the simulated logs in")
     parser.add_argument("--child", action="store_true", help=argparse.SUPPRESS)
