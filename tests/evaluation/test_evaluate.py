@@ -301,6 +301,26 @@ def test_loggers_may_be_columns_in_sorted_order():
     np.testing.assert_array_equal(log.balanced(logger, matrix).propensity, log.balanced(logger, by_logger).propensity)
 
 
+def test_betting_is_refused_where_only_the_mixture_of_the_loggers_is_right():
+    """Of loggers that came one after another no single sample has the value for a mean: the bounds once crossed."""
+    rng = np.random.default_rng(0)
+    logger = np.repeat(["a", "b"], 1000)
+    action = (rng.random(2000) < np.where(logger == "a", 0.9, 0.1)).astype(int)
+    by_logger = {"a": np.where(action == 1, 0.9, 0.1), "b": np.where(action == 1, 0.1, 0.9)}
+    own = np.where(logger == "a", by_logger["a"], by_logger["b"])
+    log = bopl.BanditLog(np.ones((2000, 1)), action, action.astype(float), own).balanced(logger, by_logger)
+    policy = np.tile([0.4, 0.6], (2000, 1))
+    with pytest.raises(ValueError, match="several loggers are only together; use 'log_smoothing'"):
+        bopl.evaluate(log, policy, estimators="ips", interval="betting")
+    for interval in ("log_smoothing", "empirical_bernstein"):
+        row = bopl.evaluate(log, policy, estimators="ips", interval=interval).row()
+        assert row["ci_lower"] <= 0.6 <= row["ci_upper"]
+    row = bopl.evaluate(log.with_propensity(log.propensity), policy, estimators="ips", interval="betting").row()
+    assert row["ci_lower"] > row["ci_upper"]
+    assert row["verdict"] == "not trustworthy"
+    assert "The lower bound, 1, is above the upper one, 0.6" in row["reason"]
+
+
 # -- Bad input ----------------------------------------------------------------------------------------------------
 
 UNIFORM = np.full((N, A), 1 / A)

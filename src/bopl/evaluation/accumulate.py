@@ -157,7 +157,7 @@ class ValueAccumulator:
         """Check a part; before the first one, choose the settings that are left to the data."""
         log = sources.log
         for estimator in self.estimators:
-            self.interval.check(estimator, has_group=sources.group is not None)
+            self.interval.check(estimator, has_group=sources.group is not None, source=log.propensity_source)
         if self.source is not None:
             if self._actions != log.actions.tolist() or self.source != log.propensity_source:
                 raise ValueError("all parts of a log must have the same actions and the same source of propensities.")
@@ -308,7 +308,7 @@ class ValueAccumulator:
         uplift, bounds = evidence.uplift, self.interval.uplift(evidence)
         assert self.source is not None
         lost_weight = float(totals.lost_weight[position] / facts.n_samples)
-        verdict, reason = judge(estimator, self.interval, facts, lost_weight, uplift, bounds, self.source)
+        verdict, reason = judge(estimator, self.interval, facts, lost_weight, uplift, (lower, upper), bounds, self.source)
         return {
             "policy": totals.name,
             "estimator": estimator.name,

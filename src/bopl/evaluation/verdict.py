@@ -39,6 +39,7 @@ def judge(
     facts: WeightFacts,
     lost_weight: float,
     uplift: float,
+    value_bounds: Bounds,
     bounds: Bounds,
     source: str,
 ) -> tuple[str, str]:
@@ -52,12 +53,16 @@ def judge(
     lost_weight : float
         Share of the weights that the estimator cut off.
     uplift : float
+    value_bounds : (float, float)
+        Interval of the value.
     bounds : (float, float)
         Interval of the uplift.
     source : str
         Where the propensities come from.
     """
-    complaint = find_complaint(estimator, interval, facts, lost_weight, bounds)
+    complaint = find_complaint(estimator, interval, facts, lost_weight, bounds) or _crossed_complaint(
+        value_bounds, bounds
+    )
     if complaint is not None:
         return NOT_TRUSTWORTHY, complaint + SOURCE_NOTES.get(source, "")
     if facts.gap <= SAME_POLICY:
@@ -118,6 +123,16 @@ def _weight_complaint(estimator: Estimator, interval: Interval, facts: WeightFac
         )
     complaint = _cut_complaint(estimator, lost_weight) if estimator.name in CUTTING else _tail_complaint(facts)
     return _reward_complaint(facts) if complaint is None else complaint
+
+
+def _crossed_complaint(*intervals: Bounds) -> str | None:
+    for lower, upper in intervals:
+        if lower > upper:
+            return (
+                f"The lower bound, {lower:.4g}, is above the upper one, {upper:.4g}: the samples contradict what the "
+                "bounds assume, such as propensities that are right."
+            )
+    return None
 
 
 def _tail_complaint(facts: WeightFacts) -> str | None:
