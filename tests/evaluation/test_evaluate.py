@@ -535,6 +535,25 @@ def test_one_heavy_weight_is_not_trusted():
     assert "One sample has" in row["reason"]
 
 
+def test_a_heavy_weight_that_is_not_cut_is_not_trusted_under_any_name():
+    rng = np.random.default_rng(0)
+    first = np.where(np.arange(4000) == 0, 1 / 90, 0.5)
+    action = (rng.random(4000) < first).astype(int)
+    action[0] = 1
+    log = bopl.BanditLog(
+        rng.normal(size=(4000, 1)),
+        action,
+        (rng.random(4000) < 0.2 + 0.5 * action).astype(float),
+        np.where(action == 1, first, 1.0 - first),
+    )
+    always, model = np.tile([0.0, 1.0], (4000, 1)), np.full((4000, 2), 0.45)
+    names = ["dr", "switch_dr", "dr_shrinkage", ClippedIPS(200.0)]
+    for row in bopl.evaluate(log, always, estimators=names, reward_model=model).rows:
+        assert row["verdict"] == "not trustworthy", row["estimator"]
+        assert "One sample has" in row["reason"]
+    assert bopl.evaluate(log, always, estimators=SwitchDR(50.0), reward_model=model).row()["verdict"] == "better"
+
+
 def test_too_few_rewards_are_not_trusted_whatever_their_sign():
     log = verdict_log(n=4000)
     policy = constant_policy(log, [0.4, 0.2, 0.2, 0.2])

@@ -121,7 +121,8 @@ def _weight_complaint(estimator: Estimator, interval: Interval, facts: WeightFac
             f"The log has {facts.n_groups} groups, fewer than {MIN_GROUPS}: how much they differ from each other "
             "cannot be told, and the interval cannot be relied on."
         )
-    complaint = _cut_complaint(estimator, lost_weight) if estimator.name in CUTTING else _tail_complaint(facts)
+    has_cut = estimator.name in CUTTING and lost_weight > 0.0  # else the weights are as heavy as they came
+    complaint = _cut_complaint(estimator, lost_weight) if has_cut else _tail_complaint(facts)
     return _reward_complaint(facts) if complaint is None else complaint
 
 
