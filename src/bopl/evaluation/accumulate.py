@@ -87,6 +87,7 @@ class ValueAccumulator:
         self.notes: list[str] = []
         self.n_added = 0
         self.source: str | None = None
+        self._knows_logging_policy = False
         self._totals: list[PolicyTotals] = []
         self._bootstrap: PoissonBootstrap | None = None
         self._reward = RewardTotals()
@@ -165,6 +166,7 @@ class ValueAccumulator:
                 raise ValueError("either all parts of a log have groups, or none has.")
             return
         self.source, self._actions = log.propensity_source, log.actions.tolist()
+        self._knows_logging_policy = sources.logging is not None
         self._action_count = np.zeros(log.n_actions)
         n_samples = log.n_samples if self.n_samples is None else self.n_samples
         for position, name in enumerate(self.policies):
@@ -308,7 +310,17 @@ class ValueAccumulator:
         uplift, bounds = evidence.uplift, self.interval.uplift(evidence)
         assert self.source is not None
         lost_weight = float(totals.lost_weight[position] / facts.n_samples)
-        verdict, reason = judge(estimator, self.interval, facts, lost_weight, uplift, (lower, upper), bounds, self.source)
+        verdict, reason = judge(
+            estimator,
+            self.interval,
+            facts,
+            lost_weight,
+            uplift,
+            (lower, upper),
+            bounds,
+            self.source,
+            knows_logging_policy=self._knows_logging_policy,
+        )
         return {
             "policy": totals.name,
             "estimator": estimator.name,

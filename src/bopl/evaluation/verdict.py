@@ -42,6 +42,8 @@ def judge(
     value_bounds: Bounds,
     bounds: Bounds,
     source: str,
+    *,
+    knows_logging_policy: bool,
 ) -> tuple[str, str]:
     """Return the verdict on one policy under one estimator, and the reason.
 
@@ -59,10 +61,13 @@ def judge(
         Interval of the uplift.
     source : str
         Where the propensities come from.
+    knows_logging_policy : bool
+        Whether the logging policy's probabilities of all actions were known; else even a reward model's uplift is
+        taken from weights (`Terms.modelled_uplift`).
     """
-    complaint = find_complaint(estimator, interval, facts, lost_weight, bounds) or _crossed_complaint(
-        value_bounds, bounds
-    )
+    uses_weights = Need.PROPENSITY in estimator.needs or not knows_logging_policy
+    complaint = find_complaint(estimator, interval, facts, lost_weight, bounds, uses_weights=uses_weights)
+    complaint = complaint or _crossed_complaint(value_bounds, bounds)
     if complaint is not None:
         return NOT_TRUSTWORTHY, complaint + SOURCE_NOTES.get(source, "")
     if facts.gap <= SAME_POLICY:
@@ -70,14 +75,23 @@ def judge(
         return INCONCLUSIVE, reason + SOURCE_NOTES.get(source, "")
     verdict, reason = _compare(interval.confidence, uplift, bounds)
     if estimator.name == "dm":
-        reason += " It rests on the reward model alone: see what 'dr' says."
+        if uses_weights:
+            reason += " Its value rests on the reward model alone, its uplift on the weights too: see what 'dr' says."
+        else:
+            reason += " It rests on the reward model alone: see what 'dr' says."
     elif estimator.name in CUTTING[1:] and lost_weight > MAX_UNSUPPORTED:
         reason += f" {lost_weight:.0%} of the policy's probability is left to the reward model."
     return verdict, reason + SOURCE_NOTES.get(source, "")
 
 
 def find_complaint(
-    estimator: Estimator, interval: Interval, facts: WeightFacts, lost_weight: float, bounds: Bounds
+    estimator: Estimator,
+    interval: Interval,
+    facts: WeightFacts,
+    lost_weight: float,
+    bounds: Bounds,
+    *,
+    uses_weights: bool,
 ) -> str | None:
     """Return why the log cannot answer, or None if it can."""
     if facts.trained_share > 0.0:
@@ -90,7 +104,7 @@ def find_complaint(
             f"{facts.unsupported_mass:.1%} of the policy's choices are actions that were never taken in this log: "
             "nothing is known of what they earn."
         )
-    if Need.PROPENSITY in estimator.needs:
+    if uses_weights:
         complaint = _weight_complaint(estimator, interval, facts, lost_weight)
         if complaint is not None:
             return complaint
