@@ -196,7 +196,7 @@ class ValueAccumulator:
             block = reader.block(rows)
             terms = sources.terms(rows, block, reward_hat, logging_prob)
             columns.append(totals.add(terms, group, keep=keep))
-            totals.weights.add(terms.importance_weight, terms.reward, block.action_prob, impossible)
+            totals.weights.add(terms.importance_weight, terms.reward, block.action_prob, impossible, group)
         self._action_count += np.bincount(log.action_idx[rows], minlength=log.n_actions)
         self._reward.add(log.reward[rows])
         if keep:
