@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from copy import copy
 from typing import Any
 
 import numpy as np
@@ -85,6 +86,10 @@ class ValueAccumulator:
         self.n_replicates, self.random_state, self.n_jobs = n_replicates, random_state, n_jobs
         self.n_samples = n_samples
         self.notes: list[str] = []
+        self._clear()
+
+    def _clear(self) -> None:
+        """Forget all samples."""
         self.n_added = 0
         self.source: str | None = None
         self._knows_logging_policy = False
@@ -143,39 +148,58 @@ class ValueAccumulator:
 
     def add_from(self, sources: Sources, *, first_row: int | None = None, is_whole: bool = False) -> None:
         """Add a part from readers; ``is_whole`` if it is the whole log."""
-        log = sources.log
-        self._start(sources, is_whole)
-        for reader, totals in zip(sources.readers, self._totals, strict=True):
-            totals.trained.add(reader.policy, log)
+        self._check_part(sources)
         first = self.n_added if first_row is None else first_row
-        self._take_rows([(first, first + log.n_samples)])
-        for rows in sources.blocks():
-            self._add_block(sources, rows, first + rows.start)
-        self.n_added += log.n_samples
-        self._least_propensity = min(self._least_propensity, float(log.propensity.min()))
+        self._check_rows([(first, first + sources.log.n_samples)])
+        part = copy(self)  # summed up apart: a part that fails on the way leaves nothing behind
+        part._clear()
+        part._fill(sources, first, [totals.estimators for totals in self._totals] or self._tuned(sources, is_whole))
+        if self.source is None:
+            vars(self).update(vars(part))
+        else:
+            self._join(part)
 
-    def _start(self, sources: Sources, is_whole: bool) -> None:
-        """Check a part; before the first one, choose the settings that are left to the data."""
+    def _check_part(self, sources: Sources) -> None:
+        """Raise if a part does not go with the interval or with the parts before it."""
         log = sources.log
         for estimator in self.estimators:
             self.interval.check(estimator, has_group=sources.group is not None, source=log.propensity_source)
-        if self.source is not None:
-            if self._actions != log.actions.tolist() or self.source != log.propensity_source:
-                raise ValueError("all parts of a log must have the same actions and the same source of propensities.")
-            if self._has_groups != (sources.group is not None):
-                raise ValueError("either all parts of a log have groups, or none has.")
+        if self.source is None:
             return
-        self.source, self._actions = log.propensity_source, log.actions.tolist()
-        self._knows_logging_policy = sources.logging is not None
-        self._action_count = np.zeros(log.n_actions)
-        n_samples = log.n_samples if self.n_samples is None else self.n_samples
-        for position, name in enumerate(self.policies):
-            pilot = self._pilot(sources, position, n_samples)
-            tuned = [
+        if self._actions != log.actions.tolist() or self.source != log.propensity_source:
+            raise ValueError("all parts of a log must have the same actions and the same source of propensities.")
+        if self._has_groups != (sources.group is not None):
+            raise ValueError("either all parts of a log have groups, or none has.")
+
+    def _tuned(self, sources: Sources, is_whole: bool) -> list[list[Estimator]]:
+        """Return the estimators of every policy, with the settings chosen that are left to the data."""
+        n_samples = sources.log.n_samples if self.n_samples is None else self.n_samples
+        pilots = [self._pilot(sources, position, n_samples) for position in range(len(self.policies))]
+        return [
+            [
                 estimator if isinstance(estimator, SNIPS) and not is_whole else estimator.tuned(pilot)
                 for estimator in self.estimators
             ]
-            self._totals.append(PolicyTotals(name, tuned, log.n_actions))
+            for pilot in pilots
+        ]
+
+    def _fill(self, sources: Sources, first_row: int, estimators: list[list[Estimator]]) -> None:
+        """Sum up a part."""
+        log = sources.log
+        self.source, self._actions, self.n_added = log.propensity_source, log.actions.tolist(), log.n_samples
+        self._knows_logging_policy = sources.logging is not None
+        self._action_count = np.zeros(log.n_actions)
+        self._least_propensity = float(log.propensity.min())
+        self._rows = [(first_row, first_row + log.n_samples)]
+        self._totals = [
+            PolicyTotals(name, tuned, log.n_actions) for name, tuned in zip(self.policies, estimators, strict=True)
+        ]
+        for reader, totals in zip(sources.readers, self._totals, strict=True):
+            totals.trained.add(reader.policy, log)
+        for rows in sources.blocks():
+            self._add_block(sources, rows, first_row + rows.start)
+        self._range()  # raises if the part does not lie in what was promised of the log
+        self._max_weight()
 
     def _pilot(self, sources: Sources, position: int, n_samples: int) -> Pilot:
         """Return blocks spread over the log; one row if no estimator looks at them."""
@@ -213,8 +237,8 @@ class ValueAccumulator:
     def _has_groups(self) -> bool:
         return bool(self._totals and self._totals[0].groups)
 
-    def _take_rows(self, rows: list[tuple[int, int]]) -> None:
-        """Note which rows were added; the bootstrap would draw two samples of one number alike."""
+    def _check_rows(self, rows: list[tuple[int, int]]) -> None:
+        """Raise if rows were added before: the bootstrap would draw two samples of one number alike."""
         if self.interval.name == "bootstrap" and not self._has_groups:
             for start, stop in rows:
                 if any(start < other_stop and other_start < stop for other_start, other_stop in self._rows):
@@ -222,7 +246,6 @@ class ValueAccumulator:
                         f"rows {start} to {stop - 1} were added before, and the bootstrap draws samples by their "
                         "number: pass first_row, the number of a part's first sample in the whole log, to add."
                     )
-        self._rows += rows
 
     def merge(self, other: ValueAccumulator) -> None:
         """Add what another accumulator with the same settings has seen of other rows."""
@@ -232,15 +255,26 @@ class ValueAccumulator:
             raise ValueError("merge into an accumulator that has seen samples: swap the two.")
         if self._settings() != other._settings():
             raise ValueError(
-                "the shards differ in their policies, actions, interval, replicates, random_state, groups or in the "
-                "source of their propensities."
+                "the shards differ in their policies, actions, interval, confidence, reward_range, min_propensity, "
+                "replicates, random_state, groups, in the source of their propensities or in whether the logging "
+                "policy is known."
             )
-        self._take_rows(other._rows)
+        if [totals.estimators for totals in self._totals] != [totals.estimators for totals in other._totals]:
+            raise ValueError(
+                "the shards chose different settings from their data; give estimators with settings of your own, such "
+                "as ClippedIPS(max_importance_weight=10), to merge them."
+            )
+        self._check_rows(other._rows)
+        self._join(other)
+
+    def _join(self, other: ValueAccumulator) -> None:
+        """Add the sums of another accumulator that is known to go with this one."""
         for mine, yours in zip(self._totals, other._totals, strict=True):
             mine.merge(yours)
         if self._bootstrap is not None and other._bootstrap is not None:
             self._bootstrap.merge(other._bootstrap)
         self.n_added += other.n_added
+        self._rows += other._rows
         self._reward.merge(other._reward)
         self._least_propensity = min(self._least_propensity, other._least_propensity)
         self._action_count = self._action_count + other._action_count
@@ -250,7 +284,9 @@ class ValueAccumulator:
         """Return what two shards must have in common."""
         names = [totals.name for totals in self._totals]
         draws = (self.n_replicates, self.random_state) if self.interval.name == "bootstrap" else ()
-        return names, self._actions, self.source, self.interval.name, draws, self._has_groups
+        limits = (self.reward_range, self.min_propensity)
+        log = (self._actions, self.source, self._has_groups, self._knows_logging_policy)
+        return names, log, self.interval, limits, draws
 
     # -- Results --------------------------------------------------------------------------------------------------
 

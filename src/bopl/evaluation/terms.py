@@ -9,7 +9,6 @@ import numpy as np
 
 from bopl._typing import FloatArray
 
-
 LEAST_LOGGING_PROB = 1e-12  # where the logging policy never takes an action, its weight is large and no more
 
 
