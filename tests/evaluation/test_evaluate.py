@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 import polars as pl
 import pytest
+from scipy.sparse import csr_array
 from sklearn.dummy import DummyRegressor
 from sklearn.linear_model import LinearRegression, LogisticRegression
 from sklearn.tree import DecisionTreeRegressor
@@ -259,11 +260,38 @@ def DecisionTreeClassifierWithLeaves():  # noqa: N802
 def test_any_classifier_estimates_propensities_and_masks_are_kept():
     log = informative_log(0)
     mask = np.ones((400, 3), dtype=bool)
-    mask[np.arange(400), (log.action_idx + 1) % 3] = False
+    mask[np.arange(400), (log.action_idx + np.random.default_rng(0).integers(1, 3, size=400)) % 3] = False
     masked = bopl.BanditLog(log.context, log.action, log.reward, None, action_mask=mask)
     estimated = bopl.estimate_propensity(masked, model=LogisticRegression(), n_folds=3)
     assert estimated.propensity.min() > 0.2  # one of two eligible actions, chosen at random
     assert estimated.propensity.mean() == pytest.approx(0.5, abs=0.05)
+
+
+@pytest.mark.parametrize("kind", ["dense", "sparse"])
+def test_estimated_propensities_know_which_actions_were_offered(kind):
+    """Probabilities that are renormalised within the mask are no logits of one model without it."""
+    rng = np.random.default_rng(1)
+    mask = np.ones((3000, 3), dtype=bool)
+    mask[np.arange(3000), rng.integers(3, size=3000)] = rng.random(3000) < 0.3
+    prob = np.where(mask, [0.6, 0.3, 0.1], 0.0)
+    prob /= prob.sum(axis=1, keepdims=True)
+    action = (rng.random((3000, 1)) > prob.cumsum(axis=1)).sum(axis=1)
+    context = rng.normal(size=(3000, 1))
+    log = bopl.BanditLog(
+        csr_array(context) if kind == "sparse" else context,
+        action,
+        (action == 2).astype(float),
+        None,
+        actions=[0, 1, 2],
+        action_mask=mask,
+    )
+    estimated = bopl.estimate_propensity(log, model=LogisticRegression())
+    ratio = estimated.propensity / prob[np.arange(3000), action]
+    for a in range(3):
+        assert ratio[action == a].mean() == pytest.approx(1.0, abs=0.1)
+    policy = mask / mask.sum(axis=1, keepdims=True)
+    row = bopl.evaluate(estimated, policy, estimators="ips").row()
+    assert row["ci_lower"] < policy[:, 2].mean() < row["ci_upper"]
 
 
 # -- Several loggers ----------------------------------------------------------------------------------------------
@@ -394,6 +422,7 @@ BAD_CALLS = {
         lambda: bopl.evaluate(LOG, UNIFORM, propensity="uniform", logging_policy=UNIFORM),
         "stands in for a logging policy that is not known",
     ),
+    "one fold": (lambda: bopl.estimate_propensity(LOG, n_folds=1), "n_folds must be at least 2; got 1"),
     "half a logger": (lambda: bopl.evaluate(LOG, UNIFORM, logger=np.zeros(N)), "belong together"),
     "logger shape": (lambda: LOG.balanced(np.zeros(3), UNIFORM), r"logger must have shape \(400,\)"),
     "logger columns": (lambda: LOG.balanced(np.zeros(N), UNIFORM), r"shape \(400, 1\), one column for each"),
