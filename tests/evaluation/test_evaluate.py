@@ -83,6 +83,22 @@ def test_columns_of_a_policy_are_matched_by_label():
     assert reversed_labels == pytest.approx(np.mean(logged(prob[:, ::-1]) / LOG.propensity * LOG.reward))
 
 
+@pytest.mark.parametrize("kind", [pd.DataFrame, pl.DataFrame])
+@pytest.mark.parametrize("labels", [["a", "b"], [3, 1]])
+def test_columns_of_a_frame_are_matched_by_name(kind, labels):
+    action = np.arange(400) % 2
+    log = bopl.BanditLog(
+        np.zeros((400, 1)), [labels[a] for a in action], (action == 1).astype(float), np.full(400, 0.5), actions=labels
+    )
+    frame = kind({str(labels[1]): np.full(400, 0.9), str(labels[0]): np.full(400, 0.1)})
+    assert bopl.evaluate(log, frame, estimators="snips").row()["value"] == pytest.approx(0.9)
+    unnamed = kind({"p_first": np.full(400, 0.1), "p_second": np.full(400, 0.9)})
+    assert bopl.evaluate(log, unnamed, estimators="snips").row()["value"] == pytest.approx(0.9)
+    half = kind({str(labels[1]): np.full(400, 0.9), "other": np.full(400, 0.1)})
+    with pytest.raises(ValueError, match="name the columns after all actions, or pass an array"):
+        bopl.evaluate(log, half, estimators="snips")
+
+
 def test_a_trained_policy_is_evaluated_under_the_mask_of_the_log():
     rng = np.random.default_rng(0)
     log = informative_log(0)

@@ -147,6 +147,12 @@ def test_group_numbers_that_cannot_be_are_refused(group):
         ({"group": "user"}, "no column 'user' .given as group."),
         ({"propensity": "q"}, "no column 'q' .given as propensity.; the columns are 'x0'"),
         ({"context": ["age"]}, "no column 'age'"),
+        (
+            {"context": ["x0", "click"]},
+            "context contains 'click', which is also the action, reward, propensity or time",
+        ),
+        ({"context": ["p"]}, "context contains 'p'"),
+        ({"propensity": "click"}, "one column is given two roles"),
         ({"policies": "other"}, "no column 'other' .given as policy 'policy'."),
         ({"path": "missing.parquet"}, "there is no file 'missing.parquet'"),
         ({"path": []}, "there is no file to evaluate on"),

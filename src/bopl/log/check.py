@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import narwhals.stable.v1 as nw
@@ -227,11 +227,11 @@ def check_lengths(lengths: dict[str, int]) -> None:
 
 
 def context_columns(
-    columns: Sequence[str], roles: dict[str, str], context: Sequence[str] | None, ignore: Sequence[str] = ()
+    columns: Sequence[str], roles: Mapping[str, str], context: Sequence[str] | None, ignore: Sequence[str] = ()
 ) -> list[str]:
     """Return the context columns: those named, or all without another role that are not to be ignored."""
     listed = {"context": context or (), "ignore": ignore}
-    wanted = roles | {f"{what}[{i}]": name for what, names in listed.items() for i, name in enumerate(names)}
+    wanted = dict(roles) | {f"{what}[{i}]": name for what, names in listed.items() for i, name in enumerate(names)}
     absent = {role: name for role, name in wanted.items() if name not in columns}
     if absent:
         role, name = next(iter(absent.items()))
