@@ -164,6 +164,50 @@ def test_dr_takes_the_default_model_any_regressor_and_the_boosted_model(model):
     assert "cross-fitted on 5 folds" in evaluation.notes[0]
 
 
+@pytest.mark.parametrize("kind", ["dense", "sparse"])
+def test_a_regressor_is_given_few_expanded_rows_at_a_time(kind, monkeypatch):
+    sizes = []
+
+    class Watched(LinearRegression):
+        def predict(self, rows):
+            sizes.append(rows.shape[0])
+            return super().predict(rows)
+
+    log = bopl.BanditLog(
+        csr_array(LOG.context) if kind == "sparse" else LOG.context, LOG.action, LOG.reward, LOG.propensity
+    )
+    whole = bopl.evaluate(log, SAMPLE.policy_prob, estimators="dr", reward_model=Watched()).row()["value"]
+    most = max(sizes)
+    monkeypatch.setattr("bopl.evaluation.reward_model.EXPANDED_BYTES", 4 * A * (3 * LOG.n_features + A) * 7)
+    sizes.clear()
+    parts = bopl.evaluate(log, SAMPLE.policy_prob, estimators="dr", reward_model=Watched()).row()["value"]
+    assert parts == pytest.approx(whole, rel=1e-9)
+    assert max(sizes) < 20 * A < most
+
+
+class PlainModel:
+    """A reward model that knows nothing of scikit-learn."""
+
+    def __init__(self, change=lambda reward_hat: reward_hat):
+        self.change = change
+
+    def fit(self, log):
+        self.mean_, self.n_actions_ = log.reward.mean(), log.n_actions
+        return self
+
+    def predict(self, context):
+        return self.change(np.full((context.shape[0], self.n_actions_), self.mean_))
+
+
+def test_a_plain_class_with_fit_and_predict_is_a_reward_model():
+    evaluation = bopl.evaluate(LOG, SAMPLE.policy_prob, estimators="dm", reward_model=PlainModel())
+    assert evaluation.row()["value"] == pytest.approx(LOG.reward.mean(), abs=0.02)
+    assert evaluation.notes == ("Reward model: PlainModel, cross-fitted on 5 folds.",)
+    fitted = bopl.evaluate(LOG, SAMPLE.policy_prob, estimators="dm", reward_model=PlainModel().fit(LOG))
+    assert fitted.row()["value"] == pytest.approx(LOG.reward.mean(), rel=1e-9)
+    assert fitted.notes == ()
+
+
 def test_a_regressor_that_knows_nothing_makes_dr_of_a_constant_baseline():
     evaluation = bopl.evaluate(LOG, SAMPLE.policy_prob, estimators=["dm", "dr"], reward_model=DummyRegressor())
     assert evaluation.row(estimator="dm")["value"] == pytest.approx(LOG.reward.mean(), abs=0.01)
@@ -424,6 +468,14 @@ BAD_CALLS = {
     "classifier": (
         lambda: bopl.evaluate(LOG, UNIFORM, estimators="dm", reward_model=LogisticRegression()),
         "reward_model must be a regressor; LogisticRegression predicts classes",
+    ),
+    "model nan": (
+        lambda: bopl.evaluate(LOG, UNIFORM, estimators="dm", reward_model=PlainModel(lambda hat: hat * np.nan)),
+        "the reward model must predict finite rewards; 400 of 400 are not",
+    ),
+    "model shape": (
+        lambda: bopl.evaluate(LOG, UNIFORM, estimators="dm", reward_model=PlainModel(lambda hat: hat[:, 0])),
+        r"must predict an array of shape \(80, 5\), .*; it predicted one of shape \(80,\)",
     ),
     "no model": (lambda: bopl.evaluate(LOG, UNIFORM, estimators="dm", reward_model=3), "got int"),
     "logging policy": (
