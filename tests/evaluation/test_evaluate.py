@@ -389,6 +389,20 @@ def test_loggers_may_be_columns_in_sorted_order():
     np.testing.assert_array_equal(log.balanced(logger, matrix).propensity, log.balanced(logger, by_logger).propensity)
 
 
+def test_loggers_whose_shares_round_to_more_than_one_are_no_reason_to_refuse():
+    counts = next(
+        (one, two, three)
+        for one in range(1, 40)
+        for two in range(1, 40)
+        for three in range(1, 40)
+        if np.ones(3) @ (np.array([one, two, three]) / (one + two + three)) > 1.0
+    )
+    n = sum(counts)
+    log = bopl.BanditLog(np.ones((n, 1)), np.arange(n) % 2, np.ones(n), np.ones(n))
+    balanced = log.balanced(np.repeat([0, 1, 2], counts), np.ones((n, 3)))
+    assert balanced.propensity.max() <= 1.0
+
+
 def test_betting_is_refused_where_only_the_mixture_of_the_loggers_is_right():
     """Of loggers that came one after another no single sample has the value for a mean: the bounds once crossed."""
     rng = np.random.default_rng(0)
@@ -476,6 +490,20 @@ BAD_CALLS = {
     "model shape": (
         lambda: bopl.evaluate(LOG, UNIFORM, estimators="dm", reward_model=PlainModel(lambda hat: hat[:, 0])),
         r"must predict an array of shape \(80, 5\), .*; it predicted one of shape \(80,\)",
+    ),
+    "logging policy of logged actions": (
+        lambda: bopl.evaluate(
+            LOG, UNIFORM, estimators="switch_dr", reward_model=UNIFORM, logging_policy=LOG.propensity
+        ),
+        r"logging_policy must give the probabilities of all actions, of shape \(n_samples, n_actions\)",
+    ),
+    "misspelt": (
+        lambda: bopl.ValueAccumulator({"first": None}).add(LOG, policies={"frist": UNIFORM, "first": UNIFORM}),
+        "the part brings 'frist', which is no policy of the accumulator; its policies are 'first'",
+    ),
+    "not fitted": (
+        lambda: bopl.ValueAccumulator(TablePolicy(), estimators="dr", reward_model=LinearRegression()).add(LOG),
+        "the reward model is not fitted, and parts of a log are not cross-fitted: fit it on other samples before",
     ),
     "no model": (lambda: bopl.evaluate(LOG, UNIFORM, estimators="dm", reward_model=3), "got int"),
     "logging policy": (

@@ -298,6 +298,14 @@ def test_a_sound_log_of_actions_that_are_not_always_offered_has_no_problem():
     assert wrong.audit()["mean_weight_logging"].status == "problem"
 
 
+def test_an_action_that_is_never_offered_leaves_the_sentences_whole():
+    mask = np.tile([False, True, True], (6, 1))
+    columns = {"actions": [0, 1, 2], "action_mask": mask}
+    audit = bopl.BanditLog(np.arange(6)[:, None], [1, 2] * 3, np.ones(6), np.full(6, 0.5), **columns).audit()
+    assert "is 0 times the 0 expected" in audit["sum_inverse_propensity"].sentence
+    assert not any("nan" in finding.sentence for finding in audit.findings)
+
+
 def test_identifiers_and_merged_categories_are_noted():
     frame = pd.DataFrame({"request": [f"r{i}" for i in range(3000)], "x": 1.0, "item": [0, 1] * 1500, "p": 0.5})
     audit = bopl.BanditLog.from_frame(frame, action="item", reward="x", propensity="p").audit()

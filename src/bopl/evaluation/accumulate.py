@@ -17,11 +17,12 @@ from bopl.evaluation.interval import Evidence, Interval, get_interval
 from bopl.evaluation.registry import get_estimators
 from bopl.evaluation.result import Evaluation
 from bopl.evaluation.reward_model import predict_rewards
-from bopl.evaluation.sources import Sources, check_all_actions, named_policies
+from bopl.evaluation.sources import Sources, check_all_actions, named_policies, read_logging_policy
 from bopl.evaluation.terms import Pilot, Terms
 from bopl.evaluation.totals import PolicyTotals
 from bopl.evaluation.verdict import judge
 from bopl.log import BanditLog
+from bopl.log.context import quoted
 from bopl.log.policy_prob import read_policy
 
 PILOT_BLOCKS = 2  # blocks of the log from which settings left to the data are chosen
@@ -130,15 +131,21 @@ class ValueAccumulator:
     def read(self, log: BanditLog, policies: Mapping[str, object] | None = None, group: object = None) -> Sources:
         """Return checked readers of everything that a part needs."""
         log.require_propensity()
-        given = self.policies if policies is None else {**self.policies, **named_policies(policies)}
+        given = {**self.policies, **({} if policies is None else named_policies(policies))}
+        foreign = [name for name in given if name not in self.policies]
+        if foreign:
+            raise ValueError(
+                f"the part brings {quoted(foreign)}, which {'is' if len(foreign) == 1 else 'are'} no policy of the "
+                f"accumulator; its policies are {quoted(list(self.policies))}."
+            )
         readers = tuple(read_policy(policy, log, f"policy {name!r}") for name, policy in given.items())
         rewards = None
         if self.needs_reward_model:
             check_all_actions(readers, self.estimators)
             if self.reward_model is None:
                 raise ValueError("estimators with a reward model need one that was fitted on other samples here.")
-            rewards = predict_rewards(self.reward_model, log)
-        logging = None if self.logging_policy is None else read_policy(self.logging_policy, log, "logging_policy")
+            rewards = predict_rewards(self.reward_model, log, n_folds=None)
+        logging = read_logging_policy(self.logging_policy, log)
         return Sources(log, readers, rewards, logging, log.group if group is None else _check_group(group, log))
 
     @property

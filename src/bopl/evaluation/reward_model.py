@@ -67,7 +67,7 @@ class RewardPredictor:
         return reward_hat
 
 
-def predict_rewards(reward_model: object, log: BanditLog, *, n_folds: int = 5, seed: int = 0) -> RewardPredictor:
+def predict_rewards(reward_model: object, log: BanditLog, *, n_folds: int | None = 5, seed: int = 0) -> RewardPredictor:
     """Return predictions that can be trusted on the rows of a log.
 
     Parameters
@@ -76,6 +76,8 @@ def predict_rewards(reward_model: object, log: BanditLog, *, n_folds: int = 5, s
         None cross-fits `bopl.BoostedRewardModel`. A model that is not fitted is cross-fitted: a scikit-learn regressor
         on rows ``[x; onehot(a)]``, any other through ``fit(log)`` and ``predict(context)``. A fitted one is taken as it
         is, unless it is known to have seen these rows.
+    n_folds : int or None, default=5
+        Of cross-fitting; None for a part of a log, on which nothing is fitted.
     """
     if reward_model is None:
         reward_model = BoostedRewardModel(random_state=seed)
@@ -90,6 +92,10 @@ def predict_rewards(reward_model: object, log: BanditLog, *, n_folds: int = 5, s
     if is_fitted(reward_model):
         _check_other_rows(reward_model, log)
         return RewardPredictor(log, (_predict_of(reward_model, log),))
+    if n_folds is None:
+        raise ValueError(
+            "the reward model is not fitted, and parts of a log are not cross-fitted: fit it on other samples before."
+        )
     fold = draw_folds(log, n_folds, seed)
     predicts = [_fit_fold(reward_model, log, fold != number) for number in range(int(fold.max()) + 1)]
     return RewardPredictor(log, tuple(predicts), fold)
@@ -112,7 +118,7 @@ def is_fitted(model: Any) -> bool:
     from sklearn.utils.validation import check_is_fitted
 
     if not hasattr(model, "__sklearn_tags__"):  # a plain class: what fit has learned ends in an underscore
-        return any(name.endswith("_") and not name.startswith("__") for name in vars(model))
+        return any(name.endswith("_") and not name.startswith("__") for name in getattr(model, "__dict__", ()))
     try:
         check_is_fitted(model)
     except (NotFittedError, TypeError):

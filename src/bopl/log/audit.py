@@ -164,7 +164,7 @@ def _inverse_propensity_by_action(log: BanditLog) -> Finding:
     worst = int(np.abs(z).argmax())
     name = log.actions[worst].item() if isinstance(log.actions[worst], np.generic) else log.actions[worst]
     text = (
-        f"The sum of 1/p over samples with action {name!r} is {total[worst] / expected[worst]:.3g} times the "
+        f"The sum of 1/p over samples with action {name!r} is {total[worst] / max(expected[worst], 1):.3g} times the "
         f"{expected[worst]:.0f} expected"
     )
     # The more actions, the larger the largest z of a log that is right.

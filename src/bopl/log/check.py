@@ -133,8 +133,8 @@ def check_group(group: object) -> IntArray:
     if values.dtype.kind == "f" and np.isnan(values).any():
         n_missing = int(np.isnan(values).sum())
         raise ValueError(f"group is missing in {n_missing} of {len(values)} samples; give each one a group.")
-    if values.dtype == object and any(label is None for label in values.tolist()):
-        raise ValueError("group holds None; give each sample a group.")
+    if values.dtype == object and any(label is None or label != label for label in values.tolist()):  # NaN, NaT
+        raise ValueError("group holds None or NaN; give each sample a group.")
     if values.dtype == object:  # labels of several kinds do not sort: number them in the order in which they come
         code_of: dict[object, int] = {}
         return np.array([code_of.setdefault(label, len(code_of)) for label in values.tolist()], dtype=np.int64)
