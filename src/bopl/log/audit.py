@@ -183,28 +183,21 @@ def _inverse_propensity_by_action(log: BanditLog) -> Finding:
     )
 
 
-def _sums_by_action(log: BanditLog, inverse: FloatArray, mean: FloatArray) -> tuple[FloatArray, FloatArray]:
+def _sums_by_action(log: BanditLog, inverse: FloatArray, mean: FloatArray) -> tuple[IntArray, FloatArray]:
     """Return for each action how many samples (or groups) took it, and the variance of its sum of 1/p.
 
     The variance is ``sum_c (S_c - n_c · mean)²`` over the groups, ``S_c`` being the sum in a group of ``n_c`` samples.
     """
-    if log.group is None:
-        action_idx, total, size = log.action_idx, inverse, np.ones(log.n_samples)
-        squared_size = float(log.n_samples)
-    else:
-        n_of_group = np.bincount(log.group)
-        pair, own = np.unique(log.group * log.n_actions + log.action_idx, return_inverse=True)
-        action_idx, total, size = (
-            pair % log.n_actions,
-            np.bincount(own, weights=inverse),
-            n_of_group[pair // log.n_actions],
-        )
-        squared_size = float((n_of_group.astype(np.float64) ** 2).sum())
-    count, square, cross = (
+    group = np.arange(log.n_samples) if log.group is None else log.group
+    size = np.bincount(group).astype(np.float64)
+    pair, own = np.unique(group * log.n_actions + log.action_idx, return_inverse=True)
+    action_idx, total = pair % log.n_actions, np.bincount(own, weights=inverse)
+    count = np.bincount(action_idx, minlength=log.n_actions)
+    square, cross = (
         np.bincount(action_idx, weights=part, minlength=log.n_actions)
-        for part in (np.ones(len(total)), total**2, total * size)
+        for part in (total**2, total * size[pair // log.n_actions])
     )
-    return count, square - 2.0 * mean * cross + mean**2 * squared_size
+    return count, square - 2.0 * mean * cross + mean**2 * float((size**2).sum())
 
 
 def _logging_policy_match(log: BanditLog, reader: PolicyReader) -> Finding:

@@ -127,11 +127,11 @@ def _column_order(policy: Any, log: BanditLog, name: str) -> IntArray | None:
     return np.array([position[label] for label in logged])
 
 
-def _frame_order(names: Sequence[Any], log: BanditLog, name: str) -> list[int] | None:
+def _frame_order(names: Sequence[Any], log: BanditLog, name: str) -> IntArray | None:
     """Return where the log's actions stand among the columns of a frame; None if those are not named after actions."""
     own, logged = [str(one) for one in names], [str(label) for label in log.actions.tolist()]
     if set(own) == set(logged):
-        return [own.index(label) for label in logged]
+        return np.array([own.index(label) for label in logged])
     shared = [one for one in own if one in set(logged)]
     if shared and len(own) > 1:
         raise ValueError(
