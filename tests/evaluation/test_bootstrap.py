@@ -91,6 +91,13 @@ def test_standard_error_of_a_mean_is_reproduced():
     assert bootstrap.means()[:, 0].std() == pytest.approx(expected, rel=4.0 / math.sqrt(2 * 2000))
 
 
+def test_any_sensible_number_of_threads_is_taken():
+    assert PoissonBootstrap(1, 10, n_jobs=-1).n_jobs == PoissonBootstrap(1, 10).n_jobs >= 1
+    for n_jobs in (0, -2):
+        with pytest.raises(ValueError, match=f"n_jobs must be at least 1; got {n_jobs}"):
+            PoissonBootstrap(1, 10, n_jobs=n_jobs)
+
+
 def test_too_few_replicates_are_refused():
     with pytest.raises(ValueError, match="n_replicates must be at least 10; got 3"):
         PoissonBootstrap(1, 3)

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from bopl.evaluation import ESTIMATORS, ClippedIPS, ShrinkageDR, SwitchDR
+from bopl.evaluation.model_based import bounded_mse
 from bopl.evaluation.moments import MomentSum
 from bopl.evaluation.terms import Pilot, Terms
 from bopl.objective.value import ips_value, snips_value
@@ -159,6 +160,25 @@ def test_settings_chosen_from_the_data_leave_harmless_weights_alone_and_tame_wil
     assert SwitchDR().tuned(wild).is_clipped(wild.terms.importance_weight).any()
     assert ShrinkageDR().tuned(wild).modified(np.array([1000.0]))[0] < 300.0
     assert ClippedIPS().tuned(wild).max_importance_weight == pytest.approx(np.sqrt(4000))
+
+
+@pytest.mark.parametrize("never", [0.0, 1e-300, 1e-20])
+def test_an_action_that_was_never_possible_leaves_the_choice_of_settings_finite(never):
+    rng = np.random.default_rng(1)
+    logging_prob = np.tile([0.6, 0.398, 0.002, never], (150, 1))
+    action_prob = np.tile([0.5, 0.3, 0.2 - 1e-6, 1e-6], (150, 1))
+    action = np.append(2, rng.choice(3, p=[0.6, 0.398, 0.002], size=149))
+    terms = Terms(
+        action_prob[0, action] / logging_prob[0, action], rng.random(150), np.full(150, 0.5), np.full(150, 0.5)
+    )
+    pilot = Pilot(terms, 150, action_prob, logging_prob)
+    assert 0.0 < ShrinkageDR().tuned(pilot).shrinkage < 1e4
+    assert 1.0 <= SwitchDR().tuned(pilot).threshold <= 100.0
+    for shrinkage in (0.1, 1e10, np.inf):
+        scores = bounded_mse(ShrinkageDR(shrinkage), pilot)
+        assert np.isfinite(scores)
+    np.testing.assert_array_equal(ShrinkageDR(np.inf).modified(np.array([1e-300, 1.0, 1e200])), [1e-300, 1.0, 1e200])
+    np.testing.assert_allclose(ShrinkageDR(4.0).modified(np.array([2.0, 1e140])), [1.0, 4e-140])
 
 
 def test_without_the_logging_distribution_switch_and_shrinkage_stay_dr():

@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 import polars as pl
 import pytest
+from scipy.sparse import csr_array
 from sklearn.dummy import DummyRegressor
 from sklearn.linear_model import LinearRegression, LogisticRegression
 from sklearn.tree import DecisionTreeRegressor
@@ -82,6 +83,22 @@ def test_columns_of_a_policy_are_matched_by_label():
     assert reversed_labels == pytest.approx(np.mean(logged(prob[:, ::-1]) / LOG.propensity * LOG.reward))
 
 
+@pytest.mark.parametrize("kind", [pd.DataFrame, pl.DataFrame])
+@pytest.mark.parametrize("labels", [["a", "b"], [3, 1]])
+def test_columns_of_a_frame_are_matched_by_name(kind, labels):
+    action = np.arange(400) % 2
+    log = bopl.BanditLog(
+        np.zeros((400, 1)), [labels[a] for a in action], (action == 1).astype(float), np.full(400, 0.5), actions=labels
+    )
+    frame = kind({str(labels[1]): np.full(400, 0.9), str(labels[0]): np.full(400, 0.1)})
+    assert bopl.evaluate(log, frame, estimators="snips").row()["value"] == pytest.approx(0.9)
+    unnamed = kind({"p_first": np.full(400, 0.1), "p_second": np.full(400, 0.9)})
+    assert bopl.evaluate(log, unnamed, estimators="snips").row()["value"] == pytest.approx(0.9)
+    half = kind({str(labels[1]): np.full(400, 0.9), "other": np.full(400, 0.1)})
+    with pytest.raises(ValueError, match="name the columns after all actions, or pass an array"):
+        bopl.evaluate(log, half, estimators="snips")
+
+
 def test_a_trained_policy_is_evaluated_under_the_mask_of_the_log():
     rng = np.random.default_rng(0)
     log = informative_log(0)
@@ -145,6 +162,50 @@ def test_dr_takes_the_default_model_any_regressor_and_the_boosted_model(model):
     evaluation = bopl.evaluate(LOG, SAMPLE.policy_prob, estimators="dr", reward_model=model)
     assert abs(evaluation.row()["value"] - WORLD.value) < 4.0 * evaluation.row()["std_err"]
     assert "cross-fitted on 5 folds" in evaluation.notes[0]
+
+
+@pytest.mark.parametrize("kind", ["dense", "sparse"])
+def test_a_regressor_is_given_few_expanded_rows_at_a_time(kind, monkeypatch):
+    sizes = []
+
+    class Watched(LinearRegression):
+        def predict(self, rows):
+            sizes.append(rows.shape[0])
+            return super().predict(rows)
+
+    log = bopl.BanditLog(
+        csr_array(LOG.context) if kind == "sparse" else LOG.context, LOG.action, LOG.reward, LOG.propensity
+    )
+    whole = bopl.evaluate(log, SAMPLE.policy_prob, estimators="dr", reward_model=Watched()).row()["value"]
+    most = max(sizes)
+    monkeypatch.setattr("bopl.evaluation.reward_model.EXPANDED_BYTES", 4 * A * (3 * LOG.n_features + A) * 7)
+    sizes.clear()
+    parts = bopl.evaluate(log, SAMPLE.policy_prob, estimators="dr", reward_model=Watched()).row()["value"]
+    assert parts == pytest.approx(whole, rel=1e-9)
+    assert max(sizes) < 20 * A < most
+
+
+class PlainModel:
+    """A reward model that knows nothing of scikit-learn."""
+
+    def __init__(self, change=lambda reward_hat: reward_hat):
+        self.change = change
+
+    def fit(self, log):
+        self.mean_, self.n_actions_ = log.reward.mean(), log.n_actions
+        return self
+
+    def predict(self, context):
+        return self.change(np.full((context.shape[0], self.n_actions_), self.mean_))
+
+
+def test_a_plain_class_with_fit_and_predict_is_a_reward_model():
+    evaluation = bopl.evaluate(LOG, SAMPLE.policy_prob, estimators="dm", reward_model=PlainModel())
+    assert evaluation.row()["value"] == pytest.approx(LOG.reward.mean(), abs=0.02)
+    assert evaluation.notes == ("Reward model: PlainModel, cross-fitted on 5 folds.",)
+    fitted = bopl.evaluate(LOG, SAMPLE.policy_prob, estimators="dm", reward_model=PlainModel().fit(LOG))
+    assert fitted.row()["value"] == pytest.approx(LOG.reward.mean(), rel=1e-9)
+    assert fitted.notes == ()
 
 
 def test_a_regressor_that_knows_nothing_makes_dr_of_a_constant_baseline():
@@ -259,11 +320,38 @@ def DecisionTreeClassifierWithLeaves():  # noqa: N802
 def test_any_classifier_estimates_propensities_and_masks_are_kept():
     log = informative_log(0)
     mask = np.ones((400, 3), dtype=bool)
-    mask[np.arange(400), (log.action_idx + 1) % 3] = False
+    mask[np.arange(400), (log.action_idx + np.random.default_rng(0).integers(1, 3, size=400)) % 3] = False
     masked = bopl.BanditLog(log.context, log.action, log.reward, None, action_mask=mask)
     estimated = bopl.estimate_propensity(masked, model=LogisticRegression(), n_folds=3)
     assert estimated.propensity.min() > 0.2  # one of two eligible actions, chosen at random
     assert estimated.propensity.mean() == pytest.approx(0.5, abs=0.05)
+
+
+@pytest.mark.parametrize("kind", ["dense", "sparse"])
+def test_estimated_propensities_know_which_actions_were_offered(kind):
+    """Probabilities that are renormalised within the mask are no logits of one model without it."""
+    rng = np.random.default_rng(1)
+    mask = np.ones((3000, 3), dtype=bool)
+    mask[np.arange(3000), rng.integers(3, size=3000)] = rng.random(3000) < 0.3
+    prob = np.where(mask, [0.6, 0.3, 0.1], 0.0)
+    prob /= prob.sum(axis=1, keepdims=True)
+    action = (rng.random((3000, 1)) > prob.cumsum(axis=1)).sum(axis=1)
+    context = rng.normal(size=(3000, 1))
+    log = bopl.BanditLog(
+        csr_array(context) if kind == "sparse" else context,
+        action,
+        (action == 2).astype(float),
+        None,
+        actions=[0, 1, 2],
+        action_mask=mask,
+    )
+    estimated = bopl.estimate_propensity(log, model=LogisticRegression())
+    ratio = estimated.propensity / prob[np.arange(3000), action]
+    for a in range(3):
+        assert ratio[action == a].mean() == pytest.approx(1.0, abs=0.1)
+    policy = mask / mask.sum(axis=1, keepdims=True)
+    row = bopl.evaluate(estimated, policy, estimators="ips").row()
+    assert row["ci_lower"] < policy[:, 2].mean() < row["ci_upper"]
 
 
 # -- Several loggers ----------------------------------------------------------------------------------------------
@@ -299,6 +387,40 @@ def test_loggers_may_be_columns_in_sorted_order():
     log, logger, by_logger = two_loggers(100)
     matrix = np.column_stack([by_logger["new"], by_logger["old"]])
     np.testing.assert_array_equal(log.balanced(logger, matrix).propensity, log.balanced(logger, by_logger).propensity)
+
+
+def test_loggers_whose_shares_round_to_more_than_one_are_no_reason_to_refuse():
+    counts = next(
+        (one, two, three)
+        for one in range(1, 40)
+        for two in range(1, 40)
+        for three in range(1, 40)
+        if np.ones(3) @ (np.array([one, two, three]) / (one + two + three)) > 1.0
+    )
+    n = sum(counts)
+    log = bopl.BanditLog(np.ones((n, 1)), np.arange(n) % 2, np.ones(n), np.ones(n))
+    balanced = log.balanced(np.repeat([0, 1, 2], counts), np.ones((n, 3)))
+    assert balanced.propensity.max() <= 1.0
+
+
+def test_betting_is_refused_where_only_the_mixture_of_the_loggers_is_right():
+    """Of loggers that came one after another no single sample has the value for a mean: the bounds once crossed."""
+    rng = np.random.default_rng(0)
+    logger = np.repeat(["a", "b"], 1000)
+    action = (rng.random(2000) < np.where(logger == "a", 0.9, 0.1)).astype(int)
+    by_logger = {"a": np.where(action == 1, 0.9, 0.1), "b": np.where(action == 1, 0.1, 0.9)}
+    own = np.where(logger == "a", by_logger["a"], by_logger["b"])
+    log = bopl.BanditLog(np.ones((2000, 1)), action, action.astype(float), own).balanced(logger, by_logger)
+    policy = np.tile([0.4, 0.6], (2000, 1))
+    with pytest.raises(ValueError, match="several loggers are only together; use 'log_smoothing'"):
+        bopl.evaluate(log, policy, estimators="ips", interval="betting")
+    for interval in ("log_smoothing", "empirical_bernstein"):
+        row = bopl.evaluate(log, policy, estimators="ips", interval=interval).row()
+        assert row["ci_lower"] <= 0.6 <= row["ci_upper"]
+    row = bopl.evaluate(log.with_propensity(log.propensity), policy, estimators="ips", interval="betting").row()
+    assert row["ci_lower"] > row["ci_upper"]
+    assert row["verdict"] == "not trustworthy"
+    assert "The lower bound, 1, is above the upper one, 0.6" in row["reason"]
 
 
 # -- Bad input ----------------------------------------------------------------------------------------------------
@@ -361,6 +483,28 @@ BAD_CALLS = {
         lambda: bopl.evaluate(LOG, UNIFORM, estimators="dm", reward_model=LogisticRegression()),
         "reward_model must be a regressor; LogisticRegression predicts classes",
     ),
+    "model nan": (
+        lambda: bopl.evaluate(LOG, UNIFORM, estimators="dm", reward_model=PlainModel(lambda hat: hat * np.nan)),
+        "the reward model must predict finite rewards; 400 of 400 are not",
+    ),
+    "model shape": (
+        lambda: bopl.evaluate(LOG, UNIFORM, estimators="dm", reward_model=PlainModel(lambda hat: hat[:, 0])),
+        r"must predict an array of shape \(80, 5\), .*; it predicted one of shape \(80,\)",
+    ),
+    "logging policy of logged actions": (
+        lambda: bopl.evaluate(
+            LOG, UNIFORM, estimators="switch_dr", reward_model=UNIFORM, logging_policy=LOG.propensity
+        ),
+        r"logging_policy must give the probabilities of all actions, of shape \(n_samples, n_actions\)",
+    ),
+    "misspelt": (
+        lambda: bopl.ValueAccumulator({"first": None}).add(LOG, policies={"frist": UNIFORM, "first": UNIFORM}),
+        "the part brings 'frist', which is no policy of the accumulator; its policies are 'first'",
+    ),
+    "not fitted": (
+        lambda: bopl.ValueAccumulator(TablePolicy(), estimators="dr", reward_model=LinearRegression()).add(LOG),
+        "the reward model is not fitted, and parts of a log are not cross-fitted: fit it on other samples before",
+    ),
     "no model": (lambda: bopl.evaluate(LOG, UNIFORM, estimators="dm", reward_model=3), "got int"),
     "logging policy": (
         lambda: bopl.evaluate(LOG, UNIFORM, logging_policy=UNIFORM),
@@ -374,6 +518,7 @@ BAD_CALLS = {
         lambda: bopl.evaluate(LOG, UNIFORM, propensity="uniform", logging_policy=UNIFORM),
         "stands in for a logging policy that is not known",
     ),
+    "one fold": (lambda: bopl.estimate_propensity(LOG, n_folds=1), "n_folds must be at least 2; got 1"),
     "half a logger": (lambda: bopl.evaluate(LOG, UNIFORM, logger=np.zeros(N)), "belong together"),
     "logger shape": (lambda: LOG.balanced(np.zeros(3), UNIFORM), r"logger must have shape \(400,\)"),
     "logger columns": (lambda: LOG.balanced(np.zeros(N), UNIFORM), r"shape \(400, 1\), one column for each"),
@@ -498,6 +643,21 @@ def test_wrong_propensities_are_seen_in_the_mean_weight():
     assert "mean weight is 1.2" in row["reason"]
 
 
+def test_the_direct_methods_uplift_answers_for_its_weights_unless_the_logging_policy_is_known():
+    log = verdict_log()
+    model, policy = constant_policy(log, [0.8, 0.2, 0.2, 0.2]), constant_policy(log, [0.7, 0.1, 0.1, 0.1])
+    wrong = log.with_propensity(np.full(4000, 0.2))
+    row = bopl.evaluate(wrong, policy, estimators="dm", reward_model=model).row()
+    assert row["verdict"] == "not trustworthy"
+    assert "mean weight is 1.2" in row["reason"]
+    few = bopl.evaluate(log.subset(slice(0, 40)), policy[:40], estimators="dm", reward_model=model[:40]).row()
+    assert few["verdict"] == "not trustworthy"
+    for known, words in ((None, "its uplift on the weights too"), (np.full((4000, 4), 0.25), "It rests on the reward")):
+        row = bopl.evaluate(log, policy, estimators="dm", reward_model=model, logging_policy=known).row()
+        assert row["verdict"] == "better"
+        assert words in row["reason"]
+
+
 def test_few_effective_samples_decide_nothing_but_bounds_still_hold():
     log = verdict_log(n=60)
     policy = constant_policy(log, [0.97, 0.01, 0.01, 0.01])
@@ -513,6 +673,25 @@ def test_one_heavy_weight_is_not_trusted():
     row = bopl.evaluate(heavy, weight, estimators="ips").row()
     assert row["verdict"] == "not trustworthy"
     assert "One sample has" in row["reason"]
+
+
+def test_a_heavy_weight_that_is_not_cut_is_not_trusted_under_any_name():
+    rng = np.random.default_rng(0)
+    first = np.where(np.arange(4000) == 0, 1 / 90, 0.5)
+    action = (rng.random(4000) < first).astype(int)
+    action[0] = 1
+    log = bopl.BanditLog(
+        rng.normal(size=(4000, 1)),
+        action,
+        (rng.random(4000) < 0.2 + 0.5 * action).astype(float),
+        np.where(action == 1, first, 1.0 - first),
+    )
+    always, model = np.tile([0.0, 1.0], (4000, 1)), np.full((4000, 2), 0.45)
+    names = ["dr", "switch_dr", "dr_shrinkage", ClippedIPS(200.0)]
+    for row in bopl.evaluate(log, always, estimators=names, reward_model=model).rows:
+        assert row["verdict"] == "not trustworthy", row["estimator"]
+        assert "One sample has" in row["reason"]
+    assert bopl.evaluate(log, always, estimators=SwitchDR(50.0), reward_model=model).row()["verdict"] == "better"
 
 
 def test_too_few_rewards_are_not_trusted_whatever_their_sign():

@@ -186,6 +186,28 @@ def test_capital_that_vanishes_can_still_come_back():
     assert not ever_reaches(terms[:3000], bets, 1.0, 5.0)
 
 
+def naive_reaches(terms, bets, mu, log_target):
+    """Whether the capital gets there, by the sum of its logarithms."""
+    stake = bets if mu == 0.0 else np.minimum(bets, SHARE / mu)
+    return np.cumsum(np.log1p(stake * (terms - mu))).max() >= log_target
+
+
+@pytest.mark.parametrize("n_lost", [100, 5000, 200_000])
+def test_capital_that_vanished_does_not_count_as_regained_before_it_is(n_lost):
+    terms = np.concatenate([np.zeros(n_lost), np.ones(n_lost)])
+    bets = np.empty(2 * n_lost)
+    set_bets(terms, np.log(40.0), bets)
+    low, high = 0.0, 1.0
+    for _ in range(40):
+        middle = 0.5 * (low + high)
+        low, high = (middle, high) if naive_reaches(terms, bets, middle, np.log(40.0)) else (low, middle)
+    assert betting_lower_bound(terms, 1.0 / 40.0) == pytest.approx(low, rel=1e-6)
+    for mu in (0.1, 0.5):
+        for log_target in (3.0, 300.0, 3e4):
+            stake = np.full(2 * n_lost, 0.4)
+            assert ever_reaches(terms, stake, mu, log_target) == naive_reaches(terms, stake, mu, log_target)
+
+
 def test_betting_bound_uses_only_the_past():
     """Terms after a record cannot undo it: the bound after more samples with the same bets is no lower."""
     terms = np.random.default_rng(0).random(500)

@@ -147,6 +147,12 @@ def test_group_numbers_that_cannot_be_are_refused(group):
         ({"group": "user"}, "no column 'user' .given as group."),
         ({"propensity": "q"}, "no column 'q' .given as propensity.; the columns are 'x0'"),
         ({"context": ["age"]}, "no column 'age'"),
+        (
+            {"context": ["x0", "click"]},
+            "context contains 'click', which is also the action, reward, propensity or time",
+        ),
+        ({"context": ["p"]}, "context contains 'p'"),
+        ({"propensity": "click"}, "one column is given two roles"),
         ({"policies": "other"}, "no column 'other' .given as policy 'policy'."),
         ({"path": "missing.parquet"}, "there is no file 'missing.parquet'"),
         ({"path": []}, "there is no file to evaluate on"),
@@ -183,12 +189,57 @@ def test_accumulators_that_do_not_fit_together_are_refused():
         filled().add(LOG, policies={"a": PROB}, group=np.arange(1500))
     for mine, yours in (
         ({}, {"interval": "bootstrap"}),
+        ({}, {"confidence": 0.5}),
+        ({}, {"reward_range": (0.0, 9.0)}),
+        ({}, {"min_propensity": 1e-6}),
         ({"interval": "bootstrap"}, {"interval": "bootstrap", "random_state": 1}),
         ({"interval": "bootstrap"}, {"interval": "bootstrap", "n_replicates": 20}),
     ):
-        with pytest.raises(ValueError, match="the shards differ in their policies, actions, interval, replicates"):
+        with pytest.raises(ValueError, match="the shards differ in their policies, actions, interval, confidence"):
             filled(**mine).merge(filled(**yours))
     assert filled().merge(filled()) is None
+
+
+class RefusingPolicy:
+    """A policy that is no policy on contexts with a large first column."""
+
+    def predict_proba(self, context):
+        prob = np.tile([0.1, 0.2, 0.3, 0.2, 0.2], (context.shape[0], 1))
+        return np.where(context[:, :1] > 100.0, 0.9, prob)
+
+
+@pytest.mark.parametrize("interval", ["normal", "bootstrap", "betting"])
+def test_a_part_or_a_shard_that_is_refused_leaves_nothing_behind(interval, monkeypatch):
+    monkeypatch.setattr("bopl.log.policy_prob.BLOCK_ROWS", 100)
+    spoilt_context = LOG.context.copy()
+    spoilt_context[-1, 0] = 1e3  # in the last block
+    spoilt = bopl.BanditLog(spoilt_context, LOG.action, LOG.reward, LOG.propensity, actions=LOG.actions)
+
+    def filled(parts, estimators="ips"):
+        settings = {"interval": interval, "n_replicates": 20, "reward_range": (0.0, 1.0)}
+        one = bopl.ValueAccumulator({"a": WorldPolicy(), "b": RefusingPolicy()}, estimators=estimators, **settings)
+        for part in parts:
+            one.add(part)
+        return one
+
+    total, clean = filled([LOG]), filled([LOG, LOG])
+    too_high = bopl.BanditLog(LOG.context, LOG.action, LOG.reward + 9.0, LOG.propensity, actions=LOG.actions)
+    for part, message in ((spoilt, "do not sum to one"), (too_high, "does not hold the rewards")):
+        with pytest.raises(ValueError, match=message):
+            total.add(part)
+    if interval == "bootstrap":
+        with pytest.raises(ValueError, match="were added before"):
+            total.merge(filled([LOG]))
+    if interval != "betting":
+        with pytest.raises(ValueError, match="different settings"):
+            total.merge(filled([LOG], estimators=ClippedIPS(3.0)))
+    total.add(LOG)
+    assert total.result().to_dict() == clean.result().to_dict()
+    first = filled([])
+    with pytest.raises(ValueError, match="do not sum to one"):
+        first.add(spoilt)
+    with pytest.raises(ValueError, match="nothing has been added yet"):
+        first.result()
 
 
 def test_samples_of_one_number_would_be_drawn_alike_and_are_refused():

@@ -8,10 +8,12 @@ from hypothesis import strategies as st
 import bopl
 from bopl.evaluation.diagnosis import RewardTotals, WeightTotals
 from bopl.log import AuditError
+from bopl.log.audit import _frequency_mean_weight, _sums_by_action
 from bopl.log.weight import (
     differing_sample_size,
     effective_sample_size,
     largest_share,
+    mean_std_err,
     mean_weight_z,
     reward_share,
     rewarded_sample_size,
@@ -44,6 +46,53 @@ def test_wrong_propensities_are_found_by_three_checks(factor):
     for check in ("mean_weight_uniform", "mean_weight_logging", "sum_inverse_propensity"):
         assert audit[check].status == "problem", check
         assert np.sign(audit[check].value) == (-1 if factor > 1 else 1)
+
+
+@pytest.mark.parametrize("n_actions", [2, 10, 100, 500])
+def test_action_frequencies_of_a_sound_log_are_off_as_rarely_as_chance_has_it(n_actions):
+    """Frequencies counted on the samples they are tried on would be off in every log of many actions."""
+
+    def check(seed, factor):
+        action = np.random.default_rng([seed, n_actions]).integers(n_actions, size=4000)
+        propensity = np.full(4000, factor / n_actions)
+        log = bopl.BanditLog(np.ones((4000, 1)), action, np.ones(4000), propensity, actions=range(n_actions))
+        return _frequency_mean_weight(log)
+
+    sound = [check(seed, 1.0) for seed in range(200)]
+    assert sum(finding.status == "problem" for finding in sound) <= 1
+    z = np.array([finding.value for finding in sound])
+    assert abs(z.mean()) < 0.25
+    assert 0.85 < z.std() < 1.15
+    assert all(check(seed, factor).status == "problem" for seed in range(5) for factor in (0.8, 1.25))
+
+
+def test_groups_that_draw_one_action_for_all_their_samples_are_no_problem():
+    n_problems = n_refused = 0
+    for seed in range(20):
+        rng = np.random.default_rng(seed)
+        action = np.repeat(rng.integers(2, size=200), 50)
+        reward = (rng.random(10_000) < 0.3 + 0.1 * action).astype(float)
+        group, context = np.repeat(np.arange(200), 50), rng.normal(size=(10_000, 1))
+        log = bopl.BanditLog(context, action, reward, np.full(10_000, 0.5), group=group)
+        always = (action == 1).astype(float)
+        n_problems += len(log.audit().problems) + len(log.audit(always).problems)
+        n_refused += bopl.evaluate(log, always, estimators="snips").row()["verdict"] == "not trustworthy"
+    assert (n_problems, n_refused) == (0, 0)
+    wrong = log.with_propensity(np.full(10_000, 0.9))
+    for check in ("mean_weight_uniform", "mean_weight_logging", "sum_inverse_propensity"):
+        assert wrong.audit()[check].status == "problem"
+    assert "mean weight" in bopl.evaluate(wrong, always, estimators="snips").row()["reason"]
+
+
+def test_sums_by_action_of_groups_of_one_sample_are_those_of_independent_samples():
+    one_each = changed(group=np.random.default_rng(0).permutation(LOG.n_samples))
+    inverse = 1.0 / LOG.propensity
+    mean = np.bincount(LOG.action_idx, weights=inverse) / LOG.n_samples
+    for mine, plain in zip(_sums_by_action(one_each, inverse, mean), _sums_by_action(LOG, inverse, mean), strict=True):
+        np.testing.assert_allclose(mine, plain, rtol=1e-9)
+    assert mean_std_err(inverse, one_each.group) == pytest.approx(mean_std_err(inverse))
+    assert mean_std_err(inverse) == pytest.approx(inverse.std(ddof=1) / np.sqrt(LOG.n_samples))
+    assert np.isnan(mean_std_err(np.ones(3), np.zeros(3, dtype=int)))
 
 
 def test_rounded_propensities_are_not_taken_for_wrong_ones():
@@ -87,6 +136,16 @@ def test_rows_logged_twice_are_found_and_repeated_contexts_are_not_blamed():
     assert coarse.audit()["duplicated_rows"].status == "note"
     few = bopl.BanditLog(np.arange(1000)[:, None] % 5, log.action, log.reward.round(), log.propensity)
     assert few.audit()["duplicated_rows"].status == "note"
+
+
+def test_one_context_that_comes_twice_is_no_log_written_twice():
+    rng = np.random.default_rng(0)
+    context = np.append(rng.normal(size=2999), 0.0)
+    context[0] = 0.0
+    action, reward = rng.integers(2, size=3000), rng.integers(2, size=3000)
+    action[[0, -1]], reward[[0, -1]] = 1, 1
+    log = bopl.BanditLog(context[:, None], action, reward, np.full(3000, 0.5))
+    assert log.audit()["duplicated_rows"].status == "note"
 
 
 def test_actions_never_or_hardly_logged_are_listed():
@@ -219,9 +278,9 @@ def test_single_share_and_effective_size_of_known_weights():
 
 
 def test_z_of_the_mean_weight():
-    assert mean_weight_z(100, 1.2, 1.0) == pytest.approx(2.0)
-    assert mean_weight_z(100, 1.0, 0.0) == 0.0
-    assert mean_weight_z(100, 0.5, 0.0) == -np.inf
+    assert mean_weight_z(1.2, 0.1) == pytest.approx(2.0)
+    assert mean_weight_z(1.0, 0.0) == 0.0
+    assert mean_weight_z(0.5, 0.0) == -np.inf
 
 
 def test_a_sound_log_of_actions_that_are_not_always_offered_has_no_problem():
@@ -237,6 +296,14 @@ def test_a_sound_log_of_actions_that_are_not_always_offered_has_no_problem():
     assert not log.audit().problems
     wrong = log.with_propensity(np.minimum(1.3 * propensity, 1.0))
     assert wrong.audit()["mean_weight_logging"].status == "problem"
+
+
+def test_an_action_that_is_never_offered_leaves_the_sentences_whole():
+    mask = np.tile([False, True, True], (6, 1))
+    columns = {"actions": [0, 1, 2], "action_mask": mask}
+    audit = bopl.BanditLog(np.arange(6)[:, None], [1, 2] * 3, np.ones(6), np.full(6, 0.5), **columns).audit()
+    assert "is 0 times the 0 expected" in audit["sum_inverse_propensity"].sentence
+    assert not any("nan" in finding.sentence for finding in audit.findings)
 
 
 def test_identifiers_and_merged_categories_are_noted():

@@ -20,6 +20,11 @@ def changed(name, row, value):
 BAD_LOGS = {
     "group matrix": ({**GOOD, "group": np.zeros((4, 2))}, ValueError, r"group must have one dimension .* \(4, 2\)"),
     "group missing": ({**GOOD, "group": [1.0, np.nan, 2.0, 2.0]}, ValueError, "group is missing in 1 of 4 samples"),
+    "group nan": (
+        {**GOOD, "group": np.array(["x", np.nan, np.nan, "y"], dtype=object)},
+        ValueError,
+        "group holds None or NaN; give each sample a group",
+    ),
     "group short": ({**GOOD, "group": [1, 2]}, ValueError, "propensity 4, group 2"),
     "propensity zero": (
         changed("propensity", 2, 0.0),

@@ -123,6 +123,13 @@ def test_vowpal_wabbit_cb_lines(tmp_path):
     assert log.propensity.tolist() == [0.4, 0.2, 1.0]
 
 
+def test_groups_and_times_that_vowpal_wabbits_text_does_not_have_are_refused(tmp_path):
+    (tmp_path / "log.vw").write_text(CB)
+    for role in ("group", "time"):
+        with pytest.raises(ValueError, match=f"there is no column 'user' .given as {role}.; the columns are '_action'"):
+            bopl.BanditLog.read(tmp_path / "log.vw", **{role: "user"})
+
+
 def test_contexts_in_vowpal_wabbits_text_need_no_labels(tmp_path):
     (tmp_path / "contexts.vw").write_text("|user age:30\n|user age:20 Ulm\n")
     parts = read_parts(tmp_path / "contexts.vw")

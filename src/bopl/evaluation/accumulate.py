@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from copy import copy
 from typing import Any
 
 import numpy as np
@@ -16,11 +17,12 @@ from bopl.evaluation.interval import Evidence, Interval, get_interval
 from bopl.evaluation.registry import get_estimators
 from bopl.evaluation.result import Evaluation
 from bopl.evaluation.reward_model import predict_rewards
-from bopl.evaluation.sources import Sources, check_all_actions, named_policies
+from bopl.evaluation.sources import Sources, check_all_actions, named_policies, read_logging_policy
 from bopl.evaluation.terms import Pilot, Terms
 from bopl.evaluation.totals import PolicyTotals
 from bopl.evaluation.verdict import judge
 from bopl.log import BanditLog
+from bopl.log.context import quoted
 from bopl.log.policy_prob import read_policy
 
 PILOT_BLOCKS = 2  # blocks of the log from which settings left to the data are chosen
@@ -85,8 +87,13 @@ class ValueAccumulator:
         self.n_replicates, self.random_state, self.n_jobs = n_replicates, random_state, n_jobs
         self.n_samples = n_samples
         self.notes: list[str] = []
+        self._clear()
+
+    def _clear(self) -> None:
+        """Forget all samples."""
         self.n_added = 0
         self.source: str | None = None
+        self._knows_logging_policy = False
         self._totals: list[PolicyTotals] = []
         self._bootstrap: PoissonBootstrap | None = None
         self._reward = RewardTotals()
@@ -124,15 +131,21 @@ class ValueAccumulator:
     def read(self, log: BanditLog, policies: Mapping[str, object] | None = None, group: object = None) -> Sources:
         """Return checked readers of everything that a part needs."""
         log.require_propensity()
-        given = self.policies if policies is None else {**self.policies, **named_policies(policies)}
+        given = {**self.policies, **({} if policies is None else named_policies(policies))}
+        foreign = [name for name in given if name not in self.policies]
+        if foreign:
+            raise ValueError(
+                f"the part brings {quoted(foreign)}, which {'is' if len(foreign) == 1 else 'are'} no policy of the "
+                f"accumulator; its policies are {quoted(list(self.policies))}."
+            )
         readers = tuple(read_policy(policy, log, f"policy {name!r}") for name, policy in given.items())
         rewards = None
         if self.needs_reward_model:
             check_all_actions(readers, self.estimators)
             if self.reward_model is None:
                 raise ValueError("estimators with a reward model need one that was fitted on other samples here.")
-            rewards = predict_rewards(self.reward_model, log)
-        logging = None if self.logging_policy is None else read_policy(self.logging_policy, log, "logging_policy")
+            rewards = predict_rewards(self.reward_model, log, n_folds=None)
+        logging = read_logging_policy(self.logging_policy, log)
         return Sources(log, readers, rewards, logging, log.group if group is None else _check_group(group, log))
 
     @property
@@ -142,38 +155,58 @@ class ValueAccumulator:
 
     def add_from(self, sources: Sources, *, first_row: int | None = None, is_whole: bool = False) -> None:
         """Add a part from readers; ``is_whole`` if it is the whole log."""
-        log = sources.log
-        self._start(sources, is_whole)
-        for reader, totals in zip(sources.readers, self._totals, strict=True):
-            totals.trained.add(reader.policy, log)
+        self._check_part(sources)
         first = self.n_added if first_row is None else first_row
-        self._take_rows([(first, first + log.n_samples)])
-        for rows in sources.blocks():
-            self._add_block(sources, rows, first + rows.start)
-        self.n_added += log.n_samples
-        self._least_propensity = min(self._least_propensity, float(log.propensity.min()))
+        self._check_rows([(first, first + sources.log.n_samples)])
+        part = copy(self)  # summed up apart: a part that fails on the way leaves nothing behind
+        part._clear()
+        part._fill(sources, first, [totals.estimators for totals in self._totals] or self._tuned(sources, is_whole))
+        if self.source is None:
+            vars(self).update(vars(part))
+        else:
+            self._join(part)
 
-    def _start(self, sources: Sources, is_whole: bool) -> None:
-        """Check a part; before the first one, choose the settings that are left to the data."""
+    def _check_part(self, sources: Sources) -> None:
+        """Raise if a part does not go with the interval or with the parts before it."""
         log = sources.log
         for estimator in self.estimators:
-            self.interval.check(estimator, has_group=sources.group is not None)
-        if self.source is not None:
-            if self._actions != log.actions.tolist() or self.source != log.propensity_source:
-                raise ValueError("all parts of a log must have the same actions and the same source of propensities.")
-            if self._has_groups != (sources.group is not None):
-                raise ValueError("either all parts of a log have groups, or none has.")
+            self.interval.check(estimator, has_group=sources.group is not None, source=log.propensity_source)
+        if self.source is None:
             return
-        self.source, self._actions = log.propensity_source, log.actions.tolist()
-        self._action_count = np.zeros(log.n_actions)
-        n_samples = log.n_samples if self.n_samples is None else self.n_samples
-        for position, name in enumerate(self.policies):
-            pilot = self._pilot(sources, position, n_samples)
-            tuned = [
+        if self._actions != log.actions.tolist() or self.source != log.propensity_source:
+            raise ValueError("all parts of a log must have the same actions and the same source of propensities.")
+        if self._has_groups != (sources.group is not None):
+            raise ValueError("either all parts of a log have groups, or none has.")
+
+    def _tuned(self, sources: Sources, is_whole: bool) -> list[list[Estimator]]:
+        """Return the estimators of every policy, with the settings chosen that are left to the data."""
+        n_samples = sources.log.n_samples if self.n_samples is None else self.n_samples
+        pilots = [self._pilot(sources, position, n_samples) for position in range(len(self.policies))]
+        return [
+            [
                 estimator if isinstance(estimator, SNIPS) and not is_whole else estimator.tuned(pilot)
                 for estimator in self.estimators
             ]
-            self._totals.append(PolicyTotals(name, tuned, log.n_actions))
+            for pilot in pilots
+        ]
+
+    def _fill(self, sources: Sources, first_row: int, estimators: list[list[Estimator]]) -> None:
+        """Sum up a part."""
+        log = sources.log
+        self.source, self._actions, self.n_added = log.propensity_source, log.actions.tolist(), log.n_samples
+        self._knows_logging_policy = sources.logging is not None
+        self._action_count = np.zeros(log.n_actions)
+        self._least_propensity = float(log.propensity.min())
+        self._rows = [(first_row, first_row + log.n_samples)]
+        self._totals = [
+            PolicyTotals(name, tuned, log.n_actions) for name, tuned in zip(self.policies, estimators, strict=True)
+        ]
+        for reader, totals in zip(sources.readers, self._totals, strict=True):
+            totals.trained.add(reader.policy, log)
+        for rows in sources.blocks():
+            self._add_block(sources, rows, first_row + rows.start)
+        self._range()  # raises if the part does not lie in what was promised of the log
+        self._max_weight()
 
     def _pilot(self, sources: Sources, position: int, n_samples: int) -> Pilot:
         """Return blocks spread over the log; one row if no estimator looks at them."""
@@ -194,7 +227,7 @@ class ValueAccumulator:
             block = reader.block(rows)
             terms = sources.terms(rows, block, reward_hat, logging_prob)
             columns.append(totals.add(terms, group, keep=keep))
-            totals.weights.add(terms.importance_weight, terms.reward, block.action_prob, impossible)
+            totals.weights.add(terms.importance_weight, terms.reward, block.action_prob, impossible, group)
         self._action_count += np.bincount(log.action_idx[rows], minlength=log.n_actions)
         self._reward.add(log.reward[rows])
         if keep:
@@ -211,8 +244,8 @@ class ValueAccumulator:
     def _has_groups(self) -> bool:
         return bool(self._totals and self._totals[0].groups)
 
-    def _take_rows(self, rows: list[tuple[int, int]]) -> None:
-        """Note which rows were added; the bootstrap would draw two samples of one number alike."""
+    def _check_rows(self, rows: list[tuple[int, int]]) -> None:
+        """Raise if rows were added before: the bootstrap would draw two samples of one number alike."""
         if self.interval.name == "bootstrap" and not self._has_groups:
             for start, stop in rows:
                 if any(start < other_stop and other_start < stop for other_start, other_stop in self._rows):
@@ -220,7 +253,6 @@ class ValueAccumulator:
                         f"rows {start} to {stop - 1} were added before, and the bootstrap draws samples by their "
                         "number: pass first_row, the number of a part's first sample in the whole log, to add."
                     )
-        self._rows += rows
 
     def merge(self, other: ValueAccumulator) -> None:
         """Add what another accumulator with the same settings has seen of other rows."""
@@ -230,15 +262,26 @@ class ValueAccumulator:
             raise ValueError("merge into an accumulator that has seen samples: swap the two.")
         if self._settings() != other._settings():
             raise ValueError(
-                "the shards differ in their policies, actions, interval, replicates, random_state, groups or in the "
-                "source of their propensities."
+                "the shards differ in their policies, actions, interval, confidence, reward_range, min_propensity, "
+                "replicates, random_state, groups, in the source of their propensities or in whether the logging "
+                "policy is known."
             )
-        self._take_rows(other._rows)
+        if [totals.estimators for totals in self._totals] != [totals.estimators for totals in other._totals]:
+            raise ValueError(
+                "the shards chose different settings from their data; give estimators with settings of your own, such "
+                "as ClippedIPS(max_importance_weight=10), to merge them."
+            )
+        self._check_rows(other._rows)
+        self._join(other)
+
+    def _join(self, other: ValueAccumulator) -> None:
+        """Add the sums of another accumulator that is known to go with this one."""
         for mine, yours in zip(self._totals, other._totals, strict=True):
             mine.merge(yours)
         if self._bootstrap is not None and other._bootstrap is not None:
             self._bootstrap.merge(other._bootstrap)
         self.n_added += other.n_added
+        self._rows += other._rows
         self._reward.merge(other._reward)
         self._least_propensity = min(self._least_propensity, other._least_propensity)
         self._action_count = self._action_count + other._action_count
@@ -248,7 +291,9 @@ class ValueAccumulator:
         """Return what two shards must have in common."""
         names = [totals.name for totals in self._totals]
         draws = (self.n_replicates, self.random_state) if self.interval.name == "bootstrap" else ()
-        return names, self._actions, self.source, self.interval.name, draws, self._has_groups
+        limits = (self.reward_range, self.min_propensity)
+        log = (self._actions, self.source, self._has_groups, self._knows_logging_policy)
+        return names, log, self.interval, limits, draws
 
     # -- Results --------------------------------------------------------------------------------------------------
 
@@ -308,7 +353,17 @@ class ValueAccumulator:
         uplift, bounds = evidence.uplift, self.interval.uplift(evidence)
         assert self.source is not None
         lost_weight = float(totals.lost_weight[position] / facts.n_samples)
-        verdict, reason = judge(estimator, self.interval, facts, lost_weight, uplift, bounds, self.source)
+        verdict, reason = judge(
+            estimator,
+            self.interval,
+            facts,
+            lost_weight,
+            uplift,
+            (lower, upper),
+            bounds,
+            self.source,
+            knows_logging_policy=self._knows_logging_policy,
+        )
         return {
             "policy": totals.name,
             "estimator": estimator.name,

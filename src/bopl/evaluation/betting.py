@@ -39,14 +39,14 @@ def set_bets(terms, log_inverse_delta, bet_out):  # type: ignore[no-untyped-def]
 def ever_reaches(terms, bet, mu, log_target):  # type: ignore[no-untyped-def]
     """Return whether ``K_t(mu)`` ever reaches ``exp(log_target)``; bets are cut at ``SHARE / mu``."""
     most = np.inf if mu <= 0.0 else SHARE / mu
-    log_capital, product, ceiling = 0.0, 1.0, np.exp(log_target)
+    log_capital, product, ceiling = 0.0, 1.0, np.exp(min(log_target, 200.0))
     for t in range(len(terms)):
         product *= 1.0 + min(bet[t], most) * (terms[t] - mu)
-        if product >= ceiling:
-            return True
-        if product < 1e-100:  # before it underflows
+        if product >= ceiling or product < 1e-100:  # before it overflows or underflows
             log_capital += np.log(product)
-            product, ceiling = 1.0, np.exp(min(log_target - log_capital, 700.0))
+            if log_capital >= log_target:
+                return True
+            product, ceiling = 1.0, np.exp(min(log_target - log_capital, 200.0))
     return False
 
 

@@ -93,12 +93,14 @@ class PoissonBootstrap:
     n_replicates : int, default=1000
     seed : int, default=0
     n_jobs : int, optional
-        Threads; all cores by default. They do not change the result.
+        Threads; all cores by default and for -1. They do not change the result.
     """
 
     def __init__(self, n_moments: int, n_replicates: int = 1000, seed: int = 0, n_jobs: int | None = None) -> None:
         check_number("n_replicates", n_replicates, low=10, integer=True)
-        self.n_jobs = (os.cpu_count() or 1) if n_jobs is None else n_jobs
+        if n_jobs not in (None, -1):
+            check_number("n_jobs", n_jobs, low=1, integer=True)
+        self.n_jobs = n_jobs if n_jobs not in (None, -1) else os.cpu_count() or 1
         self.seed = np.uint64(seed)
         self.key: NDArray[Any] = np.random.SeedSequence([seed, 1]).generate_state(n_replicates, np.uint32)
         self.sums = np.zeros((n_moments + 1, n_replicates))

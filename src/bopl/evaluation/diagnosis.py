@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from bopl._typing import BoolArray, FloatArray
-from bopl.evaluation.moments import MomentSum
+from bopl._typing import BoolArray, FloatArray, IntArray
+from bopl.evaluation.moments import GroupSum, MomentSum
 from bopl.log import BanditLog
 from bopl.log.row_sketch import RowSketch
 from bopl.log.weight import mean_weight_z, tail_index, top_share
@@ -130,6 +130,7 @@ class WeightTotals:
 
     def __init__(self, n_actions: int) -> None:
         self.weight = MomentSum.empty(1)
+        self.by_group: GroupSum | None = None
         self.gap = 0.0
         self.max = 0.0
         self.total = 0.0
@@ -143,6 +144,7 @@ class WeightTotals:
         reward: FloatArray,
         action_prob: FloatArray | None,
         impossible: BoolArray | None = None,
+        group: IntArray | None = None,
     ) -> None:
         """Add samples.
 
@@ -152,9 +154,14 @@ class WeightTotals:
         action_prob : ndarray of shape (n_rows, n_actions) or None
         impossible : boolean ndarray of shape (n_rows, n_actions), optional
             Actions that the logging policy could not choose.
+        group : ndarray of shape (n_rows,), optional
+            Groups of dependent samples.
         """
         contribution = weight * np.abs(reward)
         self.weight = self.weight + MomentSum.of(weight[:, None])
+        if group is not None:
+            self.by_group = self.by_group or GroupSum(1)
+            self.by_group.add(weight[:, None], group)
         self.gap += float(np.abs(weight - 1.0).sum())
         self.max = max(self.max, float(weight.max()))
         self.total += float(contribution.sum())
@@ -170,6 +177,8 @@ class WeightTotals:
     def merge(self, other: WeightTotals) -> None:
         """Add the sums of another shard."""
         self.weight = self.weight + other.weight
+        if self.by_group is not None and other.by_group is not None:
+            self.by_group.merge(other.by_group)
         self.gap += other.gap
         self.max, self.total = max(self.max, other.max), self.total + other.total
         self._keep(other.largest, other.contribution)
@@ -204,7 +213,6 @@ class WeightTotals:
         n_samples, mean = self.weight.n_samples, float(self.weight.mean[0])
         scatter = float(self.weight.scatter[0, 0])
         second, square_gap = scatter + n_samples * mean**2, scatter + n_samples * (mean - 1.0) ** 2
-        std = float(np.sqrt(scatter / max(n_samples - 1, 1)))
         ess = (n_samples * mean) ** 2 / second if second > 0.0 else 0.0
         differing = self.gap**2 / square_gap if square_gap > 0.0 else 0.0
         return WeightFacts(
@@ -215,7 +223,7 @@ class WeightTotals:
             gap=float(np.sqrt(square_gap / n_samples)),
             mean=mean,
             max=self.max,
-            mean_z=mean_weight_z(n_samples, mean, std),
+            mean_z=mean_weight_z(mean, self._std_err()),
             tail_index=tail_index(self.largest, n_samples),
             top_share=top_share(self.largest, self.contribution, n_samples, self.total),
             single_share=self.max**2 / second if second > 0.0 else 0.0,
@@ -223,6 +231,12 @@ class WeightTotals:
             trained_share=trained_share,
             n_groups=n_groups,
         )
+
+    def _std_err(self) -> float:
+        """Return the standard error of the mean weight, by group if there are groups."""
+        if self.by_group is not None:
+            return self.by_group.spread(np.ones(1), self.weight.mean).std_err
+        return self.weight.spread(np.ones(1)).std_err
 
     def _unsupported_mass(self, action_count: FloatArray) -> float:
         if self.action_mass is None:

@@ -113,7 +113,7 @@ class Interval(ABC):
     def uplift(self, evidence: Evidence) -> Bounds:
         """Return the interval of the uplift."""
 
-    def check(self, estimator: Estimator, *, has_group: bool) -> None:
+    def check(self, estimator: Estimator, *, has_group: bool, source: str) -> None:
         """Raise one sentence if the interval cannot be drawn for an estimator."""
         if self.estimators is not None and estimator.name not in self.estimators:
             raise ValueError(
@@ -334,6 +334,15 @@ class Betting(SampleBound):
     """The anytime-valid betting interval of Waudby-Smith et al. (2022); see `bopl.evaluation.betting`."""
 
     name: ClassVar[str] = "betting"
+
+    def check(self, estimator: Estimator, *, has_group: bool, source: str) -> None:
+        """Refuse balanced propensities too: given its logger, a sample's term does not have the value for a mean."""
+        super().check(estimator, has_group=has_group, source=source)
+        if source == "balanced":
+            raise ValueError(
+                "interval='betting' needs every sample to be right on its own, but those of a log of several loggers "
+                "are only together; use 'log_smoothing' or 'empirical_bernstein'."
+            )
 
     def lower(self, terms: FloatArray, *, width: float, floor: float) -> float:
         """Return the bound after bringing terms to a mean in [0, 1]."""

@@ -141,8 +141,8 @@ class ShrinkageDR(CorrectedMean):
     def modified(self, importance_weight: FloatArray) -> FloatArray:
         """Return the shrunk weights."""
         shrinkage = np.inf if self.shrinkage is None else self.shrinkage
-        # Divided by the shrinkage, so that an infinite one leaves the weights as they are.
-        return importance_weight / (1.0 + importance_weight**2 / shrinkage)
+        # Divided first: an infinite shrinkage leaves the weights as they are, and no square overflows.
+        return importance_weight / (1.0 + importance_weight * (importance_weight / shrinkage))
 
 
 @dataclass(frozen=True)

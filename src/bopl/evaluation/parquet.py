@@ -13,8 +13,7 @@ from bopl.evaluation.accumulate import ValueAccumulator
 from bopl.evaluation.result import Evaluation
 from bopl.evaluation.sources import named_policies
 from bopl.log import BanditLog
-from bopl.log.check import check_group
-from bopl.log.context import quoted
+from bopl.log.check import check_group, context_columns
 from bopl.log.reader import open_parquet
 from bopl.log.schema import LogSchema
 
@@ -79,7 +78,7 @@ def evaluate_parquet(
     columns = {name: policy for name, policy in named.items() if isinstance(policy, str)}
     objects = {name: policy for name, policy in named.items() if name not in columns}
     roles = {"action": action, "reward": reward, "propensity": propensity} | ({"group": group} if group else {})
-    _check_columns(files, {**roles, **{f"policy {name!r}": column for name, column in columns.items()}}, context)
+    _check_columns(files, roles, columns, context)
     needs_context = bool(objects) or reward_model is not None or logging_policy is not None
     accumulator = ValueAccumulator(
         named,
@@ -113,12 +112,15 @@ def evaluate_parquet(
     return accumulator.result()
 
 
-def _check_columns(files: Sequence[Any], roles: Mapping[str, str], context: Sequence[str] | None) -> None:
+def _check_columns(
+    files: Sequence[Any], roles: Mapping[str, str], policies: Mapping[str, str], context: Sequence[str] | None
+) -> None:
+    """Raise if a column is not there, has two roles, or is context and known only after the decision."""
     for file in files:
         present = file.schema_arrow.names
-        for role, name in {**roles, **{f"context[{i}]": one for i, one in enumerate(context or ())}}.items():
-            if name not in present:
-                raise ValueError(f"there is no column {name!r} (given as {role}); the columns are {quoted(present)}.")
+        context_columns(present, roles, context)
+        for name, column in policies.items():
+            context_columns(present, {f"policy {name!r}": column}, None)
 
 
 def _context_names(file: Any, context: Sequence[str] | None, taken: set[str]) -> list[str]:

@@ -6,10 +6,11 @@ from typing import Any
 
 import numpy as np
 
-from bopl._typing import FloatArray
+from bopl._settings import check_number
+from bopl._typing import ContextMatrix, FloatArray
 from bopl.evaluation.reward_model import draw_folds
 from bopl.log import BanditLog
-from bopl.log.context import is_sparse
+from bopl.log.context import CONTEXT_DTYPE, is_sparse
 from bopl.objective.softmax import softmax
 
 LEAST_PROB = 1e-6  # of an action that could be chosen: a fold may never have seen it
@@ -21,10 +22,11 @@ def estimate_propensity(
 ) -> BanditLog:
     """Return the log with estimated propensities; every evaluation on it says that it rests on estimates.
 
-    Each sample's propensity comes from a classifier of the action given the context that was fitted on the other
-    folds. Its probabilities are then sharpened or flattened, ``p^(1/T)`` normalised, by the temperature T that
-    maximises the likelihood of the samples outside the fold (temperature scaling, Guo et al., 2017). An estimate can be
-    no better than what the context holds: what the logging policy saw beyond it, no model can know.
+    Each sample's propensity comes from a classifier of the action given the context, and which actions were offered,
+    that was fitted on the other folds. Its probabilities are then sharpened or flattened, ``p^(1/T)`` normalised, by
+    the temperature T that maximises the likelihood of the samples outside the fold (temperature scaling, Guo et al.,
+    2017). An estimate can be no better than what the context holds: what the logging policy saw beyond it, no model can
+    know.
 
     Parameters
     ----------
@@ -43,12 +45,16 @@ def estimate_propensity(
 
 def estimate_logging_prob(log: BanditLog, *, model: Any, n_folds: int, random_state: int | None) -> FloatArray:
     """Return the cross-fitted, calibrated probabilities of all actions, of shape (n_samples, n_actions)."""
+    check_number("n_folds", n_folds, low=2, integer=True)
     seed = 0 if random_state is None else random_state
     fold = draw_folds(log, n_folds, seed)
+    context = _with_mask_columns(log)
     log_prob = np.empty((log.n_samples, log.n_actions))
     for number in range(int(fold.max()) + 1):
         held_out = fold == number
-        log_prob[held_out] = _fit_log_prob(model, log, ~held_out, held_out, seed)
+        log_prob[held_out] = _fit_log_prob(model, log, context, ~held_out, held_out, seed)
+    if log.action_mask is not None:
+        log_prob = np.where(log.action_mask, log_prob, -np.inf)
     action_prob = np.empty_like(log_prob)
     for number in range(int(fold.max()) + 1):
         held_out = fold == number
@@ -57,7 +63,22 @@ def estimate_logging_prob(log: BanditLog, *, model: Any, n_folds: int, random_st
     return _within_mask(action_prob, log)
 
 
-def _fit_log_prob(model: Any, log: BanditLog, train: Any, held_out: Any, seed: int) -> FloatArray:
+def _with_mask_columns(log: BanditLog) -> ContextMatrix:
+    """Return the contexts, with a column for every action that is not always offered: the logging policy saw that."""
+    mask = log.action_mask
+    if mask is None or mask.all():
+        return log.context
+    columns = mask[:, mask.any(axis=0) & ~mask.all(axis=0)].astype(CONTEXT_DTYPE)
+    if is_sparse(log.context):
+        from scipy.sparse import csr_array, hstack
+
+        return csr_array(hstack([log.context, csr_array(columns)], format="csr"))
+    return np.hstack([log.context, columns])
+
+
+def _fit_log_prob(
+    model: Any, log: BanditLog, context: ContextMatrix, train: Any, held_out: Any, seed: int
+) -> FloatArray:
     from sklearn.base import clone
 
     classifier = _default_classifier(log, seed) if model is None else clone(model)
@@ -67,8 +88,8 @@ def _fit_log_prob(model: Any, log: BanditLog, train: Any, held_out: Any, seed: i
             "the propensities cannot be estimated: a fold without its held-out part has one action only. Use fewer "
             "folds or a log in which actions vary."
         )
-    classifier.fit(log.context[train], action_idx)
-    predicted = classifier.predict_proba(log.context[held_out])
+    classifier.fit(context[train], action_idx)
+    predicted = classifier.predict_proba(context[held_out])
     action_prob = np.full((len(predicted), log.n_actions), LEAST_PROB)
     action_prob[:, classifier.classes_] = np.maximum(predicted, LEAST_PROB)
     return np.log(action_prob)

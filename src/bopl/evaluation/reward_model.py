@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from copy import deepcopy
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,6 +17,7 @@ from bopl.log.context import is_sparse
 from bopl.log.row_sketch import RowSketch
 
 Predict = Callable[[ContextMatrix], FloatArray]  # contexts to (n_rows, n_actions)
+EXPANDED_BYTES = 1 << 28  # of the rows [x; onehot(a)] that a regressor is given at a time
 
 
 @dataclass(frozen=True)
@@ -43,16 +45,29 @@ class RewardPredictor:
             return self.given[rows]
         context = self.log.context[rows]
         if self.fold is None:
-            return self.predicts[0](context)
+            return self._predicted(0, context)
         reward_hat = np.empty((rows.stop - rows.start, self.log.n_actions))
-        for number, predict in enumerate(self.predicts):
+        for number in range(len(self.predicts)):
             own = np.flatnonzero(self.fold[rows] == number)
             if len(own):
-                reward_hat[own] = predict(context[own])
+                reward_hat[own] = self._predicted(number, context[own])
+        return reward_hat
+
+    def _predicted(self, number: int, context: ContextMatrix) -> FloatArray:
+        reward_hat = np.asarray(self.predicts[number](context), dtype=np.float64)
+        expected = (context.shape[0], self.log.n_actions)
+        if reward_hat.shape != expected:
+            raise ValueError(
+                f"the reward model must predict an array of shape {expected}, one row per context and one column per "
+                f"action; it predicted one of shape {reward_hat.shape}."
+            )
+        if not np.isfinite(reward_hat).all():
+            n_bad = int((~np.isfinite(reward_hat)).sum())
+            raise ValueError(f"the reward model must predict finite rewards; {n_bad} of {reward_hat.size} are not.")
         return reward_hat
 
 
-def predict_rewards(reward_model: object, log: BanditLog, *, n_folds: int = 5, seed: int = 0) -> RewardPredictor:
+def predict_rewards(reward_model: object, log: BanditLog, *, n_folds: int | None = 5, seed: int = 0) -> RewardPredictor:
     """Return predictions that can be trusted on the rows of a log.
 
     Parameters
@@ -61,6 +76,8 @@ def predict_rewards(reward_model: object, log: BanditLog, *, n_folds: int = 5, s
         None cross-fits `bopl.BoostedRewardModel`. A model that is not fitted is cross-fitted: a scikit-learn regressor
         on rows ``[x; onehot(a)]``, any other through ``fit(log)`` and ``predict(context)``. A fitted one is taken as it
         is, unless it is known to have seen these rows.
+    n_folds : int or None, default=5
+        Of cross-fitting; None for a part of a log, on which nothing is fitted.
     """
     if reward_model is None:
         reward_model = BoostedRewardModel(random_state=seed)
@@ -75,6 +92,10 @@ def predict_rewards(reward_model: object, log: BanditLog, *, n_folds: int = 5, s
     if is_fitted(reward_model):
         _check_other_rows(reward_model, log)
         return RewardPredictor(log, (_predict_of(reward_model, log),))
+    if n_folds is None:
+        raise ValueError(
+            "the reward model is not fitted, and parts of a log are not cross-fitted: fit it on other samples before."
+        )
     fold = draw_folds(log, n_folds, seed)
     predicts = [_fit_fold(reward_model, log, fold != number) for number in range(int(fold.max()) + 1)]
     return RewardPredictor(log, tuple(predicts), fold)
@@ -96,6 +117,8 @@ def is_fitted(model: Any) -> bool:
     from sklearn.exceptions import NotFittedError
     from sklearn.utils.validation import check_is_fitted
 
+    if not hasattr(model, "__sklearn_tags__"):  # a plain class: what fit has learned ends in an underscore
+        return any(name.endswith("_") and not name.startswith("__") for name in getattr(model, "__dict__", ()))
     try:
         check_is_fitted(model)
     except (NotFittedError, TypeError):
@@ -119,7 +142,7 @@ def _check_given(reward_hat: FloatArray, log: BanditLog) -> FloatArray:
 def _check_kind(model: Any) -> None:
     from sklearn.base import is_classifier
 
-    if is_classifier(model):
+    if hasattr(model, "__sklearn_tags__") and is_classifier(model):
         raise TypeError(
             f"reward_model must be a regressor; {type(model).__name__} predicts classes. A regressor on 0/1 rewards "
             "predicts the probability of a 1."
@@ -140,10 +163,10 @@ def _check_other_rows(model: Any, log: BanditLog) -> None:
 
 
 def _fit_fold(model: Any, log: BanditLog, train: Any) -> Predict:
-    from sklearn.base import clone, is_regressor
+    from sklearn.base import clone
 
-    copy, part = clone(model), log.subset(train)
-    if is_regressor(model):
+    copy, part = clone(model) if hasattr(model, "get_params") else deepcopy(model), log.subset(train)
+    if _is_regressor(model):
         copy.fit(_logged_rows(part), part.reward)
     else:
         copy.fit(part)
@@ -151,17 +174,26 @@ def _fit_fold(model: Any, log: BanditLog, train: Any) -> Predict:
 
 
 def _predict_of(model: Any, log: BanditLog) -> Predict:
-    from sklearn.base import is_regressor
-
-    if not is_regressor(model):
+    if not _is_regressor(model):
         return _check_actions(model, log).predict
     by_action = action_columns(log.n_actions, log.action_features)
 
     def predict(context: ContextMatrix) -> FloatArray:
-        flat = model.predict(expand(context, by_action))
-        return np.asarray(flat, dtype=np.float64).reshape(context.shape[0], log.n_actions)
+        n_rows, n_columns = context.shape
+        n_stored = 3 * (context.nnz // n_rows) if is_sparse(context) else n_columns  # sparse: values and their places
+        step = max(EXPANDED_BYTES // (by_action.itemsize * log.n_actions * (n_stored + by_action.shape[1])), 1)
+        chunks = [context[start : start + step] for start in range(0, n_rows, step)]
+        flat = np.concatenate([np.asarray(model.predict(expand(chunk, by_action))) for chunk in chunks])
+        return flat.astype(np.float64).reshape(n_rows, log.n_actions)
 
     return predict
+
+
+def _is_regressor(model: Any) -> bool:
+    """Return whether a model is one of scikit-learn's, of rows ``[x; onehot(a)]``."""
+    from sklearn.base import is_regressor
+
+    return hasattr(model, "__sklearn_tags__") and bool(is_regressor(model))
 
 
 def _check_actions(model: Any, log: BanditLog) -> Any:

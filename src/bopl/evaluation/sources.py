@@ -13,7 +13,7 @@ from bopl.evaluation.estimator import Estimator, Need
 from bopl.evaluation.reward_model import RewardPredictor
 from bopl.evaluation.terms import Pilot, Terms
 from bopl.log import BanditLog
-from bopl.log.policy_prob import PolicyBlock, PolicyReader, row_blocks
+from bopl.log.policy_prob import PolicyBlock, PolicyReader, read_policy, row_blocks
 
 MATCH_TOLERANCE = 1e-3  # between the propensities and the logging policy's probabilities of the logged actions
 PILOT_CELLS = 1 << 16  # rows × actions, about, from which the share of large weights is read
@@ -116,6 +116,19 @@ def named_policies(policies: object) -> dict[str, object]:
             raise ValueError("there is no policy to evaluate: policies is empty.")
         return {str(name): policy for name, policy in policies.items()}
     return {"policy": policies}
+
+
+def read_logging_policy(policy: object, log: BanditLog) -> PolicyReader | None:
+    """Return a reader of the logging policy, which must say the probabilities of all actions; None if not known."""
+    if policy is None:
+        return None
+    reader = read_policy(policy, log, "logging_policy")
+    if not reader.has_all_actions:
+        raise ValueError(
+            "logging_policy must give the probabilities of all actions, of shape (n_samples, n_actions); those of the "
+            "logged actions alone are the propensities, which the log has already."
+        )
+    return reader
 
 
 def check_all_actions(readers: Sequence[PolicyReader], estimators: Sequence[Estimator]) -> None:

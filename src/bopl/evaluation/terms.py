@@ -9,6 +9,8 @@ import numpy as np
 
 from bopl._typing import FloatArray
 
+LEAST_LOGGING_PROB = 1e-12  # where the logging policy never takes an action, its weight is large and no more
+
 
 @dataclass(frozen=True)
 class Terms:
@@ -80,5 +82,5 @@ class Pilot:
         assert self.logging_prob is not None
         taken = self.action_prob > 0.0
         share = self.action_prob[taken] / len(self.action_prob)
-        weight = self.action_prob[taken] / np.maximum(self.logging_prob[taken], np.finfo(np.float64).tiny)
+        weight = self.action_prob[taken] / np.maximum(self.logging_prob[taken], LEAST_LOGGING_PROB)
         return weight, share / share.sum()

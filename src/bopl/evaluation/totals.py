@@ -46,12 +46,7 @@ class PolicyTotals:
         return np.hstack(columns)
 
     def merge(self, other: PolicyTotals) -> None:
-        """Add the sums of another shard."""
-        if self.estimators != other.estimators:
-            raise ValueError(
-                "the shards chose different settings from their data; give estimators with settings of your own, such "
-                "as ClippedIPS(max_importance_weight=10), to merge them."
-            )
+        """Add the sums of another shard with the same estimators."""
         self.moments = [mine + yours for mine, yours in zip(self.moments, other.moments, strict=True)]
         for mine, yours in zip(self.groups, other.groups, strict=True):
             mine.merge(yours)

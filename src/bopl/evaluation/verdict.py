@@ -39,8 +39,11 @@ def judge(
     facts: WeightFacts,
     lost_weight: float,
     uplift: float,
+    value_bounds: Bounds,
     bounds: Bounds,
     source: str,
+    *,
+    knows_logging_policy: bool,
 ) -> tuple[str, str]:
     """Return the verdict on one policy under one estimator, and the reason.
 
@@ -52,12 +55,19 @@ def judge(
     lost_weight : float
         Share of the weights that the estimator cut off.
     uplift : float
+    value_bounds : (float, float)
+        Interval of the value.
     bounds : (float, float)
         Interval of the uplift.
     source : str
         Where the propensities come from.
+    knows_logging_policy : bool
+        Whether the logging policy's probabilities of all actions were known; else even a reward model's uplift is
+        taken from weights (`Terms.modelled_uplift`).
     """
-    complaint = find_complaint(estimator, interval, facts, lost_weight, bounds)
+    uses_weights = Need.PROPENSITY in estimator.needs or not knows_logging_policy
+    complaint = find_complaint(estimator, interval, facts, lost_weight, bounds, uses_weights=uses_weights)
+    complaint = complaint or _crossed_complaint(value_bounds, bounds)
     if complaint is not None:
         return NOT_TRUSTWORTHY, complaint + SOURCE_NOTES.get(source, "")
     if facts.gap <= SAME_POLICY:
@@ -65,14 +75,23 @@ def judge(
         return INCONCLUSIVE, reason + SOURCE_NOTES.get(source, "")
     verdict, reason = _compare(interval.confidence, uplift, bounds)
     if estimator.name == "dm":
-        reason += " It rests on the reward model alone: see what 'dr' says."
+        if uses_weights:
+            reason += " Its value rests on the reward model alone, its uplift on the weights too: see what 'dr' says."
+        else:
+            reason += " It rests on the reward model alone: see what 'dr' says."
     elif estimator.name in CUTTING[1:] and lost_weight > MAX_UNSUPPORTED:
         reason += f" {lost_weight:.0%} of the policy's probability is left to the reward model."
     return verdict, reason + SOURCE_NOTES.get(source, "")
 
 
 def find_complaint(
-    estimator: Estimator, interval: Interval, facts: WeightFacts, lost_weight: float, bounds: Bounds
+    estimator: Estimator,
+    interval: Interval,
+    facts: WeightFacts,
+    lost_weight: float,
+    bounds: Bounds,
+    *,
+    uses_weights: bool,
 ) -> str | None:
     """Return why the log cannot answer, or None if it can."""
     if facts.trained_share > 0.0:
@@ -85,7 +104,7 @@ def find_complaint(
             f"{facts.unsupported_mass:.1%} of the policy's choices are actions that were never taken in this log: "
             "nothing is known of what they earn."
         )
-    if Need.PROPENSITY in estimator.needs:
+    if uses_weights:
         complaint = _weight_complaint(estimator, interval, facts, lost_weight)
         if complaint is not None:
             return complaint
@@ -116,8 +135,19 @@ def _weight_complaint(estimator: Estimator, interval: Interval, facts: WeightFac
             f"The log has {facts.n_groups} groups, fewer than {MIN_GROUPS}: how much they differ from each other "
             "cannot be told, and the interval cannot be relied on."
         )
-    complaint = _cut_complaint(estimator, lost_weight) if estimator.name in CUTTING else _tail_complaint(facts)
+    has_cut = estimator.name in CUTTING and lost_weight > 0.0  # else the weights are as heavy as they came
+    complaint = _cut_complaint(estimator, lost_weight) if has_cut else _tail_complaint(facts)
     return _reward_complaint(facts) if complaint is None else complaint
+
+
+def _crossed_complaint(*intervals: Bounds) -> str | None:
+    for lower, upper in intervals:
+        if lower > upper:
+            return (
+                f"The lower bound, {lower:.4g}, is above the upper one, {upper:.4g}: the samples contradict what the "
+                "bounds assume, such as propensities that are right."
+            )
+    return None
 
 
 def _tail_complaint(facts: WeightFacts) -> str | None:

@@ -13,7 +13,7 @@ from bopl.evaluation.accumulate import ValueAccumulator
 from bopl.evaluation.propensity import estimate_logging_prob
 from bopl.evaluation.result import Evaluation
 from bopl.evaluation.reward_model import predict_rewards
-from bopl.evaluation.sources import Sources, check_all_actions
+from bopl.evaluation.sources import Sources, check_all_actions, read_logging_policy
 from bopl.log import BanditLog
 from bopl.log.policy_prob import read_policy
 from bopl.objective.softmax import softmax
@@ -179,5 +179,4 @@ def _sources(
         if rewards.fold is not None:
             name = "BoostedRewardModel" if reward_model is None else type(reward_model).__name__
             accumulator.notes.append(f"Reward model: {name}, cross-fitted on {int(rewards.fold.max()) + 1} folds.")
-    logging = None if logging_policy is None else read_policy(logging_policy, log, "logging_policy")
-    return Sources(log, readers, rewards, logging, log.group)
+    return Sources(log, readers, rewards, read_logging_policy(logging_policy, log), log.group)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from bopl._typing import FloatArray
+from bopl._typing import FloatArray, IntArray
 from bopl.log.column_audit import audit_columns
 from bopl.log.context import quoted
 from bopl.log.finding import NOTE, OK, PROBLEM, Audit, Finding
@@ -25,6 +25,7 @@ from bopl.log.weight import (
     effective_sample_size,
     is_mean_off,
     largest_share,
+    mean_std_err,
     mean_weight_z,
     rewarded_sample_size,
     tail_index,
@@ -39,6 +40,7 @@ SMALL_PROPENSITY = 1e-3
 MAX_ROUNDING = 0.05  # relative error of the smallest propensity that rounding may have made
 MAX_DECIMALS = 6
 MATCH_TOLERANCE = 1e-3
+MIN_REPEATED = 5  # rows that repeat another one; fewer can be chance
 
 
 def audit_log(log: BanditLog, policy: object | None, logging_policy: object | None) -> Audit:
@@ -110,9 +112,9 @@ def _ends_after(values: FloatArray, decimals: int) -> bool:
     return bool(np.all(np.abs(scaled - np.round(scaled)) <= 1e-9 * scaled))
 
 
-def _z_finding(check: str, weight: FloatArray, what: str, hint: str) -> Finding:
+def _z_finding(check: str, weight: FloatArray, group: IntArray | None, what: str, hint: str) -> Finding:
     mean = float(weight.mean())
-    z = mean_weight_z(len(weight), mean, float(weight.std(ddof=1)) if len(weight) > 1 else 0.0)
+    z = mean_weight_z(mean, mean_std_err(weight, group))
     text = f"The mean weight of {what} is {mean:.4g} where 1 is expected (z = {z:.1f})"
     return _judged(check, z, text, PROBLEM if is_mean_off(mean, z) else OK, hint)
 
@@ -121,6 +123,7 @@ def _uniform_mean_weight(log: BanditLog) -> Finding:
     return _z_finding(
         "mean_weight_uniform",
         _uniform_weight(log),
+        log.group,
         "the uniform policy",
         "propensities are wrong, or some actions had no chance in some contexts",
     )
@@ -132,12 +135,20 @@ def _uniform_weight(log: BanditLog) -> FloatArray:
 
 
 def _frequency_mean_weight(log: BanditLog) -> Finding:
-    """The logging policy without its context: the share of each action, an estimate of it that needs no model."""
-    share = np.bincount(log.action_idx, minlength=log.n_actions) / log.n_samples
-    eligible = 1.0 if log.action_mask is None else log.action_mask @ share  # share of what could be chosen at all
+    """The logging policy without its context: the share of each action, an estimate of it that needs no model.
+
+    The shares are counted in one half of the samples (or groups) and tried on the other: on their own samples, those
+    of the actions that happened to come often are too large, and so would be the mean weight.
+    """
+    unit = np.arange(log.n_samples) if log.group is None else np.unique(log.group, return_inverse=True)[1]
+    tried = np.flatnonzero(unit % 2 == 0)
+    count = np.bincount(log.action_idx[unit % 2 == 1], minlength=log.n_actions)
+    share = (count + 1.0 / log.n_actions) / (count.sum() + 1.0)  # no action is taken for impossible
+    eligible = 1.0 if log.action_mask is None else log.action_mask[tried] @ share  # what could be chosen at all
     return _z_finding(
         "mean_weight_logging",
-        share[log.action_idx] / eligible / log.propensity,
+        share[log.action_idx[tried]] / eligible / log.propensity[tried],
+        None if log.group is None else log.group[tried],
         "the logging policy's action frequencies",
         "the propensities are not those with which these actions were drawn",
     )
@@ -146,16 +157,14 @@ def _frequency_mean_weight(log: BanditLog) -> Finding:
 def _inverse_propensity_by_action(log: BanditLog) -> Finding:
     """For each logged action, ``sum 1/p`` over its samples estimates how many samples could have taken it: n."""
     inverse = 1.0 / log.propensity
-    count = np.bincount(log.action_idx, minlength=log.n_actions)
     total = np.bincount(log.action_idx, weights=inverse, minlength=log.n_actions)
-    square = np.bincount(log.action_idx, weights=inverse**2, minlength=log.n_actions)
     expected = np.full(log.n_actions, float(log.n_samples)) if log.action_mask is None else log.action_mask.sum(axis=0)
-    spread = np.sqrt(np.maximum(square - total**2 / log.n_samples, 1e-300))
-    z = np.where(count >= FEW_SAMPLES, (total - expected) / spread, 0.0)
+    count, variance = _sums_by_action(log, inverse, total / log.n_samples)
+    z = np.where(count >= FEW_SAMPLES, (total - expected) / np.sqrt(np.maximum(variance, 1e-300)), 0.0)
     worst = int(np.abs(z).argmax())
     name = log.actions[worst].item() if isinstance(log.actions[worst], np.generic) else log.actions[worst]
     text = (
-        f"The sum of 1/p over samples with action {name!r} is {total[worst] / expected[worst]:.3g} times the "
+        f"The sum of 1/p over samples with action {name!r} is {total[worst] / max(expected[worst], 1):.3g} times the "
         f"{expected[worst]:.0f} expected"
     )
     # The more actions, the larger the largest z of a log that is right.
@@ -172,6 +181,23 @@ def _inverse_propensity_by_action(log: BanditLog) -> Finding:
     return Finding(
         "sum_inverse_propensity", OK, float(z[worst]), f"{text} (z = {z[worst]:.1f}), the largest deviation."
     )
+
+
+def _sums_by_action(log: BanditLog, inverse: FloatArray, mean: FloatArray) -> tuple[IntArray, FloatArray]:
+    """Return for each action how many samples (or groups) took it, and the variance of its sum of 1/p.
+
+    The variance is ``sum_c (S_c - n_c · mean)²`` over the groups, ``S_c`` being the sum in a group of ``n_c`` samples.
+    """
+    group = np.arange(log.n_samples) if log.group is None else log.group
+    size = np.bincount(group).astype(np.float64)
+    pair, own = np.unique(group * log.n_actions + log.action_idx, return_inverse=True)
+    action_idx, total = pair % log.n_actions, np.bincount(own, weights=inverse)
+    count = np.bincount(action_idx, minlength=log.n_actions)
+    square, cross = (
+        np.bincount(action_idx, weights=part, minlength=log.n_actions)
+        for part in (total**2, total * size[pair // log.n_actions])
+    )
+    return count, square - 2.0 * mean * cross + mean**2 * float((size**2).sum())
 
 
 def _logging_policy_match(log: BanditLog, reader: PolicyReader) -> Finding:
@@ -201,7 +227,8 @@ def _duplicates(log: BanditLog) -> Finding:
         return Finding("duplicated_rows", OK, 0.0, "No two samples share context, action and reward.")
     text = f"{n_repeated} of {log.n_samples} samples repeat context, action and reward of another one"
     n_contexts = len(np.unique(context_keys(log.context)))
-    if log.n_samples - n_contexts <= 1.05 * n_repeated and n_contexts > 1 and n_rows <= 1.05 * n_contexts:
+    is_alike = log.n_samples - n_contexts <= 1.05 * n_repeated and n_contexts > 1 and n_rows <= 1.05 * n_contexts
+    if is_alike and n_repeated >= MIN_REPEATED:
         # Where a context comes again, so do its action and its reward; chance would vary them.
         return Finding("duplicated_rows", PROBLEM, share, f"{text}: the same decisions were logged more than once.")
     return Finding("duplicated_rows", NOTE, share, f"{text}; contexts repeat, so this can be chance.")
@@ -246,6 +273,7 @@ def _weight_findings(log: BanditLog, policy: object | None) -> list[Finding]:
         _z_finding(
             "mean_weight_policy",
             weight,
+            log.group,
             "the policy",
             "the propensities do not fit, or the policy takes actions that hardly occur here",
         )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import narwhals.stable.v1 as nw
@@ -133,8 +133,8 @@ def check_group(group: object) -> IntArray:
     if values.dtype.kind == "f" and np.isnan(values).any():
         n_missing = int(np.isnan(values).sum())
         raise ValueError(f"group is missing in {n_missing} of {len(values)} samples; give each one a group.")
-    if values.dtype == object and any(label is None for label in values.tolist()):
-        raise ValueError("group holds None; give each sample a group.")
+    if values.dtype == object and any(label is None or label != label for label in values.tolist()):  # NaN, NaT
+        raise ValueError("group holds None or NaN; give each sample a group.")
     if values.dtype == object:  # labels of several kinds do not sort: number them in the order in which they come
         code_of: dict[object, int] = {}
         return np.array([code_of.setdefault(label, len(code_of)) for label in values.tolist()], dtype=np.int64)
@@ -227,11 +227,11 @@ def check_lengths(lengths: dict[str, int]) -> None:
 
 
 def context_columns(
-    columns: Sequence[str], roles: dict[str, str], context: Sequence[str] | None, ignore: Sequence[str] = ()
+    columns: Sequence[str], roles: Mapping[str, str], context: Sequence[str] | None, ignore: Sequence[str] = ()
 ) -> list[str]:
     """Return the context columns: those named, or all without another role that are not to be ignored."""
     listed = {"context": context or (), "ignore": ignore}
-    wanted = roles | {f"{what}[{i}]": name for what, names in listed.items() for i, name in enumerate(names)}
+    wanted = dict(roles) | {f"{what}[{i}]": name for what, names in listed.items() for i, name in enumerate(names)}
     absent = {role: name for role, name in wanted.items() if name not in columns}
     if absent:
         role, name = next(iter(absent.items()))

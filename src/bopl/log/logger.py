@@ -32,7 +32,7 @@ def mixture_propensity(logger: object, logger_propensity: object, n_samples: int
             f"logger_propensity says that {int(never.sum())} of {n_samples} logged actions were impossible for the "
             f"policy that took them, the first at row {row} by {names[own[row]]!r}."
         )
-    return by_logger @ (count / n_samples)
+    return np.minimum(by_logger @ (count / n_samples), 1.0)  # shares may sum to a little more than one
 
 
 def _logger_columns(logger_propensity: Any, names: AnyArray, n_samples: int) -> FloatArray:

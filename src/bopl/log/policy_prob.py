@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from inspect import signature
 from typing import TYPE_CHECKING, Any
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from bopl._typing import FloatArray, IntArray
-from bopl.log.context import quoted
+from bopl.log.context import column_names, is_frame, quoted
 
 if TYPE_CHECKING:
     from bopl.log.bandit_log import BanditLog
@@ -84,7 +84,8 @@ def read_policy(policy: object, log: BanditLog, name: str = "the policy") -> Pol
     Parameters
     ----------
     policy : object with ``predict_proba``, array of shape (n_samples, n_actions), or array of shape (n_samples,)
-        The last holds the probabilities of the logged actions alone.
+        The last holds the probabilities of the logged actions alone. Columns of a frame that are named after the
+        actions may come in any order.
     log : BanditLog
     name : str
         How messages call it.
@@ -97,6 +98,7 @@ def read_policy(policy: object, log: BanditLog, name: str = "the policy") -> Pol
             f"{name} must be a policy with predict_proba, an array of shape (n_samples, n_actions) or one of shape "
             f"(n_samples,); got {type(policy).__name__}."
         )
+    order = _frame_order(column_names(policy), log, name) if is_frame(policy) else None
     try:
         array = np.asarray(policy, dtype=np.float64)
     except (TypeError, ValueError):
@@ -105,7 +107,7 @@ def read_policy(policy: object, log: BanditLog, name: str = "the policy") -> Pol
         _check_logged(array, name, log.n_samples)
     else:
         _check_matrix(array, name, (log.n_samples, log.n_actions), 0)
-    return PolicyReader(log, name, array)
+    return PolicyReader(log, name, array if order is None else array[:, order])
 
 
 def _column_order(policy: Any, log: BanditLog, name: str) -> IntArray | None:
@@ -123,6 +125,20 @@ def _column_order(policy: Any, log: BanditLog, name: str) -> IntArray | None:
             "one of the two only. Build the log with the policy's actions, actions=policy.actions_."
         )
     return np.array([position[label] for label in logged])
+
+
+def _frame_order(names: Sequence[Any], log: BanditLog, name: str) -> IntArray | None:
+    """Return where the log's actions stand among the columns of a frame; None if those are not named after actions."""
+    own, logged = [str(one) for one in names], [str(label) for label in log.actions.tolist()]
+    if set(own) == set(logged):
+        return np.array([own.index(label) for label in logged])
+    shared = [one for one in own if one in set(logged)]
+    if shared and len(own) > 1:
+        raise ValueError(
+            f"{name} is a frame whose columns {quoted(shared)} are actions of the log, but others are not: name the "
+            "columns after all actions, or pass an array with columns in the order of log.actions."
+        )
+    return None
 
 
 def _check_logged(prob: FloatArray, name: str, n_samples: int) -> None:

@@ -11,6 +11,7 @@ import narwhals.stable.v1 as nw
 
 from bopl._errors import UsageError
 from bopl.log.bandit_log import BanditLog
+from bopl.log.check import context_columns
 from bopl.log.column import Column, distinct_values
 from bopl.log.context import MANY, quoted
 from bopl.log.format import LogParts, read_parts
@@ -106,6 +107,7 @@ def _sparse_log(
     sparse: SparseContext, parts: LogParts, roles: Mapping[str, str], actions: Any, schema: LogSchema | None
 ) -> BanditLog:
     """Return the log of contexts that list only what is there."""
+    context_columns(parts.table.column_names, roles, None)  # raises if a role's column is not there
     if schema is None:
         columns = tuple(Column(name, "number") for name in sparse.names)
         schema = LogSchema(columns, **{role: roles[role] for role in roles}, is_sparse=True)
@@ -116,6 +118,8 @@ def _sparse_log(
         parts.table[roles["propensity"]] if "propensity" in roles else None,
         actions=actions,
         feature_names=schema.feature_names,
+        time=parts.table[roles["time"]] if "time" in roles else None,
+        group=parts.table[roles["group"]] if "group" in roles else None,
         action_mask=parts.mask_for(actions),
         action_features=parts.features_for(actions),
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from bopl._typing import FloatArray
+from bopl._typing import FloatArray, IntArray
 
 TOP_SHARE = 0.01  # the largest weights whose part in the value is looked at
 MIN_TAIL = 10  # fewest weights from which a tail index is read
@@ -76,14 +76,29 @@ def largest_share(importance_weight: FloatArray) -> float:
     return 0.0 if largest <= 0.0 else 1.0 / float(((importance_weight / largest) ** 2).sum())
 
 
-def mean_weight_z(n_samples: int, mean: float, std: float) -> float:
+def mean_std_err(values: FloatArray, group: IntArray | None = None) -> float:
+    """Return the standard error of a mean, if there are groups that of dependent samples; NaN of a single one.
+
+    Its square is ``C/(C - 1) · sum_c d_c² / n²``, ``d_c`` being the sum of the deviations of one of C groups.
+    """
+    deviation, n_units = values - values.mean(), len(values)
+    if group is not None:
+        deviation, n_units = np.bincount(group, weights=deviation), len(np.unique(group))
+    if n_units < 2:
+        return float("nan")
+    return float(np.sqrt(n_units / (n_units - 1) * (deviation**2).sum())) / len(values)
+
+
+def mean_weight_z(mean: float, std_err: float) -> float:
     """Return the z-score of the mean weight against 1, which is its expectation if the propensities are right.
 
-    ``z = (mean(w) - 1) / (std(w) / sqrt(n))``; 0 if all weights are 1.
+    ``z = (mean(w) - 1) / std_err``; 0 if the mean is 1 but for rounding.
     """
-    if std == 0.0:
-        return 0.0 if mean == 1.0 else float(np.copysign(np.inf, mean - 1.0))
-    return (mean - 1.0) / (std / float(np.sqrt(n_samples)))
+    if abs(mean - 1.0) < 1e-9:
+        return 0.0
+    if std_err == 0.0:
+        return float(np.copysign(np.inf, mean - 1.0))
+    return (mean - 1.0) / std_err
 
 
 def is_mean_off(mean: float, mean_z: float) -> bool:
