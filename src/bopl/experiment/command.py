@@ -18,7 +18,9 @@ JOBS = typer.Option(0, min=0, help="Tasks at a time; 0: as many as the threads a
 THREADS = typer.Option(1, min=1, help="Threads of each task.")
 DEVICE = typer.Option("auto", help="Of the networks: auto, cpu or cuda.")
 TOGETHER = typer.Option(0, min=0, help="Trials of a network trained in lockstep; 0: ten on cuda, one elsewhere.")
-STUDY = typer.Option(Path("runs/study.log"), help="File that a later call continues.")
+STUDY = typer.Option(
+    None, help="File that a later call continues; runs/study-DATASET-METHOD.log if none is named."
+)
 QUICK = typer.Option(False, "--quick", help="Minutes instead of hours: Scene in full, the rest on subsamples.")
 
 
@@ -125,7 +127,7 @@ def search(
     jobs: int = JOBS,
     threads: int = THREADS,
     device: str = DEVICE,
-    study: Path = STUDY,
+    study: Path | None = STUDY,
 ) -> None:
     """Search the paper's ranges for a method's settings, chosen by validation reward.
 
@@ -133,12 +135,14 @@ def search(
     """
     from bopl.experiment.tuning import tune
 
-    study.parent.mkdir(parents=True, exist_ok=True)
+    (on,), (by,) = _datasets(dataset, False), _methods(method)
+    file = study or Path(f"runs/study-{on}-{by}.log")
+    file.parent.mkdir(parents=True, exist_ok=True)
     result = tune(
-        _datasets(dataset, False)[0],
-        _methods(method)[0],
+        on,
+        by,
         trials=_trials(trials),
-        study=study,
+        study=file,
         n_configurations=configurations,
         minutes=minutes or None,
         n_jobs=_n_jobs(jobs, threads),

@@ -64,15 +64,22 @@ def tune(
     n_samples : int, optional
         Training samples, if not all.
     """
-    fixed = read_config(dataset, method).policy
+    space, fixed = paper_space(dataset, method), read_config(dataset, method).policy
     return search(
         partial(_build, method, fixed, threads, device),
-        paper_space(dataset, method),
+        space,
         SimulatedScorer(partial(_problem, dataset, n_samples), tuple(trials)),
         study=study,
         n_configurations=n_configurations,
         minutes=minutes,
         n_jobs=n_jobs,
+        identity={
+            "dataset": dataset,
+            "method": method,
+            "trials": sorted(trials),
+            "n_samples": n_samples,
+            "fixed settings": {name: fixed[name] for name in sorted(fixed) if name not in space},
+        },
         report=report,
     )
 

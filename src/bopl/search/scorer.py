@@ -111,6 +111,10 @@ class CrossValidatedScorer:
         if self.confidence is not None:
             check_number("confidence", self.confidence, low=0.5, high=1.0, low_open=True, high_open=True)
 
+    def __repr__(self) -> str:
+        settings = (self.n_folds, self.estimator, self.confidence, self.is_greedy, self.random_state)
+        return f"CrossValidatedScorer({self.log.fingerprint()}, {', '.join(map(repr, settings))})"
+
     def __call__(self, policy: Any) -> float:
         """Return the estimate, or its lower bound."""
         logged_prob = np.empty(self.log.n_samples)
