@@ -4,17 +4,26 @@ import json
 
 import numpy as np
 import pytest
+from typer.testing import CliRunner
 
+from bopl import cli
 from bopl.experiment.claim import check_claims
-from bopl.experiment.config import DATASETS, METHODS
+from bopl.experiment.config import DATASETS, METHODS, read_config
 from bopl.experiment.figure import draw_figure, write_figure
 from bopl.experiment.paper import paper_direct_method, paper_reward
+from bopl.experiment.plan import figure_plan, quick_plan
 from bopl.experiment.result import Cell, append_lines, collect, collect_direct_method, mean_interval, read_results
 from bopl.experiment.table import shortfalls, table_1, table_2
 
 
 def line(method="bopl-regr", dataset="scene", trial=0, reward=0.5, **more):
     return {"method": method, "dataset": dataset, "trial": trial, "test_reward": reward, **more}
+
+
+def written(method, dataset="scene", trial=0, reward=0.5, settings=None, n_samples=None, **more):
+    """A line as the runner writes it, with the settings of today unless others are given."""
+    known = read_config(dataset, method).policy if settings is None else settings
+    return line(method, dataset, trial, reward, hyper_parameters=known, n_samples=n_samples, **more)
 
 
 def paper_lines():
@@ -152,3 +161,50 @@ def test_figure_has_three_panels_with_one_curve_for_each_algorithm(tmp_path):
     assert all(path.stat().st_size > 1000 for path in write_figure(paper_lines(), tmp_path))
     with pytest.raises(ValueError, match="no lines of the figure's runs yet"):
         draw_figure([line()])
+
+
+# -- Lines of other settings ------------------------------------------------------------------------------------------
+
+
+def test_tables_and_claims_know_only_lines_of_todays_settings(tmp_path):
+    older = read_config("scene", "bopl-regr").policy | {"n_rounds": 7}
+    append_lines(
+        tmp_path,
+        [
+            *(written("bopl-regr", trial=trial, reward=0.61) for trial in range(2)),
+            *(written("bopl-regr", trial=trial, reward=0.22, settings=older) for trial in range(5)),
+            *(written("bopl-regr", trial=trial, reward=0.33, n_samples=1000) for trial in range(5)),
+        ],
+    )
+    table = CliRunner().invoke(cli.app, ["reproduce", "table", "--out", str(tmp_path)]).output
+    assert "10 lines of other settings or sample sizes are left out." in table
+    assert "0.6100 ± 0.0000" in table
+    assert "0.2200" not in table
+    assert "0.3300" not in table
+    assert "scene: bopl-regr 2" in CliRunner().invoke(cli.app, ["reproduce", "list", "--out", str(tmp_path)]).output
+
+
+def test_figure_is_drawn_from_lines_of_todays_settings_alone(tmp_path):
+    curves = {"gradient_norm": [2.0], "training_reward": [0.5], "round_reward": [0.4]}
+    small = figure_plan(quick=True)[0]
+    append_lines(tmp_path, [written(small.method, "covertype", settings=small.settings, n_samples=1000, **curves)])
+    table = CliRunner().invoke(cli.app, ["reproduce", "table", "--out", str(tmp_path)])
+    assert isinstance(table.exception, ValueError)
+    assert "there are no result lines" in str(table.exception)
+
+
+def test_quick_tables_say_so_and_are_not_held_to_the_paper(tmp_path):
+    tasks = [task for task in quick_plan(list(DATASETS), list(METHODS)) if task.dataset in ("scene", "covertype")]
+    append_lines(
+        tmp_path,
+        [
+            written(task.method, task.dataset, trial, 0.2, task.settings, task.n_samples)
+            for task in tasks
+            for trial in task.trials
+        ],
+    )
+    table = CliRunner().invoke(cli.app, ["reproduce", "table", "--quick", "--out", str(tmp_path)]).output
+    assert table.count("**Quick run, small samples") == 2
+    assert "Below the paper" not in table
+    assert "left out" not in table
+    assert r"\caption{Quick run" in (tmp_path / "tables.tex").read_text()

@@ -5,8 +5,12 @@ from __future__ import annotations
 import os
 from importlib.util import find_spec
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import typer
+
+if TYPE_CHECKING:
+    from bopl.experiment.result import Line
 
 app = typer.Typer(invoke_without_command=True, no_args_is_help=False)
 
@@ -53,10 +57,10 @@ def show(out: Path | None = OUT, quick: bool = QUICK) -> None:
     Example: bopl reproduce list
     """
     from bopl.experiment import config
-    from bopl.experiment.result import collect, read_results
+    from bopl.experiment.result import collect
 
-    cells = collect(read_results(_folder(out, quick)))
-    for dataset in config.DATASETS:
+    cells = collect(_lines(out, quick))
+    for dataset in (*config.DATASETS, *sorted({name for _, name in cells} - {*config.DATASETS})):
         done = ", ".join(
             f"{method} {cells[method, dataset].n_trials}" for method in config.METHODS if (method, dataset) in cells
         )
@@ -90,16 +94,17 @@ def table(quick: bool = QUICK, out: Path | None = OUT) -> None:
     Example: bopl reproduce table --out results
     """
     from bopl.experiment.claim import check_claims
-    from bopl.experiment.result import read_results
-    from bopl.experiment.table import shortfalls, table_1, table_2
+    from bopl.experiment.table import of_quick_run, shortfalls, table_1, table_2
 
-    folder = _folder(out, quick)
-    lines = read_results(folder)
+    folder, lines = _folder(out, quick), _lines(out, quick)
     if not lines:
         raise ValueError(f"there are no result lines in {folder} yet: run `bopl reproduce run` first.")
     tables = [table_1(lines), table_2(lines)]
     remarks = [f"- {claim}" for claim in check_claims(lines)]
-    remarks += [f"- Below the paper: {sentence}" for sentence in shortfalls(lines)]
+    if quick:
+        tables = [of_quick_run(each) for each in tables]
+    else:
+        remarks += [f"- Below the paper: {sentence}" for sentence in shortfalls(lines)]
     text = "\n".join([*(each.to_markdown() for each in tables), *remarks, ""])
     (folder / "tables.md").write_text(text, encoding="utf8")
     (folder / "tables.tex").write_text("\n".join(each.to_latex() for each in tables), encoding="utf8")
@@ -188,16 +193,26 @@ def _run_figure(jobs: int, threads: int, quick: bool, out: Path | None) -> list[
 
 def _draw(out: Path | None, quick: bool) -> None:
     from bopl.experiment.figure import write_figure
-    from bopl.experiment.result import read_results
 
-    folder = _folder(out, quick)
-    written = write_figure(read_results(folder), folder)
+    written = write_figure(_lines(out, quick), _folder(out, quick))
     typer.echo(f"Written to {' and '.join(map(str, written))}.")
 
 
 def _raise(failures: list[str]) -> None:
     if failures:
         raise RuntimeError(f"{len(failures)} tasks failed, the first: {failures[0]}")
+
+
+def _lines(out: Path | None, quick: bool) -> list[Line]:
+    """Return the result lines of today's settings, with a word about others."""
+    from bopl.experiment.plan import current_lines
+    from bopl.experiment.result import read_results
+
+    found = read_results(_folder(out, quick))
+    lines = current_lines(found, quick=quick)
+    if len(lines) < len(found):
+        typer.echo(f"{len(found) - len(lines)} lines of other settings or sample sizes are left out.")
+    return lines
 
 
 def _folder(out: Path | None, quick: bool) -> Path:

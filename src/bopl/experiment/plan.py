@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from bopl.experiment.config import BOOSTED, FIGURE_METHODS, NETWORKS, read_config
+from bopl.experiment.config import BOOSTED, DATASETS, FIGURE_METHODS, METHODS, NETWORKS, read_config
 
 QUICK_TRIALS = 3
 QUICK_SAMPLES = 1_000  # training samples of every dataset but Scene
@@ -149,3 +149,15 @@ def task_identity(task: Task, trial: int) -> tuple[Any, ...]:
     """Return `identity` of the line that the task will write for a trial."""
     settings = tuple(sorted((name, str(value)) for name, value in task.settings.items()))
     return task.dataset, task.method, trial, task.n_samples, task.is_figure, settings
+
+
+def current_lines(lines: Iterable[dict[str, Any]], *, quick: bool = False) -> list[dict[str, Any]]:
+    """Return the lines that the plan of today would write: those of other settings or sample sizes are left out."""
+    everything = [*DATASETS, "digits"], list(METHODS)
+    tasks = quick_plan(*everything) if quick else full_plan(*everything, (0,))
+    wanted = {_without_trial(task_identity(task, 0)) for task in (*tasks, *figure_plan(quick=quick))}
+    return [line for line in lines if _without_trial(identity(line)) in wanted]
+
+
+def _without_trial(whole: tuple[Any, ...]) -> tuple[Any, ...]:
+    return whole[:2] + whole[3:]
