@@ -116,6 +116,13 @@ def test_tables_are_valid_markdown_and_latex():
         assert "±" not in latex
 
 
+def test_table_of_figure_lines_alone_is_empty_and_says_so():
+    table = table_1([line(gradient_norm=[1.0])])
+    assert table.title == "No results yet"
+    assert table.to_markdown()
+    assert table.bold == frozenset()
+
+
 def test_second_table_has_estimate_and_truth_of_both_policies():
     rows = {row[0]: row[1:] for row in table_2(paper_lines()).rows}
     assert rows["Scene, BRR-xgb"][2:] == ("0.5126 ± 0.0103", "0.6854 ± 0.0189")
@@ -135,6 +142,54 @@ def test_claims_without_results_are_left_open():
     claims = check_claims([line()])
     assert {claim.holds for claim in claims} == {None}
     assert all("cannot be judged yet" in str(claim) for claim in claims)
+
+
+def test_a_single_trial_is_tied_with_nothing_and_judges_no_claim():
+    lines = [
+        each for each in paper_lines() if each["trial"] == 0 or (each["method"], each["dataset"]) != ("drr", "scene")
+    ]
+    lines = [each for each in lines if each["trial"] == 0 or each["method"] != "banditnet"]
+    claims = {claim.text: claim for claim in check_claims(lines)}
+    tied = claims["BanditNet is tied with BOPL on Scene"]
+    assert tied.holds is None
+    assert tied.evidence == "It needs at least 2 trials of BanditNet on Scene."
+    assert claims["BOPL is above BRR on three of the four datasets"].holds is True
+    table = table_1(lines)
+    scene = table.heading.index("Scene")
+    assert {table.rows[row][0] for row, at in table.bold if at == scene} == {"BOPL-S-class"}
+    best = table_1([line("drr", reward=0.9), *(line("brr-gb", trial=trial, reward=0.1 * trial) for trial in range(3))])
+    assert {best.rows[row][0] for row, at in best.bold if at == 1} == {"DRR"}
+
+
+def test_claims_name_the_methods_that_are_missing():
+    lines = [each for each in paper_lines() if (each["method"], each["dataset"]) != ("bopl-class", "covertype")]
+    claims = {claim.text: claim for claim in check_claims(lines)}
+    for text in (
+        "BOPL is above BRR on three of the four datasets",
+        "BOPL significantly outperforms all baselines on Covertype",
+        "BOPL-S-regr is always the best BOPL variant or tied with it",
+    ):
+        assert claims[text].holds is None
+        assert claims[text].evidence == "It needs at least 2 trials of BOPL-class on Covertype."
+    assert claims["The deep methods are ahead on Fashion-MNIST"].holds is True
+
+
+def test_claims_about_tmc_take_the_version_that_has_results():
+    lines = [each for each in paper_lines() if each["dataset"] != "tmc2007_500_v1"]
+    claims = {claim.text: claim for claim in check_claims(lines)}
+    assert all(claim.holds is not None for claim in claims.values())
+    assert "TMC2007-500: BOPL" in claims["BOPL is above BRR on three of the four datasets"].evidence
+    assert "TMC2007-500 v1: BOPL" in str(check_claims(paper_lines())[0])
+
+
+def test_covertype_belongs_to_bopl_only_above_every_baseline():
+    text = "BOPL significantly outperforms all baselines on Covertype"
+    raised = [
+        {**each, "test_reward": 0.99} if (each["method"], each["dataset"]) == ("banditnet", "covertype") else each
+        for each in paper_lines()
+    ]
+    verdicts = [{claim.text: claim.holds for claim in check_claims(lines)}[text] for lines in (paper_lines(), raised)]
+    assert verdicts == [True, False]
 
 
 def test_claims_fail_when_the_numbers_say_so():

@@ -22,9 +22,7 @@ JOBS = typer.Option(0, min=0, help="Tasks at a time; 0: as many as the threads a
 THREADS = typer.Option(1, min=1, help="Threads of each task.")
 DEVICE = typer.Option("auto", help="Of the networks: auto, cpu or cuda.")
 TOGETHER = typer.Option(0, min=0, help="Trials of a network trained in lockstep; 0: ten on cuda, one elsewhere.")
-STUDY = typer.Option(
-    None, help="File that a later call continues; runs/study-DATASET-METHOD.log if none is named."
-)
+STUDY = typer.Option(None, help="File that a later call continues; runs/study-DATASET-METHOD.log if none is named.")
 QUICK = typer.Option(False, "--quick", help="Minutes instead of hours: Scene in full, the rest on subsamples.")
 
 
