@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 
 import typer
 
+from bopl._errors import UsageError
+
 if TYPE_CHECKING:
     from bopl.experiment.result import Line
 
@@ -40,11 +42,17 @@ def reproduce(
     Example: bopl reproduce --quick
     """
     if context.invoked_subcommand is not None:
+        _refuse(context, list(context.params), f"write {{}} after {context.invoked_subcommand}.")
         return
     failures = _run_trials("all", "all", "0-9", jobs, threads, device, 0, quick, out)
     failures += _run_figure(jobs, threads, quick, out)
-    table(quick, out)
-    _draw(out, quick)
+    try:
+        table(quick, out)
+        _draw(out, quick)
+    except Exception as error:
+        if not failures:
+            raise
+        typer.echo(f"Not everything could be written: {error}")
     _raise(failures)
 
 
@@ -68,6 +76,7 @@ def show(out: Path | None = OUT, quick: bool = QUICK) -> None:
 
 @app.command()
 def run(
+    context: typer.Context,
     datasets: str = DATASETS,
     methods: str = METHODS,
     trials: str = TRIALS,
@@ -82,6 +91,8 @@ def run(
 
     Example: bopl reproduce run --datasets scene --methods bopl-regr,brr-xgb --trials 3
     """
+    if quick:
+        _refuse(context, ["trials", "together"], "a quick run has trials of its own: leave {} out.")
     _raise(_run_trials(datasets, methods, trials, jobs, threads, device, together, quick, out))
 
 
@@ -173,12 +184,24 @@ def _run_trials(
     from bopl.experiment.runner import run_plan
 
     wanted = _datasets(datasets, quick), _methods(methods)
+    device = _device(wanted[1], device)
     if quick:
         tasks = quick_plan(*wanted, threads=threads, device=device)
     else:
         size = together or (10 if device.startswith("cuda") else 1)
         tasks = full_plan(*wanted, _trials(trials), threads=threads, device=device, together=size)
     return run_plan(tasks, _folder(out, quick), n_jobs=_n_jobs(jobs, threads), report=typer.echo).failures
+
+
+def _device(methods: list[str], device: str) -> str:
+    """Return where networks will run: what ``auto`` means here, if there are networks to run at all."""
+    from bopl.experiment.config import NETWORKS
+    from bopl.experiment.method import resolve_device
+
+    networks = [method for method in methods if method in NETWORKS]
+    if device != "auto" or not networks or find_spec("torch") is None:
+        return device
+    return resolve_device(networks[0], device)
 
 
 def _run_figure(jobs: int, threads: int, quick: bool, out: Path | None) -> list[str]:
@@ -196,9 +219,17 @@ def _draw(out: Path | None, quick: bool) -> None:
     typer.echo(f"Written to {' and '.join(map(str, written))}.")
 
 
+def _refuse(context: typer.Context, names: list[str], sentence: str) -> None:
+    """Raise the sentence, with the options filled in, if any of them was given."""
+    sources = {name: context.get_parameter_source(name) for name in names}
+    given = [f"--{name}" for name, source in sources.items() if source is not None and source.name == "COMMANDLINE"]
+    if given:
+        raise UsageError(sentence.format(" and ".join(given)))
+
+
 def _raise(failures: list[str]) -> None:
     if failures:
-        raise RuntimeError(f"{len(failures)} tasks failed, the first: {failures[0]}")
+        raise RuntimeError(f"{len(failures)} task{'s' * (len(failures) > 1)} failed, the first: {failures[0]}")
 
 
 def _lines(out: Path | None, quick: bool) -> list[Line]:

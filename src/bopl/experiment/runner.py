@@ -15,6 +15,7 @@ from typing import Any
 
 from bopl.experiment.plan import Task, without_done
 from bopl.experiment.result import append_lines, read_results
+from bopl.simulation.dataset import find_dataset
 
 Report = Callable[[str], None]
 _THREAD_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS")
@@ -73,8 +74,14 @@ def run_plan(tasks: Sequence[Task], folder: Path, *, n_jobs: int = 1, report: Re
         Tasks at a time, each in a process of its own.
     report : callable
         Gets one sentence at a time: what is to come, what was done, how long the rest will take.
+
+    Raises
+    ------
+    FileNotFoundError
+        A data file that is needed cannot be found or fetched; nothing was begun.
     """
     waiting = without_done(tasks, read_results(folder))
+    _find_data(waiting)
     n_trials = sum(len(task.trials) for task in tasks)
     n_done = n_trials - sum(len(task.trials) for task in waiting)
     clock, outcome = Clock(waiting, n_jobs), Outcome()
@@ -99,6 +106,15 @@ def run_plan(tasks: Sequence[Task], folder: Path, *, n_jobs: int = 1, report: Re
                 left.process.terminate()
                 left.process.join()
     return outcome
+
+
+def _find_data(tasks: Sequence[Task]) -> None:
+    """Find or fetch every data file once, before any worker looks for it."""
+    for dataset in dict.fromkeys(task.dataset for task in tasks):
+        try:
+            find_dataset(dataset)
+        except FileNotFoundError as error:
+            raise FileNotFoundError(f"{error} `bopl reproduce run --datasets` runs others without it.") from None
 
 
 @dataclass(frozen=True)

@@ -179,16 +179,30 @@ def load_dataset(name: str) -> Dataset:
     ValueError
         The file is there but damaged.
     """
-    if name == "digits":
+    path = find_dataset(name)
+    if path is None:
         return _digits()
-    if name not in SOURCES:
-        raise ValueError(f"name must be one of {', '.join(map(repr, [*SOURCES, 'digits']))}; got {name!r}.")
     source = SOURCES[name]
-    context, label, action_names = _read_checked(_find(source), source)
+    context, label, action_names = _read_checked(path, source)
     actions = np.arange(len(action_names))
     reward = reward_matrix(label, actions, partial_credit=source.partial_credit)
     context = np.ascontiguousarray(context, dtype=np.float32)
     return Dataset(name, context, reward, actions, action_names, source.logging_reward)
+
+
+def find_dataset(name: str) -> Path | None:
+    """Return a dataset's file, downloaded if it is on no disk; None for the digits, which need none.
+
+    Raises
+    ------
+    FileNotFoundError
+        As for `load_dataset`.
+    """
+    if name == "digits":
+        return None
+    if name not in SOURCES:
+        raise ValueError(f"name must be one of {', '.join(map(repr, [*SOURCES, 'digits']))}; got {name!r}.")
+    return _find(SOURCES[name])
 
 
 def _digits() -> Dataset:
