@@ -6,6 +6,7 @@ import re
 import signal
 import subprocess
 import sys
+from contextlib import suppress
 
 import pytest
 from typer.testing import CliRunner
@@ -137,33 +138,44 @@ def _die(task, connection):
     os._exit(3)
 
 
-def test_a_terminated_run_ends_its_workers_and_keeps_finished_lines(tmp_path):
-    code = (
-        "import sys, pathlib\n"
-        "from bopl.experiment.plan import Task\n"
-        "from bopl.experiment.runner import run_plan\n"
-        "if __name__ == '__main__':\n"
-        "    settings = {'n_rounds': 100000, 'max_depth': 4, 'min_child_weight': 5}\n"
-        "    tasks = [Task('digits', 'logging', (0,)), Task('digits', 'bopl-regr', (0,), settings)]\n"
-        "    run_plan(tasks, pathlib.Path(sys.argv[1]), report=lambda text: print(text, flush=True))\n"
-    )
-    script = tmp_path / "run.py"
-    script.write_text(code)
-    folder = tmp_path / "results"
+ENDLESS = """
+import sys, pathlib
+from bopl.experiment.plan import Task
+from bopl.experiment.runner import run_plan
+if __name__ == '__main__':
+    settings = {'n_rounds': 100000, 'max_depth': 4, 'min_child_weight': 5}
+    tasks = [Task('digits', 'logging', (0,)), Task('digits', 'bopl-regr', (0,), settings)]
+    run_plan(tasks, pathlib.Path(sys.argv[1]), n_jobs=2, report=lambda text: print(text, flush=True))
+"""
+
+
+@pytest.mark.skipif(not hasattr(signal, "SIGHUP"), reason="signals of POSIX")
+@pytest.mark.parametrize("name", ["SIGTERM", "SIGHUP", "SIGKILL"])
+def test_a_run_that_is_ended_ends_its_workers_and_keeps_finished_lines(tmp_path, name):
+    script, folder, number = tmp_path / "run.py", tmp_path / "results", getattr(signal, name)
+    script.write_text(ENDLESS)
     process = subprocess.Popen(
-        [sys.executable, str(script), str(folder)], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+        [sys.executable, str(script), str(folder)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+        start_new_session=True,
     )
-    for text in process.stdout:
-        if text.startswith("[1/2]"):
-            break
-    process.send_signal(signal.SIGTERM)
-    process.stdout.close()
-    assert process.wait() != 0
+    try:
+        for text in process.stdout:
+            if text.startswith("[1/2]"):
+                break
+        process.send_signal(number)
+        process.communicate(timeout=600)  # its workers write to the same pipe: it ends when the last of them has
+    finally:
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+    assert (process.returncode == -number) == (name == "SIGKILL")
     assert [line["method"] for line in read_results(folder)] == ["logging"]
 
 
 def test_clock_corrects_expected_durations_by_those_seen():
-    tasks = [Task("digits", "drr", (0,), seconds=10.0) for _ in range(4)]
+    tasks = [Task("digits", "drr", (0,), threads=2, seconds=10.0) for _ in range(4)]
     clock = Clock(tasks, n_jobs=2)
     assert clock.seconds_left == 20.0
     clock.finish(tasks[0], 30.0)

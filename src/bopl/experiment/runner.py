@@ -8,9 +8,10 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from multiprocessing import get_context
+from multiprocessing import get_context, parent_process
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
 from bopl.experiment.plan import Task, without_done
@@ -46,13 +47,13 @@ class Clock:
 
     def __init__(self, tasks: Sequence[Task], n_jobs: int) -> None:
         self.n_jobs = n_jobs
-        self.remaining = sum(task.seconds for task in tasks)
+        self.remaining = sum(task.expected_seconds for task in tasks)
         self.expected_so_far = self.seen_so_far = 0.0
 
     def finish(self, task: Task, seconds: float) -> None:
         """Take note of a finished task."""
-        self.remaining -= task.seconds
-        self.expected_so_far += task.seconds
+        self.remaining -= task.expected_seconds
+        self.expected_so_far += task.expected_seconds
         self.seen_so_far += seconds
 
     @property
@@ -146,12 +147,21 @@ def _start(task: Task) -> _Running:
 def work(task: Task, connection: Connection) -> None:
     """Run a task and send its lines, or the sentence that says what went wrong; the body of a worker process."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches all processes; the parent ends this one
+    Thread(target=_end_with_parent, daemon=True).start()
     try:
         from bopl.experiment.trial import run_task
 
         connection.send(run_task(task))
     except Exception as error:
         connection.send(f"{type(error).__name__}: {error}")
+
+
+def _end_with_parent() -> None:
+    """End this process when its parent is gone: nobody is left to take its answer."""
+    parent = parent_process()
+    if parent is not None:
+        parent.join()
+        os._exit(1)
 
 
 def _finish(
@@ -183,16 +193,20 @@ def _finish(
 
 
 class _terminated_on_signal:  # noqa: N801
-    """Turn a request to terminate into an exception, so that workers are ended as well."""
+    """Turn a request to terminate, or the end of the terminal, into an exception, so that workers are ended as well."""
 
     def __enter__(self) -> None:
-        self.before: Any = None
-        with suppress(ValueError):  # outside the main thread there is nothing to catch
-            self.before = signal.signal(signal.SIGTERM, self._interrupt)
+        self.before: dict[int, Any] = {}
+        for name in ("SIGTERM", "SIGHUP"):  # Windows has no SIGHUP
+            number = getattr(signal, name, None)
+            if number is None or signal.getsignal(number) is signal.SIG_IGN:  # nohup asks to go on
+                continue
+            with suppress(ValueError):  # outside the main thread there is nothing to catch
+                self.before[number] = signal.signal(number, self._interrupt)
 
     def __exit__(self, *error: object) -> None:
-        if self.before is not None:
-            signal.signal(signal.SIGTERM, self.before)
+        for number, before in self.before.items():
+            signal.signal(number, before)
 
     @staticmethod
     def _interrupt(number: int, frame: object) -> None:

@@ -228,7 +228,13 @@ def _find(source: Source) -> Path:
             return folder / source.file
     reason = "downloads are forbidden by BOPL_OFFLINE" if is_offline() else "there is no server to fetch it from"
     try:
-        fetched = download(source.file, source.sha256, source.openml, data_folders()[-1])
+        fetched = download(
+            source.file,
+            source.sha256,
+            source.openml,
+            data_folders()[-1],
+            is_right=lambda arrays: _is_right(arrays, source),
+        )
     except OSError as error:
         fetched, reason = None, f"it could not be downloaded ({error})"
     if fetched is not None:
@@ -255,6 +261,11 @@ def _read_checked(path: Path, source: Source) -> tuple[AnyArray, AnyArray, AnyAr
             f"{source.sha256[:12]}…. Replace the file."
         )
     return content
+
+
+def _is_right(arrays: Any, source: Source) -> bool:
+    """Return whether the arrays of a file have the expected contents."""
+    return content_digest(*source.read(arrays)[:2]) == source.content_sha256
 
 
 def content_digest(context: AnyArray, label: AnyArray) -> str:
