@@ -3,6 +3,8 @@ from typer.testing import CliRunner
 
 from bopl import cli
 from bopl.experiment.config import DATASETS, METHODS, read_config
+from bopl.experiment.plan import Task
+from bopl.experiment.trial import run_task
 from bopl.experiment.tuning import paper_space, tune
 from bopl.search import Float, Int
 
@@ -62,3 +64,16 @@ def test_command_keeps_a_study_for_each_dataset_and_method(tmp_path, monkeypatch
         assert "best of 1" in result.output
     found = sorted(path.name for path in (tmp_path / "runs").iterdir())
     assert found == ["study-digits-bopl-regr.log", "study-digits-bopl-s-regr.log"]
+
+
+def test_a_search_scores_what_the_runner_would_measure(monkeypatch):
+    pytest.importorskip("optuna")
+    pytest.importorskip("torch")
+    narrow = {"n_epochs": Int(1, 2)}
+    monkeypatch.setattr("bopl.experiment.tuning.paper_space", lambda dataset, method: narrow)
+    settings = {"trials": (2, 3), "n_samples": 600, "device": "cpu", "report": lambda text: None}
+    result = tune("digits", "drr", n_configurations=1, **settings)
+    known = read_config("digits", "drr").policy | result.settings
+    tasks = [Task("digits", "drr", (trial,), known, 600, device="cpu") for trial in (2, 3)]
+    lines = [line for task in tasks for line in run_task(task)]
+    assert result.value == pytest.approx(sum(line["validation_reward"] for line in lines) / 2, abs=1e-12)

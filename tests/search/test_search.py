@@ -1,6 +1,7 @@
 """Searches: what is drawn, how it is scored, and that a killed one goes on where it was."""
 
 import functools
+import os
 import sys
 
 import numpy as np
@@ -199,6 +200,18 @@ def test_processes_score_what_one_process_scores(tmp_path):
     two = search(POLICY, space, scorer, n_configurations=3, n_jobs=2, study=tmp_path / "study.log")
     key = functools.partial(sorted, key=lambda each: each["number"])
     assert [each["value"] for each in key(one.configurations)] == [each["value"] for each in key(two.configurations)]
+
+
+def threads_seen(policy):
+    return float(os.environ["OMP_NUM_THREADS"])
+
+
+@pytest.mark.parametrize("n_jobs", [1, 2])
+def test_workers_use_the_threads_they_are_given(n_jobs):
+    before = dict(os.environ)
+    result = search(POLICY, {"n_rounds": Int(1, 3)}, threads_seen, n_configurations=2, n_jobs=n_jobs, threads=3)
+    assert [each["value"] for each in result.configurations] == [3.0, 3.0]
+    assert dict(os.environ) == before
 
 
 def test_minutes_bound_a_search_and_one_that_scored_nothing_says_so():

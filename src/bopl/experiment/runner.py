@@ -14,12 +14,12 @@ from pathlib import Path
 from threading import Thread
 from typing import Any
 
+from bopl._machine import thread_variables
 from bopl.experiment.plan import Task, without_done
 from bopl.experiment.result import append_lines, read_results
 from bopl.simulation.dataset import find_dataset
 
 Report = Callable[[str], None]
-_THREAD_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS")
 
 
 @dataclass
@@ -129,17 +129,9 @@ class _Running:
 def _start(task: Task) -> _Running:
     context = get_context("spawn")  # threads of numerical libraries do not survive a fork
     here, there = context.Pipe(duplex=False)
-    before = {name: os.environ.get(name) for name in _THREAD_VARIABLES}
-    os.environ |= dict.fromkeys(_THREAD_VARIABLES, str(task.threads))  # read when the libraries are imported
-    try:
-        process = context.Process(target=work, args=(task, there), daemon=True)
+    process = context.Process(target=work, args=(task, there), daemon=True)
+    with thread_variables(task.threads):
         process.start()
-    finally:
-        for name, value in before.items():
-            if value is None:
-                del os.environ[name]
-            else:
-                os.environ[name] = value
     there.close()
     return _Running(task, process, here, time.monotonic())
 

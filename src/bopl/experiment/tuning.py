@@ -48,7 +48,7 @@ def tune(
     n_samples: int | None = None,
     report: Callable[[str], None] = print,
 ) -> SearchResult:
-    """Search the paper's ranges; every configuration is trained on each of the simulated logs.
+    """Search the paper's ranges; every configuration is trained on each of the simulated logs, as `run_task` would.
 
     Parameters
     ----------
@@ -68,11 +68,12 @@ def tune(
     return search(
         partial(_build, method, fixed, threads, device),
         space,
-        SimulatedScorer(partial(_problem, dataset, n_samples), tuple(trials)),
+        SimulatedScorer(partial(_problem, dataset, n_samples), tuple(trials), is_seeded=True),
         study=study,
         n_configurations=n_configurations,
         minutes=minutes,
         n_jobs=n_jobs,
+        threads=threads,
         identity={
             "dataset": dataset,
             "method": method,

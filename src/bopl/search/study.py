@@ -15,6 +15,7 @@ from typing import Any
 
 from sklearn.base import clone
 
+from bopl._machine import thread_variables
 from bopl._settings import check_choice, check_number
 from bopl.search.scorer import Scorer
 from bopl.search.space import Space, draw_settings
@@ -62,6 +63,7 @@ def search(
     minutes: float | None = None,
     engine: str = "random",
     n_jobs: int = 1,
+    threads: int | None = None,
     random_state: int = 0,
     identity: Mapping[str, Any] | None = None,
     report: Callable[[str], None] = lambda text: None,
@@ -88,6 +90,9 @@ def search(
         tree-structured Parzen estimator, which learns from what was scored.
     n_jobs : int, default=1
         Configurations at a time, in processes of their own.
+    threads : int, optional
+        Of the numerical libraries of each such process, the networks' among them; with it there is a process of its
+        own for a single job, too.
     random_state : int, default=0
     identity : mapping of str to anything with a text of its own, optional
         What else the scores depend on, by name, such as the data and the settings that stay fixed. By default the
@@ -117,10 +122,11 @@ def search(
         stop_at = time.monotonic() + (float("inf") if minutes is None else 60.0 * minutes)
         asker = _Asker(optuna, opened, space, engine, random_state, n_configurations, stop_at)
         builder = _builder(policy)
-        if n_jobs == 1:
+        if n_jobs == 1 and threads is None:
             _score_here(asker, builder, scorer, report)
         else:
-            _score_in_processes(asker, builder, scorer, n_jobs, report)
+            with thread_variables(threads):
+                _score_in_processes(asker, builder, scorer, n_jobs, report)
         return _result(optuna, opened, builder)
 
 

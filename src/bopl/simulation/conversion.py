@@ -29,7 +29,7 @@ def reward_matrix(
     if values.ndim == 2:
         return _check_indicators(values, actions)
     position = {action: idx for idx, action in enumerate(actions.tolist())}
-    _check_known("label", np.unique(values).tolist(), position)
+    _check_known("label", values.tolist(), position)
     _check_known("partial_credit", (member for group in partial_credit for member in group), position)
     table = np.eye(len(actions))  # true class by chosen action
     for group in partial_credit:
