@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import cache
 from importlib import metadata
 from pathlib import Path
 
 _PACKAGES = ("numpy", "scipy", "scikit-learn", "numba", "pyarrow", "xgboost", "xgboost-cpu", "torch")
+_THREAD_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS")
 _RESET_PEAK = "5"  # see proc(5), /proc/pid/clear_refs
 
 
@@ -24,6 +27,22 @@ def versions() -> dict[str, str]:
         except metadata.PackageNotFoundError:
             continue
     return found
+
+
+@contextmanager
+def thread_variables(threads: int | None) -> Iterator[None]:
+    """Let processes that are started meanwhile use so many threads: their libraries read these variables on import."""
+    before = {name: os.environ.get(name) for name in _THREAD_VARIABLES}
+    if threads is not None:
+        os.environ |= dict.fromkeys(_THREAD_VARIABLES, str(threads))
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value
 
 
 def peak_memory_mib() -> float:

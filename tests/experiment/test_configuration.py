@@ -1,6 +1,7 @@
 """Settings files, policies built from them, plans."""
 
 import tomllib
+from dataclasses import replace
 from importlib.resources import files
 
 import pytest
@@ -95,3 +96,15 @@ def test_lines_that_are_there_are_not_computed_again_unless_the_settings_changed
     assert without_done([task], [line | {"n_samples": 500}])[0].trials == (0, 1, 2)
     figure = figure_plan()[0]
     assert identity(line | {"gradient_norm": []})[4] is task_identity(figure, 0)[4] is True
+
+
+def test_expected_time_follows_threads_trials_and_device():
+    task = Task("scene", "drr", tuple(range(10)), threads=2, device="cpu", seconds=8.0)
+    assert task.expected_seconds == 80.0
+    assert replace(task, trials=(0,)).expected_seconds == 8.0
+    assert replace(task, threads=1).expected_seconds == pytest.approx(128.0)
+    assert 8.0 < replace(task, threads=8).expected_seconds < 40.0
+    assert replace(task, device="cuda").expected_seconds == 8.0
+    line = {"dataset": "scene", "method": "drr", "hyper_parameters": {}, "n_samples": None}
+    (rest,) = without_done([task], [line | {"trial": trial} for trial in range(7)])
+    assert rest.expected_seconds == pytest.approx(24.0)

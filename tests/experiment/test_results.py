@@ -4,17 +4,26 @@ import json
 
 import numpy as np
 import pytest
+from typer.testing import CliRunner
 
+from bopl import cli
 from bopl.experiment.claim import check_claims
-from bopl.experiment.config import DATASETS, METHODS
+from bopl.experiment.config import DATASETS, METHODS, read_config
 from bopl.experiment.figure import draw_figure, write_figure
 from bopl.experiment.paper import paper_direct_method, paper_reward
+from bopl.experiment.plan import figure_plan, quick_plan
 from bopl.experiment.result import Cell, append_lines, collect, collect_direct_method, mean_interval, read_results
 from bopl.experiment.table import shortfalls, table_1, table_2
 
 
 def line(method="bopl-regr", dataset="scene", trial=0, reward=0.5, **more):
     return {"method": method, "dataset": dataset, "trial": trial, "test_reward": reward, **more}
+
+
+def written(method, dataset="scene", trial=0, reward=0.5, settings=None, n_samples=None, **more):
+    """A line as the runner writes it, with the settings of today unless others are given."""
+    known = read_config(dataset, method).policy if settings is None else settings
+    return line(method, dataset, trial, reward, hyper_parameters=known, n_samples=n_samples, **more)
 
 
 def paper_lines():
@@ -107,6 +116,13 @@ def test_tables_are_valid_markdown_and_latex():
         assert "±" not in latex
 
 
+def test_table_of_figure_lines_alone_is_empty_and_says_so():
+    table = table_1([line(gradient_norm=[1.0])])
+    assert table.title == "No results yet"
+    assert table.to_markdown()
+    assert table.bold == frozenset()
+
+
 def test_second_table_has_estimate_and_truth_of_both_policies():
     rows = {row[0]: row[1:] for row in table_2(paper_lines()).rows}
     assert rows["Scene, BRR-xgb"][2:] == ("0.5126 ± 0.0103", "0.6854 ± 0.0189")
@@ -126,6 +142,54 @@ def test_claims_without_results_are_left_open():
     claims = check_claims([line()])
     assert {claim.holds for claim in claims} == {None}
     assert all("cannot be judged yet" in str(claim) for claim in claims)
+
+
+def test_a_single_trial_is_tied_with_nothing_and_judges_no_claim():
+    lines = [
+        each for each in paper_lines() if each["trial"] == 0 or (each["method"], each["dataset"]) != ("drr", "scene")
+    ]
+    lines = [each for each in lines if each["trial"] == 0 or each["method"] != "banditnet"]
+    claims = {claim.text: claim for claim in check_claims(lines)}
+    tied = claims["BanditNet is tied with BOPL on Scene"]
+    assert tied.holds is None
+    assert tied.evidence == "It needs at least 2 trials of BanditNet on Scene."
+    assert claims["BOPL is above BRR on three of the four datasets"].holds is True
+    table = table_1(lines)
+    scene = table.heading.index("Scene")
+    assert {table.rows[row][0] for row, at in table.bold if at == scene} == {"BOPL-S-class"}
+    best = table_1([line("drr", reward=0.9), *(line("brr-gb", trial=trial, reward=0.1 * trial) for trial in range(3))])
+    assert {best.rows[row][0] for row, at in best.bold if at == 1} == {"DRR"}
+
+
+def test_claims_name_the_methods_that_are_missing():
+    lines = [each for each in paper_lines() if (each["method"], each["dataset"]) != ("bopl-class", "covertype")]
+    claims = {claim.text: claim for claim in check_claims(lines)}
+    for text in (
+        "BOPL is above BRR on three of the four datasets",
+        "BOPL significantly outperforms all baselines on Covertype",
+        "BOPL-S-regr is always the best BOPL variant or tied with it",
+    ):
+        assert claims[text].holds is None
+        assert claims[text].evidence == "It needs at least 2 trials of BOPL-class on Covertype."
+    assert claims["The deep methods are ahead on Fashion-MNIST"].holds is True
+
+
+def test_claims_about_tmc_take_the_version_that_has_results():
+    lines = [each for each in paper_lines() if each["dataset"] != "tmc2007_500_v1"]
+    claims = {claim.text: claim for claim in check_claims(lines)}
+    assert all(claim.holds is not None for claim in claims.values())
+    assert "TMC2007-500: BOPL" in claims["BOPL is above BRR on three of the four datasets"].evidence
+    assert "TMC2007-500 v1: BOPL" in str(check_claims(paper_lines())[0])
+
+
+def test_covertype_belongs_to_bopl_only_above_every_baseline():
+    text = "BOPL significantly outperforms all baselines on Covertype"
+    raised = [
+        {**each, "test_reward": 0.99} if (each["method"], each["dataset"]) == ("banditnet", "covertype") else each
+        for each in paper_lines()
+    ]
+    verdicts = [{claim.text: claim.holds for claim in check_claims(lines)}[text] for lines in (paper_lines(), raised)]
+    assert verdicts == [True, False]
 
 
 def test_claims_fail_when_the_numbers_say_so():
@@ -152,3 +216,50 @@ def test_figure_has_three_panels_with_one_curve_for_each_algorithm(tmp_path):
     assert all(path.stat().st_size > 1000 for path in write_figure(paper_lines(), tmp_path))
     with pytest.raises(ValueError, match="no lines of the figure's runs yet"):
         draw_figure([line()])
+
+
+# -- Lines of other settings ------------------------------------------------------------------------------------------
+
+
+def test_tables_and_claims_know_only_lines_of_todays_settings(tmp_path):
+    older = read_config("scene", "bopl-regr").policy | {"n_rounds": 7}
+    append_lines(
+        tmp_path,
+        [
+            *(written("bopl-regr", trial=trial, reward=0.61) for trial in range(2)),
+            *(written("bopl-regr", trial=trial, reward=0.22, settings=older) for trial in range(5)),
+            *(written("bopl-regr", trial=trial, reward=0.33, n_samples=1000) for trial in range(5)),
+        ],
+    )
+    table = CliRunner().invoke(cli.app, ["reproduce", "table", "--out", str(tmp_path)]).output
+    assert "10 lines of other settings or sample sizes are left out." in table
+    assert "0.6100 ± 0.0000" in table
+    assert "0.2200" not in table
+    assert "0.3300" not in table
+    assert "scene: bopl-regr 2" in CliRunner().invoke(cli.app, ["reproduce", "list", "--out", str(tmp_path)]).output
+
+
+def test_figure_is_drawn_from_lines_of_todays_settings_alone(tmp_path):
+    curves = {"gradient_norm": [2.0], "training_reward": [0.5], "round_reward": [0.4]}
+    small = figure_plan(quick=True)[0]
+    append_lines(tmp_path, [written(small.method, "covertype", settings=small.settings, n_samples=1000, **curves)])
+    table = CliRunner().invoke(cli.app, ["reproduce", "table", "--out", str(tmp_path)])
+    assert isinstance(table.exception, ValueError)
+    assert "there are no result lines" in str(table.exception)
+
+
+def test_quick_tables_say_so_and_are_not_held_to_the_paper(tmp_path):
+    tasks = [task for task in quick_plan(list(DATASETS), list(METHODS)) if task.dataset in ("scene", "covertype")]
+    append_lines(
+        tmp_path,
+        [
+            written(task.method, task.dataset, trial, 0.2, task.settings, task.n_samples)
+            for task in tasks
+            for trial in task.trials
+        ],
+    )
+    table = CliRunner().invoke(cli.app, ["reproduce", "table", "--quick", "--out", str(tmp_path)]).output
+    assert table.count("**Quick run, small samples") == 2
+    assert "Below the paper" not in table
+    assert "left out" not in table
+    assert r"\caption{Quick run" in (tmp_path / "tables.tex").read_text()

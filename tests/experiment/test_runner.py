@@ -2,17 +2,19 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
+from contextlib import suppress
 
 import pytest
 from typer.testing import CliRunner
 
 from bopl import cli
-from bopl.experiment.plan import Task
+from bopl.experiment.plan import Task, without_done
 from bopl.experiment.result import append_lines, read_results
-from bopl.experiment.runner import Clock, run_plan
+from bopl.experiment.runner import Clock, Outcome, run_plan
 from bopl.experiment.trial import make_problem, run_task
 
 SETTINGS = {"n_rounds": 5, "max_depth": 4, "min_child_weight": 5, "reward_translation": -0.2}
@@ -44,6 +46,36 @@ def test_networks_repeat_their_line_and_train_in_lockstep(method):
     together = run_task(Task("digits", method, (0, 1), settings, device="cpu"))
     assert [line["trial"] for line in together] == [0, 1]
     assert {line["together"] for line in together} == {2}
+
+
+def test_a_line_tells_the_device_that_was_used_and_is_found_again_whatever_it_is():
+    (line,) = run_task(TASK)
+    assert (TASK.device, line["device"]) == ("auto", "cpu")
+    assert without_done([TASK], [line]) == without_done([TASK], [line | {"device": "cuda"}]) == []
+    pytest.importorskip("torch")
+    settings = {"n_hidden_layers": 1, "first_layer_width": 8, "n_epochs": 1}
+    (line,) = run_task(Task("digits", "drr", (0,), settings))
+    assert line["device"] == ("cuda" if has_gpu() else "cpu")
+
+
+def has_gpu():
+    import torch
+
+    return torch.cuda.is_available()
+
+
+@pytest.mark.parametrize(("is_there", "size"), [(True, 10), (False, 1)])
+def test_trials_of_networks_train_together_where_auto_means_a_gpu(tmp_path, monkeypatch, is_there, size):
+    torch = pytest.importorskip("torch")
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: is_there)
+    planned = []
+    monkeypatch.setattr(
+        "bopl.experiment.runner.run_plan", lambda tasks, *args, **more: planned.extend(tasks) or Outcome()
+    )
+    arguments = ["run", "--datasets", "digits", "--methods", "drr,bopl-regr", "--out", str(tmp_path)]
+    assert CliRunner().invoke(cli.app, ["reproduce", *arguments]).exit_code == 0
+    assert {len(task.trials) for task in planned if task.method == "drr"} == {size}
+    assert {len(task.trials) for task in planned if task.method == "bopl-regr"} == {1}
 
 
 def test_logging_policy_is_measured_as_it_is_and_not_made_greedy():
@@ -106,33 +138,44 @@ def _die(task, connection):
     os._exit(3)
 
 
-def test_a_terminated_run_ends_its_workers_and_keeps_finished_lines(tmp_path):
-    code = (
-        "import sys, pathlib\n"
-        "from bopl.experiment.plan import Task\n"
-        "from bopl.experiment.runner import run_plan\n"
-        "if __name__ == '__main__':\n"
-        "    settings = {'n_rounds': 100000, 'max_depth': 4, 'min_child_weight': 5}\n"
-        "    tasks = [Task('digits', 'logging', (0,)), Task('digits', 'bopl-regr', (0,), settings)]\n"
-        "    run_plan(tasks, pathlib.Path(sys.argv[1]), report=lambda text: print(text, flush=True))\n"
-    )
-    script = tmp_path / "run.py"
-    script.write_text(code)
-    folder = tmp_path / "results"
+ENDLESS = """
+import sys, pathlib
+from bopl.experiment.plan import Task
+from bopl.experiment.runner import run_plan
+if __name__ == '__main__':
+    settings = {'n_rounds': 100000, 'max_depth': 4, 'min_child_weight': 5}
+    tasks = [Task('digits', 'logging', (0,)), Task('digits', 'bopl-regr', (0,), settings)]
+    run_plan(tasks, pathlib.Path(sys.argv[1]), n_jobs=2, report=lambda text: print(text, flush=True))
+"""
+
+
+@pytest.mark.skipif(not hasattr(signal, "SIGHUP"), reason="signals of POSIX")
+@pytest.mark.parametrize("name", ["SIGTERM", "SIGHUP", "SIGKILL"])
+def test_a_run_that_is_ended_ends_its_workers_and_keeps_finished_lines(tmp_path, name):
+    script, folder, number = tmp_path / "run.py", tmp_path / "results", getattr(signal, name)
+    script.write_text(ENDLESS)
     process = subprocess.Popen(
-        [sys.executable, str(script), str(folder)], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+        [sys.executable, str(script), str(folder)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+        start_new_session=True,
     )
-    for text in process.stdout:
-        if text.startswith("[1/2]"):
-            break
-    process.send_signal(signal.SIGTERM)
-    process.stdout.close()
-    assert process.wait() != 0
+    try:
+        for text in process.stdout:
+            if text.startswith("[1/2]"):
+                break
+        process.send_signal(number)
+        process.communicate(timeout=600)  # its workers write to the same pipe: it ends when the last of them has
+    finally:
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+    assert (process.returncode == -number) == (name == "SIGKILL")
     assert [line["method"] for line in read_results(folder)] == ["logging"]
 
 
 def test_clock_corrects_expected_durations_by_those_seen():
-    tasks = [Task("digits", "drr", (0,), seconds=10.0) for _ in range(4)]
+    tasks = [Task("digits", "drr", (0,), threads=2, seconds=10.0) for _ in range(4)]
     clock = Clock(tasks, n_jobs=2)
     assert clock.seconds_left == 20.0
     clock.finish(tasks[0], 30.0)
@@ -155,12 +198,52 @@ def test_command_runs_lists_and_tabulates(tmp_path):
     assert r"\begin{tabular}" in (tmp_path / "tables.tex").read_text()
 
 
+@pytest.fixture
+def no_data(monkeypatch, tmp_path):
+    """No data file anywhere."""
+    monkeypatch.setenv("BOPL_DATA", str(tmp_path / "data"))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setenv("BOPL_OFFLINE", "1")
+
+
+@pytest.mark.usefixtures("no_data")
+@pytest.mark.parametrize("arguments", [["--quick"], ["run"], ["figure"]])
+def test_without_data_nothing_is_begun_and_the_file_the_folder_and_the_variable_are_named(tmp_path, arguments):
+    result = CliRunner().invoke(cli.app, ["reproduce", *arguments, "--out", str(tmp_path / "results")])
+    assert isinstance(result.exception, FileNotFoundError)
+    assert re.search(r"data file \w+\.npz is in none of these folders: .*/data, .*BOPL_DATA", str(result.exception))
+    assert "failed" not in result.output
+    assert not (tmp_path / "results").exists()
+
+
+@pytest.mark.usefixtures("no_data")
+def test_data_is_not_asked_for_when_every_trial_is_done(tmp_path):
+    task = Task("scene", "logging", (0,))
+    line = {"dataset": "scene", "method": "logging", "trial": 0, "hyper_parameters": {}, "n_samples": None}
+    append_lines(tmp_path, [line])
+    assert run_plan([task], tmp_path, report=lambda text: None).failures == []
+
+
+def test_failures_are_told_although_nothing_can_be_tabulated(tmp_path, monkeypatch):
+    from bopl.experiment import command
+
+    monkeypatch.setattr(command, "_run_trials", lambda *arguments: ["scene drr trial 0: it broke."])
+    monkeypatch.setattr(command, "_run_figure", lambda *arguments: [])
+    result = CliRunner().invoke(cli.app, ["reproduce", "--out", str(tmp_path)])
+    assert str(result.exception) == "1 task failed, the first: scene drr trial 0: it broke."
+    assert "there are no result lines" in result.output
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
         (["run", "--datasets", "mnist"], "--datasets knows covertype, .* and all; got mnist"),
         (["run", "--methods", "dqn"], "--methods knows logging, .* and all; got dqn"),
         (["run", "--trials", "many"], "--trials takes a number of trials, a range like 0-9"),
+        (["run", "--quick", "--trials", "3"], "a quick run has trials of its own: leave --trials out"),
+        (["run", "--quick", "--together", "2", "--trials", "3"], "leave --trials and --together out"),
+        (["--quick", "run"], "write --quick after run"),
+        (["--threads", "2", "--device", "cpu", "figure"], "write --threads and --device after figure"),
         (["table"], r"there are no result lines in .* yet: run `bopl reproduce run` first"),
     ],
 )

@@ -1,10 +1,12 @@
 """Searches: what is drawn, how it is scored, and that a killed one goes on where it was."""
 
 import functools
+import os
 import sys
 
 import numpy as np
 import pytest
+from sklearn.base import clone
 
 import bopl
 from bopl.search import Choice, CrossValidatedScorer, Float, Int, SimulatedScorer, search
@@ -184,8 +186,8 @@ def test_configuration_that_a_kill_cut_short_is_scored_again(tmp_path):
         return peak(policy)
 
     with pytest.raises(KeyboardInterrupt):
-        search(POLICY, SPACE, killed, study=path, n_configurations=6)
-    result = search(POLICY, SPACE, peak, study=path, n_configurations=6)
+        search(POLICY, SPACE, killed, study=path, n_configurations=6, identity={"scorer": "peak"})
+    result = search(POLICY, SPACE, peak, study=path, n_configurations=6, identity={"scorer": "peak"})
     found = sorted(tuple(sorted((name, each[name]) for name in SPACE)) for each in result.configurations)
     assert found == sorted(tuple(sorted(draw_settings(SPACE, 0, number).items())) for number in range(6))
 
@@ -198,6 +200,18 @@ def test_processes_score_what_one_process_scores(tmp_path):
     two = search(POLICY, space, scorer, n_configurations=3, n_jobs=2, study=tmp_path / "study.log")
     key = functools.partial(sorted, key=lambda each: each["number"])
     assert [each["value"] for each in key(one.configurations)] == [each["value"] for each in key(two.configurations)]
+
+
+def threads_seen(policy):
+    return float(os.environ["OMP_NUM_THREADS"])
+
+
+@pytest.mark.parametrize("n_jobs", [1, 2])
+def test_workers_use_the_threads_they_are_given(n_jobs):
+    before = dict(os.environ)
+    result = search(POLICY, {"n_rounds": Int(1, 3)}, threads_seen, n_configurations=2, n_jobs=n_jobs, threads=3)
+    assert [each["value"] for each in result.configurations] == [3.0, 3.0]
+    assert dict(os.environ) == before
 
 
 def test_minutes_bound_a_search_and_one_that_scored_nothing_says_so():
@@ -243,12 +257,36 @@ def test_a_policy_may_be_built_by_a_function():
 
 def test_a_study_file_of_another_search_is_refused(tmp_path):
     search(POLICY, SPACE, peak, study=tmp_path / "study.log", n_configurations=1)
-    with pytest.raises(ValueError, match="holds a search with another space; use another file"):
+    with pytest.raises(ValueError, match="holds a search with another space and policy; use another file"):
         search(POLICY, {"n_rounds": Int(1, 9)}, peak, study=tmp_path / "study.log", n_configurations=1)
     with pytest.raises(ValueError, match="another seed"):
         search(POLICY, SPACE, peak, study=tmp_path / "study.log", n_configurations=1, random_state=1)
     with pytest.raises(FileNotFoundError, match="there is no folder"):
         search(POLICY, SPACE, peak, study=tmp_path / "none" / "study.log", n_configurations=1)
+
+
+def test_a_study_is_of_one_scorer_and_one_policy_whatever_runs_them(tmp_path):
+    path, log = tmp_path / "study.log", informative_log(2, n_samples=60)
+    space = {"n_rounds": Int(1, 2)}
+    run = functools.partial(search, study=path, n_configurations=1)
+    value = run(POLICY, space, CrossValidatedScorer(log, n_folds=2)).value
+    busier = clone(POLICY).set_params(learner__n_jobs=2, progress=True)
+    assert run(busier, space, CrossValidatedScorer(informative_log(2, n_samples=60), n_folds=2)).value == value
+    for scorer in (CrossValidatedScorer(log, n_folds=3), CrossValidatedScorer(informative_log(3, n_samples=60)), peak):
+        with pytest.raises(ValueError, match="another scorer; use another file"):
+            run(POLICY, space, scorer)
+    with pytest.raises(ValueError, match="another policy; use another file"):
+        run(clone(POLICY).set_params(learner__max_depth=1), space, CrossValidatedScorer(log, n_folds=2))
+
+
+def test_a_study_is_told_apart_by_what_the_caller_names(tmp_path):
+    run = functools.partial(search, POLICY, SPACE, peak, study=tmp_path / "study.log", n_configurations=1)
+    value = run(identity={"dataset": "scene", "trials": [0, 1]}).value
+    assert run(identity={"dataset": "scene", "trials": [0, 1]}).value == value
+    with pytest.raises(ValueError, match="another dataset and trials; use another file"):
+        run(identity={"dataset": "digits", "trials": [0]})
+    with pytest.raises(ValueError, match="another trials; use another file"):
+        run(identity={"dataset": "scene"})
 
 
 @pytest.mark.parametrize(

@@ -158,12 +158,13 @@ def test_openml_is_asked_where_there_is_no_mirror_and_its_answer_is_kept(server,
 
 
 @pytest.mark.usefixtures("tiny")
-def test_another_version_from_openml_is_refused_by_its_contents(server, monkeypatch):
+def test_another_version_from_openml_is_refused_by_its_contents_and_not_kept(server, monkeypatch, tmp_path):
     pages, address = server
     monkeypatch.delenv("BOPL_DATA_URL", raising=False)
     serve_openml(pages, address, monkeypatch, label=LABEL[::-1])
-    with pytest.raises(ValueError, match=r"tiny\.npz is damaged or another version"):
+    with pytest.raises(ValueError, match=r"tiny\.npz is damaged or another version.* Nothing was kept"):
         load_dataset("tiny")
+    assert list((tmp_path / "bopl").iterdir()) == []
 
 
 def test_offline_the_error_names_the_file_the_folder_and_the_variable(monkeypatch, tmp_path):

@@ -29,6 +29,21 @@ def test_reward_matrix_of_several_labels_pays_for_each():
     np.testing.assert_array_equal(reward_matrix(np.array([[1, 0, 1]]), np.arange(3)), [[1.0, 0.0, 1.0]])
 
 
+@pytest.mark.parametrize(
+    ("label", "settings", "message"),
+    [
+        (["a", "z"], {}, "label holds 'z', which is none of the actions 'a', 'b', 'c'"),
+        (["a"], {"partial_credit": [("a", "y")]}, "partial_credit holds 'y', which is none of the actions"),
+        ([[1, 0]], {}, "label must have one column per action: it has 2, and there are 3 actions"),
+        ([[1, 0, 2]], {}, "label must hold 0 and 1 where it has several columns; got 2"),
+        ([[1, 0, np.nan]], {}, "label must hold 0 and 1 where it has several columns; got nan"),
+    ],
+)
+def test_labels_that_are_no_actions_are_refused(label, settings, message):
+    with pytest.raises(ValueError, match=message):
+        reward_matrix(label, np.array(["a", "b", "c"]), **settings)
+
+
 def test_log_shows_the_reward_and_propensity_of_the_drawn_action_only():
     rng = np.random.default_rng(0)
     context = rng.normal(size=(200, 3))
@@ -69,8 +84,17 @@ def test_logging_policy_meets_its_target_reward():
     for target in (0.4, 0.6, 0.8):
         policy = fit_logging_policy(context, reward, actions=np.arange(3), target_reward=target)
         assert (policy.predict_proba(context) * reward).sum(axis=1).mean() == pytest.approx(target, abs=1e-3)
-    with pytest.raises(ValueError, match=r"no penalty gives a logging policy with reward 0\.05"):
+    weakest = 1 / 3  # uniform
+    with pytest.raises(ValueError, match=rf"reward 0\.05: the weakest earns {weakest:.4f}, the strongest (0\.9|1\.0)"):
         fit_logging_policy(context, reward, actions=np.arange(3), target_reward=0.05)
+    with pytest.warns(UserWarning, match=rf"earns {weakest:.4f}, 0\.0100 off the .* asked for"):
+        fit_logging_policy(context, reward, actions=np.arange(3), target_reward=weakest - 0.01)
+
+
+def test_a_logging_policy_needs_more_than_one_best_action():
+    reward = np.tile([0.0, 1.0], (50, 1))
+    with pytest.raises(ValueError, match="action b is the best of every row the logging policy is fitted on"):
+        fit_logging_policy(np.ones((50, 1)), reward, actions=np.array(["a", "b"]), target_reward=0.6)
 
 
 def test_digits_have_ten_actions_and_a_logging_reward_of_about_a_half():

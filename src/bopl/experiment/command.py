@@ -5,8 +5,14 @@ from __future__ import annotations
 import os
 from importlib.util import find_spec
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import typer
+
+from bopl._errors import UsageError
+
+if TYPE_CHECKING:
+    from bopl.experiment.result import Line
 
 app = typer.Typer(invoke_without_command=True, no_args_is_help=False)
 
@@ -18,7 +24,7 @@ JOBS = typer.Option(0, min=0, help="Tasks at a time; 0: as many as the threads a
 THREADS = typer.Option(1, min=1, help="Threads of each task.")
 DEVICE = typer.Option("auto", help="Of the networks: auto, cpu or cuda.")
 TOGETHER = typer.Option(0, min=0, help="Trials of a network trained in lockstep; 0: ten on cuda, one elsewhere.")
-STUDY = typer.Option(Path("runs/study.log"), help="File that a later call continues.")
+STUDY = typer.Option(None, help="File that a later call continues; runs/study-DATASET-METHOD.log if none is named.")
 QUICK = typer.Option(False, "--quick", help="Minutes instead of hours: Scene in full, the rest on subsamples.")
 
 
@@ -36,11 +42,17 @@ def reproduce(
     Example: bopl reproduce --quick
     """
     if context.invoked_subcommand is not None:
+        _refuse(context, list(context.params), f"write {{}} after {context.invoked_subcommand}.")
         return
     failures = _run_trials("all", "all", "0-9", jobs, threads, device, 0, quick, out)
     failures += _run_figure(jobs, threads, quick, out)
-    table(quick, out)
-    _draw(out, quick)
+    try:
+        table(quick, out)
+        _draw(out, quick)
+    except Exception as error:
+        if not failures:
+            raise
+        typer.echo(f"Not everything could be written: {error}")
     _raise(failures)
 
 
@@ -51,10 +63,10 @@ def show(out: Path | None = OUT, quick: bool = QUICK) -> None:
     Example: bopl reproduce list
     """
     from bopl.experiment import config
-    from bopl.experiment.result import collect, read_results
+    from bopl.experiment.result import collect
 
-    cells = collect(read_results(_folder(out, quick)))
-    for dataset in config.DATASETS:
+    cells = collect(_lines(out, quick))
+    for dataset in (*config.DATASETS, *sorted({name for _, name in cells} - {*config.DATASETS})):
         done = ", ".join(
             f"{method} {cells[method, dataset].n_trials}" for method in config.METHODS if (method, dataset) in cells
         )
@@ -64,6 +76,7 @@ def show(out: Path | None = OUT, quick: bool = QUICK) -> None:
 
 @app.command()
 def run(
+    context: typer.Context,
     datasets: str = DATASETS,
     methods: str = METHODS,
     trials: str = TRIALS,
@@ -78,6 +91,8 @@ def run(
 
     Example: bopl reproduce run --datasets scene --methods bopl-regr,brr-xgb --trials 3
     """
+    if quick:
+        _refuse(context, ["trials", "together"], "a quick run has trials of its own: leave {} out.")
     _raise(_run_trials(datasets, methods, trials, jobs, threads, device, together, quick, out))
 
 
@@ -88,16 +103,17 @@ def table(quick: bool = QUICK, out: Path | None = OUT) -> None:
     Example: bopl reproduce table --out results
     """
     from bopl.experiment.claim import check_claims
-    from bopl.experiment.result import read_results
-    from bopl.experiment.table import shortfalls, table_1, table_2
+    from bopl.experiment.table import of_quick_run, shortfalls, table_1, table_2
 
-    folder = _folder(out, quick)
-    lines = read_results(folder)
+    folder, lines = _folder(out, quick), _lines(out, quick)
     if not lines:
         raise ValueError(f"there are no result lines in {folder} yet: run `bopl reproduce run` first.")
     tables = [table_1(lines), table_2(lines)]
     remarks = [f"- {claim}" for claim in check_claims(lines)]
-    remarks += [f"- Below the paper: {sentence}" for sentence in shortfalls(lines)]
+    if quick:
+        tables = [of_quick_run(each) for each in tables]
+    else:
+        remarks += [f"- Below the paper: {sentence}" for sentence in shortfalls(lines)]
     text = "\n".join([*(each.to_markdown() for each in tables), *remarks, ""])
     (folder / "tables.md").write_text(text, encoding="utf8")
     (folder / "tables.tex").write_text("\n".join(each.to_latex() for each in tables), encoding="utf8")
@@ -125,7 +141,7 @@ def search(
     jobs: int = JOBS,
     threads: int = THREADS,
     device: str = DEVICE,
-    study: Path = STUDY,
+    study: Path | None = STUDY,
 ) -> None:
     """Search the paper's ranges for a method's settings, chosen by validation reward.
 
@@ -133,12 +149,14 @@ def search(
     """
     from bopl.experiment.tuning import tune
 
-    study.parent.mkdir(parents=True, exist_ok=True)
+    (on,), (by,) = _datasets(dataset, False), _methods(method)
+    file = study or Path(f"runs/study-{on}-{by}.log")
+    file.parent.mkdir(parents=True, exist_ok=True)
     result = tune(
-        _datasets(dataset, False)[0],
-        _methods(method)[0],
+        on,
+        by,
         trials=_trials(trials),
-        study=study,
+        study=file,
         n_configurations=configurations,
         minutes=minutes or None,
         n_jobs=_n_jobs(jobs, threads),
@@ -166,12 +184,24 @@ def _run_trials(
     from bopl.experiment.runner import run_plan
 
     wanted = _datasets(datasets, quick), _methods(methods)
+    device = _device(wanted[1], device)
     if quick:
         tasks = quick_plan(*wanted, threads=threads, device=device)
     else:
         size = together or (10 if device.startswith("cuda") else 1)
         tasks = full_plan(*wanted, _trials(trials), threads=threads, device=device, together=size)
     return run_plan(tasks, _folder(out, quick), n_jobs=_n_jobs(jobs, threads), report=typer.echo).failures
+
+
+def _device(methods: list[str], device: str) -> str:
+    """Return where networks will run: what ``auto`` means here, if there are networks to run at all."""
+    from bopl.experiment.config import NETWORKS
+    from bopl.experiment.method import resolve_device
+
+    networks = [method for method in methods if method in NETWORKS]
+    if device != "auto" or not networks or find_spec("torch") is None:
+        return device
+    return resolve_device(networks[0], device)
 
 
 def _run_figure(jobs: int, threads: int, quick: bool, out: Path | None) -> list[str]:
@@ -184,16 +214,34 @@ def _run_figure(jobs: int, threads: int, quick: bool, out: Path | None) -> list[
 
 def _draw(out: Path | None, quick: bool) -> None:
     from bopl.experiment.figure import write_figure
-    from bopl.experiment.result import read_results
 
-    folder = _folder(out, quick)
-    written = write_figure(read_results(folder), folder)
+    written = write_figure(_lines(out, quick), _folder(out, quick))
     typer.echo(f"Written to {' and '.join(map(str, written))}.")
+
+
+def _refuse(context: typer.Context, names: list[str], sentence: str) -> None:
+    """Raise the sentence, with the options filled in, if any of them was given."""
+    sources = {name: context.get_parameter_source(name) for name in names}
+    given = [f"--{name}" for name, source in sources.items() if source is not None and source.name == "COMMANDLINE"]
+    if given:
+        raise UsageError(sentence.format(" and ".join(given)))
 
 
 def _raise(failures: list[str]) -> None:
     if failures:
-        raise RuntimeError(f"{len(failures)} tasks failed, the first: {failures[0]}")
+        raise RuntimeError(f"{len(failures)} task{'s' * (len(failures) > 1)} failed, the first: {failures[0]}")
+
+
+def _lines(out: Path | None, quick: bool) -> list[Line]:
+    """Return the result lines of today's settings, with a word about others."""
+    from bopl.experiment.plan import current_lines
+    from bopl.experiment.result import read_results
+
+    found = read_results(_folder(out, quick))
+    lines = current_lines(found, quick=quick)
+    if len(lines) < len(found):
+        typer.echo(f"{len(found) - len(lines)} lines of other settings or sample sizes are left out.")
+    return lines
 
 
 def _folder(out: Path | None, quick: bool) -> Path:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from bopl._settings import check_choice
+from bopl.experiment.config import NETWORKS
 from bopl.policy.scored import ScoredPolicy
 
 _OBJECTIVE_OF = {
@@ -61,6 +62,17 @@ def build_policy(
     from bopl.policy import BoostedPolicy
 
     return BoostedPolicy(_OBJECTIVE_OF[method], learner, **known, progress=False, random_state=seed)
+
+
+def resolve_device(method: str, device: str) -> str:
+    """Return where a method runs, ``"cpu"`` or ``"cuda"``: a device is a matter of the networks alone."""
+    if method not in NETWORKS:
+        return "cpu"
+    import torch
+
+    from bopl.baseline.training import pick_device
+
+    return str(pick_device(torch, device).type)
 
 
 def _learner(method: str, known: dict[str, Any], n_jobs: int | None) -> Any:

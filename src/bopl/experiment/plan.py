@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from bopl.experiment.config import BOOSTED, FIGURE_METHODS, NETWORKS, read_config
+from bopl.experiment.config import BOOSTED, DATASETS, FIGURE_METHODS, METHODS, NETWORKS, read_config
 
 QUICK_TRIALS = 3
 QUICK_SAMPLES = 1_000  # training samples of every dataset but Scene
@@ -14,6 +14,13 @@ QUICK_SAMPLES = 1_000  # training samples of every dataset but Scene
 QUICK_LIMITS = {
     "n_rounds": 20, "max_depth": 8, "min_child_weight": 20, "n_epochs": 20, "batch_size": 50, "first_layer_width": 128,
 }  # fmt: skip
+
+
+THREAD_EFFICIENCY = 0.6  # what every thread after the first adds to the speed
+
+
+def _speed(threads: int) -> float:
+    return 1.0 + THREAD_EFFICIENCY * (threads - 1)
 
 
 @dataclass(frozen=True)
@@ -33,7 +40,7 @@ class Task:
     is_figure : bool
         Record every round.
     seconds : float
-        Expected duration.
+        What one trial takes on two threads, roughly.
     """
 
     dataset: str
@@ -45,6 +52,13 @@ class Task:
     device: str = "auto"
     is_figure: bool = False
     seconds: float = 5.0
+
+    @property
+    def expected_seconds(self) -> float:
+        """Expected duration with these threads; on a GPU trials in lockstep take about what one takes on a CPU."""
+        if self.method in NETWORKS and self.device.startswith("cuda"):
+            return self.seconds
+        return self.seconds * len(self.trials) * _speed(2) / _speed(self.threads)
 
     @property
     def label(self) -> str:
@@ -88,7 +102,7 @@ def full_plan(
                 Task(dataset, method, group, config.policy, None, threads, device, seconds=config.seconds)
                 for group in groups
             ]
-    return sorted(tasks, key=lambda task: (task.trials[0], task.seconds))
+    return sorted(tasks, key=lambda task: (task.trials[0], task.expected_seconds))
 
 
 def quick_plan(
@@ -108,7 +122,7 @@ def quick_plan(
         replace(task, settings=task.settings | {"tree_method": "hist"}) if task.method == "brr-xgb" else task
         for task in tasks
     ]
-    return sorted(tasks, key=lambda task: -task.seconds)  # long ones first: the last to end should be short
+    return sorted(tasks, key=lambda task: -task.expected_seconds)  # long ones first: the last to end should be short
 
 
 def figure_plan(*, threads: int = 1, quick: bool = False) -> list[Task]:
@@ -149,3 +163,15 @@ def task_identity(task: Task, trial: int) -> tuple[Any, ...]:
     """Return `identity` of the line that the task will write for a trial."""
     settings = tuple(sorted((name, str(value)) for name, value in task.settings.items()))
     return task.dataset, task.method, trial, task.n_samples, task.is_figure, settings
+
+
+def current_lines(lines: Iterable[dict[str, Any]], *, quick: bool = False) -> list[dict[str, Any]]:
+    """Return the lines that the plan of today would write: those of other settings or sample sizes are left out."""
+    everything = [*DATASETS, "digits"], list(METHODS)
+    tasks = quick_plan(*everything) if quick else full_plan(*everything, (0,))
+    wanted = {_without_trial(task_identity(task, 0)) for task in (*tasks, *figure_plan(quick=quick))}
+    return [line for line in lines if _without_trial(identity(line)) in wanted]
+
+
+def _without_trial(whole: tuple[Any, ...]) -> tuple[Any, ...]:
+    return whole[:2] + whole[3:]

@@ -8,16 +8,18 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from multiprocessing import get_context
+from multiprocessing import get_context, parent_process
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
+from bopl._machine import thread_variables
 from bopl.experiment.plan import Task, without_done
 from bopl.experiment.result import append_lines, read_results
+from bopl.simulation.dataset import find_dataset
 
 Report = Callable[[str], None]
-_THREAD_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS")
 
 
 @dataclass
@@ -45,13 +47,13 @@ class Clock:
 
     def __init__(self, tasks: Sequence[Task], n_jobs: int) -> None:
         self.n_jobs = n_jobs
-        self.remaining = sum(task.seconds for task in tasks)
+        self.remaining = sum(task.expected_seconds for task in tasks)
         self.expected_so_far = self.seen_so_far = 0.0
 
     def finish(self, task: Task, seconds: float) -> None:
         """Take note of a finished task."""
-        self.remaining -= task.seconds
-        self.expected_so_far += task.seconds
+        self.remaining -= task.expected_seconds
+        self.expected_so_far += task.expected_seconds
         self.seen_so_far += seconds
 
     @property
@@ -73,8 +75,14 @@ def run_plan(tasks: Sequence[Task], folder: Path, *, n_jobs: int = 1, report: Re
         Tasks at a time, each in a process of its own.
     report : callable
         Gets one sentence at a time: what is to come, what was done, how long the rest will take.
+
+    Raises
+    ------
+    FileNotFoundError
+        A data file that is needed cannot be found or fetched; nothing was begun.
     """
     waiting = without_done(tasks, read_results(folder))
+    _find_data(waiting)
     n_trials = sum(len(task.trials) for task in tasks)
     n_done = n_trials - sum(len(task.trials) for task in waiting)
     clock, outcome = Clock(waiting, n_jobs), Outcome()
@@ -101,6 +109,15 @@ def run_plan(tasks: Sequence[Task], folder: Path, *, n_jobs: int = 1, report: Re
     return outcome
 
 
+def _find_data(tasks: Sequence[Task]) -> None:
+    """Find or fetch every data file once, before any worker looks for it."""
+    for dataset in dict.fromkeys(task.dataset for task in tasks):
+        try:
+            find_dataset(dataset)
+        except FileNotFoundError as error:
+            raise FileNotFoundError(f"{error} `bopl reproduce run --datasets` runs others without it.") from None
+
+
 @dataclass(frozen=True)
 class _Running:
     task: Task
@@ -112,17 +129,9 @@ class _Running:
 def _start(task: Task) -> _Running:
     context = get_context("spawn")  # threads of numerical libraries do not survive a fork
     here, there = context.Pipe(duplex=False)
-    before = {name: os.environ.get(name) for name in _THREAD_VARIABLES}
-    os.environ |= dict.fromkeys(_THREAD_VARIABLES, str(task.threads))  # read when the libraries are imported
-    try:
-        process = context.Process(target=work, args=(task, there), daemon=True)
+    process = context.Process(target=work, args=(task, there), daemon=True)
+    with thread_variables(task.threads):
         process.start()
-    finally:
-        for name, value in before.items():
-            if value is None:
-                del os.environ[name]
-            else:
-                os.environ[name] = value
     there.close()
     return _Running(task, process, here, time.monotonic())
 
@@ -130,12 +139,21 @@ def _start(task: Task) -> _Running:
 def work(task: Task, connection: Connection) -> None:
     """Run a task and send its lines, or the sentence that says what went wrong; the body of a worker process."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches all processes; the parent ends this one
+    Thread(target=_end_with_parent, daemon=True).start()
     try:
         from bopl.experiment.trial import run_task
 
         connection.send(run_task(task))
     except Exception as error:
         connection.send(f"{type(error).__name__}: {error}")
+
+
+def _end_with_parent() -> None:
+    """End this process when its parent is gone: nobody is left to take its answer."""
+    parent = parent_process()
+    if parent is not None:
+        parent.join()
+        os._exit(1)
 
 
 def _finish(
@@ -167,16 +185,20 @@ def _finish(
 
 
 class _terminated_on_signal:  # noqa: N801
-    """Turn a request to terminate into an exception, so that workers are ended as well."""
+    """Turn a request to terminate, or the end of the terminal, into an exception, so that workers are ended as well."""
 
     def __enter__(self) -> None:
-        self.before: Any = None
-        with suppress(ValueError):  # outside the main thread there is nothing to catch
-            self.before = signal.signal(signal.SIGTERM, self._interrupt)
+        self.before: dict[int, Any] = {}
+        for name in ("SIGTERM", "SIGHUP"):  # Windows has no SIGHUP
+            number = getattr(signal, name, None)
+            if number is None or signal.getsignal(number) is signal.SIG_IGN:  # nohup asks to go on
+                continue
+            with suppress(ValueError):  # outside the main thread there is nothing to catch
+                self.before[number] = signal.signal(number, self._interrupt)
 
     def __exit__(self, *error: object) -> None:
-        if self.before is not None:
-            signal.signal(signal.SIGTERM, self.before)
+        for number, before in self.before.items():
+            signal.signal(number, before)
 
     @staticmethod
     def _interrupt(number: int, frame: object) -> None:

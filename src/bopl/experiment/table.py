@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from bopl.experiment.config import DATASETS, METHODS
 from bopl.experiment.paper import paper_direct_method, paper_reward
@@ -77,7 +77,8 @@ def datasets_in(cells: Iterable[tuple[str, str]]) -> list[str]:
 def table_1(lines: Sequence[Line]) -> Table:
     """Return average test rewards: for each dataset our column and, where the paper has one, the paper's.
 
-    Bold is the paper's rule: the best of a column and whatever has an interval that overlaps the best one's.
+    Bold is the paper's rule: the best of a column and whatever has an interval that overlaps the best one's. A single
+    trial has no interval.
     """
     cells = collect(lines)
     datasets = datasets_in(cells)
@@ -92,12 +93,16 @@ def table_1(lines: Sequence[Line]) -> Table:
             columns.append(paper)
     rows = tuple((METHODS[method], *(cell_text(column[method]) for column in columns)) for method in METHODS)
     n_trials = sorted({cell.n_trials for cell in cells.values()})
-    trials = f"{n_trials[0]}" if len(n_trials) == 1 else f"{n_trials[0]} to {n_trials[-1]}"
-    title = (
-        f"Average reward on the test data over {trials} trials, with 95% intervals" if n_trials else "No results yet"
-    )
+    title = f"Average reward on the test data over {_trials_text(n_trials)}, with 95% intervals"
     bold = {(row, at) for at, column in enumerate(columns, start=1) for row in _best_rows(list(column.values()))}
-    return Table(title, tuple(heading), rows, frozenset(bold))
+    return Table(title if cells else "No results yet", tuple(heading), rows, frozenset(bold))
+
+
+def _trials_text(n_trials: Sequence[int]) -> str:
+    """Return numbers of trials in words, smallest first: one number, or a range."""
+    if len(n_trials) > 1:
+        return f"{n_trials[0]} to {n_trials[-1]} trials"
+    return " ".join("1 trial" if number == 1 else f"{number} trials" for number in n_trials)
 
 
 def _best_rows(column: list[Cell | None]) -> list[int]:
@@ -105,9 +110,12 @@ def _best_rows(column: list[Cell | None]) -> list[int]:
     if not found:
         return []
     best = max(found, key=lambda cell: cell.mean)
-    if best.n_trials < 2:
-        return [column.index(best)]
-    return [row for row, cell in enumerate(column) if cell is not None and (cell is best or cell.overlaps(best))]
+    return [row for row, cell in enumerate(column) if cell is not None and (cell is best or _is_tied(cell, best))]
+
+
+def _is_tied(cell: Cell, best: Cell) -> bool:
+    """Return whether the intervals overlap; a single trial has none, and is tied with nothing."""
+    return min(cell.n_trials, best.n_trials) > 1 and cell.overlaps(best)
 
 
 def table_2(lines: Sequence[Line]) -> Table:
@@ -131,6 +139,11 @@ def table_2(lines: Sequence[Line]) -> Table:
     return Table("Direct-method estimate against the true test reward", heading, tuple(rows))
 
 
+def of_quick_run(table: Table) -> Table:
+    """Return the table with a title that says that the paper's numbers are no measure for it."""
+    return replace(table, title=f"Quick run, small samples and settings but for Scene's boosted methods. {table.title}")
+
+
 def shortfalls(lines: Sequence[Line]) -> list[str]:
     """Return a sentence for every row that is more than 0.015 below the paper's mean."""
     found = []
@@ -138,7 +151,7 @@ def shortfalls(lines: Sequence[Line]) -> list[str]:
         paper = paper_reward(method, dataset)
         if paper is not None and method != "logging" and cell.mean < paper.mean - TOLERANCE:
             found.append(
-                f"{METHODS.get(method, method)} on {DATASETS[dataset]}: {cell_text(cell)} over {cell.n_trials} trials, "
-                f"{paper.mean - cell.mean:.4f} below the paper's {paper.mean:.4f}."
+                f"{METHODS.get(method, method)} on {DATASETS[dataset]}: {cell_text(cell)} over "
+                f"{_trials_text([cell.n_trials])}, {paper.mean - cell.mean:.4f} below the paper's {paper.mean:.4f}."
             )
     return found

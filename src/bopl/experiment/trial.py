@@ -11,7 +11,7 @@ import numpy as np
 from bopl._machine import peak_memory_mib, versions
 from bopl._typing import FloatArray
 from bopl.experiment.config import read_config
-from bopl.experiment.method import build_policy
+from bopl.experiment.method import build_policy, resolve_device
 from bopl.experiment.plan import Task, shrink
 from bopl.policy.base import Policy
 from bopl.simulation import SimulatedProblem, Split, load_dataset, paper_split, simulate
@@ -73,7 +73,7 @@ def _describe(task: Task, trial: int, duration: float) -> dict[str, Any]:
         "n_samples": task.n_samples,
         "versions": versions(),
         "threads": task.threads,
-        "device": task.device,
+        "device": resolve_device(task.method, task.device),
         "together": len(task.trials),
         "duration": round(duration, 3),
     }

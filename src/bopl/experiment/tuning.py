@@ -48,7 +48,7 @@ def tune(
     n_samples: int | None = None,
     report: Callable[[str], None] = print,
 ) -> SearchResult:
-    """Search the paper's ranges; every configuration is trained on each of the simulated logs.
+    """Search the paper's ranges; every configuration is trained on each of the simulated logs, as `run_task` would.
 
     Parameters
     ----------
@@ -64,15 +64,23 @@ def tune(
     n_samples : int, optional
         Training samples, if not all.
     """
-    fixed = read_config(dataset, method).policy
+    space, fixed = paper_space(dataset, method), read_config(dataset, method).policy
     return search(
         partial(_build, method, fixed, threads, device),
-        paper_space(dataset, method),
-        SimulatedScorer(partial(_problem, dataset, n_samples), tuple(trials)),
+        space,
+        SimulatedScorer(partial(_problem, dataset, n_samples), tuple(trials), is_seeded=True),
         study=study,
         n_configurations=n_configurations,
         minutes=minutes,
         n_jobs=n_jobs,
+        threads=threads,
+        identity={
+            "dataset": dataset,
+            "method": method,
+            "trials": sorted(trials),
+            "n_samples": n_samples,
+            "fixed settings": {name: fixed[name] for name in sorted(fixed) if name not in space},
+        },
         report=report,
     )
 

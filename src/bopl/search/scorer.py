@@ -59,10 +59,13 @@ class SimulatedScorer:
     make_problem : callable of a trial number that returns a `SimulatedProblem`
         Called once per trial in every worker process, so it must be importable: a function or a `functools.partial`.
     trials : sequence of int
+    is_seeded : bool, default=False
+        The trial's number is the ``random_state`` of the policy that its log trains.
     """
 
     make_problem: Callable[[int], SimulatedProblem]
     trials: Sequence[int]
+    is_seeded: bool = False
     _made: dict[int, SimulatedProblem] = field(default_factory=dict, repr=False)
 
     def __call__(self, policy: Any) -> float:
@@ -73,7 +76,10 @@ class SimulatedScorer:
         if trial not in self._made:
             self._made[trial] = self.make_problem(trial)
         problem = self._made[trial]
-        return problem.validation_value(clone(policy).fit(problem.train))
+        fresh = clone(policy)
+        if self.is_seeded:
+            fresh.set_params(random_state=trial)
+        return problem.validation_value(fresh.fit(problem.train))
 
     def __getstate__(self) -> dict[str, Any]:
         return self.__dict__ | {"_made": {}}  # made anew where it is needed: logs are large
@@ -110,6 +116,10 @@ class CrossValidatedScorer:
         check_choice("estimator", self.estimator, ESTIMATORS)
         if self.confidence is not None:
             check_number("confidence", self.confidence, low=0.5, high=1.0, low_open=True, high_open=True)
+
+    def __repr__(self) -> str:
+        settings = (self.n_folds, self.estimator, self.confidence, self.is_greedy, self.random_state)
+        return f"CrossValidatedScorer({self.log.fingerprint()}, {', '.join(map(repr, settings))})"
 
     def __call__(self, policy: Any) -> float:
         """Return the estimate, or its lower bound."""

@@ -2,23 +2,28 @@
 
 from __future__ import annotations
 
+import re
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
 from sklearn.base import clone
 
+from bopl._machine import thread_variables
 from bopl._settings import check_choice, check_number
 from bopl.search.scorer import Scorer
 from bopl.search.space import Space, draw_settings
 
 STUDY_NAME = "bopl"
 ENGINES = ("random", "tpe")
+
+_INDIFFERENT = ("n_jobs", "progress", "verbose")  # parameters that change no score
 
 PolicyBuilder = Callable[[dict[str, Any]], Any]
 
@@ -58,7 +63,9 @@ def search(
     minutes: float | None = None,
     engine: str = "random",
     n_jobs: int = 1,
+    threads: int | None = None,
     random_state: int = 0,
+    identity: Mapping[str, Any] | None = None,
     report: Callable[[str], None] = lambda text: None,
 ) -> SearchResult:
     """Search for good settings.
@@ -73,7 +80,7 @@ def search(
         `CrossValidatedScorer` for a real log, `SimulatedScorer` where the truth is known.
     study : path, optional
         A file that keeps what was scored. The same call later goes on where it was, also after a kill; with a larger
-        budget it goes further.
+        budget it goes further. A study of another space, seed or ``identity`` is refused.
     n_configurations : int, optional
         Most configurations, those of earlier calls counted in.
     minutes : float, optional
@@ -83,7 +90,13 @@ def search(
         tree-structured Parzen estimator, which learns from what was scored.
     n_jobs : int, default=1
         Configurations at a time, in processes of their own.
+    threads : int, optional
+        Of the numerical libraries of each such process, the networks' among them; with it there is a process of its
+        own for a single job, too.
     random_state : int, default=0
+    identity : mapping of str to anything with a text of its own, optional
+        What else the scores depend on, by name, such as the data and the settings that stay fixed. By default the
+        scorer and the policy's parameters, as text.
     report : callable, optional
         Gets a sentence for every configuration scored.
 
@@ -102,14 +115,18 @@ def search(
     optuna = _import_optuna()
     _check_budget(n_configurations, minutes, engine, n_jobs)
     with _quiet(optuna):
-        opened = _open_study(optuna, study, space, engine, random_state)
+        known = _default_identity(policy, space, scorer) if identity is None else identity
+        wanted: dict[str, Any] = {"space": str(dict(sorted(space.items()))), "engine": engine, "seed": random_state}
+        wanted |= {name: str(value) for name, value in known.items()}
+        opened = _open_study(optuna, study, wanted, engine, random_state)
         stop_at = time.monotonic() + (float("inf") if minutes is None else 60.0 * minutes)
         asker = _Asker(optuna, opened, space, engine, random_state, n_configurations, stop_at)
         builder = _builder(policy)
-        if n_jobs == 1:
+        if n_jobs == 1 and threads is None:
             _score_here(asker, builder, scorer, report)
         else:
-            _score_in_processes(asker, builder, scorer, n_jobs, report)
+            with thread_variables(threads):
+                _score_in_processes(asker, builder, scorer, n_jobs, report)
         return _result(optuna, opened, builder)
 
 
@@ -138,6 +155,25 @@ class _SetParams:
         return clone(self.policy).set_params(**settings)
 
 
+def _default_identity(policy: Any, space: Space, scorer: Scorer) -> dict[str, str]:
+    """Return the scorer and the parameters that are not searched, as text that is the same in every process."""
+    if not hasattr(policy, "get_params"):
+        return {"scorer": _text(scorer), "policy": _text(policy)}
+    fixed = {
+        name: type(value).__name__ if hasattr(value, "get_params") else _text(value)
+        for name, value in sorted(policy.get_params().items())
+        if name not in space and name.rpartition("__")[2] not in _INDIFFERENT
+    }
+    return {"scorer": _text(scorer), "policy": f"{type(policy).__name__} {fixed}"}
+
+
+def _text(value: Any) -> str:
+    """Return an object as text, without the addresses that differ from process to process."""
+    if isinstance(value, partial):
+        return f"{_text(value.func)} {value.args} {value.keywords}"
+    return re.sub(r" at 0x[0-9a-f]+", "", getattr(value, "__qualname__", None) or repr(value))
+
+
 # -- The study file ---------------------------------------------------------------------------------------------------
 
 
@@ -159,7 +195,7 @@ def _quiet(optuna: Any) -> Iterator[None]:
         optuna.logging.set_verbosity(before)
 
 
-def _open_study(optuna: Any, path: str | Path | None, space: Space, engine: str, seed: int) -> Any:
+def _open_study(optuna: Any, path: str | Path | None, wanted: dict[str, Any], engine: str, seed: int) -> Any:
     storage = None
     if path is not None:
         if not Path(path).parent.is_dir():
@@ -170,11 +206,11 @@ def _open_study(optuna: Any, path: str | Path | None, space: Space, engine: str,
     opened = optuna.create_study(
         study_name=STUDY_NAME, storage=storage, sampler=sampler, direction="maximize", load_if_exists=True
     )
-    wanted = {"space": str(dict(sorted(space.items()))), "engine": engine, "seed": seed}
     if not opened.user_attrs:
         for name, value in wanted.items():
             opened.set_user_attr(name, value)
-    different = [name for name, value in wanted.items() if opened.user_attrs.get(name) != value]
+    names = dict.fromkeys([*wanted, *opened.user_attrs])
+    different = [name for name in names if opened.user_attrs.get(name) != wanted.get(name)]
     if different:
         raise ValueError(
             f"the study file {str(path)!r} holds a search with another {' and '.join(different)}; use another file."

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -27,8 +27,10 @@ def reward_matrix(
     """
     values = np.asarray(label)
     if values.ndim == 2:
-        return values.astype(np.float64)
+        return _check_indicators(values, actions)
     position = {action: idx for idx, action in enumerate(actions.tolist())}
+    _check_known("label", values.tolist(), position)
+    _check_known("partial_credit", (member for group in partial_credit for member in group), position)
     table = np.eye(len(actions))  # true class by chosen action
     for group in partial_credit:
         members = [position[member] for member in group]
@@ -37,6 +39,24 @@ def reward_matrix(
                 if true != chosen:
                     table[true, chosen] = credit
     return table[[position[value] for value in values.tolist()]]
+
+
+def _check_indicators(values: AnyArray, actions: AnyArray) -> FloatArray:
+    """Return 0/1 indicators as rewards, or raise what is wrong with them."""
+    if values.shape[1] != len(actions):
+        raise ValueError(
+            f"label must have one column per action: it has {values.shape[1]}, and there are {len(actions)} actions."
+        )
+    wrong = values[~np.isin(values, (0, 1))]
+    if wrong.size:
+        raise ValueError(f"label must hold 0 and 1 where it has several columns; got {wrong.tolist()[0]!r}.")
+    return values.astype(np.float64)
+
+
+def _check_known(what: str, labels: Iterable[Any], position: Mapping[Any, int]) -> None:
+    unknown = [value for value in labels if value not in position]
+    if unknown:
+        raise ValueError(f"{what} holds {unknown[0]!r}, which is none of the actions {', '.join(map(repr, position))}.")
 
 
 def supervised_to_bandit(

@@ -179,16 +179,30 @@ def load_dataset(name: str) -> Dataset:
     ValueError
         The file is there but damaged.
     """
-    if name == "digits":
+    path = find_dataset(name)
+    if path is None:
         return _digits()
-    if name not in SOURCES:
-        raise ValueError(f"name must be one of {', '.join(map(repr, [*SOURCES, 'digits']))}; got {name!r}.")
     source = SOURCES[name]
-    context, label, action_names = _read_checked(_find(source), source)
+    context, label, action_names = _read_checked(path, source)
     actions = np.arange(len(action_names))
     reward = reward_matrix(label, actions, partial_credit=source.partial_credit)
     context = np.ascontiguousarray(context, dtype=np.float32)
     return Dataset(name, context, reward, actions, action_names, source.logging_reward)
+
+
+def find_dataset(name: str) -> Path | None:
+    """Return a dataset's file, downloaded if it is on no disk; None for the digits, which need none.
+
+    Raises
+    ------
+    FileNotFoundError
+        As for `load_dataset`.
+    """
+    if name == "digits":
+        return None
+    if name not in SOURCES:
+        raise ValueError(f"name must be one of {', '.join(map(repr, [*SOURCES, 'digits']))}; got {name!r}.")
+    return _find(SOURCES[name])
 
 
 def _digits() -> Dataset:
@@ -214,7 +228,13 @@ def _find(source: Source) -> Path:
             return folder / source.file
     reason = "downloads are forbidden by BOPL_OFFLINE" if is_offline() else "there is no server to fetch it from"
     try:
-        fetched = download(source.file, source.sha256, source.openml, data_folders()[-1])
+        fetched = download(
+            source.file,
+            source.sha256,
+            source.openml,
+            data_folders()[-1],
+            is_right=lambda arrays: _is_right(arrays, source),
+        )
     except OSError as error:
         fetched, reason = None, f"it could not be downloaded ({error})"
     if fetched is not None:
@@ -241,6 +261,11 @@ def _read_checked(path: Path, source: Source) -> tuple[AnyArray, AnyArray, AnyAr
             f"{source.sha256[:12]}…. Replace the file."
         )
     return content
+
+
+def _is_right(arrays: Any, source: Source) -> bool:
+    """Return whether the arrays of a file have the expected contents."""
+    return content_digest(*source.read(arrays)[:2]) == source.content_sha256
 
 
 def content_digest(context: AnyArray, label: AnyArray) -> str:

@@ -43,13 +43,24 @@ def is_offline() -> bool:
     return os.environ.get("BOPL_OFFLINE", "") not in ("", "0")
 
 
-def download(file: str, sha256: str, openml: OpenML | None, folder: Path) -> Path | None:
+def download(
+    file: str, sha256: str, openml: OpenML | None, folder: Path, *, is_right: Callable[[dict[str, AnyArray]], bool]
+) -> Path | None:
     """Fetch a data file into ``folder``; return its path, or None if there is no way to get it.
+
+    Parameters
+    ----------
+    file, sha256 : str
+        Name of the file and checksum of its bytes, as a mirror has them.
+    openml : OpenML, optional
+    folder : Path
+    is_right : callable of the arrays that OpenML sent
+        Whether their contents are those expected.
 
     Raises
     ------
     ValueError
-        What a mirror sent has another checksum.
+        What was sent has another checksum; nothing is kept of it.
     OSError
         The server could not be reached.
     """
@@ -60,7 +71,7 @@ def download(file: str, sha256: str, openml: OpenML | None, folder: Path) -> Pat
     if mirror is not None:
         return _from_mirror(f"{mirror.rstrip('/')}/{file}", sha256, folder / file)
     assert openml is not None
-    return _from_openml(openml, folder / file)
+    return _from_openml(openml, folder / file, is_right)
 
 
 def _from_mirror(url: str, sha256: str, target: Path) -> Path:
@@ -80,7 +91,7 @@ def _from_mirror(url: str, sha256: str, target: Path) -> Path:
     return target
 
 
-def _from_openml(openml: OpenML, target: Path) -> Path:
+def _from_openml(openml: OpenML, target: Path, is_right: Callable[[dict[str, AnyArray]], bool]) -> Path:
     from importlib.util import find_spec
 
     from sklearn.datasets import fetch_openml
@@ -102,6 +113,11 @@ def _from_openml(openml: OpenML, target: Path) -> Path:
     finally:
         socket.setdefaulttimeout(before)
     arrays: dict[str, Any] = dict(openml.arrays(np.asarray(data), np.asarray(label)))
+    if not is_right(arrays):
+        raise ValueError(
+            f"what OpenML sent as {target.name} is damaged or another version: the SHA-256 of its contents is not the "
+            "expected one. Nothing was kept."
+        )
     with _written_in_one_step(target) as file:
         np.savez_compressed(file, **arrays)
     return target

@@ -117,7 +117,8 @@ def make_world(
     exploration : float in (0, 1]
         Share of uniform exploration of the logging policy: its smallest propensity is at least this over n_actions.
     distance : float
-        0: the policy is the logging policy; 1: it follows another score; more: it does so more sharply.
+        0: the policy follows the logging policy's score, without its exploration; 1: it follows another score; more:
+        it does so more sharply.
     reward_range : (float, float)
     rate : float in (0, 1)
         Mean reward of a typical action, as a share of the range.

@@ -111,6 +111,7 @@ def tune(
         engine=engine,
         n_jobs=n_jobs,
         random_state=config.seed,
+        identity={"number of folds": n_folds, "reg_lambda": config.reg_lambda},
         report=say,
     )
     try:
