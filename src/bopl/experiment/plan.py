@@ -12,7 +12,7 @@ QUICK_TRIALS = 3
 QUICK_SAMPLES = 1_000  # training samples of every dataset but Scene
 # Settings that suit so few samples.
 QUICK_LIMITS = {
-    "n_rounds": 20, "max_depth": 8, "min_child_weight": 20, "n_epochs": 20, "batch_size": 50, "first_layer_width": 128,
+    "n_rounds": 10, "max_depth": 8, "min_child_weight": 20, "n_epochs": 8, "batch_size": 50, "first_layer_width": 128,
 }  # fmt: skip
 
 
