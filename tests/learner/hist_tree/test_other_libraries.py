@@ -94,7 +94,8 @@ def test_regression_tree_is_xgboosts_but_for_ties(
     features = rng.integers(0, 3, (n_actions, n_action_features)).astype(np.float32) if n_action_features else None
     learner = HistTree(max_depth, min_child_weight=min_child_weight, reg_lambda=reg_lambda, n_jobs=1)
     rounding = HEAVY_ROUNDING if kind == "heavy" else ROUNDING
-    compare_with_xgboost(learner, method, context, gradient, weight, mask, features, rounding=rounding)
+    found = compare_with_xgboost(learner, method, context, gradient, weight, mask, features, rounding=rounding)
+    assert found.n_same + len(found.ties) > 0  # nothing differs but for ties, and the trees were walked
 
 
 def test_classifier_is_scikit_learns_gini_tree_where_there_are_no_ties():
@@ -136,7 +137,8 @@ def test_classifier_is_scikit_learns_gini_tree_but_for_ties(
         min_samples_leaf = 1  # scikit-learn does not get the pairs without a gradient, so it cannot count them
     learner = HistTreeClassifier(max_depth, min_child_weight=0.0, min_samples_leaf=min_samples_leaf, n_jobs=1)
     rounding = HEAVY_ROUNDING if kind == "heavy" else ROUNDING
-    compare_with_sklearn(learner, context, gradient, weight, mask, features, rounding=rounding)
+    found = compare_with_sklearn(learner, context, gradient, weight, mask, features, rounding=rounding)
+    assert found.n_same + len(found.ties) > 0  # nothing differs but for ties, and the trees were walked
 
 
 @pytest.mark.parametrize("method", ["hist", "exact"])
