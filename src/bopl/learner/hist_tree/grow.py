@@ -281,11 +281,18 @@ def _load(target, rows, actions, limits, row_gradient, row_weight, packed, wide_
 
 
 @njit(nogil=True, cache=True, inline="always")
+def _may_split(sums, loaded):  # type: ignore[no-untyped-def]
+    """Return whether a node is heavy enough, and has pairs enough, for two children."""
+    has_pairs = loaded.rule.min_count <= 1 or sums.pairs >= 2 * loaded.rule.min_count
+    return sums.weight >= loaded.least and has_pairs
+
+
+@njit(nogil=True, cache=True, inline="always")
 def _open_root(binned, loaded, rows, depth, node, path, limits, scratch, values, tables, free, found, score, stack):  # type: ignore[no-untyped-def]
     """Begin a problem: its root is the only open node, with its histogram if it may split."""
     slot = np.int64(NO_SLOT)
     score[:] = NO_SCORE
-    if depth < limits.max_depth and loaded.sums.weight >= loaded.least:
+    if depth < limits.max_depth and _may_split(loaded.sums, loaded):
         slot = _take_slot(free)
         scratch.action_sums[slot] = scratch.action_sums[len(scratch.histogram)]
         scratch.is_dead[slot] = False
@@ -382,8 +389,8 @@ def _divide(binned, target, limits, loaded, actions, scratch, values, tables, fr
     small_sums, large_sums = (left, right) if is_left else (right, left)
     small_path, large_path = mix(path, 1 if is_left else 2), mix(path, 2 if is_left else 1)
     goes_deeper = depth + 1 < limits.max_depth
-    small_goes = goes_deeper and small_sums.weight >= loaded.least
-    large_goes = goes_deeper and large_sums.weight >= loaded.least
+    small_goes = goes_deeper and _may_split(small_sums, loaded)
+    large_goes = goes_deeper and _may_split(large_sums, loaded)
     small_slot, large_slot = _child_slots(slot, small_goes, large_goes, scratch.is_dead, free)
     score[:] = NO_SCORE
     small_absolute = np.int64(0)

@@ -17,6 +17,7 @@ from bopl.learner.hist_tree.storage import ORDERED
 
 NO_SCORE = -1.0  # scores are never negative
 RANGE_STEP = 16  # candidates are left out in runs of this length
+WHOLE = np.int64(-1)  # mask of sums that are not packed
 ALMOST = 1.0 - 1e-9  # a score within this of the best is computed exactly
 
 
@@ -166,17 +167,16 @@ def _copy(histogram, start, end, side_out):  # type: ignore[no-untyped-def]
 
 
 @njit(nogil=True, cache=True)
-def _find_range(side, n, least, most):  # type: ignore[no-untyped-def]
-    """Return the range of running sums whose weight lies between ``least`` and ``most``; the weights ascend."""
+def _narrow(side, mask, low, high, least, most):  # type: ignore[no-untyped-def]
+    """Narrow a range of running sums to those that lie between ``least`` and ``most`` under the mask; they ascend."""
     step, one = np.uint64(RANGE_STEP), np.uint64(1)
-    low, high = np.uint64(0), n
-    while low + step <= n and (side[low + step - one] & LOW_MASK) < least:
+    while low + step <= high and (side[low + step - one] & mask) < least:
         low += step
-    while low < n and (side[low] & LOW_MASK) < least:
+    while low < high and (side[low] & mask) < least:
         low += one
-    while high >= low + step and (side[high - step] & LOW_MASK) > most:
+    while high >= low + step and (side[high - step] & mask) > most:
         high -= step
-    while high > low and (side[high - one] & LOW_MASK) > most:
+    while high > low and (side[high - one] & mask) > most:
         high -= one
     return low, high
 
@@ -228,7 +228,8 @@ def scan_block(binned, block, node, rule, packed, wide, count, allowed, scratch,
         Columns that may be split, read only if ``rule.use_allowed``.
     scratch : SplitScratch
     is_dead_out : ndarray of bool, shape (n_histogram_columns,)
-        Columns left out. A column is added where no split leaves enough weight on both sides: none will below either.
+        Columns left out. A column is added where no split leaves enough weight and pairs on both sides: none will below
+        either.
     found_out : ndarray of int64, shape (4,)
         Position, whether missing values go left, gradient and weight of the left child.
     score_out : ndarray of float64, shape (1,)
@@ -260,7 +261,10 @@ def scan_block(binned, block, node, rule, packed, wide, count, allowed, scratch,
         if is_wide:
             _complete(wide, start, end, common, node.weight)
         if has_count:
-            _complete(count, start, end, common, node.pairs)
+            other_pairs = _complete(count, start, end, common, node.pairs)
+            if common == 0 and is_ordered and other_pairs < rule.min_count:
+                is_dead_out[c] = True
+                continue
         if is_ordered:
             _sum_up(packed, start, end, side)
             if is_wide:
@@ -289,7 +293,9 @@ def scan_block(binned, block, node, rule, packed, wide, count, allowed, scratch,
                 _score_wide(side, side_weight, n, node.gradient, node.weight, reg, min_weight, score)
             else:
                 if is_ordered:
-                    low, high = _find_range(side, n, min_weight, most)
+                    low, high = _narrow(side, LOW_MASK, low, high, min_weight, most)
+                    if has_count:
+                        low, high = _narrow(side_count, WHOLE, low, high, rule.min_count, node.pairs - rule.min_count)
                     is_dead_out[c] = low >= high and missing_bin < 0
                     if not _may_beat(side, low, high, total, reg, best):
                         continue
@@ -298,7 +304,7 @@ def scan_block(binned, block, node, rule, packed, wide, count, allowed, scratch,
                 _close_candidates(
                     binned.position_feature, start, binned.column_first[c], n, allowed, rule.use_allowed, score
                 )
-            if has_count:
+            if has_count and (is_wide or not is_ordered):
                 _close_small(low, high, node.pairs, rule.min_count, side_count, score)
             b = _first_above(score, scratch.bits, low, high, best)
             if b >= 0:
