@@ -217,6 +217,17 @@ def test_without_data_nothing_is_begun_and_the_file_the_folder_and_the_variable_
 
 
 @pytest.mark.usefixtures("no_data")
+def test_a_damaged_data_file_stops_a_run_before_it_begins(tmp_path):
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "scene.npz").write_bytes(b"broken")
+    arguments = ["reproduce", "run", "--datasets", "scene", "--out", str(tmp_path / "results")]
+    result = CliRunner().invoke(cli.app, arguments)
+    assert re.search(r"data file \S*scene\.npz is damaged or another version: its SHA-256", str(result.exception))
+    assert "failed" not in result.output
+    assert not (tmp_path / "results").exists()
+
+
+@pytest.mark.usefixtures("no_data")
 def test_data_is_not_asked_for_when_every_trial_is_done(tmp_path):
     task = Task("scene", "logging", (0,))
     line = {"dataset": "scene", "method": "logging", "trial": 0, "hyper_parameters": {}, "n_samples": None}

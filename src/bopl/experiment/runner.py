@@ -17,7 +17,7 @@ from typing import Any
 from bopl._machine import thread_variables
 from bopl.experiment.plan import Task, without_done
 from bopl.experiment.result import append_lines, read_results
-from bopl.simulation.dataset import find_dataset
+from bopl.simulation.dataset import check_dataset
 
 Report = Callable[[str], None]
 
@@ -80,9 +80,11 @@ def run_plan(tasks: Sequence[Task], folder: Path, *, n_jobs: int = 1, report: Re
     ------
     FileNotFoundError
         A data file that is needed cannot be found or fetched; nothing was begun.
+    ValueError
+        A data file is damaged; nothing was begun.
     """
     waiting = without_done(tasks, read_results(folder))
-    _find_data(waiting)
+    _check_data(waiting)
     n_trials = sum(len(task.trials) for task in tasks)
     n_done = n_trials - sum(len(task.trials) for task in waiting)
     clock, outcome = Clock(waiting, n_jobs), Outcome()
@@ -109,11 +111,11 @@ def run_plan(tasks: Sequence[Task], folder: Path, *, n_jobs: int = 1, report: Re
     return outcome
 
 
-def _find_data(tasks: Sequence[Task]) -> None:
-    """Find or fetch every data file once, before any worker looks for it."""
+def _check_data(tasks: Sequence[Task]) -> None:
+    """Find or fetch every data file once, and check it, before any worker looks for it."""
     for dataset in dict.fromkeys(task.dataset for task in tasks):
         try:
-            find_dataset(dataset)
+            check_dataset(dataset)
         except FileNotFoundError as error:
             raise FileNotFoundError(f"{error} `bopl reproduce run --datasets` runs others without it.") from None
 

@@ -179,7 +179,7 @@ def load_dataset(name: str) -> Dataset:
     ValueError
         The file is there but damaged.
     """
-    path = find_dataset(name)
+    path = _find_dataset(name)
     if path is None:
         return _digits()
     source = SOURCES[name]
@@ -190,7 +190,14 @@ def load_dataset(name: str) -> Dataset:
     return Dataset(name, context, reward, actions, action_names, source.logging_reward)
 
 
-def find_dataset(name: str) -> Path | None:
+def check_dataset(name: str) -> None:
+    """Find a dataset's file, or download it, and check it; errors are those of `load_dataset`."""
+    path = _find_dataset(name)
+    if path is not None and hashlib.sha256(path.read_bytes()).hexdigest() != SOURCES[name].sha256:
+        _read_checked(path, SOURCES[name])
+
+
+def _find_dataset(name: str) -> Path | None:
     """Return a dataset's file, downloaded if it is on no disk; None for the digits, which need none.
 
     Raises
