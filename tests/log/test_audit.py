@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 import bopl
 from bopl.evaluation.diagnosis import RewardTotals, WeightTotals
 from bopl.log import AuditError
-from bopl.log.audit import _frequency_mean_weight, _sums_by_action
+from bopl.log.audit import _frequency_mean_weight, _inverse_propensity_by_action, _sums_by_action
 from bopl.log.weight import (
     differing_sample_size,
     effective_sample_size,
@@ -40,7 +40,7 @@ def test_a_sound_log_has_no_problem():
     assert not LOG.audit(SAMPLE.policy_prob).problems
 
 
-@pytest.mark.parametrize("factor", [0.7, 1.3])
+@pytest.mark.parametrize("factor", [0.7, 1.5])
 def test_wrong_propensities_are_found_by_three_checks(factor):
     audit = changed(propensity=np.minimum(LOG.propensity * factor, 1.0)).audit()
     for check in ("mean_weight_uniform", "mean_weight_logging", "sum_inverse_propensity"):
@@ -93,6 +93,37 @@ def test_sums_by_action_of_groups_of_one_sample_are_those_of_independent_samples
     assert mean_std_err(inverse, one_each.group) == pytest.approx(mean_std_err(inverse))
     assert mean_std_err(inverse) == pytest.approx(inverse.std(ddof=1) / np.sqrt(LOG.n_samples))
     assert np.isnan(mean_std_err(np.ones(3), np.zeros(3, dtype=int)))
+
+
+def test_moments_of_sums_by_action_equal_those_of_a_loop():
+    rng = np.random.default_rng(3)
+    group, action, inverse = rng.integers(12, size=60), rng.integers(3, size=60), rng.uniform(1.0, 9.0, size=60)
+    log = bopl.BanditLog(np.ones((60, 1)), action, np.ones(60), 1.0 / inverse, group=group, actions=[0, 1, 2])
+    mean = rng.uniform(1.0, 2.0, size=3)
+    count, second, third = _sums_by_action(log, inverse, mean)
+    for a in range(3):
+        sums = [inverse[(group == c) & (action == a)].sum() - (group == c).sum() * mean[a] for c in range(12)]
+        assert count[a] == len(set(group[action == a]))
+        assert second[a] == pytest.approx(np.sum(np.power(sums, 2)))
+        assert third[a] == pytest.approx(np.sum(np.power(sums, 3)))
+
+
+def test_few_and_very_unequal_propensities_of_an_action_are_not_taken_for_wrong_ones():
+    n_problems = 0
+    for seed in range(100):
+        rng = np.random.default_rng(seed)
+        prob = np.exp(rng.normal(size=(1000, 20)))
+        prob /= prob.sum(axis=1, keepdims=True)
+        action = np.minimum((prob.cumsum(axis=1) < rng.random((1000, 1))).sum(axis=1), 19)
+        propensity = prob[np.arange(1000), action]
+        log = bopl.BanditLog(np.ones((1000, 1)), action, np.ones(1000), propensity, actions=range(20))
+        n_problems += _inverse_propensity_by_action(log).status == "problem"
+    assert n_problems == 0
+
+
+def test_one_action_with_one_propensity_is_found_to_be_wrong():
+    log = bopl.BanditLog(np.ones((50, 1)), np.zeros(50), np.ones(50), np.full(50, 0.5), actions=[0, 1])
+    assert log.audit()["sum_inverse_propensity"].status == "problem"
 
 
 def test_rounded_propensities_are_not_taken_for_wrong_ones():

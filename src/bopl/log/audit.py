@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from bopl._typing import FloatArray, IntArray
+from bopl._typing import AnyArray, FloatArray, IntArray
 from bopl.log.column_audit import audit_columns
 from bopl.log.context import quoted
 from bopl.log.finding import NOTE, OK, PROBLEM, Audit, Finding
@@ -30,6 +30,7 @@ from bopl.log.weight import (
     rewarded_sample_size,
     tail_index,
     top_share,
+    without_skewness,
 )
 
 if TYPE_CHECKING:
@@ -159,8 +160,11 @@ def _inverse_propensity_by_action(log: BanditLog) -> Finding:
     inverse = 1.0 / log.propensity
     total = np.bincount(log.action_idx, weights=inverse, minlength=log.n_actions)
     expected = np.full(log.n_actions, float(log.n_samples)) if log.action_mask is None else log.action_mask.sum(axis=0)
-    count, variance = _sums_by_action(log, inverse, total / log.n_samples)
-    z = np.where(count >= FEW_SAMPLES, (total - expected) / np.sqrt(np.maximum(variance, 1e-300)), 0.0)
+    count, variance, third = _sums_by_action(log, inverse, total / log.n_samples)
+    often, z = count >= FEW_SAMPLES, np.zeros(log.n_actions)
+    std_err = np.sqrt(np.maximum(variance, 1e-18 * total**2))[often]  # rounding alone is no spread
+    # Few and very unequal 1/p miss their sum more often than they overshoot it, and look sure of themselves then.
+    z[often] = without_skewness((total - expected)[often] / std_err, third[often] / std_err**3)
     worst = int(np.abs(z).argmax())
     name = log.actions[worst].item() if isinstance(log.actions[worst], np.generic) else log.actions[worst]
     text = (
@@ -183,21 +187,25 @@ def _inverse_propensity_by_action(log: BanditLog) -> Finding:
     )
 
 
-def _sums_by_action(log: BanditLog, inverse: FloatArray, mean: FloatArray) -> tuple[IntArray, FloatArray]:
-    """Return for each action how many samples (or groups) took it, and the variance of its sum of 1/p.
+def _sums_by_action(log: BanditLog, inverse: FloatArray, mean: FloatArray) -> tuple[IntArray, FloatArray, FloatArray]:
+    """Return for each action how many samples (or groups) took it, and the second and third moment of its sum of 1/p.
 
-    The variance is ``sum_c (S_c - n_c · mean)²`` over the groups, ``S_c`` being the sum in a group of ``n_c`` samples.
+    These are ``sum_c (S_c - n_c · mean)^k`` over the groups, ``S_c`` being the sum in a group of ``n_c`` samples.
     """
     group = np.arange(log.n_samples) if log.group is None else log.group
     size = np.bincount(group).astype(np.float64)
     pair, own = np.unique(group * log.n_actions + log.action_idx, return_inverse=True)
     action_idx, total = pair % log.n_actions, np.bincount(own, weights=inverse)
-    count = np.bincount(action_idx, minlength=log.n_actions)
-    square, cross = (
-        np.bincount(action_idx, weights=part, minlength=log.n_actions)
-        for part in (total**2, total * size[pair // log.n_actions])
-    )
-    return count, square - 2.0 * mean * cross + mean**2 * float((size**2).sum())
+    own_size = size[pair // log.n_actions]
+
+    def sum_of(part: AnyArray) -> AnyArray:
+        return np.bincount(action_idx, weights=part, minlength=log.n_actions)
+
+    # Groups that did not take the action are in the last terms alone.
+    second = sum_of(total**2) - 2.0 * mean * sum_of(total * own_size) + mean**2 * float((size**2).sum())
+    third = sum_of(total**3) - 3.0 * mean * sum_of(total**2 * own_size)
+    third += 3.0 * mean**2 * sum_of(total * own_size**2) - mean**3 * float((size**3).sum())
+    return np.bincount(action_idx, minlength=log.n_actions), second, third
 
 
 def _logging_policy_match(log: BanditLog, reader: PolicyReader) -> Finding:

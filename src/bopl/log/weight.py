@@ -101,6 +101,14 @@ def mean_weight_z(mean: float, std_err: float) -> float:
     return (mean - 1.0) / std_err
 
 
+def without_skewness(z: FloatArray, skewness: FloatArray) -> FloatArray:
+    """Return Hall's (1992) monotone transformation of a Studentised mean, which is normal to order 1/n.
+
+    ``g(z) = z + A z²/3 + A² z³/27 + A/6``, A being the skewness of the mean.
+    """
+    return z + skewness * z**2 / 3.0 + skewness**2 * z**3 / 27.0 + skewness / 6.0
+
+
 def is_mean_off(mean: float, mean_z: float) -> bool:
     """Return whether a mean weight is too far from 1 for chance and for rounding."""
     return abs(mean_z) > MAX_MEAN_Z and abs(mean - 1.0) > MIN_MEAN_GAP
