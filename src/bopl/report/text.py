@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from bopl._html import Markup, element, join, short, table
-from bopl.report.plain import fixed_text, number_text, percent_text, signed_text
+from bopl.report.plain import fixed_text, number_text, percent_text, signed_text, within_text
 
 Summary = Mapping[str, Any]
 
@@ -41,15 +41,15 @@ def _verdict(summary: Summary) -> Markup:
 
 def _tiles(verdict: Summary) -> list[Markup]:
     level = f"{100.0 * verdict['confidence']:.4g}% interval"
-    value_range = f"{_number(verdict['ci_lower'])} to {_number(verdict['ci_upper'])}"
+    value_range = f"{_within(verdict, 'ci_lower')} to {_within(verdict, 'ci_upper')}"
     difference = _relative(verdict, "uplift"), f"{level} {_uplift_range(verdict)}"
-    value = _number(verdict["value"]), f"reward per decision, {level} {value_range}"
+    value = _within(verdict, "value"), f"reward per decision, {level} {value_range}"
     if verdict["verdict"] == "not trustworthy":  # no number that could be taken away from here
         difference = value = "unknown", "estimates from this log cannot be relied on"
     return [
         _tile("Difference", *difference),
         _tile("New policy", *value),
-        _tile("Logging policy", _number(verdict["logging_value"]), "reward per decision in the log"),
+        _tile("Logging policy", _within(verdict, "logging_value"), "reward per decision in the log"),
         _tile(
             "Effective decisions",
             f"{verdict['effective_samples']:,.0f}",
@@ -64,6 +64,12 @@ def _relative(verdict: Summary, name: str) -> str:
     if value is None or base is None or base <= 0.0:
         return _signed(value)
     return percent_text(value / base, signed=True)
+
+
+def _within(verdict: Summary, name: str) -> str:
+    """Return a reward with the digits that the interval of the new policy's leaves meaning to."""
+    value = verdict[name]
+    return "–" if value is None else within_text(value, verdict["ci_lower"], verdict["ci_upper"])
 
 
 def _tile(name: str, value: str, note: str) -> Markup:
