@@ -14,7 +14,7 @@ Summary = Mapping[str, Any]
 def fragments(summary: Summary) -> dict[str, Markup]:
     """Return what the placeholders of the page stand for, for all parts that the summary has."""
     shown = {"verdict": _verdict(summary), "confidence": _confidence(summary), "footer": _footer(summary)}
-    shown |= {"estimates": _estimates(summary), "notes": _notes(summary)}
+    shown |= {"estimates": _estimates(summary), "notes": _notes(summary), "speaker": _speaker(summary)}
     for part, describe in PARTS.items():
         if part in summary:
             shown |= describe(summary)
@@ -109,6 +109,14 @@ def _estimates(summary: Summary) -> Markup:
     return table(heads, rows, numeric=range(2, 7))
 
 
+def _speaker(summary: Summary) -> Markup:
+    verdict, rows = summary["verdict"], summary["evaluation"]["rows"]
+    if len(rows) == 1:
+        return join("")
+    title = next(row["title"] for row in rows if row["estimator"] == verdict["estimator"])
+    return join(f" The verdict is that of “{title}”: which one speaks is settled before the answers are known.")
+
+
 def _notes(summary: Summary) -> Markup:
     evaluation = summary["evaluation"]
     kind = f"Intervals: {evaluation['interval'].replace('_', ' ')}."
@@ -121,9 +129,11 @@ def _notes(summary: Summary) -> Markup:
 def _shift(summary: Summary) -> dict[str, Markup]:
     actions = summary["actions"]
     moved = 0.5 * sum(abs(new - old) for new, old in zip(actions["new"], actions["logging"], strict=True))
+    n_actions = summary["log"]["n_actions"]
     sentence = (
-        f"Among {summary['log']['n_actions']:,} actions, {percent_text(moved)} of the decisions move from one to "
-        f"another overall. The new policy would repeat the logged action in {percent_text(actions['agreement'])}."
+        f"Added up, {percent_text(moved)} of the decisions move from one of the {n_actions:,} actions to another. "
+        "Decision by decision, the new policy would take the logged action again with a probability of "
+        f"{percent_text(actions['agreement'])} on average."
     )
     return {"shift": join(sentence)}
 
@@ -263,6 +273,8 @@ def _training(summary: Summary) -> dict[str, Markup]:
     if training["is_validated"]:
         chosen = training["chosen_round"]
         sentence += f" The policy keeps the first {chosen:,}, up to the best value on validation decisions."
+    if training.get("reward_translation"):
+        sentence += f" Its rewards were translated by {number_text(training['reward_translation'])}."
     return {"training": join(sentence)}
 
 
@@ -307,7 +319,7 @@ def _setting_text(value: Any) -> str:
     if isinstance(value, list):
         return ", ".join(map(_setting_text, value)) or "none"
     if value is None or isinstance(value, bool):
-        return {None: "none", True: "yes", False: "no"}[value]
+        return {None: "not set", True: "yes", False: "no"}[value]
     return f"{value:g}" if isinstance(value, float) else str(value)
 
 

@@ -14,7 +14,7 @@ function drawWeights(node, width, { edges, decisions, mass }) {
   // Leave out empty bins on the left: most logs have no weights near zero.
   const from = Math.max(Math.min(decisions.findIndex((share) => share > 0), decisions.length - 4), 0);
   const y = linear([0, Math.max(...decisions, ...mass) * 1.06], [bottom, top]);
-  const ticks = { count: 4, format: (tick) => percent(tick, 0) };
+  const ticks = { count: 4, format: axisText(y, 4, { isPercent: true }) };
   const left = axisRoom(y, ticks);
   const x = logarithmic([starts[from], edges[edges.length - 1]], [left, right]);
   drawing.append(names.draw(0));
