@@ -4,7 +4,9 @@ from pathlib import Path
 
 import pytest
 
+import bopl
 from bopl.report import write_page
+from helpers import informative_log
 
 LOOKS = (Path(__file__).parent / "looks.js").read_text(encoding="utf8")
 WIDTHS = [1280, 390]
@@ -280,6 +282,22 @@ def test_every_choice_leaves_the_texts_in_place(browser, pages):
         browser.settle()
         found += complaints(browser, "badTexts")
     assert found == []
+
+
+@pytest.mark.parametrize("dark", [False, True])
+def test_cards_of_a_notebook_fit_and_can_be_read(browser, tmp_path, dark):
+    log = informative_log(n_samples=60)
+    policy = bopl.BoostedPolicy(n_rounds=4, reward_translation=-0.3, random_state=0).fit(log)
+    evaluation = bopl.evaluate(log, {"new policy": policy}, estimators=["snips", "dr"])
+    assert "not trustworthy" in evaluation._repr_html_()
+    shown = "".join(one._repr_html_() for one in (log, policy, evaluation, log.audit(policy)))
+    colours = "background:#111;color:#ddd" if dark else "background:#fff;color:#111"
+    page = tmp_path / "cards.html"
+    page.write_text(f"<!doctype html><meta charset=utf-8><body style='{colours}'>{shown}", encoding="utf8")
+    browser.open(page, width=900)
+    assert complaints(browser, "badTexts") == []
+    assert complaints(browser, "badBoxes") == []
+    assert complaints(browser, "badContrast") == []
 
 
 def test_page_prints_in_light_colours_without_controls(browser, pages):
