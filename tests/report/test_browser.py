@@ -9,7 +9,7 @@ from bopl.report import write_page
 from helpers import informative_log
 
 LOOKS = (Path(__file__).parent / "looks.js").read_text(encoding="utf8")
-WIDTHS = [1280, 390]
+WIDTHS = [1280, 390, 320]
 CASES = ["shop", "nasty", "bare"]
 
 

@@ -274,7 +274,7 @@ def _training(summary: Summary) -> dict[str, Markup]:
         chosen = training["chosen_round"]
         sentence += f" The policy keeps the first {chosen:,}, up to the best value on validation decisions."
     if training.get("reward_translation"):
-        sentence += f" Its rewards were translated by {number_text(training['reward_translation'])}."
+        sentence += f" Rewards were translated by {number_text(training['reward_translation'])}."
     return {"training": join(sentence)}
 
 

@@ -205,7 +205,7 @@ function xAxis(scale, y, { width, count = 6, format = number, top = null, label 
     end = at + half;
     group.append(svg("text", { class: "tick", x: at, y: y + 17, "text-anchor": "middle" }, text));
   }
-  if (label !== null) group.append(svg("text", { class: "tick", x: right, y: y + 35, "text-anchor": "end" }, label));
+  if (label !== null) group.append(cutText({ class: "tick", x: right, y: y + 35, "text-anchor": "end" }, label, right, 12));
   return group;
 }
 

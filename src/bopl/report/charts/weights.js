@@ -38,6 +38,7 @@ function drawWeights(node, width, { edges, decisions, mass }) {
   if (x(1) >= left && x(1) <= right) {
     drawing.append(svg("line", { class: "zero", x1: x(1), x2: x(1), y1: top - 4, y2: bottom }));
     const isRight = x(1) > (left + right) / 2;
-    drawing.append(svg("text", { class: "tick", x: x(1), y: top - 10, "text-anchor": isRight ? "end" : "start" }, "1: as often as the logging policy"));
+    const place = { class: "tick", x: x(1), y: top - 10, "text-anchor": isRight ? "end" : "start" };
+    drawing.append(cutText(place, "1: as often as the logging policy", isRight ? x(1) : width - x(1), 12));
   }
 }
