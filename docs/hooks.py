@@ -37,6 +37,13 @@ def as_page(path):
 
 def results():
     """Return the tables and figures of the results, or a word about where they will come from."""
-    tables = [path.read_text(encoding="utf8") for path in sorted(RESULTS.glob("*.md"))]
+    tables = [
+        below_heading(path.read_text(encoding="utf8")) for path in sorted(RESULTS.glob("*.md"))
+    ]
     figures = [f"![{path.stem}](results/{path.name})" for path in sorted(RESULTS.glob("*.svg"))]
     return "\n\n".join([*tables, *figures]) or NOTHING_YET
+
+
+def below_heading(text):
+    """Return text to stand below a heading of the page: without its title, and with headings one level down."""
+    return re.sub(r"^#(?=#+ )", "##", re.sub(r"\A# .*\n+", "", text), flags=re.M)

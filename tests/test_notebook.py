@@ -91,6 +91,20 @@ def test_a_log_without_propensities_says_so(log):
     assert "unknown" in unknown._repr_html_()
 
 
+@pytest.mark.parametrize(
+    ("times", "shown"),
+    [
+        (["2024-05-01T13:30:05.123456789", "2024-05-01T13:30:06"], "2024-05-01 13:30:05 to 2024-05-01 13:30:06"),
+        (["2024-05-01", "2024-05-02"], "2024-05-01 00:00:00 to 2024-05-02 00:00:00"),
+    ],
+)
+def test_times_of_a_log_are_shown_to_the_second(times, shown):
+    columns = ([[0.0]] * 2, [0, 1], [1.0] * 2, [0.5] * 2)
+    timed = bopl.BanditLog(*columns, time=np.array(times, dtype="datetime64"))
+    assert shown in checked(timed._repr_html_()).text
+    assert "7 to 8" in checked(bopl.BanditLog(*columns, time=[7, 8])._repr_html_()).text
+
+
 def test_a_log_of_many_actions_names_the_most_frequent():
     many = bopl.BanditLog([[0.0]] * 40, list(range(40)), [1.0] * 40, [0.1] * 40)
     assert "32 more" in checked(many._repr_html_()).text

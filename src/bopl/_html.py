@@ -61,6 +61,7 @@ overflow-wrap:break-word;overflow-x:auto}
 .bopl.bopl th,.bopl.bopl td{text-align:left;vertical-align:top;padding:5px 14px 5px 0;background:none;border:0;
 border-top:1px solid color-mix(in srgb,currentColor 14%,transparent);max-width:none;white-space:normal}
 .bopl.bopl thead th{border-top:0}.bopl.bopl .number{text-align:right;white-space:nowrap}
+.bopl.bopl thead .number{white-space:normal}
 .bopl.bopl p{margin:8px 0 0;font-size:13px}
 .bopl.bopl .dot{display:inline-block;width:9px;height:9px;border-radius:50%;border:2px solid currentColor;
 margin-right:7px;flex:none}
@@ -68,7 +69,7 @@ margin-right:7px;flex:none}
 .bopl.bopl .dot.bad{border-color:#d9691c;background:#d9691c}
 .bopl.bopl .dot.plain{background:currentColor;opacity:.6}
 .bopl.bopl .dot.hollow{opacity:.6}
-.bopl.bopl .mark{white-space:nowrap}.bopl.bopl details{margin-top:10px}
+.bopl.bopl .mark{display:flex;align-items:baseline}.bopl.bopl details{margin-top:10px}
 .bopl.bopl .track{display:block;min-width:90px;max-width:260px;height:8px;margin-top:6px;border-radius:4px;
 background:color-mix(in srgb,currentColor 12%,transparent)}
 .bopl.bopl .track span{display:block;height:100%;border-radius:4px;background:#2f86d6}

@@ -16,6 +16,7 @@ from bopl.log import BanditLog
 from bopl.log.format import write_table
 from bopl.policy import BoostedPolicy, Policy
 from bopl.simulation import SimulatedProblem, simulate_digits
+from bopl.workflow.run_folder import write_summary
 from bopl.workflow.summary import summarise, write_page
 
 OBJECTIVE_NAMES = {"ips": "BOPL-regr", "surrogate": "BOPL-S-regr"}
@@ -57,7 +58,9 @@ def run_demo(
         table.add_row(name, f"{rewards[name]:.3f}", f"{estimate:.3f}", f"{n_effective:.0f}")
     console.print(table)
     console.print(
-        "The estimate uses only what was logged: context, action, propensity and reward of the test decisions."
+        "The estimate uses only what was logged: context, action, propensity and reward of the test decisions. Here "
+        "policies take their likeliest action; the report judges the last one as it would be deployed, drawing its "
+        "actions by their probabilities."
     )
     result = DemoResult(rewards, folder / "report.html", folder / "log.parquet")
     _write_report(policy, name, problem, result.report)
@@ -90,7 +93,9 @@ def _write_report(policy: BoostedPolicy, name: str, problem: SimulatedProblem, p
     log = _named(problem.test)
     model = BoostedRewardModel(random_state=0).fit(_named(problem.train))
     evaluation = evaluate(log, {name: policy}, estimators="all", reward_model=model)
-    write_page(summarise(policy, log, evaluation, problem.train.audit(), {"data": "handwritten digits"}), path)
+    summary = summarise(policy, log, evaluation, problem.train.audit(), {"data": "handwritten digits"})
+    write_page(summary, path)
+    write_summary(summary, path.with_name("summary.json"))
 
 
 def _named(log: BanditLog) -> BanditLog:

@@ -252,13 +252,13 @@ def excess_risk_bound(
     _check_bound_arguments(n_samples, min_propensity, rademacher_complexity, excess_empirical_risk, delta)
     weight_norm = max(float(np.abs(np.asarray(ensemble_weights, dtype=np.float64)).sum()), 1.0)
     return ExcessRiskBound(
-        excess_empirical_risk=excess_empirical_risk,
-        generalization_error=(
+        excess_empirical_risk=float(excess_empirical_risk),
+        generalization_error=float(
             np.sqrt(32.0) * weight_norm * rademacher_complexity
             + np.sqrt(2.0 / n_samples * np.log(8.0 / delta * weight_norm))
         )
         / min_propensity,
-        estimation_error=np.sqrt(2.0 / n_samples * np.log(2.0 / delta)) / min_propensity,
+        estimation_error=float(np.sqrt(2.0 / n_samples * np.log(2.0 / delta))) / min_propensity,
     )
 
 

@@ -1,3 +1,4 @@
+import json
 import re
 import sys
 
@@ -13,6 +14,7 @@ def test_demo_shows_logging_reward_learned_reward_and_estimate_side_by_side(tmp_
     assert result.exit_code == 0
     assert f"Report: {tmp_path / 'report.html'}" in result.output
     assert (tmp_path / "report.html").stat().st_size > 10_000
+    assert json.loads((tmp_path / "summary.json").read_text(encoding="utf8"))["verdict"]["verdict"] == "better"
     assert bopl.BanditLog.read(tmp_path / "log.parquet").n_actions == 10
     for text in ("logging", "BOPL-regr", "BOPL-S-regr", "true reward", "estimate from the log"):
         assert text in result.output

@@ -44,6 +44,7 @@ def test_every_kind_of_frame_becomes_the_same_numbers(convert):
     assert log.feature_names == ("city", "age", "is_member", "when (day)", "when (weekday)", "when (hour)")
     assert log.categorical == (0,)
     assert log.schema.columns[0].categories == ("Bonn", "Rom", "Ulm")
+    assert log.schema.categories == {"city": ("Bonn", "Rom", "Ulm"), "is_member": ("no", "yes")}
     code = {"Bonn": 0.0, "Rom": 1.0, "Ulm": 2.0}
     np.testing.assert_array_equal(log.context[:, 0], [code.get(one, np.nan) for one in frame["city"]])
     np.testing.assert_array_equal(log.context[:, 2], frame["is_member"].astype(float))

@@ -4,8 +4,12 @@ from pathlib import Path
 
 import pytest
 
+import bopl
+from bopl.report import write_page
+from helpers import informative_log
+
 LOOKS = (Path(__file__).parent / "looks.js").read_text(encoding="utf8")
-WIDTHS = [1280, 390]
+WIDTHS = [1280, 390, 320]
 CASES = ["shop", "nasty", "bare"]
 
 
@@ -149,6 +153,123 @@ def test_hovering_shows_numbers_and_dragging_zooms_into_rounds(browser, pages):
     assert browser.complaints() == []
 
 
+def press(browser, *keys):
+    for key in keys:
+        browser.call("Input.dispatchKeyEvent", type="keyDown", key=key)
+        browser.call("Input.dispatchKeyEvent", type="keyUp", key=key)
+    browser.settle()
+
+
+def test_history_is_read_and_zoomed_with_the_keyboard(browser, pages, shop_summary):
+    browser.open(pages["shop"])
+    hit = "document.querySelector('[data-chart=historyValue] .hit')"
+    browser.evaluate(f"{hit}.focus()")
+    press(browser, "Home", "ArrowRight")
+    value = shop_summary["training"]["columns"]["validation_value"][1]
+    assert text_of(browser, "#tooltip").startswith("Round 2")
+    said = browser.evaluate(f"{hit}.getAttribute('aria-valuetext')")
+    assert said.startswith("round 2, validation 0.")
+    assert float(said.split()[3].rstrip(",")) == pytest.approx(value, rel=1e-3)
+    press(browser, "+")
+    reset = "document.getElementById('history-reset').hidden"
+    assert browser.evaluate(reset) is False
+    assert browser.evaluate(f"document.activeElement === {hit}") is True
+    press(browser, "Escape")
+    assert browser.evaluate(reset) is True
+    assert browser.complaints() == []
+
+
+def test_a_drag_that_the_browser_takes_over_leaves_no_trace(browser, pages):
+    browser.open(pages["shop"])
+    browser.evaluate(
+        "(() => { const hit = document.querySelector('[data-chart=historyRisk] .hit'); "
+        "hit.setPointerCapture = () => {}; "
+        "const { left, width, top } = hit.getBoundingClientRect(); "
+        "const send = (kind, share) => hit.dispatchEvent(new PointerEvent(kind, "
+        "{ pointerId: 7, clientX: left + share * width, clientY: top + 9 })); "
+        "send('pointerdown', 0.1); send('pointercancel', 0.2); send('pointermove', 0.9); send('pointerup', 0.9); })()"
+    )
+    brush = "document.querySelector('[data-chart=historyRisk] .brush').getAttribute('visibility')"
+    assert browser.evaluate(brush) == "hidden"
+    assert browser.evaluate("document.getElementById('history-reset').hidden") is True
+
+
+def test_zoom_stops_where_few_rounds_are_drawn(browser, shop_summary, tmp_path):
+    training = shop_summary["training"]
+    thinned = {**training["columns"], "round": [1 + 50 * idx for idx in range(12)]}
+    write_page({**shop_summary, "training": {**training, "columns": thinned}}, tmp_path / "long.html")
+    browser.open(tmp_path / "long.html")
+    hit = "document.querySelector('[data-chart=historyRisk] .hit')"
+    browser.evaluate(f"{hit}.focus()")
+    for _ in range(6):
+        press(browser, "+")
+        assert browser.evaluate(f"{hit}.getAttribute('aria-valuetext')").startswith("round ")
+    low, high = (float(browser.evaluate(f"{hit}.getAttribute('aria-value{end}')")) for end in ("min", "max"))
+    assert high - low >= 100
+    assert browser.complaints() == []
+
+
+def test_the_chosen_round_is_marked_above_the_lines(browser, pages):
+    browser.open(pages["shop"])
+    covered = browser.evaluate(
+        "[...document.querySelectorAll('[data-chart^=history] svg')].filter(svg => { "
+        "const mark = [...svg.querySelectorAll('text')].find(text => text.textContent.startsWith('chosen')); "
+        "return mark.getBoundingClientRect().bottom > svg.querySelector('.hit').getBoundingClientRect().top; }).length"
+    )
+    assert covered == 0
+
+
+def test_controls_within_drawings_are_not_hidden_from_screen_readers(browser, pages):
+    browser.open(pages["shop"])
+    assert browser.evaluate("document.querySelectorAll('svg[role=img] [tabindex]').length") == 0
+    assert browser.evaluate("document.querySelectorAll('svg[role=group] [tabindex]').length") > 4
+
+
+TICKS = (
+    "[...document.querySelectorAll('[data-chart={}] .tick')].filter(n => n.getAttribute('text-anchor') === 'middle')"
+    ".map(n => n.textContent)"
+)
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+def test_numbers_along_an_axis_differ_however_small_the_shares(browser, shop_summary, tmp_path, width):
+    actions = shop_summary["actions"]
+    small = {name: [share / 60 for share in actions[name]] for name in ("logging", "new")}
+    rows = [{**row} for row in shop_summary["evaluation"]["rows"]]
+    for row in rows:  # narrow intervals around a large value
+        row |= {"value": 50.1, "ci_lower": 50.06, "ci_upper": 50.14}
+        row |= {"uplift": 0.1, "uplift_ci_lower": 0.06, "uplift_ci_upper": 0.14}
+    evaluation = {**shop_summary["evaluation"], "rows": rows, "logging_value": 50.0}
+    summary = {**shop_summary, "actions": {**actions, **small}, "evaluation": evaluation}
+    write_page(summary, tmp_path / "small.html")
+    browser.open(tmp_path / "small.html", width=width)
+    for chart in ("shares", "forest"):
+        ticks = browser.evaluate(TICKS.format(chart))
+        assert len(set(ticks)) == len(ticks) > 2
+    browser.evaluate("document.querySelector('#forest-scale input[value=value]').click()")
+    browser.settle()
+    ticks = browser.evaluate(TICKS.format("forest"))
+    assert len(set(ticks)) == len(ticks) > 2
+    assert "50.100  [50.060, 50.140]" in text_of(browser, "[data-chart=forest] svg")
+
+
+def test_charts_are_drawn_for_the_width_of_paper_and_name_the_column(browser, pages, shop_summary):
+    browser.open(pages["shop"])
+    width = "document.querySelector('[data-chart=forest] svg').viewBox.baseVal.width"
+    assert browser.evaluate(width) > 900
+    on_paper = browser.evaluate(f"window.dispatchEvent(new Event('beforeprint')), {width}")  # before the next frame
+    assert 650 < on_paper < 730
+    browser.resize(765)
+    browser.settle()
+    assert complaints(browser, "badTexts") == []
+    browser.resize(1280)
+    for chart in ("segmentShares", "segmentGain"):
+        assert shop_summary["segments"][0]["feature"] in text_of(browser, f"[data-chart={chart}] svg")
+    browser.evaluate("window.dispatchEvent(new Event('afterprint'))")
+    browser.settle()
+    assert browser.evaluate(width) > 900
+
+
 def test_every_choice_leaves_the_texts_in_place(browser, pages):
     browser.open(pages["shop"], width=390)
     found = []
@@ -161,6 +282,22 @@ def test_every_choice_leaves_the_texts_in_place(browser, pages):
         browser.settle()
         found += complaints(browser, "badTexts")
     assert found == []
+
+
+@pytest.mark.parametrize("dark", [False, True])
+def test_cards_of_a_notebook_fit_and_can_be_read(browser, tmp_path, dark):
+    log = informative_log(n_samples=60)
+    policy = bopl.BoostedPolicy(n_rounds=4, reward_translation=-0.3, random_state=0).fit(log)
+    evaluation = bopl.evaluate(log, {"new policy": policy}, estimators=["snips", "dr"])
+    assert "not trustworthy" in evaluation._repr_html_()
+    shown = "".join(one._repr_html_() for one in (log, policy, evaluation, log.audit(policy)))
+    colours = "background:#111;color:#ddd" if dark else "background:#fff;color:#111"
+    page = tmp_path / "cards.html"
+    page.write_text(f"<!doctype html><meta charset=utf-8><body style='{colours}'>{shown}", encoding="utf8")
+    browser.open(page, width=900)
+    assert complaints(browser, "badTexts") == []
+    assert complaints(browser, "badBoxes") == []
+    assert complaints(browser, "badContrast") == []
 
 
 def test_page_prints_in_light_colours_without_controls(browser, pages):

@@ -37,6 +37,19 @@ def test_page_without_optional_parts_has_no_trace_of_them(run):
     assert "<!-- part" not in page
 
 
+def test_page_says_what_the_run_chose(run):
+    policy, test, evaluation = run
+    page = render_page(summarise(policy, test, evaluation, config={"reward_translation": "auto", "context": None}))
+    assert "translated by −0.3." in page
+    assert "<td>not set</td>" in page
+
+
+def test_page_says_whose_verdict_it_is(shop_summary, bare_summary):
+    assert "The verdict is that of “Doubly robust”" in render_page(shop_summary)
+    one = {**bare_summary, "evaluation": {**bare_summary["evaluation"], "rows": bare_summary["evaluation"]["rows"][:1]}}
+    assert "The verdict is that of" not in render_page(one)
+
+
 def test_page_asks_nothing_of_the_network(run):
     page = render_page(summarise(*run))
     assert not re.findall(r"""(?:src|href)\s*=\s*["'](?!#)""", page)

@@ -13,7 +13,7 @@ from bopl.evaluation import Evaluation
 from bopl.report import render_page, summarise
 from bopl.report.feature import Column, make_bins, read_columns
 from bopl.report.movement import follow_policy
-from bopl.report.plain import fixed_text, number_text, percent_text, plain, signed_text
+from bopl.report.plain import fixed_text, number_text, percent_text, plain, signed_text, within_text
 from bopl.report.verdict import SPEAKERS, describe_verdict, speaking_row
 from helpers import informative_log
 
@@ -239,6 +239,7 @@ def made_up(verdict, uplift, lower, upper, *, logging_value=0.2, estimator="snip
     ("evaluation", "headline", "words"),
     [
         (made_up("better", 0.05, 0.01, 0.09), "earns 25% more", "between +5.0% and +45%"),
+        (made_up("better", 0.00008, 0.00002, 0.00014), "earns 0.04% more", "between +0.01% and +0.07%"),
         (made_up("worse", -0.05, -0.09, -0.01), "earns 25% less", "between −45% and −5.0%"),
         (made_up("inconclusive", 0.01, -0.01, 0.03), "cannot tell", "between −5.0% and +15%"),
         (made_up("inconclusive", 0.0, 0.0, 0.0), "cannot tell", "exactly zero"),
@@ -280,6 +281,18 @@ def test_another_schema_is_refused(summary):
         (signed_text(-0.5), "−0.5"),
         (percent_text(0.0123), "1.2%"),
         (percent_text(-0.5, signed=True), "−50%"),
+        (percent_text(0.0), "0.0%"),
+        (percent_text(0.0004, signed=True), "+0.04%"),  # not +0.0%: a million decisions can tell
+        (percent_text(0.997), "99.7%"),
+        (percent_text(0.9997), "99.97%"),
+        (percent_text(1.0), "100%"),
+        (within_text(0.094813, 0.078625, 0.11375), "0.095"),
+        (within_text(0.11375, 0.078625, 0.11375), "0.114"),
+        (within_text(1234.56, 1234.3, 1234.8), "1,234.56"),
+        (within_text(-1234.56, -2000.0, -500.0), "−1,235"),
+        (within_text(-0.0001, -0.2, 0.2), "0.00"),
+        (within_text(0.094813, 0.1, 0.1), "0.09481"),
+        (within_text(0.094813, None, 0.1), "0.09481"),
         (fixed_text(0.001, 0.5), "+0.00"),
         (fixed_text(-0.25, 2.0), "−0.25"),
         (fixed_text(0.001, 0.004), "+0.0010"),

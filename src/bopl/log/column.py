@@ -100,6 +100,13 @@ class Column:
         code = [code_of.get(_as_text(label), unknown) for label in labels]
         return np.array([*code, np.nan], dtype=CONTEXT_DTYPE)[position]  # position -1, missing, takes the last
 
+    @property
+    def texts(self) -> tuple[str, ...]:
+        """What the numbers 0, 1, … in the encoded column stand for; nothing where they are numbers."""
+        if self.kind == "flag":
+            return ("no", "yes")
+        return (*map(str, self.categories), *([OTHER] if self.n_merged else []))
+
     def describe(self, code: float) -> str:
         """Return what a number in the encoded column stands for."""
         if np.isnan(code):

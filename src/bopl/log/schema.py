@@ -11,7 +11,7 @@ import numpy as np
 
 from bopl._errors import UsageError, did_you_mean
 from bopl._typing import AnyArray, ContextMatrix
-from bopl.log.column import OTHER, Column, fit_column
+from bopl.log.column import Column, fit_column
 from bopl.log.context import CONTEXT_DTYPE, is_frame, is_sparse, quoted
 
 ROLES = ("action", "reward", "propensity", "time", "group")
@@ -61,12 +61,8 @@ class LogSchema:
 
     @property
     def categories(self) -> dict[str, tuple[str, ...]]:
-        """What the positions 0, 1, … in each categorical column stand for."""
-        return {
-            column.name: (*map(str, column.categories), *([OTHER] if column.n_merged else []))
-            for column in self.columns
-            if column.kind == "category"
-        }
+        """What the numbers 0, 1, … in each column of categories and in each flag stand for."""
+        return {column.name: column.texts for column in self.columns if column.texts}
 
     @property
     def roles(self) -> dict[str, str]:

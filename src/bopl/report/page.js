@@ -10,6 +10,16 @@ document.getElementById("theme").addEventListener("click", () => {
   root.dataset.theme = isDark ? "light" : "dark";
 });
 
+// On paper charts are drawn for its width, or their text would shrink with them.
+const PAPER = "765px";
+
 window.addEventListener("beforeprint", () => {
   for (const node of document.querySelectorAll("details")) node.open = true;
+  document.body.style.width = PAPER;
+  for (const again of redrawn) again();
+  document.body.style.width = "";
+});
+
+window.addEventListener("afterprint", () => {
+  for (const again of redrawn) again();
 });

@@ -10,6 +10,7 @@ import numpy as np
 
 MINUS = "−"
 DIGITS = 5  # significant digits of the numbers that charts are drawn from
+MAX_DECIMALS = 6  # of numbers that are written without an exponent
 
 
 def plain(value: Any, digits: int | None = DIGITS) -> Any:
@@ -78,10 +79,29 @@ def fixed_text(value: float, largest: float) -> str:
     return (MINUS if value < 0.0 and float(text) != 0.0 else "+") + text
 
 
+def within_text(value: float, lower: float | None, upper: float | None) -> str:
+    """Return a number with the decimals that its interval leaves meaning to: two digits of half the width."""
+    half = 0.0 if lower is None or upper is None else 0.5 * (upper - lower)
+    if not math.isfinite(half) or half <= 0.0:
+        return number_text(value)
+    decimals = 1 - math.floor(math.log10(half))
+    if decimals > MAX_DECIMALS:
+        return number_text(value)
+    text = f"{abs(value):,.{max(decimals, 0)}f}"
+    return f"{MINUS}{text}" if value < 0.0 and text.strip("0.") else text
+
+
 def percent_text(share: float, *, signed: bool = False) -> str:
-    """Return a share as a percentage of two or three digits."""
+    """Return a share as a percentage of two or three digits, and never as 0% or 100% what is not quite that."""
     size = abs(100.0 * share)
-    decimals = 0 if size >= 10.0 else 1
-    text = f"{size:.{decimals}f}%"
+    text = f"{size:.{_percent_decimals(size)}f}%"
     plus = "+" if signed else ""
     return (MINUS if share < 0.0 else plus) + text
+
+
+def _percent_decimals(size: float) -> int:
+    if 0.0 < size < 0.1:
+        return min(-math.floor(math.log10(size)), MAX_DECIMALS)
+    if 99.5 <= size < 99.995:
+        return 1 if size < 99.95 else 2
+    return 1 if size < 10.0 else 0

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from bopl._html import Markup, element, join, short, table
-from bopl.report.plain import fixed_text, number_text, percent_text, signed_text
+from bopl.report.plain import fixed_text, number_text, percent_text, signed_text, within_text
 
 Summary = Mapping[str, Any]
 
@@ -14,7 +14,7 @@ Summary = Mapping[str, Any]
 def fragments(summary: Summary) -> dict[str, Markup]:
     """Return what the placeholders of the page stand for, for all parts that the summary has."""
     shown = {"verdict": _verdict(summary), "confidence": _confidence(summary), "footer": _footer(summary)}
-    shown |= {"estimates": _estimates(summary), "notes": _notes(summary)}
+    shown |= {"estimates": _estimates(summary), "notes": _notes(summary), "speaker": _speaker(summary)}
     for part, describe in PARTS.items():
         if part in summary:
             shown |= describe(summary)
@@ -41,15 +41,15 @@ def _verdict(summary: Summary) -> Markup:
 
 def _tiles(verdict: Summary) -> list[Markup]:
     level = f"{100.0 * verdict['confidence']:.4g}% interval"
-    value_range = f"{_number(verdict['ci_lower'])} to {_number(verdict['ci_upper'])}"
+    value_range = f"{_within(verdict, 'ci_lower')} to {_within(verdict, 'ci_upper')}"
     difference = _relative(verdict, "uplift"), f"{level} {_uplift_range(verdict)}"
-    value = _number(verdict["value"]), f"reward per decision, {level} {value_range}"
+    value = _within(verdict, "value"), f"reward per decision, {level} {value_range}"
     if verdict["verdict"] == "not trustworthy":  # no number that could be taken away from here
         difference = value = "unknown", "estimates from this log cannot be relied on"
     return [
         _tile("Difference", *difference),
         _tile("New policy", *value),
-        _tile("Logging policy", _number(verdict["logging_value"]), "reward per decision in the log"),
+        _tile("Logging policy", _within(verdict, "logging_value"), "reward per decision in the log"),
         _tile(
             "Effective decisions",
             f"{verdict['effective_samples']:,.0f}",
@@ -64,6 +64,12 @@ def _relative(verdict: Summary, name: str) -> str:
     if value is None or base is None or base <= 0.0:
         return _signed(value)
     return percent_text(value / base, signed=True)
+
+
+def _within(verdict: Summary, name: str) -> str:
+    """Return a reward with the digits that the interval of the new policy's leaves meaning to."""
+    value = verdict[name]
+    return "–" if value is None else within_text(value, verdict["ci_lower"], verdict["ci_upper"])
 
 
 def _tile(name: str, value: str, note: str) -> Markup:
@@ -103,6 +109,14 @@ def _estimates(summary: Summary) -> Markup:
     return table(heads, rows, numeric=range(2, 7))
 
 
+def _speaker(summary: Summary) -> Markup:
+    verdict, rows = summary["verdict"], summary["evaluation"]["rows"]
+    if len(rows) == 1:
+        return join("")
+    title = next(row["title"] for row in rows if row["estimator"] == verdict["estimator"])
+    return join(f" The verdict is that of “{title}”: which one speaks is settled before the answers are known.")
+
+
 def _notes(summary: Summary) -> Markup:
     evaluation = summary["evaluation"]
     kind = f"Intervals: {evaluation['interval'].replace('_', ' ')}."
@@ -115,9 +129,11 @@ def _notes(summary: Summary) -> Markup:
 def _shift(summary: Summary) -> dict[str, Markup]:
     actions = summary["actions"]
     moved = 0.5 * sum(abs(new - old) for new, old in zip(actions["new"], actions["logging"], strict=True))
+    n_actions = summary["log"]["n_actions"]
     sentence = (
-        f"Among {summary['log']['n_actions']:,} actions, {percent_text(moved)} of the decisions move from one to "
-        f"another overall. The new policy would repeat the logged action in {percent_text(actions['agreement'])}."
+        f"Added up, {percent_text(moved)} of the decisions move from one of the {n_actions:,} actions to another. "
+        "Decision by decision, the new policy would take the logged action again with a probability of "
+        f"{percent_text(actions['agreement'])} on average."
     )
     return {"shift": join(sentence)}
 
@@ -257,6 +273,8 @@ def _training(summary: Summary) -> dict[str, Markup]:
     if training["is_validated"]:
         chosen = training["chosen_round"]
         sentence += f" The policy keeps the first {chosen:,}, up to the best value on validation decisions."
+    if training.get("reward_translation"):
+        sentence += f" Rewards were translated by {number_text(training['reward_translation'])}."
     return {"training": join(sentence)}
 
 
@@ -301,7 +319,7 @@ def _setting_text(value: Any) -> str:
     if isinstance(value, list):
         return ", ".join(map(_setting_text, value)) or "none"
     if value is None or isinstance(value, bool):
-        return {None: "none", True: "yes", False: "no"}[value]
+        return {None: "not set", True: "yes", False: "no"}[value]
     return f"{value:g}" if isinstance(value, float) else str(value)
 
 

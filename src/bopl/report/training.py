@@ -35,6 +35,7 @@ def describe_training(policy: Any) -> dict[str, Any] | None:
         "chosen_round": policy.n_rounds_,
         "is_validated": bool(np.isfinite(history["validation_value"]).any()),
         "stop_reason": policy.stop_reason_,
+        "reward_translation": plain(float(policy.reward_translation)),
         "columns": plain({"round": history["round"][rows], "risk": history.objective_risk[rows], **columns}),
     }
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from bopl.evaluation import Evaluation
-from bopl.report.plain import number_text, percent_text, signed_text
+from bopl.report.plain import number_text, percent_text, signed_text, within_text
 
 # The estimator that speaks for a policy is fixed in advance: choosing it by its answer would be choosing the answer.
 SPEAKERS = ("dr", "sndr", "snips", "beta_ips", "ips")
@@ -100,10 +100,11 @@ def _sentence(row: Mapping[str, Any], evaluation: Evaluation) -> str:
     if row["uplift_ci_lower"] == row["uplift_ci_upper"] == 0.0:
         return "On the held-out decisions both policies do the same: the difference is exactly zero."
     certainty = f"With {100.0 * evaluation.confidence:.4g}% confidence"
-    value, base = number_text(row["value"]), number_text(evaluation.logging_value)
+    both = (row["value"], evaluation.logging_value)
+    value, base = (within_text(number, row["ci_lower"], row["ci_upper"]) for number in both)
     return (
         f"{certainty} the difference lies between {_between(row, evaluation)}. Reward per decision: about {value} for "
-        f"the new policy, {base} for the logging policy."
+        f"the new policy, {base} for the logging policy, the one that made the log."
     )
 
 

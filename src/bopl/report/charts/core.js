@@ -33,7 +33,7 @@ function number(value, digits = 4) {
 }
 
 function withSign(value, text) {
-  return value < 0 && text !== "0" ? MINUS + text : text;
+  return value < 0 && /[1-9]/.test(text) ? MINUS + text : text;
 }
 
 function signed(value, digits = 4) {
@@ -56,6 +56,18 @@ function fixed(value, largest) {
   const decimals = clamp(1 - Math.floor(Math.log10(largest || 1)), 2, 6);
   const text = Math.abs(value).toFixed(decimals);
   return (value < 0 && Number(text) !== 0 ? MINUS : "+") + text;
+}
+
+// A number with the decimals that its interval leaves meaning to: two digits of half the width.
+function within(value, lower, upper) {
+  const half = (upper - lower) / 2;
+  const decimals = 1 - Math.floor(Math.log10(half));
+  if (lower === null || upper === null || !(half > 0) || decimals > 6) return number(value);
+  return withSign(value, decimalText(value, Math.max(decimals, 0)));
+}
+
+function decimalText(value, decimals) {
+  return Math.abs(value).toLocaleString("en", { minimumFractionDigits: decimals, maximumFractionDigits: decimals });
 }
 
 function whole(value) {
@@ -121,6 +133,8 @@ function clamp(value, low, high) {
 // -- Drawing ----------------------------------------------------------------------------------------------------
 
 // Draws again whenever the width of the place changes; a pixel of the drawing is a pixel of the page.
+const redrawn = [];
+
 function responsive(node, draw) {
   let width = 0;
   const again = () => {
@@ -130,14 +144,16 @@ function responsive(node, draw) {
     draw(width);
   };
   new ResizeObserver(again).observe(node);
+  redrawn.push(again);
   again();
   return () => {
     if (width > 0) draw(width);
   };
 }
 
-function canvas(node, width, height, label) {
-  const drawing = svg("svg", { viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": label });
+// A drawing with controls in it is a group: what lies within an image is hidden from readers of the screen.
+function canvas(node, width, height, label, role = "img") {
+  const drawing = svg("svg", { viewBox: `0 0 ${width} ${height}`, role, "aria-label": label });
   node.replaceChildren(drawing);
   return drawing;
 }
@@ -189,8 +205,20 @@ function xAxis(scale, y, { width, count = 6, format = number, top = null, label 
     end = at + half;
     group.append(svg("text", { class: "tick", x: at, y: y + 17, "text-anchor": "middle" }, text));
   }
-  if (label !== null) group.append(svg("text", { class: "tick", x: right, y: y + 35, "text-anchor": "end" }, label));
+  if (label !== null) group.append(cutText({ class: "tick", x: right, y: y + 35, "text-anchor": "end" }, label, right, 12));
   return group;
+}
+
+// How the numbers along a linear axis are written: with the decimals that tell neighbours apart.
+function axisText(scale, count, { isPercent = false, hasSign = false } = {}) {
+  const [first, second] = scale.ticks(count);
+  const step = (isPercent ? 100 : 1) * (second - first);
+  const decimals = Math.max(-Math.floor(Math.log10(step) + 1e-9), 0);
+  if (!(decimals <= 6)) return (tick) => (isPercent ? percent(tick) : number(tick, 3));
+  return (tick) => {
+    const text = tick === 0 ? "0" : decimalText(isPercent ? 100 * tick : tick, decimals);
+    return (hasSign && tick > 0 ? "+" : "") + withSign(tick, text) + (isPercent ? "%" : "");
+  };
 }
 
 // How far from the left a chart begins, so that the numbers of its axis fit in.

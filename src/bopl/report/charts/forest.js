@@ -4,12 +4,12 @@ charts.forest = (node, summary) => {
   const { rows, logging_value: base, confidence } = summary.evaluation;
   const policies = new Set(rows.map((row) => row.policy));
   const scales = {
-    uplift: { text: "Uplift", format: signed, pick: (row) => [row.uplift, row.uplift_ci_lower, row.uplift_ci_upper] },
-    value: { text: "Reward", format: number, pick: (row) => [row.value, row.ci_lower, row.ci_upper] },
+    uplift: { text: "Uplift", format: (value, ends) => (value > 0 ? "+" : "") + within(value, ...ends), pick: (row) => [row.uplift, row.uplift_ci_lower, row.uplift_ci_upper] },
+    value: { text: "Reward", format: (value, ends) => within(value, ...ends), pick: (row) => [row.value, row.ci_lower, row.ci_upper] },
   };
   if (base > 0) {
     const share = (value) => (value === null ? null : value / base);
-    scales.percent = { text: "Uplift in %", format: signedPercent, pick: (row) => scales.uplift.pick(row).map(share) };
+    scales.percent = { text: "Uplift in %", format: (value) => signedPercent(value), pick: (row) => scales.uplift.pick(row).map(share) };
   }
   let scale = base > 0 ? "percent" : "uplift";
   let chosen = rows.findIndex((row) => row.policy === summary.verdict.policy && row.estimator === summary.verdict.estimator);
@@ -57,13 +57,14 @@ function drawForest(node, width, rows, scale, kind, base, chosen, hasPolicies, c
   const right = isNarrow ? width - 6 : width - 210;
   const top = 26;
   const bottom = top + rows.length * rowHeight;
-  const drawing = canvas(node, width, bottom + 44, "Estimates with their intervals, one line per estimator");
+  const drawing = canvas(node, width, bottom + 44, "Estimates with their intervals, one line per estimator", "group");
   const reference = kind === "value" ? base : 0;
   const x = linear(forestDomain(rows, scale.pick, reference), [left, right]);
 
   drawing.append(svg("rect", { class: "raised-fill", x: -6, y: top + chosen * rowHeight + 1, width: width + 12, height: rowHeight - 2, rx: 6 }));
-  const format = kind === "percent" ? (tick) => signedPercent(tick, 0) : (tick) => scale.format(tick, 3);
-  drawing.append(xAxis(x, bottom, { width, count: isNarrow ? 4 : 6, format, top, right, label: forestLabel(kind) }));
+  const count = isNarrow ? 4 : 6;
+  const format = axisText(x, count, { isPercent: kind === "percent", hasSign: kind !== "value" });
+  drawing.append(xAxis(x, bottom, { width, count, format, top, right, label: forestLabel(kind) }));
   // On a narrow page names stand above the intervals, and the line must not run through them.
   const bands = isNarrow ? rows.map((_, idx) => [top + idx * rowHeight + 30, top + (idx + 1) * rowHeight - 3]) : [[top - 4, bottom]];
   for (const [y1, y2] of bands) drawing.append(svg("line", { class: "zero", x1: x(reference), x2: x(reference), y1, y2 }));
@@ -94,8 +95,10 @@ function forestRow(row, x, y, { width, rowHeight, left, right, isNarrow, scale, 
   const [centre, lower, upper] = scale.pick(row);
   const middle = isNarrow ? y + 42 : y + rowHeight / 2;
   const [lineClass, markClass] = verdictMark[row.verdict];
-  const group = svg("g", { tabindex: "0", role: "button", "data-estimator": row.estimator, "aria-pressed": String(isChosen), "aria-label": `${row.title}: ${scale.format(centre)}` });
-  const numbers = `${scale.format(centre)}  [${scale.format(lower)}, ${scale.format(upper)}]`;
+  const group = svg("g", { tabindex: "0", role: "button", "data-estimator": row.estimator, "aria-pressed": String(isChosen) });
+  const [estimate, least, most] = [centre, lower, upper].map((value) => (value === null ? "–" : scale.format(value, [lower, upper])));
+  const numbers = `${estimate}  [${least}, ${most}]`;
+  group.setAttribute("aria-label", `${title}: ${estimate}, interval ${least} to ${most}, ${row.verdict}`);
   const nameRoom = isNarrow ? width - textWidth(numbers) - 22 : left - 26;
   const textY = isNarrow ? y + 21 : middle + 4.5;
   const weight = isChosen ? 600 : 400;
@@ -119,8 +122,8 @@ function forestRow(row, x, y, { width, rowHeight, left, right, isNarrow, scale, 
     }
   });
   return hoverable(group, title, () => [
-    ["estimate", scale.format(centre)],
-    ["interval", `${scale.format(lower)} to ${scale.format(upper)}`],
+    ["estimate", estimate],
+    ["interval", `${least} to ${most}`],
     ["effective samples", whole(row.ess)],
     ["verdict", row.verdict],
   ]);

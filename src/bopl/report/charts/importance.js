@@ -21,10 +21,11 @@ function drawImportance(node, width, importance, kind) {
   const right = width - 56;
   const bottom = 6 + rows.length * rowHeight;
   const drawing = canvas(node, width, bottom + 42, "Importance of context columns");
-  const x = linear([0, Math.max(...rows.map((row) => row.value)) || 1], [left, right]);
-  const format = isShap ? (value) => number(value, 2) : (value) => percent(value, 0);
+  const most = Math.max(...rows.map((row) => row.value)) || 1;
+  const x = linear([0, most], [left, right]);
+  const format = isShap ? (value) => fixed(value, most).slice(1) : (value) => percent(value, value < 0.1 ? 1 : 0);
   const label = isShap ? "mean |SHAP value|, in units of the score" : "gain, in % of all splits on the context";
-  drawing.append(xAxis(x, bottom, { width, count: 5, format, top: 6, label }));
+  drawing.append(xAxis(x, bottom, { width, count: 5, format: axisText(x, 5, { isPercent: !isShap }), top: 6, label }));
   rows.forEach((row, idx) => {
     const y = 6 + idx * rowHeight;
     const bar = svg("g", {},

@@ -25,7 +25,12 @@ charts.segmentGain = (node, summary) => {
 
 function segmentLayout(bins, width) {
   const left = Math.min(Math.max(...bins.map((bin) => textWidth(bin.label))) + 16, width * 0.36);
-  return { left, right: width - 58, top: 52, rowHeight: 40 };
+  return { left, right: width - 58, top: 72, rowHeight: 40 };
+}
+
+// The column stands above its values: on paper there is no choice to read it from.
+function segmentHead(feature, top, width) {
+  return cutText({ class: "tick", x: 0, y: top - 7 }, feature, width, 12);
 }
 
 function drawSegmentShares(node, width, summary) {
@@ -37,8 +42,8 @@ function drawSegmentShares(node, width, summary) {
   const most = Math.max(...bins.flatMap((bin) => [bin.logging[segment.action], bin.new[segment.action]]));
   const x = linear([0, most * 1.04 || 1], [left, right]);
   drawing.append(cutText({ class: "title", x: 0, y: 14 }, `Share of “${action}”`, width, 14, 600));
-  drawing.append(legend(policyBars, width, marks.bar).draw(24));
-  drawing.append(xAxis(x, bottom, { width, count: 4, format: (tick) => percent(tick, 0), top, label: "share of the decisions" }));
+  drawing.append(legend(policyBars, width, marks.bar).draw(24), segmentHead(feature, top, width));
+  drawing.append(xAxis(x, bottom, { width, count: 4, format: axisText(x, 4, { isPercent: true }), top, label: "share of the decisions" }));
   bins.forEach((bin, idx) => {
     const y = top + idx * rowHeight;
     const [old, now] = [bin.logging[segment.action], bin.new[segment.action]];
@@ -46,7 +51,7 @@ function drawSegmentShares(node, width, summary) {
       cutText({ x: 0, y: y + rowHeight / 2 + 4.5 }, bin.label, left - 10),
       svg("rect", { class: "old-mid", x: left, y: y + 7, width: x(old) - left, height: 11, rx: 1.5 }),
       svg("rect", { class: "new-fill", x: left, y: y + 20, width: x(now) - left, height: 11, rx: 1.5 }),
-      svg("text", { class: "tick", x: x(now) + 6, y: y + 30 }, percent(now, 0)),
+      svg("text", { class: "tick", x: x(now) + 6, y: y + 30 }, percent(now, now < 0.1 ? 1 : 0)),
       svg("rect", { class: "hit", x: 0, y, width, height: rowHeight }),
     );
     drawing.append(hoverable(row, `${feature}: ${bin.label}`, () => [
@@ -65,8 +70,8 @@ function drawSegmentGain(node, width, summary) {
   const drawing = canvas(node, width, bottom + 42, `Difference in reward by ${feature}`);
   const x = linear(extent([0, ...bins.flatMap((bin) => bin.uplift)]), [left, right]);
   drawing.append(cutText({ class: "title", x: 0, y: 14 }, "Difference in reward", width, 14, 600));
-  drawing.append(svg("text", { class: "soft", x: 0, y: 34.5 }, cut("new policy less logging policy, by IPS", width)));
-  drawing.append(xAxis(x, bottom, { width, count: 4, format: (tick) => signed(tick, 2), top, label: "reward per decision" }));
+  drawing.append(svg("text", { class: "soft", x: 0, y: 34.5 }, cut("new policy less logging policy, by IPS", width)), segmentHead(feature, top, width));
+  drawing.append(xAxis(x, bottom, { width, count: 4, format: axisText(x, 4, { hasSign: true }), top, label: "reward per decision" }));
   drawing.append(svg("line", { class: "zero", x1: x(0), x2: x(0), y1: top, y2: bottom }));
   bins.forEach((bin, idx) => {
     const middle = top + (idx + 0.5) * rowHeight;

@@ -49,7 +49,8 @@ function drawShares(node, width, rows) {
   const x = linear([0, Math.max(...named.flatMap((row) => [row.logging, row.added])) * 1.05 || 1], [left, right]);
   const names = [{ text: "logging policy", look: "old-line paper-fill" }, { text: "new policy", look: "new-fill new-line" }];
   drawing.append(legend(names, width, marks.dot).draw(0));
-  drawing.append(xAxis(x, bottom, { width, count: isNarrow ? 4 : 6, format: (tick) => percent(tick, 0), top, label: "share of the decisions", right }));
+  const count = isNarrow ? 4 : 6;
+  drawing.append(xAxis(x, bottom, { width, count, format: axisText(x, count, { isPercent: true }), top, label: "share of the decisions", right }));
   rows.forEach((row, idx) => drawing.append(shareRow(row, x, top + idx * rowHeight, { width, rowHeight, left, isNarrow })));
 }
 

@@ -14,7 +14,7 @@ function drawWeights(node, width, { edges, decisions, mass }) {
   // Leave out empty bins on the left: most logs have no weights near zero.
   const from = Math.max(Math.min(decisions.findIndex((share) => share > 0), decisions.length - 4), 0);
   const y = linear([0, Math.max(...decisions, ...mass) * 1.06], [bottom, top]);
-  const ticks = { count: 4, format: (tick) => percent(tick, 0) };
+  const ticks = { count: 4, format: axisText(y, 4, { isPercent: true }) };
   const left = axisRoom(y, ticks);
   const x = logarithmic([starts[from], edges[edges.length - 1]], [left, right]);
   drawing.append(names.draw(0));
@@ -38,6 +38,7 @@ function drawWeights(node, width, { edges, decisions, mass }) {
   if (x(1) >= left && x(1) <= right) {
     drawing.append(svg("line", { class: "zero", x1: x(1), x2: x(1), y1: top - 4, y2: bottom }));
     const isRight = x(1) > (left + right) / 2;
-    drawing.append(svg("text", { class: "tick", x: x(1), y: top - 10, "text-anchor": isRight ? "end" : "start" }, "1: as often as the logging policy"));
+    const place = { class: "tick", x: x(1), y: top - 10, "text-anchor": isRight ? "end" : "start" };
+    drawing.append(cutText(place, "1: as often as the logging policy", isRight ? x(1) : width - x(1), 12));
   }
 }
