@@ -196,6 +196,10 @@ def test_command_runs_lists_and_tabulates(tmp_path):
     assert "cannot be judged yet" in result.output
     assert (tmp_path / "tables.md").is_file()
     assert r"\begin{tabular}" in (tmp_path / "tables.tex").read_text()
+    told = json.loads(invoke(cli.app, ["reproduce", "table", "--json", *out]).output)
+    records = {(record["dataset"], record["method"]): record for record in told["rewards"]}
+    assert records.keys() == {(line["dataset"], line["method"]) for line in read_results(tmp_path)}
+    assert {claim["holds"] for claim in told["claims"]} == {None}
 
 
 @pytest.fixture

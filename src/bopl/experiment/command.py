@@ -47,7 +47,7 @@ def reproduce(
     failures = _run_trials("all", "all", "0-9", jobs, threads, device, 0, quick, out)
     failures += _run_figure(jobs, threads, quick, out)
     try:
-        table(quick, out)
+        table(quick, out, False)
         _draw(out, quick)
     except Exception as error:
         if not failures:
@@ -97,7 +97,11 @@ def run(
 
 
 @app.command()
-def table(quick: bool = QUICK, out: Path | None = OUT) -> None:
+def table(
+    quick: bool = QUICK,
+    out: Path | None = OUT,
+    json: bool = typer.Option(False, "--json", help="Print one JSON object, and write nothing."),
+) -> None:
     """Print both tables and the paper's claims, and write them as Markdown and LaTeX beside the lines.
 
     Example: bopl reproduce table --out results
@@ -108,6 +112,9 @@ def table(quick: bool = QUICK, out: Path | None = OUT) -> None:
     folder, lines = _folder(out, quick), _lines(out, quick)
     if not lines:
         raise ValueError(f"there are no result lines in {folder} yet: run `bopl reproduce run` first.")
+    if json:
+        typer.echo(_as_json(lines))
+        return
     tables = [table_1(lines), table_2(lines)]
     remarks = [f"- {claim}" for claim in check_claims(lines)]
     if quick:
@@ -119,6 +126,17 @@ def table(quick: bool = QUICK, out: Path | None = OUT) -> None:
     (folder / "tables.tex").write_text("\n".join(each.to_latex() for each in tables), encoding="utf8")
     typer.echo(text)
     typer.echo(f"Written to {folder / 'tables.md'} and {folder / 'tables.tex'}.")
+
+
+def _as_json(lines: list[Line]) -> str:
+    import json
+    from dataclasses import asdict
+
+    from bopl.experiment.claim import check_claims
+    from bopl.experiment.table import table_records
+
+    claims = [asdict(claim) for claim in check_claims(lines)]
+    return json.dumps({"rewards": table_records(lines), "claims": claims, "exit_code": 0}, ensure_ascii=False)
 
 
 @app.command()

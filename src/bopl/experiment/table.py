@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from bopl.experiment.config import DATASETS, METHODS
 from bopl.experiment.paper import paper_direct_method, paper_reward
@@ -137,6 +138,30 @@ def table_2(lines: Sequence[Line]) -> Table:
             )
     heading = ("policy", "direct method", "true reward", "direct method, paper", "true reward, paper")
     return Table("Direct-method estimate against the true test reward", heading, tuple(rows))
+
+
+def table_records(lines: Sequence[Line]) -> list[dict[str, Any]]:
+    """Return both tables as records, one per method and dataset: ours, the direct method's and the paper's numbers."""
+    estimates = collect_direct_method(lines)
+    return [
+        {
+            "dataset": dataset,
+            "method": method,
+            **_numbers("reward", cell),
+            "n_trials": cell.n_trials,
+            **_numbers("paper_reward", paper_reward(method, dataset)),
+            **_numbers("direct_method", estimates.get((method, dataset))),
+            **_numbers("paper_direct_method", paper_direct_method(method, dataset)),
+        }
+        for (method, dataset), cell in sorted(collect(lines).items(), key=lambda item: item[0][::-1])
+    ]
+
+
+def _numbers(name: str, cell: Cell | None) -> dict[str, float]:
+    """Return a cell's mean and the half-width of its interval, nothing if there is none."""
+    if cell is None:
+        return {}
+    return {name: cell.mean} | ({f"{name}_half_width": cell.half_width} if cell.n_trials > 1 else {})
 
 
 def of_quick_run(table: Table) -> Table:
