@@ -121,6 +121,16 @@ WRONG_CALLS = {
     "no such estimator": (["train", "{log}", *ROLES, "--estimators", "magic"], "estimators must be one of"),
     "no such interval": (["evaluate", "{log}", "{policy}", "--interval", "wide"], "interval must be one of"),
     "out of range": (["train", "{log}", *ROLES, "--holdout", "1.5"], "holdout must lie in (0, 1)"),
+    "no such interval of an estimator": (
+        ["train", "{log}", *ROLES, "--interval", "betting", "--estimators", "dr"],
+        "works for 'ips' only",
+    ),
+    "no such interval of groups": (
+        ["train", "{log}", *ROLES, "--interval", "betting", "--group", "user"],
+        "needs independent samples, but the log has groups",
+    ),
+    "no such engine": (["tune", "{log}", *ROLES, "--engine", "magic"], "engine must be one of 'random', 'tpe'"),
+    "no time to tune": (["tune", "{log}", *ROLES, "--minutes", "0"], "minutes must be greater than 0"),
     "not a number": (["train", "{log}", *ROLES, "--rounds", "many"], "Invalid value for '--rounds'"),
     "not a translation": (["train", "{log}", *ROLES, "--reward-translation", "some"], "must be a number or auto"),
     "no such flag": (["train", "{log}", "--acton", "item"], "No such option"),

@@ -1,6 +1,5 @@
 """Commands around the chain: reports, exports, tuning, several policies, help."""
 
-import json
 import os
 import subprocess
 import sys
@@ -14,6 +13,7 @@ from typer.testing import CliRunner
 import bopl
 from bopl.cli import app
 from bopl.cli.main import app as main_app
+from bopl.search import CrossValidatedScorer
 from bopl.workflow.exporting import contexts_at_splits
 from product import ROLES, SMALL, click_table, run_bopl, run_json, write_log
 
@@ -181,8 +181,28 @@ def test_ctrl_c_is_exit_code_130_and_one_word(monkeypatch, capsys):
         raise KeyboardInterrupt
 
     monkeypatch.setattr("bopl.demo.run_demo", interrupted)
-    code = run_bopl("demo", "--json")
-    assert code == 130
-    shown = capsys.readouterr()
-    if shown.out:
-        assert json.loads(shown.out)["exit_code"] == 130
+    assert run_bopl("demo") == 130
+    assert capsys.readouterr().err == "bopl: interrupted.\n"
+    code, answer = run_json(capsys, "demo")
+    assert code == answer["exit_code"] == 130
+
+
+@pytest.mark.parametrize("n_scored", [0, 1])
+def test_ctrl_c_ends_a_search_with_what_was_found(trained, tmp_path, monkeypatch, capsys, n_scored):
+    scored = []
+
+    class Interrupted(CrossValidatedScorer):
+        def __call__(self, policy):
+            if len(scored) == n_scored:
+                raise KeyboardInterrupt
+            scored.append(policy)
+            return super().__call__(policy)
+
+    monkeypatch.setattr("bopl.workflow.tuning.CrossValidatedScorer", Interrupted)
+    out = tmp_path / "tuned.toml"
+    call = ("tune", trained / "log.parquet", *ROLES, "--rounds", 20, "--folds", 2, "--trials", 3, "--out", out)
+    code, result = run_json(capsys, *call)
+    assert code == result["exit_code"] == 130
+    assert out.exists() == (n_scored > 0)
+    if n_scored:
+        assert len(result["configurations"]) == n_scored

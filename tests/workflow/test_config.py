@@ -67,6 +67,10 @@ def test_flags_come_before_the_file():
         ({"estimators": ["snips", "snips"]}, "none of them twice"),
         ({"interval": "betting", "estimators": ["magic"]}, "estimators must be one of"),
         ({"log": 3}, "log must be text; got 3"),
+        ({"time": True}, "time must be the name of a column; got True"),
+        ({"force": "yes"}, "force must be true or false; got 'yes'"),
+        ({"interval": "betting", "estimators": ["dr"]}, "works for 'ips' only"),
+        ({"interval": "betting", "group": "user"}, "the log has groups"),
     ],
 )
 def test_a_setting_out_of_range_is_named(changes, message):

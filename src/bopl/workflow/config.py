@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from bopl._errors import UsageError, did_you_mean
+from bopl._errors import UsageError, checking_usage, did_you_mean
 from bopl._settings import check_choice, check_number
 from bopl.workflow.toml import to_toml
 
@@ -88,12 +88,8 @@ class TrainConfig:
 
     def check(self) -> TrainConfig:
         """Return the settings, or raise one sentence about the first that is out of range."""
-        try:
+        with checking_usage():
             _check(self)
-        except UsageError:
-            raise
-        except (TypeError, ValueError) as error:
-            raise UsageError(str(error)) from None
         return self
 
     def absolute(self) -> TrainConfig:
@@ -144,6 +140,11 @@ def _check(config: TrainConfig) -> None:
     for name in ("log", "objective", "interval", "out"):
         if not isinstance(getattr(config, name), str):
             raise TypeError(f"{name} must be text; got {getattr(config, name)!r}.")
+    for name in ("action", "reward", "propensity", "time", "group"):
+        if not isinstance(getattr(config, name), str | None):
+            raise TypeError(f"{name} must be the name of a column; got {getattr(config, name)!r}.")
+    if not isinstance(config.force, bool):
+        raise TypeError(f"force must be true or false; got {config.force!r}.")
     for name in ("context", "ignore", "categorical", "estimators"):
         value = getattr(config, name)
         if value is not None and not (isinstance(value, tuple) and all(isinstance(one, str) for one in value)):
@@ -170,7 +171,10 @@ def _check(config: TrainConfig) -> None:
 
 
 def _check_estimators(config: TrainConfig) -> None:
+    """Raise if there is no such estimator, or no interval of this kind for it: hours later would be too late."""
     from bopl.evaluation.interval import get_interval
     from bopl.evaluation.registry import get_estimators
 
-    get_estimators(config.estimators, get_interval(config.interval, config.confidence), has_reward_model=True)
+    interval = get_interval(config.interval, config.confidence)
+    for estimator in get_estimators(config.estimators, interval, has_reward_model=True):
+        interval.check(estimator, has_group=config.group is not None, source="logged")
