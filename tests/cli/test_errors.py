@@ -149,6 +149,18 @@ WRONG_CALLS = {
         ["predict", "{log}", "{policy}", "--out", "{folder}/no/d.parquet"],
         "there is no folder",
     ),
+    "decisions over the contexts": (["predict", "{log}", "{policy}", "--out", "{log}"], "writing would destroy it"),
+    "an export over the policy": (
+        ["export", "{policy}", "--to", "onnx", "--out", "{policy}"],
+        "writing would destroy it",
+    ),
+    "a page over the log": (["report", "{log}", "{policy}", "--out", "{log}"], "writing would destroy it"),
+    "settings over the log": (["tune", "{log}", *ROLES, "--out", "{log}"], "writing would destroy it"),
+    "a column kept under a decision's name": (
+        ["predict", "{folder}/named.parquet", "{policy}", "--keep", "action"],
+        "'action' cannot be kept",
+    ),
+    "a file in the demo's way": (["demo", "--out", "{log}"], "cannot be made: File exists"),
     "decisions without a format": (["predict", "{log}", "{policy}", "--out", "{folder}/d.xls"], "tells no format"),
     "no run folder": (["report", "{folder}/none.run"], "there is no summary"),
     "a log alone has no report": (["report", "{log}"], "name the policy file as well"),
@@ -167,6 +179,7 @@ def folder(tmp_path_factory):
     (made / "broken.toml").write_text("rounds = = 3")
     (made / "unknown.toml").write_text("roundz = 3")
     (made / "wrong.toml").write_text(f'log = "{log}"\nrounds = "many"')
+    pq.write_table(click_table(50).rename_columns({"item": "action"}), made / "named.parquet")
     frame = bopl.BanditLog.read(log, action="item", reward="click", propensity="p")
     bopl.BoostedPolicy(n_rounds=2, random_state=0, reward_translation=-0.3).fit(frame).save(made / "policy.bopl")
     return made
@@ -184,6 +197,11 @@ def test_a_folder_that_cannot_be_written_is_wrong_use(folder, tmp_path, capsys):
     tmp_path.chmod(0o500)
     code, line = refused(capsys, "train", folder / "log.parquet", *ROLES, "--out", tmp_path / "p.bopl")
     assert (code, "cannot be made: Permission denied" in line) == (WRONG_USE, True)
+
+
+def test_a_run_that_is_refused_leaves_no_folder_behind(folder, tmp_path, capsys):
+    refused(capsys, "train", folder / "log.parquet", "--action", "itm", *ROLES[2:], "--out", tmp_path / "p.bopl")
+    assert not list(tmp_path.iterdir())
 
 
 def test_an_unwritable_place_is_told_before_anything_is_read(tmp_path, capsys):

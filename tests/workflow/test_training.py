@@ -2,6 +2,7 @@
 
 import json
 import signal
+from dataclasses import replace
 
 import numpy as np
 import pyarrow.parquet as pq
@@ -117,6 +118,17 @@ def test_ctrl_c_before_the_first_round_leaves_no_policy(tmp_path):
     with pytest.raises(KeyboardInterrupt):
         train(config_for(tmp_path), callbacks=[AtStart()])
     assert not (tmp_path / "policy.bopl").exists()
+
+
+def test_a_run_that_fails_after_the_training_leaves_no_verdict_on_another_policy(tmp_path, monkeypatch):
+    config = config_for(tmp_path)
+    train(config)
+    monkeypatch.setattr("bopl.workflow.training.judge", lambda *given: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        train(replace(config, max_depth=1))
+    left = {file.name for file in (tmp_path / "policy.run").iterdir()}
+    assert left == {"config.toml", "history.csv", "policy.bopl", "run.json"}
+    assert "max_depth = 1\n" in (tmp_path / "policy.run" / "config.toml").read_text()
 
 
 def test_the_run_folder_tells_versions_fingerprint_steps_and_history(tmp_path):

@@ -27,7 +27,7 @@ def report_run(source: str | Path, out: Path | None) -> tuple[Path, dict[str, An
     try:
         summary = json.loads(file.read_text(encoding="utf8"))
         page = out or file.parent / "report.html"
-        check_writable(page)
+        check_writable(page, read=[file])
         write_page(summary, page)
     except (json.JSONDecodeError, KeyError, TypeError, AttributeError) as error:
         raise ValueError(f"{str(file)!r} is not the summary of a run: {error}.") from None
@@ -36,7 +36,7 @@ def report_run(source: str | Path, out: Path | None) -> tuple[Path, dict[str, An
 
 def report_log(config: TrainConfig, policy_file: str | Path, out: Path) -> tuple[Path, dict[str, Any]]:
     """Judge a policy on a log and write the page; return its path and the summary."""
-    check_writable(out)
+    check_writable(out, read=[config.log, policy_file])
     clock = StepClock()
     policy = load(policy_file)
     with clock.step("read"):

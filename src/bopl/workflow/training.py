@@ -78,8 +78,15 @@ def train(
     callbacks : sequence of callables, optional
         Further callbacks of the boosting loop.
     """
-    clock = StepClock()
     folder = RunFolder.create(config.out)
+    with folder.kept_if_used():
+        return _run(config, folder, say, progress, callbacks)
+
+
+def _run(
+    config: TrainConfig, folder: RunFolder, say: Say, progress: bool, callbacks: Sequence[AnyCallback]
+) -> TrainResult:
+    clock = StepClock()
     with clock.step("read"):
         log = read_training_log(config)
         fingerprint = log.fingerprint()
@@ -97,7 +104,7 @@ def train(
     fitting = _Fitting(config, part, validation, progress, tuple(callbacks))
     policy, was_interrupted = fitting.run(clock, say)
     policy.trained_on_ = fingerprint
-    folder.save_policy(policy)
+    folder.save_policy(config, policy)
     say(_describe_training(policy, len(held_out)))
     with clock.step("evaluate"):
         reward_model = fit_reward_model(rest, config)
@@ -105,7 +112,7 @@ def train(
     with clock.step("report"):
         summary = summarise(policy, held_out, evaluation, audit, config.to_dict())
     summary |= {"steps": clock.steps}
-    folder.save_run(config, policy, fingerprint, summary, clock)
+    folder.save_run(config, policy, summary, clock)
     return TrainResult(policy, evaluation, audit, summary, folder, clock.steps, was_interrupted)
 
 

@@ -95,7 +95,7 @@ def tune(
     say : callable, optional
     """
     path = Path(out)
-    check_writable(path)
+    check_writable(path, read=[config.log])
     with checking_usage():
         check_budget(n_configurations, minutes, engine, n_jobs)
     log = read_training_log(config)
