@@ -78,7 +78,7 @@ class Column:
         if found is None or not self._takes(found, values):
             raise ValueError(
                 f"column {self.name!r} held {_NOUN[self.kind]} when the policy was fitted; here it holds "
-                f"{values.dtype}. Convert it, or take the column that is meant."
+                f"{dtype_name(values)}. Convert it, or take the column that is meant."
             )
         if self.kind == "category":
             return self._encode_category(values)
@@ -125,6 +125,11 @@ def kind_of(values: nw.Series[Any]) -> Kind | None:
     if dtype in (nw.List, nw.Array) and dtype.inner.is_numeric():  # type: ignore[attr-defined]
         return "vector"
     return None
+
+
+def dtype_name(values: nw.Series[Any]) -> str:
+    """Return what a column holds as it goes into a message: a reader may store text in other ways."""
+    return "text" if values.dtype in TEXT else str(values.dtype)
 
 
 def fit_column(name: str, values: nw.Series[Any], *, is_category: bool = False) -> Column | None:

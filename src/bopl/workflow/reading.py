@@ -12,6 +12,7 @@ from bopl.log import BanditLog
 from bopl.log.column import Column
 from bopl.log.read import LogRequest, read_log
 from bopl.log.schema import LogSchema
+from bopl.policy.model_file import label_to_json
 from bopl.workflow.config import TrainConfig
 
 _NOUNS = {
@@ -31,6 +32,8 @@ def read_training_log(config: TrainConfig) -> BanditLog:
             f"there are {log.n_actions:,} different actions in {log.n_samples:,} samples: what an action earns is "
             "known only if it is taken many times. Is this the right column?"
         )
+    for label in log.actions.tolist():
+        label_to_json(label)  # raises if a policy with such a label could not be saved
     return fill_propensity(log, config.assume_propensity, config.seed)
 
 
