@@ -138,6 +138,11 @@ WRONG_CALLS = {
     "not a number": (["train", "{log}", *ROLES, "--rounds", "many"], "Invalid value for '--rounds'"),
     "not a translation": (["train", "{log}", *ROLES, "--reward-translation", "some"], "must be a number or auto"),
     "no such flag": (["train", "{log}", "--acton", "item"], "No such option"),
+    "context of a policy": (
+        ["audit", "{log}", "{policy}", "--ignore", "age"],
+        "the policy remembers which columns are context",
+    ),
+    "one policy twice": (["evaluate", "{log}", "{policy}", "{policy}"], "is named more than once"),
     "no such command": (["trian"], "No such command 'trian'. Did you mean 'train'?"),
     "missing argument": (["evaluate"], "Missing argument"),
     "no such target": (["export", "{policy}", "--to", "pmml"], "--to must be one of xgboost, onnx"),

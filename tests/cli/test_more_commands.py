@@ -44,6 +44,24 @@ def test_a_report_of_a_policy_on_another_log(trained, capsys):
     code, result = run_json(capsys, "report", later, trained / "policy.bopl", "--out", out, "--estimators", "snips,ips")
     assert (code, result["verdict"]["verdict"]) == (0, "better")
     assert "Rom" in out.read_text()  # categories by name
+    few = write_log(trained / "few.parquet", n_samples=30, seed=4)
+    code, result = run_json(capsys, "report", few, trained / "policy.bopl", "--out", out, "--estimators", "snips")
+    assert (code, result["verdict"]["verdict"]) == (4, "not trustworthy")
+
+
+def test_times_and_groups_that_a_later_log_does_not_have_are_done_without(trained, capsys):
+    policy = trained / "grouped.bopl"
+    roles = (*ROLES, "--group", "user", "--time", "when")
+    assert run_bopl("train", trained / "log.parquet", *roles, *SMALL, "--out", policy) == 0
+    later = trained / "ungrouped.parquet"
+    pq.write_table(click_table(1000, seed=4).drop_columns(["user", "when"]), later)
+    _, result = run_json(capsys, "evaluate", later, policy, "--estimators", "snips")
+    assert result["warnings"] == [
+        "the log has no column 'user', which told what belongs together when grouped was trained: samples are taken to "
+        "be independent, and intervals may be too narrow."
+    ]
+    code, result = run_json(capsys, "evaluate", later, policy, "--group", "user")
+    assert (code, "there is no column 'user' (given as group)" in result["error"]) == (2, True)
 
 
 @pytest.mark.parametrize(("target", "name"), [("xgboost", "policy.json"), ("onnx", "policy.onnx")])
@@ -96,7 +114,8 @@ def test_actions_that_appear_later_are_never_taken_and_said(trained, capsys):
     call = ("evaluate", trained / "cocoa.parquet", trained / "policy.bopl", "--estimators", "ips")
     _, result = run_json(capsys, *call)
     page = trained / "cocoa.html"
-    assert run_bopl("report", trained / "cocoa.parquet", trained / "policy.bopl", "--out", page) == 0
+    _, reported = run_json(capsys, "report", *call[1:], "--out", page)
+    assert reported["warnings"] == result["warnings"]
     assert "cocoa" in page.read_text()
     assert result["warnings"] == ["policy does not know 'cocoa', and never takes it."]
 

@@ -16,18 +16,8 @@ from bopl.workflow.config import AUTO, TrainConfig
 
 Json: TypeAlias = Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")]
 
-LOG_SETTINGS = (
-    "action",
-    "reward",
-    "propensity",
-    "assume_propensity",
-    "time",
-    "group",
-    "context",
-    "ignore",
-    "categorical",
-    "format",
-)
+ROLE_SETTINGS = ("action", "reward", "propensity", "assume_propensity", "time", "group", "format")
+LOG_SETTINGS = (*ROLE_SETTINGS, "context", "ignore", "categorical")
 EVALUATION_SETTINGS = ("estimators", "interval", "confidence")
 
 

@@ -70,7 +70,7 @@ def read_log(
     """
     columns, ignore = _needed(request, schema), _unused(request, schema)
     parts = read_parts(request.path, format=request.format, columns=columns, ignore=ignore)
-    roles = request.roles_of(parts.roles, schema)
+    roles = _without_absent(request, request.roles_of(parts.roles, schema), parts.table.column_names)
     request.check_named(roles, parts.table.column_names)
     if actions is None and known_actions:
         actions = _all_actions(parts, roles["action"], known_actions)
@@ -140,6 +140,15 @@ def _sparse_schema(request: LogRequest, names: Sequence[str], roles: Mapping[str
             "write a category as a feature of its own, such as city=Rom."
         )
     return LogSchema(tuple(Column(name, "number") for name in names), **roles, is_sparse=True)
+
+
+def _without_absent(request: LogRequest, roles: Mapping[str, str], columns: Sequence[str]) -> dict[str, str]:
+    """Return the roles without a time or group that nobody has named and that is not there: a log can do without."""
+    return {
+        role: name
+        for role, name in roles.items()
+        if role in DEFAULT_ROLES or name in columns or request.roles.get(role) is not None
+    }
 
 
 def _unused(request: LogRequest, schema: LogSchema | None) -> list[str]:

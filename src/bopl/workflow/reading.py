@@ -46,6 +46,8 @@ def fill_propensity(log: BanditLog, assumption: str | None, seed: int) -> Bandit
 
 def read_log_for(policy: Any, request: LogRequest) -> BanditLog:
     """Return a log in the columns of a policy, its actions first; names in the request override those it remembers."""
+    if request.context is not None or request.ignore or request.categorical:
+        raise UsageError("the policy remembers which columns are context: leave context, ignore and categorical out.")
     return read_log(request, known_actions=policy.actions_.tolist(), schema=schema_of(policy))
 
 
