@@ -37,7 +37,7 @@ BAD_LOGS = {
     "context infinite": (change("age", first(float("inf"))), "the first at row 0, column 'age'"),
     "action bytes": (change("item", lambda old: [one.encode() for one in old]), "of type bytes cannot be written"),
     "reward missing": (change("click", first(None)), "reward must be finite; 1 of 400 samples does not"),
-    "reward constant": (change("click", lambda old: [1] * len(old)), "rewards are 1: there is nothing to choose"),
+    "reward constant": (change("click", lambda old: [1] * len(old)), "All 400 rewards are 1: there is nothing to tell"),
     "one action": (change("item", lambda old: ["tea"] * len(old)), "the log has one action only ('tea'"),
     "action missing": (change("item", first(None)), "action is missing in 1 of 400 samples"),
     "every row an action": (change("item", lambda old: list(range(len(old)))), "400 different actions in 400 samples"),

@@ -50,6 +50,20 @@ def test_the_chosen_translation_has_the_best_bound_and_is_said(tmp_path):
     assert len(bounds) == len(SHARES)
 
 
+def test_what_a_log_is_worth_to_the_uniform_policy_is_told_and_forbids_nothing(tmp_path):
+    said = []
+    small = write_log(tmp_path / "small.parquet", n_samples=40)
+    train(config_for(tmp_path, log=small), say=lambda text: said.append(str(text)))
+    assert any(text.startswith("Note: To the uniform policy the log is worth") for text in said)
+    assert "Audit: 15 checks, no problem that forbids training." in said
+
+
+def test_a_policy_without_a_round_is_said_to_be_uniform(tmp_path):
+    said = []
+    train(config_for(tmp_path, min_leaf_samples=1e9), say=lambda text: said.append(str(text)))
+    assert any(text.startswith("No round was made (the base learner found nothing to predict)") for text in said)
+
+
 def test_large_logs_choose_on_a_part_and_train_on_all(tmp_path, monkeypatch):
     for module in ("translation", "training"):
         monkeypatch.setattr(f"bopl.workflow.{module}.MAX_SAMPLES", 300)

@@ -73,8 +73,9 @@ def describe_log(log: BanditLog, path: str) -> str:
     """Return what was read, in a sentence."""
     kinds = Counter() if log.schema is None else Counter(column.kind for column in log.schema.columns)
     listed = ", ".join(f"{count} {_NOUNS[kind][count > 1]}" for kind, count in kinds.items())
-    columns = f"{len(log.schema.columns) if log.schema else log.n_features} context columns"
+    n_columns = len(log.schema.columns) if log.schema else log.n_features
     return (
-        f"{Path(path).name}: {log.n_samples:,} decisions among {log.n_actions} actions, {columns}"
+        f"{Path(path).name}: {log.n_samples:,} decisions among {log.n_actions} actions, {n_columns} context "
+        f"column{'' if n_columns == 1 else 's'}"
         f"{f' ({listed})' if listed else ''}; the logging policy earns {log.reward.mean():.4g}."
     )

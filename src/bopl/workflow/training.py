@@ -185,6 +185,8 @@ def make_policy(config: TrainConfig, translation: float, reward: FloatArray, pro
 
 def _describe_training(policy: BoostedPolicy, n_held_out: int) -> str:
     made = policy.history_.n_rounds
+    if made == 0:
+        return f"No round was made ({policy.stop_reason_}): every action is as probable as any other."
     return (
         f"{made} rounds were made ({policy.stop_reason_}), the best {policy.n_rounds_} of them kept. Judging on the "
         f"{n_held_out:,} samples held out."
