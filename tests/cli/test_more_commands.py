@@ -120,6 +120,17 @@ def test_actions_that_appear_later_are_never_taken_and_said(trained, capsys):
     assert result["warnings"] == ["policy does not know 'cocoa', and never takes it."]
 
 
+def test_a_value_that_nothing_is_known_of_is_called_unknown(trained, capsys):
+    table = click_table(300, seed=2)
+    index = table.column_names.index("item")
+    pq.write_table(table.set_column(index, "item", [["cocoa", "juice"] * 150]), trained / "others.parquet")
+    capsys.readouterr()
+    assert run_bopl("evaluate", trained / "others.parquet", trained / "policy.bopl", "--estimators", "snips") == 4
+    shown = capsys.readouterr().out
+    assert "unknown" in shown
+    assert "nan" not in shown
+
+
 def test_flags_override_the_names_that_a_policy_remembers(trained, capsys):
     table = click_table(1000, seed=3)
     renamed = table.rename_columns(["bought" if name == "click" else name for name in table.column_names])

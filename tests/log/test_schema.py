@@ -15,7 +15,12 @@ from bopl.log.column import MAX_CATEGORIES, OTHER
 from bopl.log.schema import LogSchema
 
 ROLES = {"action": "item", "reward": "click", "propensity": "p"}
-CONVERT = {"pandas": lambda f: f, "polars": pl.from_pandas, "arrow": lambda f: pa.Table.from_pandas(f)}
+CONVERT = {
+    "pandas": lambda f: f,
+    "polars": pl.from_pandas,
+    "polars categories": lambda f: pl.from_pandas(f).cast({pl.String: pl.Categorical}),
+    "arrow": lambda f: pa.Table.from_pandas(f),
+}
 
 
 def mixed_frame(n_samples=400, seed=0):

@@ -172,7 +172,8 @@ def distinct_values(values: nw.Series[Any]) -> tuple[list[Category], IntArray]:
         column = column.combine_chunks()
     if not pyarrow.types.is_dictionary(column.type):
         column = column.dictionary_encode()
-    position = column.indices.fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int64)
+    indices = column.indices.cast(pyarrow.int64())  # they may be unsigned
+    position = indices.fill_null(-1).to_numpy(zero_copy_only=False)
     return _without_repeats(column.dictionary.to_pylist(), position)
 
 

@@ -154,6 +154,8 @@ def _check(config: TrainConfig) -> None:
         check_choice("assume_propensity", config.assume_propensity, ASSUMPTIONS)
         if config.propensity is not None:
             raise UsageError("propensity names a column and assume_propensity says there is none: give one of them.")
+    if isinstance(config.reward_translation, str) and config.reward_translation != AUTO:
+        raise TypeError(f"reward_translation must be a number or {AUTO}; got {config.reward_translation!r}.")
     if config.reward_translation != AUTO:
         check_number("reward_translation", config.reward_translation, low_open=True, high_open=True)
     for name in ("rounds", "max_depth", "early_stopping"):
