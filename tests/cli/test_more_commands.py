@@ -164,6 +164,11 @@ def test_every_command_has_help_with_an_example(command):
     assert f"Example: bopl {command}" in result.output
 
 
+def test_paragraphs_of_the_help_flow():
+    output = CliRunner().invoke(app, ["evaluate", "--help"], env={"COLUMNS": "80"}).output
+    assert "Several policies are judged on the same samples; the exit code" in output
+
+
 def test_there_are_no_other_commands_and_completion_is_offered():
     output = CliRunner().invoke(main_app, ["--help"]).output
     assert [line.split()[1] for line in output.splitlines() if line.startswith("│ ") and line.split()[1] in COMMANDS]

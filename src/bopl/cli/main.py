@@ -43,6 +43,7 @@ class _Group(TyperGroup):
 
 app = typer.Typer(
     cls=_Group,
+    rich_markup_mode="markdown",  # paragraphs of the help flow
     help="Learn better decisions from logs, and say honestly how good they are.",
     epilog=exit_code.HELP,
     no_args_is_help=True,
