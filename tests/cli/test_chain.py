@@ -54,6 +54,8 @@ def test_a_repeated_run_says_if_the_log_has_changed(trained, tmp_path, capsys):
     assert run_json(capsys, *call)[1]["log_has_changed"] is False
     config.write_text(config.read_text().replace("log.parquet", "later.parquet"))
     assert run_json(capsys, *call)[1]["log_has_changed"] is True
+    (tmp_path / "run.json").write_text('{"log": ')  # of another, or cut short
+    assert run_json(capsys, *call)[1]["log_has_changed"] is False
 
 
 def test_evaluate_needs_no_flags_and_knows_the_log_it_was_trained_on(trained, capsys):

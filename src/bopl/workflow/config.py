@@ -62,8 +62,8 @@ class TrainConfig:
     validation: float = _about("Share of the rest that chooses rounds and reward translation.", 0.2)
     force: bool = _about("Train although the audit found problems.", False)
     estimators: tuple[str, ...] | None = _about(
-        "Estimators, separated by commas; by default all, and in evaluate snips, ips and dr. Of those that are there dr "
-        "decides, else sndr, snips, ips."
+        "Estimators, separated by commas; by default all, and in evaluate snips, ips and dr. Of those that are there "
+        "dr decides, else sndr, snips, ips."
     )
     interval: str = _about("Kind of interval: normal, bootstrap, or a bound.", "normal", choices=INTERVALS)
     confidence: float = _about("Of the intervals.", 0.95)

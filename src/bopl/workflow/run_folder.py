@@ -154,8 +154,9 @@ def check_writable(path: str | Path, *, read: Sequence[str | Path] = ()) -> None
 
 def recorded_fingerprint(config_file: str | Path) -> str | None:
     """Return the fingerprint of the log beside the configuration of a run, None if the file is not part of one."""
-    facts = Path(config_file).parent / "run.json"
-    if not facts.is_file():
+    try:
+        facts = json.loads((Path(config_file).parent / "run.json").read_text(encoding="utf8"))
+        found = facts["log"]["fingerprint"]
+    except (FileNotFoundError, ValueError, KeyError, TypeError):  # another's file, or one that was cut short
         return None
-    found = json.loads(facts.read_text(encoding="utf8")).get("log", {}).get("fingerprint")
     return found if isinstance(found, str) else None
