@@ -2,12 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from difflib import get_close_matches
 
 
 class UsageError(ValueError):
     """The call is wrong, not the data: a name, a path or a setting that does not exist or does not fit."""
+
+
+@contextmanager
+def checking_usage() -> Iterator[None]:
+    """Turn what a check of settings raises into a `UsageError`."""
+    try:
+        yield
+    except UsageError:
+        raise
+    except (TypeError, ValueError) as error:
+        raise UsageError(str(error)) from None
 
 
 def did_you_mean(name: str, known: Sequence[str]) -> str:

@@ -16,7 +16,7 @@ from bopl.log import BanditLog
 from bopl.log.format import write_table
 from bopl.policy import BoostedPolicy, Policy
 from bopl.simulation import SimulatedProblem, simulate_digits
-from bopl.workflow.run_folder import write_summary
+from bopl.workflow.run_folder import make_folder, write_summary
 from bopl.workflow.summary import summarise, write_page
 
 OBJECTIVE_NAMES = {"ips": "BOPL-regr", "surrogate": "BOPL-S-regr"}
@@ -38,7 +38,7 @@ def run_demo(
     """Train both objectives on the digits, print the table, and write the report and the log to the folder ``out``."""
     console = console or Console()
     folder = Path(out)
-    folder.mkdir(parents=True, exist_ok=True)
+    make_folder(folder)
     problem = simulate_digits(random_state=random_state)
     console.print(
         f"A log of {problem.train.n_samples:,} decisions: 64 context features, 10 actions, the logging policy earns "

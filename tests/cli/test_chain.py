@@ -38,6 +38,13 @@ def test_the_run_repeats_byte_for_byte_from_its_configuration(trained):
     assert (folder / "again.run" / "history.csv").read_bytes() == (folder / "policy.run" / "history.csv").read_bytes()
 
 
+def test_a_policy_is_the_same_for_any_number_of_threads_and_way_of_telling(trained, capsys):
+    again = trained[0] / "threads.bopl"
+    call = ("train", "--config", trained[0] / "policy.run" / "config.toml", "--threads", 2, "--out", again)
+    assert run_json(capsys, *call)[0] == 0
+    assert again.read_bytes() == (trained[0] / "policy.bopl").read_bytes()
+
+
 def test_a_repeated_run_says_if_the_log_has_changed(trained, tmp_path, capsys):
     folder = trained[0]
     config = tmp_path / "config.toml"
@@ -47,6 +54,8 @@ def test_a_repeated_run_says_if_the_log_has_changed(trained, tmp_path, capsys):
     assert run_json(capsys, *call)[1]["log_has_changed"] is False
     config.write_text(config.read_text().replace("log.parquet", "later.parquet"))
     assert run_json(capsys, *call)[1]["log_has_changed"] is True
+    (tmp_path / "run.json").write_text('{"log": ')  # of another, or cut short
+    assert run_json(capsys, *call)[1]["log_has_changed"] is False
 
 
 def test_evaluate_needs_no_flags_and_knows_the_log_it_was_trained_on(trained, capsys):

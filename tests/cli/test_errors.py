@@ -33,8 +33,11 @@ BAD_LOGS = {
     "propensity above one": (change("p", lambda old: [50.0 * one for one in old]), "divide by 100"),
     "propensity missing": (change("p", first(None)), "A missing propensity cannot be guessed"),
     "reward text": (change("click", lambda old: ["yes"] * len(old)), "reward must be numeric; the column holds"),
+    "propensity text": (change("p", lambda old: [str(one) for one in old]), "numeric; the column holds text."),
+    "context infinite": (change("age", first(float("inf"))), "the first at row 0, column 'age'"),
+    "action bytes": (change("item", lambda old: [one.encode() for one in old]), "of type bytes cannot be written"),
     "reward missing": (change("click", first(None)), "reward must be finite; 1 of 400 samples does not"),
-    "reward constant": (change("click", lambda old: [1] * len(old)), "rewards are 1: there is nothing to choose"),
+    "reward constant": (change("click", lambda old: [1] * len(old)), "All 400 rewards are 1: there is nothing to tell"),
     "one action": (change("item", lambda old: ["tea"] * len(old)), "the log has one action only ('tea'"),
     "action missing": (change("item", first(None)), "action is missing in 1 of 400 samples"),
     "every row an action": (change("item", lambda old: list(range(len(old)))), "400 different actions in 400 samples"),
@@ -104,6 +107,7 @@ WRONG_CALLS = {
     "no such file": (["train", "{folder}/lgo.parquet", *ROLES], "there is no file"),
     "no such column": (["train", "{log}", "--action", "itm", *ROLES[2:]], "Did you mean 'item'?"),
     "no such column to ignore": (["audit", "{log}", *ROLES, "--ignore", "usr"], "to ignore. Did you mean 'user'?"),
+    "a column named twice": (["audit", "{log}", *ROLES, "--context", "age,age"], "context names 'age' more than once"),
     "no such column to keep": (["predict", "{log}", "{policy}", "--keep", "usr"], "Did you mean 'user'?"),
     "unnamed columns": (["train", "{log}"], "which column is the action? Name it with"),
     "no propensity": (["train", "{log}", *ROLES[:4]], "or say that there is none (--assume-propensity)"),
@@ -121,9 +125,24 @@ WRONG_CALLS = {
     "no such estimator": (["train", "{log}", *ROLES, "--estimators", "magic"], "estimators must be one of"),
     "no such interval": (["evaluate", "{log}", "{policy}", "--interval", "wide"], "interval must be one of"),
     "out of range": (["train", "{log}", *ROLES, "--holdout", "1.5"], "holdout must lie in (0, 1)"),
+    "no such interval of an estimator": (
+        ["train", "{log}", *ROLES, "--interval", "betting", "--estimators", "dr"],
+        "works for 'ips' only",
+    ),
+    "no such interval of groups": (
+        ["train", "{log}", *ROLES, "--interval", "betting", "--group", "user"],
+        "needs independent samples, but the log has groups",
+    ),
+    "no such engine": (["tune", "{log}", *ROLES, "--engine", "magic"], "engine must be one of 'random', 'tpe'"),
+    "no time to tune": (["tune", "{log}", *ROLES, "--minutes", "0"], "minutes must be greater than 0"),
     "not a number": (["train", "{log}", *ROLES, "--rounds", "many"], "Invalid value for '--rounds'"),
     "not a translation": (["train", "{log}", *ROLES, "--reward-translation", "some"], "must be a number or auto"),
     "no such flag": (["train", "{log}", "--acton", "item"], "No such option"),
+    "context of a policy": (
+        ["audit", "{log}", "{policy}", "--ignore", "age"],
+        "the policy remembers which columns are context",
+    ),
+    "one policy twice": (["evaluate", "{log}", "{policy}", "{policy}"], "is named more than once"),
     "no such command": (["trian"], "No such command 'trian'. Did you mean 'train'?"),
     "missing argument": (["evaluate"], "Missing argument"),
     "no such target": (["export", "{policy}", "--to", "pmml"], "--to must be one of xgboost, onnx"),
@@ -139,6 +158,18 @@ WRONG_CALLS = {
         ["predict", "{log}", "{policy}", "--out", "{folder}/no/d.parquet"],
         "there is no folder",
     ),
+    "decisions over the contexts": (["predict", "{log}", "{policy}", "--out", "{log}"], "writing would destroy it"),
+    "an export over the policy": (
+        ["export", "{policy}", "--to", "onnx", "--out", "{policy}"],
+        "writing would destroy it",
+    ),
+    "a page over the log": (["report", "{log}", "{policy}", "--out", "{log}"], "writing would destroy it"),
+    "settings over the log": (["tune", "{log}", *ROLES, "--out", "{log}"], "writing would destroy it"),
+    "a column kept under a decision's name": (
+        ["predict", "{folder}/named.parquet", "{policy}", "--keep", "action"],
+        "'action' cannot be kept",
+    ),
+    "a file in the demo's way": (["demo", "--out", "{log}"], "cannot be made: File exists"),
     "decisions without a format": (["predict", "{log}", "{policy}", "--out", "{folder}/d.xls"], "tells no format"),
     "no run folder": (["report", "{folder}/none.run"], "there is no summary"),
     "a log alone has no report": (["report", "{log}"], "name the policy file as well"),
@@ -157,6 +188,7 @@ def folder(tmp_path_factory):
     (made / "broken.toml").write_text("rounds = = 3")
     (made / "unknown.toml").write_text("roundz = 3")
     (made / "wrong.toml").write_text(f'log = "{log}"\nrounds = "many"')
+    pq.write_table(click_table(50).rename_columns({"item": "action"}), made / "named.parquet")
     frame = bopl.BanditLog.read(log, action="item", reward="click", propensity="p")
     bopl.BoostedPolicy(n_rounds=2, random_state=0, reward_translation=-0.3).fit(frame).save(made / "policy.bopl")
     return made
@@ -174,6 +206,11 @@ def test_a_folder_that_cannot_be_written_is_wrong_use(folder, tmp_path, capsys):
     tmp_path.chmod(0o500)
     code, line = refused(capsys, "train", folder / "log.parquet", *ROLES, "--out", tmp_path / "p.bopl")
     assert (code, "cannot be made: Permission denied" in line) == (WRONG_USE, True)
+
+
+def test_a_run_that_is_refused_leaves_no_folder_behind(folder, tmp_path, capsys):
+    refused(capsys, "train", folder / "log.parquet", "--action", "itm", *ROLES[2:], "--out", tmp_path / "p.bopl")
+    assert not list(tmp_path.iterdir())
 
 
 def test_an_unwritable_place_is_told_before_anything_is_read(tmp_path, capsys):

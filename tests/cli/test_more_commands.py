@@ -1,6 +1,5 @@
 """Commands around the chain: reports, exports, tuning, several policies, help."""
 
-import json
 import os
 import subprocess
 import sys
@@ -14,6 +13,7 @@ from typer.testing import CliRunner
 import bopl
 from bopl.cli import app
 from bopl.cli.main import app as main_app
+from bopl.search import CrossValidatedScorer
 from bopl.workflow.exporting import contexts_at_splits
 from product import ROLES, SMALL, click_table, run_bopl, run_json, write_log
 
@@ -44,6 +44,24 @@ def test_a_report_of_a_policy_on_another_log(trained, capsys):
     code, result = run_json(capsys, "report", later, trained / "policy.bopl", "--out", out, "--estimators", "snips,ips")
     assert (code, result["verdict"]["verdict"]) == (0, "better")
     assert "Rom" in out.read_text()  # categories by name
+    few = write_log(trained / "few.parquet", n_samples=30, seed=4)
+    code, result = run_json(capsys, "report", few, trained / "policy.bopl", "--out", out, "--estimators", "snips")
+    assert (code, result["verdict"]["verdict"]) == (4, "not trustworthy")
+
+
+def test_times_and_groups_that_a_later_log_does_not_have_are_done_without(trained, capsys):
+    policy = trained / "grouped.bopl"
+    roles = (*ROLES, "--group", "user", "--time", "when")
+    assert run_bopl("train", trained / "log.parquet", *roles, *SMALL, "--out", policy) == 0
+    later = trained / "ungrouped.parquet"
+    pq.write_table(click_table(1000, seed=4).drop_columns(["user", "when"]), later)
+    _, result = run_json(capsys, "evaluate", later, policy, "--estimators", "snips")
+    assert result["warnings"] == [
+        "the log has no column 'user', which told what belongs together when grouped was trained: samples are taken to "
+        "be independent, and intervals may be too narrow."
+    ]
+    code, result = run_json(capsys, "evaluate", later, policy, "--group", "user")
+    assert (code, "there is no column 'user' (given as group)" in result["error"]) == (2, True)
 
 
 @pytest.mark.parametrize(("target", "name"), [("xgboost", "policy.json"), ("onnx", "policy.onnx")])
@@ -96,9 +114,21 @@ def test_actions_that_appear_later_are_never_taken_and_said(trained, capsys):
     call = ("evaluate", trained / "cocoa.parquet", trained / "policy.bopl", "--estimators", "ips")
     _, result = run_json(capsys, *call)
     page = trained / "cocoa.html"
-    assert run_bopl("report", trained / "cocoa.parquet", trained / "policy.bopl", "--out", page) == 0
+    _, reported = run_json(capsys, "report", *call[1:], "--out", page)
+    assert reported["warnings"] == result["warnings"]
     assert "cocoa" in page.read_text()
     assert result["warnings"] == ["policy does not know 'cocoa', and never takes it."]
+
+
+def test_a_value_that_nothing_is_known_of_is_called_unknown(trained, capsys):
+    table = click_table(300, seed=2)
+    index = table.column_names.index("item")
+    pq.write_table(table.set_column(index, "item", [["cocoa", "juice"] * 150]), trained / "others.parquet")
+    capsys.readouterr()
+    assert run_bopl("evaluate", trained / "others.parquet", trained / "policy.bopl", "--estimators", "snips") == 4
+    shown = capsys.readouterr().out
+    assert "unknown" in shown
+    assert "nan" not in shown
 
 
 def test_flags_override_the_names_that_a_policy_remembers(trained, capsys):
@@ -132,6 +162,11 @@ def test_every_command_has_help_with_an_example(command):
     result = CliRunner().invoke(app, [command, "--help"])
     assert result.exit_code == 0
     assert f"Example: bopl {command}" in result.output
+
+
+def test_paragraphs_of_the_help_flow():
+    output = CliRunner().invoke(app, ["evaluate", "--help"], env={"COLUMNS": "80"}).output
+    assert "Several policies are judged on the same samples; the exit code" in output
 
 
 def test_there_are_no_other_commands_and_completion_is_offered():
@@ -181,8 +216,28 @@ def test_ctrl_c_is_exit_code_130_and_one_word(monkeypatch, capsys):
         raise KeyboardInterrupt
 
     monkeypatch.setattr("bopl.demo.run_demo", interrupted)
-    code = run_bopl("demo", "--json")
-    assert code == 130
-    shown = capsys.readouterr()
-    if shown.out:
-        assert json.loads(shown.out)["exit_code"] == 130
+    assert run_bopl("demo") == 130
+    assert capsys.readouterr().err == "bopl: interrupted.\n"
+    code, answer = run_json(capsys, "demo")
+    assert code == answer["exit_code"] == 130
+
+
+@pytest.mark.parametrize("n_scored", [0, 1])
+def test_ctrl_c_ends_a_search_with_what_was_found(trained, tmp_path, monkeypatch, capsys, n_scored):
+    scored = []
+
+    class Interrupted(CrossValidatedScorer):
+        def __call__(self, policy):
+            if len(scored) == n_scored:
+                raise KeyboardInterrupt
+            scored.append(policy)
+            return super().__call__(policy)
+
+    monkeypatch.setattr("bopl.workflow.tuning.CrossValidatedScorer", Interrupted)
+    out = tmp_path / "tuned.toml"
+    call = ("tune", trained / "log.parquet", *ROLES, "--rounds", 20, "--folds", 2, "--trials", 3, "--out", out)
+    code, result = run_json(capsys, *call)
+    assert code == result["exit_code"] == 130
+    assert out.exists() == (n_scored > 0)
+    if n_scored:
+        assert len(result["configurations"]) == n_scored

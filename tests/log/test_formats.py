@@ -11,6 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import bopl
+from bopl._errors import UsageError
 from bopl.log.format import read_parts, read_table, write_table
 from bopl.log.read import LogRequest, read_log
 from product import SMALL, click_table, run_bopl, run_json
@@ -105,6 +106,33 @@ def test_files_that_do_not_fit_together_say_so(tmp_path):
         bopl.BanditLog.read(tmp_path)
 
 
+BROKEN = {
+    "packed.csv.gz": (gzip.compress(b"a,b\n1,2\n" * 9)[:-12], "cannot be read as CSV"),
+    "unpacked.csv.gz": (b"a,b\n1,2\n", "cannot be read as CSV"),
+    "unpacked.vw.gz": (b"1:0:0.5 | a\n", "cannot be read as text"),
+    "cut.vw.gz": (gzip.compress(b"1:0:0.5 | a\n" * 9)[:-12], "cannot be read as text"),
+    "binary.vw": (b"\xca\xfe\xba\xbe", "cannot be read as text"),
+    "binary.dsjson": (b"\xca\xfe\xba\xbe", "cannot be read as text"),
+    "latin.csv": ("city,p\nM\xfcnchen,1\n".encode("latin-1"), "is not in UTF-8, see column 'city'"),
+    "array.json": (b'[{"a": 1}, {"a": 2}]', "is one JSON array; write one object per line"),
+}
+
+
+@pytest.mark.parametrize("name", BROKEN)
+def test_files_that_are_not_what_they_say_are_named(tmp_path, name):
+    content, message = BROKEN[name]
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(ValueError, match=f"{name}' {message}"):
+        bopl.BanditLog.read(tmp_path / name)
+
+
+@pytest.mark.parametrize("extension", ["csv", "parquet"])
+def test_column_names_that_come_twice_are_named(tmp_path, extension):
+    WRITERS[extension](pa.table([[1], [2]], names=["a", "a"]), tmp_path / f"log.{extension}")
+    with pytest.raises(ValueError, match="the file has duplicated column names: 'a'"):
+        bopl.BanditLog.read(tmp_path / f"log.{extension}")
+
+
 # -- Vowpal Wabbit ---------------------------------------------------------------------------------------------------
 
 CB = """1:2:0.4 |user age:30 Rom |:2.0 hour:4
@@ -121,6 +149,22 @@ def test_vowpal_wabbit_cb_lines(tmp_path):
     assert log.action.tolist() == [1, 3, 1]
     assert log.reward.tolist() == [-2.0, 0.5, 0.0]
     assert log.propensity.tolist() == [0.4, 0.2, 1.0]
+
+
+def test_features_of_vowpal_wabbits_text_are_chosen_and_left_out_by_name(tmp_path):
+    (tmp_path / "log.vw").write_text(CB)
+    whole = bopl.BanditLog.read(tmp_path / "log.vw")
+    for choice in ({"context": ["user^age", "hour"]}, {"ignore": ["user^Rom", "user^Ulm"]}):
+        log = bopl.BanditLog.read(tmp_path / "log.vw", **choice)
+        places = [whole.feature_names.index(name) for name in log.feature_names]
+        assert set(log.feature_names) == {"hour", "user^age"}
+        assert log.context.toarray().tolist() == whole.context.toarray()[:, places].tolist()
+        assert log.schema.feature_names == log.feature_names
+    for choice in ({"context": ["user^agee"]}, {"ignore": ["user^agee"]}):
+        with pytest.raises(UsageError, match=r"there is no column 'user\^agee'.* Did you mean 'user\^age'\?"):
+            bopl.BanditLog.read(tmp_path / "log.vw", **choice)
+    with pytest.raises(UsageError, match="all features of Vowpal Wabbit's text are numbers"):
+        bopl.BanditLog.read(tmp_path / "log.vw", categorical=["user^age"])
 
 
 def test_groups_and_times_that_vowpal_wabbits_text_does_not_have_are_refused(tmp_path):
@@ -227,6 +271,14 @@ def test_dsjson_decisions(tmp_path):
         assert log.schema.columns[1].categories == ("Rom", "Ulm")
 
 
+def test_columns_of_dsjson_are_left_out_by_name(tmp_path):
+    file = write_dsjson(tmp_path / "log.dsjson", [decision(30, "Rom", 0, -1.0), decision(20, None, 1, 0.0)])
+    assert bopl.BanditLog.read(file, ignore=["User.city"]).feature_names == ("User.age",)
+    assert bopl.BanditLog.read(file, ignore=["Timestamp"]).time is None
+    with pytest.raises(UsageError, match=r"no column 'User.cty' to ignore. Did you mean 'User.city'"):
+        bopl.BanditLog.read(file, ignore=["User.cty"])
+
+
 def test_dsjson_names_of_actions_are_their_tags_and_shared_features_are_kept(tmp_path):
     offered = [
         {"_tag": "tea", "i": {"price": 2.0}, "j": [{"kind": "hot"}]},
@@ -286,6 +338,7 @@ def test_the_open_bandit_datasets_layout(tmp_path):
         assert log.schema.categorical == ("position", "user_feature_0", "user_feature_1")
         assert log.actions.tolist() == [0, 1, 2, 3]
         assert log.time is not None
+        assert bopl.BanditLog.read(path, ignore=["timestamp"]).time is None
         assert log.action_features.tolist() == [[-0.5, 1, 0], [0.5, 0, 1], [1.5, 1, 0], [2.5, 0, 1]]
 
 

@@ -15,7 +15,12 @@ from bopl.log.column import MAX_CATEGORIES, OTHER
 from bopl.log.schema import LogSchema
 
 ROLES = {"action": "item", "reward": "click", "propensity": "p"}
-CONVERT = {"pandas": lambda f: f, "polars": pl.from_pandas, "arrow": lambda f: pa.Table.from_pandas(f)}
+CONVERT = {
+    "pandas": lambda f: f,
+    "polars": pl.from_pandas,
+    "polars categories": lambda f: pl.from_pandas(f).cast({pl.String: pl.Categorical}),
+    "arrow": lambda f: pa.Table.from_pandas(f),
+}
 
 
 def mixed_frame(n_samples=400, seed=0):
@@ -130,7 +135,7 @@ def test_wrong_columns_get_one_sentence():
     schema = bopl.BanditLog.from_frame(mixed_frame(), **ROLES).schema
     with pytest.raises(ValueError, match=r"lack 1 of the 4 columns .*: 'city'\. Did you mean 'City'\?"):
         schema.encode(mixed_frame().rename(columns={"city": "City"}))
-    with pytest.raises(ValueError, match="column 'age' held numbers when the policy was fitted; here it holds String"):
+    with pytest.raises(ValueError, match="column 'age' held numbers when the policy was fitted; here it holds text"):
         schema.encode(mixed_frame().assign(age="old"))
     with pytest.raises(ValueError, match=r"1 of 2 do not: 'x' \(List\(String\)\)\. Leave them out with ignore"):
         bopl.BanditLog.from_frame(
@@ -194,6 +199,9 @@ def test_text_can_be_time_and_group():
     assert log.group.tolist() == [1, 0, 1]
     with pytest.raises(ValueError, match="time is missing in 1 of 3 samples, the first at row 1"):
         bopl.BanditLog.from_frame(frame.assign(day=["a", None, "b"]), time="day", **ROLES)
+    for other in (["01/02/2024", "31/01/2024", "02/02/2024"], ["9", "10", "11"], ["Jan 5", "Feb 1", "Mar 2"]):
+        with pytest.raises(ValueError, match="time must sort, and text does only if it begins with the year"):
+            bopl.BanditLog.from_frame(frame.assign(day=other), time="day", **ROLES)
 
 
 @given(st.lists(st.one_of(st.none(), st.text(max_size=3)), min_size=2, max_size=30))

@@ -9,6 +9,7 @@ import pytest
 from sklearn.base import clone
 
 import bopl
+from bopl.boosting.loop import INTERRUPTED
 from bopl.search import Choice, CrossValidatedScorer, Float, Int, SimulatedScorer, search
 from bopl.search.space import draw_settings
 from bopl.simulation import simulate_digits
@@ -163,16 +164,18 @@ def test_search_finds_the_best_of_what_it_drew_and_returns_it_unfitted():
     assert result.value == values[0]
 
 
-def test_study_file_goes_on_where_it_was_and_gives_what_one_call_gives(tmp_path):
-    in_one = search(POLICY, SPACE, peak, n_configurations=9)
+@pytest.mark.parametrize("engine", ["random", "tpe"])
+def test_study_file_goes_on_where_it_was_and_gives_what_one_call_gives(tmp_path, engine):
+    run = functools.partial(search, POLICY, SPACE, peak, engine=engine)
+    in_one = run(n_configurations=14)
     path = tmp_path / "study.log"
-    search(POLICY, SPACE, peak, study=path, n_configurations=4)
+    run(study=path, n_configurations=4)
     said = []
-    in_two = search(POLICY, SPACE, peak, study=path, n_configurations=9, report=said.append)
-    assert len(said) == 5
-    assert in_two.settings == in_one.settings
-    assert len(in_two.configurations) == 9
-    assert search(POLICY, SPACE, peak, study=path, n_configurations=9).value == in_one.value  # nothing left to do
+    in_two = run(study=path, n_configurations=14, report=said.append)
+    assert len(said) == 10
+    settings = [[{name: each[name] for name in SPACE} for each in one.configurations] for one in (in_one, in_two)]
+    assert settings[0] == settings[1]
+    assert run(study=path, n_configurations=14).value == in_one.value  # nothing left to do
 
 
 def test_configuration_that_a_kill_cut_short_is_scored_again(tmp_path):
@@ -240,6 +243,7 @@ def test_tpe_learns_from_what_was_scored():
         return -((policy.reward_translation - 3.0) ** 2)
 
     result = search(POLICY, space, hill, n_configurations=40, engine="tpe")
+    assert len({each["reward_translation"] for each in result.configurations}) == 40
     late = [each["reward_translation"] for each in result.configurations if each["number"] >= 25]
     assert np.median(np.abs(np.array(late) - 3.0)) < 3.0
 
@@ -307,3 +311,15 @@ def test_missing_optuna_is_one_sentence_that_names_the_extra(monkeypatch):
     monkeypatch.setitem(sys.modules, "optuna", None)
     with pytest.raises(ImportError, match=r"search needs Optuna: pip install 'bopl\[search\]'\."):
         search(POLICY, SPACE, peak, n_configurations=1)
+
+
+def test_a_fit_that_ctrl_c_cut_short_is_not_scored(tmp_path):
+    class Interrupted(bopl.baseline.UniformPolicy):
+        def fit(self, log):
+            self.stop_reason_ = INTERRUPTED
+            return super().fit(log)
+
+    with pytest.raises(KeyboardInterrupt):
+        CrossValidatedScorer(informative_log(0))(Interrupted())
+    with pytest.raises(KeyboardInterrupt):
+        SimulatedScorer(digits, (0,))(Interrupted())

@@ -62,11 +62,15 @@ def test_flags_come_before_the_file():
         ({"rounds": 2.5}, "rounds must be a whole number; got 2.5"),
         ({"holdout": 1.0}, r"holdout must lie in \(0, 1\); got 1.0"),
         ({"objective": "magic"}, "objective must be one of 'ips', 'surrogate'; got 'magic'"),
-        ({"reward_translation": "some"}, "reward_translation must be a number; got 'some'"),
+        ({"reward_translation": "some"}, "reward_translation must be a number or auto; got 'some'"),
         ({"ignore": "user"}, "ignore must be a list of names; got 'user'"),
         ({"estimators": ["snips", "snips"]}, "none of them twice"),
         ({"interval": "betting", "estimators": ["magic"]}, "estimators must be one of"),
         ({"log": 3}, "log must be text; got 3"),
+        ({"time": True}, "time must be the name of a column; got True"),
+        ({"force": "yes"}, "force must be true or false; got 'yes'"),
+        ({"interval": "betting", "estimators": ["dr"]}, "works for 'ips' only"),
+        ({"interval": "betting", "group": "user"}, "the log has groups"),
     ],
 )
 def test_a_setting_out_of_range_is_named(changes, message):

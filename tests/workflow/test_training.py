@@ -2,6 +2,7 @@
 
 import json
 import signal
+from dataclasses import replace
 
 import numpy as np
 import pyarrow.parquet as pq
@@ -47,6 +48,20 @@ def test_the_chosen_translation_has_the_best_bound_and_is_said(tmp_path):
     }
     assert result.policy.reward_translation == max(bounds, key=bounds.get)
     assert len(bounds) == len(SHARES)
+
+
+def test_what_a_log_is_worth_to_the_uniform_policy_is_told_and_forbids_nothing(tmp_path):
+    said = []
+    small = write_log(tmp_path / "small.parquet", n_samples=40)
+    train(config_for(tmp_path, log=small), say=lambda text: said.append(str(text)))
+    assert any(text.startswith("Note: To the uniform policy the log is worth") for text in said)
+    assert "Audit: 15 checks, no problem that forbids training." in said
+
+
+def test_a_policy_without_a_round_is_said_to_be_uniform(tmp_path):
+    said = []
+    train(config_for(tmp_path, min_leaf_samples=1e9), say=lambda text: said.append(str(text)))
+    assert any(text.startswith("No round was made (the base learner found nothing to predict)") for text in said)
 
 
 def test_large_logs_choose_on_a_part_and_train_on_all(tmp_path, monkeypatch):
@@ -103,8 +118,8 @@ def test_ctrl_c_leaves_a_usable_policy_with_a_verdict(tmp_path, settings, fit):
     assert policy.predict(click_table(20)).shape == (20,)
     assert result.evaluation.rows
     assert (tmp_path / "policy.run" / "report.html").is_file()
+    assert result.is_interrupted
     if fit == 1:
-        assert result.is_interrupted
         assert (policy.stop_reason_, policy.history_.n_rounds) == (INTERRUPTED, 4)
 
 
@@ -117,6 +132,17 @@ def test_ctrl_c_before_the_first_round_leaves_no_policy(tmp_path):
     with pytest.raises(KeyboardInterrupt):
         train(config_for(tmp_path), callbacks=[AtStart()])
     assert not (tmp_path / "policy.bopl").exists()
+
+
+def test_a_run_that_fails_after_the_training_leaves_no_verdict_on_another_policy(tmp_path, monkeypatch):
+    config = config_for(tmp_path)
+    train(config)
+    monkeypatch.setattr("bopl.workflow.training.judge", lambda *given: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        train(replace(config, max_depth=1))
+    left = {file.name for file in (tmp_path / "policy.run").iterdir()}
+    assert left == {"config.toml", "history.csv", "policy.bopl", "run.json"}
+    assert "max_depth = 1\n" in (tmp_path / "policy.run" / "config.toml").read_text()
 
 
 def test_the_run_folder_tells_versions_fingerprint_steps_and_history(tmp_path):

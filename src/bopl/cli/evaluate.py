@@ -8,12 +8,12 @@ from typing import Annotated, Any
 import typer
 
 from bopl.cli import exit_code
-from bopl.cli.options import EVALUATION_SETTINGS, LOG_SETTINGS, Json, with_settings
+from bopl.cli.options import EVALUATION_SETTINGS, ROLE_SETTINGS, Json, with_settings
 from bopl.cli.output import Output
 from bopl.cli.table import evaluation_table
 
 
-@with_settings(*LOG_SETTINGS, *EVALUATION_SETTINGS, "seed", "threads")
+@with_settings(*ROLE_SETTINGS, *EVALUATION_SETTINGS, "seed", "threads")
 def evaluate(
     log: Annotated[str, typer.Argument(help="File, folder or pattern with decisions the policies did not learn from.")],
     policies: Annotated[list[Path], typer.Argument(help="One or more policy files.")],
@@ -38,8 +38,7 @@ def evaluate(
         output.say_verdict(row, name)
     for note in evaluation.notes:
         output.say(note)
-    for warning in warnings:
-        output.say(f"Warning: {warning}")
+    output.say_warnings(warnings)
     verdicts = {name: row["verdict"] for name, row in deciding.items()}
     output.finish(
         {**evaluation.to_dict(), "verdicts": verdicts, "warnings": warnings}, exit_code.of_verdicts(verdicts.values())

@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Sequence
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperGroup
 
 from bopl.cli import exit_code
 from bopl.cli.audit import audit
@@ -24,7 +25,25 @@ DEBUG = "--debug"
 # typer brings its own copy of click in newer versions; this is the base of its errors in all of them.
 _ClickError = typer.BadParameter.__mro__[2]
 
+
+class InterruptedCommandError(Exception):
+    """Ctrl-C, by a name that typer does not take for its own."""
+
+
+class _Group(TyperGroup):
+    """The commands; an interrupted one is an error like any other, so that it is said."""
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run the command that was asked for."""
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt:
+            raise InterruptedCommandError from None
+
+
 app = typer.Typer(
+    cls=_Group,
+    rich_markup_mode="markdown",  # paragraphs of the help flow
     help="Learn better decisions from logs, and say honestly how good they are.",
     epilog=exit_code.HELP,
     no_args_is_help=True,
@@ -71,7 +90,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 def _report(error: BaseException, *, is_json: bool) -> int:
     """Print an error as one sentence and return its exit code."""
-    if isinstance(error, KeyboardInterrupt | typer.Abort):
+    if isinstance(error, KeyboardInterrupt | InterruptedCommandError | typer.Abort):
         sentence, code = "interrupted.", exit_code.INTERRUPTED
     elif isinstance(error, _ClickError):
         sentence, code = _click_sentence(error), exit_code.WRONG_USE

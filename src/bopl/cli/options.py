@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import types
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from dataclasses import fields
 from functools import wraps
 from inspect import Parameter, signature
@@ -11,23 +12,12 @@ from typing import Annotated, Any, TypeAlias, get_args, get_type_hints
 
 import typer
 
-from bopl._errors import UsageError
-from bopl.workflow.config import AUTO, TrainConfig
+from bopl.workflow.config import TrainConfig
 
 Json: TypeAlias = Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")]
 
-LOG_SETTINGS = (
-    "action",
-    "reward",
-    "propensity",
-    "assume_propensity",
-    "time",
-    "group",
-    "context",
-    "ignore",
-    "categorical",
-    "format",
-)
+ROLE_SETTINGS = ("action", "reward", "propensity", "assume_propensity", "time", "group", "format")
+LOG_SETTINGS = (*ROLE_SETTINGS, "context", "ignore", "categorical")
 EVALUATION_SETTINGS = ("estimators", "interval", "confidence")
 
 
@@ -104,9 +94,7 @@ def _read(name: str, value: Any) -> Any:
         return value
     if name in ("context", "ignore", "categorical", "estimators"):
         return tuple(part.strip() for part in value.split(",") if part.strip())
-    if name == "reward_translation" and value != AUTO:
-        try:
+    if name == "reward_translation":
+        with suppress(ValueError):  # other words are left to the check of the setting
             return float(value)
-        except ValueError:
-            raise UsageError(f"reward_translation must be a number or {AUTO}; got {value!r}.") from None
     return value

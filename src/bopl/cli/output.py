@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -39,6 +39,11 @@ class Output:
         head = "Verdict" if policy is None else f"Verdict on {policy}"
         verdict = Text(row["verdict"], style=STYLES[row["verdict"]])
         self.say(Text.assemble(f"{head}: ", verdict, f" ({row['estimator']}). {row['reason']}"))
+
+    def say_warnings(self, warnings: Iterable[str]) -> None:
+        """Print what should be known of a result."""
+        for warning in warnings:
+            self.say(f"Warning: {warning}")
 
     def finish(self, result: Mapping[str, Any], exit_code: int = 0) -> None:
         """Print the result if it is to be JSON, and leave the command with its exit code."""

@@ -8,11 +8,12 @@ from typing import Annotated, Any
 import typer
 
 from bopl._errors import UsageError
-from bopl.cli.options import EVALUATION_SETTINGS, LOG_SETTINGS, Json, with_settings
+from bopl.cli import exit_code
+from bopl.cli.options import EVALUATION_SETTINGS, ROLE_SETTINGS, Json, with_settings
 from bopl.cli.output import Output
 
 
-@with_settings(*LOG_SETTINGS, *EVALUATION_SETTINGS, "seed", "threads")
+@with_settings(*ROLE_SETTINGS, *EVALUATION_SETTINGS, "seed", "threads")
 def report(
     source: Annotated[
         str, typer.Argument(help="A run folder or its summary.json; or a log, with a policy file after it.")
@@ -26,6 +27,8 @@ def report(
 ) -> None:
     """Write the page of a run again, or judge a policy on a log and write the page of that.
 
+    Where a policy is judged, the exit code is that of the verdict, as in bopl evaluate.
+
     Example: bopl report policy.run
 
     Example: bopl report log.parquet policy.bopl --out report.html
@@ -33,6 +36,8 @@ def report(
     from bopl.workflow.reporting import report_log, report_run
 
     output = Output(json)
+    warnings: list[str] = []
+    code = exit_code.FINE
     if policy is None:
         if settings:
             raise UsageError(f"--{next(iter(settings))} needs a log and a policy; a run folder is taken as it is.")
@@ -40,7 +45,10 @@ def report(
     else:
         from bopl.workflow.config import make_config
 
-        page, summary = report_log(make_config({"log": source}, settings), policy, out or Path("report.html"))
+        config = make_config({"log": source}, settings)
+        page, summary, warnings = report_log(config, policy, out or Path("report.html"))
+        code = exit_code.of_verdicts([summary["verdict"]["verdict"]])
     output.say(f"{summary['verdict']['headline']} {summary['verdict']['sentence']}")
+    output.say_warnings(warnings)
     output.say(f"Report: {page}")
-    output.finish({"report": str(page), "verdict": summary["verdict"]})
+    output.finish({"report": str(page), "verdict": summary["verdict"], "warnings": warnings}, code)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import isnan
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -21,12 +22,12 @@ def evaluation_table(evaluation: Evaluation) -> Any:
         is_number = heading in ("value", "uplift and its interval")
         table.add_column(heading, justify="right" if is_number else "left", overflow="fold")
     for row in evaluation.rows:
-        interval = f"[{row['uplift_ci_lower']:+.4g}, {row['uplift_ci_upper']:+.4g}]"
+        interval = f"{row['uplift']:+.4g} [{row['uplift_ci_lower']:+.4g}, {row['uplift_ci_upper']:+.4g}]"
         table.add_row(
             Text(row["policy"]),
             row["estimator"],
-            f"{row['value']:.4g}",
-            Text(f"{row['uplift']:+.4g} {interval}"),
+            "unknown" if isnan(row["value"]) else f"{row['value']:.4g}",
+            "" if isnan(row["uplift"]) else Text(interval),
             Text(row["verdict"], style=STYLES[row["verdict"]]),
         )
     return table

@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
+from bopl.cli import exit_code
 from bopl.cli.options import LOG_SETTINGS, Json, with_settings
 from bopl.cli.output import Output
 
@@ -60,7 +61,8 @@ def tune(
             "value": tuned.result.value,
             "configurations": tuned.result.configurations,
             "n_failed": tuned.result.n_failed,
-        }
+        },
+        exit_code.INTERRUPTED if tuned.is_interrupted else exit_code.FINE,
     )
 
 

@@ -9,6 +9,7 @@ from typing import ClassVar
 import numpy as np
 from scipy.special import ndtr, ndtri, stdtrit
 
+from bopl._errors import UsageError
 from bopl._settings import check_choice, check_number
 from bopl._typing import FloatArray
 from bopl.evaluation.betting import betting_lower_bound
@@ -116,12 +117,12 @@ class Interval(ABC):
     def check(self, estimator: Estimator, *, has_group: bool, source: str) -> None:
         """Raise one sentence if the interval cannot be drawn for an estimator."""
         if self.estimators is not None and estimator.name not in self.estimators:
-            raise ValueError(
+            raise UsageError(
                 f"interval={self.name!r} bounds a mean of independent terms and works for "
                 f"{' and '.join(map(repr, self.estimators))} only; for {estimator.name!r} use 'normal' or 'bootstrap'."
             )
         if self.is_bound and has_group:
-            raise ValueError(
+            raise UsageError(
                 f"interval={self.name!r} needs independent samples, but the log has groups; use 'normal' or "
                 "'bootstrap'."
             )
@@ -339,7 +340,7 @@ class Betting(SampleBound):
         """Refuse balanced propensities too: given its logger, a sample's term does not have the value for a mean."""
         super().check(estimator, has_group=has_group, source=source)
         if source == "balanced":
-            raise ValueError(
+            raise UsageError(
                 "interval='betting' needs every sample to be right on its own, but those of a log of several loggers "
                 "are only together; use 'log_smoothing' or 'empirical_bernstein'."
             )

@@ -317,7 +317,7 @@ def _support(unsupported: float) -> Finding:
 
 def _weight_facts(weight: FloatArray, reward: FloatArray, what: str, *, few_rewards: str = PROBLEM) -> list[Finding]:
     ess, tail = effective_sample_size(weight), tail_index(weight, len(weight))
-    rewarded, single = rewarded_sample_size(weight, reward), largest_share(weight)
+    single = largest_share(weight)
     contribution = weight * np.abs(reward)
     share = top_share(weight, contribution, len(weight), float(contribution.sum()))
     return [
@@ -328,13 +328,7 @@ def _weight_facts(weight: FloatArray, reward: FloatArray, what: str, *, few_rewa
             PROBLEM if ess < MIN_ESS else OK,
             f"fewer than {MIN_ESS:.0f} decide nothing",
         ),
-        _judged(
-            "rewarded_samples",
-            rewarded,
-            f"About {rewarded:,.0f} effective samples have a reward that decides for {what}",
-            few_rewards if rewarded < MIN_REWARDED else OK,
-            f"fewer than {MIN_REWARDED:.0f} are too few for an interval",
-        ),
+        _rewarded(weight, reward, what, few_rewards),
         _judged(
             "tail_index",
             tail,
@@ -357,6 +351,20 @@ def _weight_facts(weight: FloatArray, reward: FloatArray, what: str, *, few_rewa
             "a few samples decide",
         ),
     ]
+
+
+def _rewarded(weight: FloatArray, reward: FloatArray, what: str, few_rewards: str) -> Finding:
+    if reward.min() == reward.max():  # a fault of the log, whatever is asked of it
+        text = f"All {len(reward):,} rewards are {reward[0]:g}: there is nothing to tell actions apart by."
+        return Finding("rewarded_samples", PROBLEM, 0.0, text)
+    rewarded = rewarded_sample_size(weight, reward)
+    return _judged(
+        "rewarded_samples",
+        rewarded,
+        f"About {rewarded:,.0f} effective samples have a reward that decides for {what}",
+        few_rewards if rewarded < MIN_REWARDED else OK,
+        f"fewer than {MIN_REWARDED:.0f} are too few for an interval",
+    )
 
 
 def _judged(check: str, value: float, text: str, status: str, consequence: str) -> Finding:

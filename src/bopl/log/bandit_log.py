@@ -124,7 +124,7 @@ class BanditLog:
         action_features: object | None = None,
         group: object | None = None,
     ) -> None:
-        matrix, names_found = read_context(context)
+        matrix, names_found = read_context(context, feature_names)
         check_lengths(
             {"context": matrix.shape[0], "action": column_length(action), "reward": column_length(reward)}
             | ({} if propensity is None else {"propensity": column_length(propensity)})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -10,8 +11,10 @@ import numpy as np
 
 from bopl._errors import UsageError, did_you_mean
 from bopl._typing import AnyArray, BoolArray, FloatArray, IntArray
-from bopl.log.column import TEXT, distinct_values
+from bopl.log.column import TEXT, distinct_values, dtype_name
 from bopl.log.context import MANY, check_unique_names, column_to_float, is_sparse, quoted, read_context
+
+_YEAR_FIRST = re.compile(r"\d{4}[-/. ]?[WQ]?\d")
 
 
 def check_reward(reward: object) -> FloatArray:
@@ -59,7 +62,7 @@ def _float_column(values: object, name: str) -> FloatArray:
     series = nw.from_native(values, series_only=True, pass_through=True)
     if isinstance(series, nw.Series):
         if not (series.dtype.is_numeric() or series.dtype == nw.Boolean):
-            raise TypeError(f"{name} must be numeric; the column holds {series.dtype}.")
+            raise TypeError(f"{name} must be numeric; the column holds {dtype_name(series)}.")
         values = column_to_float(series)
     try:
         array = np.array(values, dtype=np.float64)  # always a copy: the log is frozen, the caller's array is not
@@ -89,7 +92,9 @@ def check_time(time: object) -> AnyArray:
     """Return times that sort, none of them missing."""
     series = nw.from_native(time, series_only=True, pass_through=True)
     if isinstance(series, nw.Series) and series.dtype in TEXT:
-        return _text_rank(series, "time")
+        rank = _text_rank(series, "time")
+        _check_text_times(series)
+        return rank
     values = np.array(series.to_numpy() if isinstance(series, nw.Series) else time)
     if values.ndim != 1:
         raise ValueError(f"time must have one dimension (n_samples,); it has shape {values.shape}.")
@@ -100,6 +105,16 @@ def check_time(time: object) -> AnyArray:
         row = int(np.flatnonzero(missing)[0])
         raise ValueError(f"time is missing in {int(missing.sum())} of {len(values)} samples, the first at row {row}.")
     return values
+
+
+def _check_text_times(series: nw.Series[Any]) -> None:
+    """Raise if text does not sort as the times do that it stands for."""
+    wrong = next((text for text in distinct_values(series)[0] if not _YEAR_FIRST.match(str(text))), None)
+    if wrong is not None:
+        raise ValueError(
+            f"time must sort, and text does only if it begins with the year, as 2024-05-31 does; it holds {wrong!r}. "
+            "Write times so, or as timestamps or numbers."
+        )
 
 
 def _text_rank(series: nw.Series[Any], name: str) -> IntArray:
@@ -245,7 +260,9 @@ def context_columns(
         )
     if context is None:
         return [name for name in columns if name not in roles.values() and name not in ignore]
-    check_unique_names(list(context), "context")
+    repeated = [name for place, name in enumerate(context) if name in context[:place]]
+    if repeated:
+        raise UsageError(f"context names {quoted(repeated)} more than once; name each column once.")
     leaked = [name for name in context if name in roles.values()]
     if leaked:
         raise UsageError(

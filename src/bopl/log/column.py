@@ -78,7 +78,7 @@ class Column:
         if found is None or not self._takes(found, values):
             raise ValueError(
                 f"column {self.name!r} held {_NOUN[self.kind]} when the policy was fitted; here it holds "
-                f"{values.dtype}. Convert it, or take the column that is meant."
+                f"{dtype_name(values)}. Convert it, or take the column that is meant."
             )
         if self.kind == "category":
             return self._encode_category(values)
@@ -134,6 +134,11 @@ def kind_of(values: nw.Series[Any]) -> Kind | None:
     return None
 
 
+def dtype_name(values: nw.Series[Any]) -> str:
+    """Return what a column holds as it goes into a message: a reader may store text in other ways."""
+    return "text" if values.dtype in TEXT else str(values.dtype)
+
+
 def fit_column(name: str, values: nw.Series[Any], *, is_category: bool = False) -> Column | None:
     """Choose how a column is encoded from its values; None if it cannot be."""
     kind = kind_of(values)
@@ -174,7 +179,8 @@ def distinct_values(values: nw.Series[Any]) -> tuple[list[Category], IntArray]:
         column = column.combine_chunks()
     if not pyarrow.types.is_dictionary(column.type):
         column = column.dictionary_encode()
-    position = column.indices.fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int64)
+    indices = column.indices.cast(pyarrow.int64())  # they may be unsigned
+    position = indices.fill_null(-1).to_numpy(zero_copy_only=False)
     return _without_repeats(column.dictionary.to_pylist(), position)
 
 

@@ -45,9 +45,12 @@ def quoted(names: Sequence[object], *, limit: int = 8) -> str:
     return shown if len(names) <= limit else f"{shown} and {len(names) - limit} more"
 
 
-def read_context(context: object) -> tuple[ContextMatrix, tuple[str, ...] | None]:
+def read_context(
+    context: object, feature_names: Sequence[str] | None = None
+) -> tuple[ContextMatrix, tuple[str, ...] | None]:
     """Return contexts as a checked float32 matrix (dense or CSR) and their column names, if they have any.
 
+    ``feature_names`` is what messages call the columns of contexts that have no names of their own.
     Missing values (NaN, null) are kept: learners that cannot use them say so. Infinite values are refused.
     """
     names: tuple[str, ...] | None = None
@@ -57,7 +60,7 @@ def read_context(context: object) -> tuple[ContextMatrix, tuple[str, ...] | None
         matrix = _sparse_to_csr(context)
     else:
         matrix = _array_to_matrix(context)
-    _check_values(matrix, names)
+    _check_values(matrix, names or feature_names)
     return matrix, names
 
 
@@ -152,7 +155,7 @@ def _objects_to_float(array: AnyArray) -> AnyArray:
     raise TypeError(f"context must be numeric; its dtype is {array.dtype}.")  # pragma: no cover
 
 
-def _check_values(matrix: ContextMatrix, names: tuple[str, ...] | None) -> None:
+def _check_values(matrix: ContextMatrix, names: Sequence[str] | None) -> None:
     n_samples, n_features = matrix.shape
     if n_samples == 0:
         raise ValueError("the log is empty: context has 0 sample(s), a minimum of 1 is required.")
@@ -174,7 +177,7 @@ def _check_values(matrix: ContextMatrix, names: tuple[str, ...] | None) -> None:
     else:
         n_bad = int(infinite.any(axis=1).sum())
         row, column_idx = (int(position) for position in np.argwhere(infinite)[0])
-    name = repr(names[column_idx]) if names else str(column_idx)
+    name = repr(names[column_idx]) if names and len(names) == n_features else str(column_idx)
     raise ValueError(
         f"context must be finite or missing (NaN) in float32; {n_bad} of {n_samples} rows hold infinity or a value "
         f"beyond 3.4e38, the first at row {row}, column {name}. Replace it by NaN if it means missing, or rescale."

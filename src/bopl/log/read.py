@@ -37,7 +37,8 @@ class LogRequest:
         """Return the name of each role's column: given, remembered, the format's, or the usual one."""
         remembered = {} if schema is None else schema.roles
         given = {role: name for role, name in self.roles.items() if name is not None}
-        roles = {**DEFAULT_ROLES, **usual, **remembered, **given}
+        wanted = {role: name for role, name in usual.items() if name not in self.ignore}
+        roles = {**DEFAULT_ROLES, **wanted, **remembered, **given}
         if not self.has_propensity:
             roles.pop("propensity", None)
         return roles
@@ -69,14 +70,14 @@ def read_log(
     """
     columns, ignore = _needed(request, schema), _unused(request, schema)
     parts = read_parts(request.path, format=request.format, columns=columns, ignore=ignore)
-    roles = request.roles_of(parts.roles, schema)
+    roles = _without_absent(request, request.roles_of(parts.roles, schema), parts.table.column_names)
     request.check_named(roles, parts.table.column_names)
     if actions is None and known_actions:
         actions = _all_actions(parts, roles["action"], known_actions)
     elif actions is None:
         actions = parts.actions
     if parts.sparse is not None:
-        return _sparse_log(parts.sparse, parts, roles, actions, schema)
+        return _sparse_log(request, parts.sparse, parts, roles, actions, schema)
     return _dense_log(request, parts, roles, actions, schema)
 
 
@@ -104,13 +105,19 @@ def _dense_log(
 
 
 def _sparse_log(
-    sparse: SparseContext, parts: LogParts, roles: Mapping[str, str], actions: Any, schema: LogSchema | None
+    request: LogRequest,
+    sparse: SparseContext,
+    parts: LogParts,
+    roles: Mapping[str, str],
+    actions: Any,
+    schema: LogSchema | None,
 ) -> BanditLog:
     """Return the log of contexts that list only what is there."""
-    context_columns(parts.table.column_names, roles, None)  # raises if a role's column is not there
+    context = None if schema is not None else request.context
+    ignore = [name for name in request.ignore if name not in roles.values()]
+    names = context_columns([*parts.table.column_names, *sparse.names], roles, context, ignore)
     if schema is None:
-        columns = tuple(Column(name, "number") for name in sparse.names)
-        schema = LogSchema(columns, **{role: roles[role] for role in roles}, is_sparse=True)
+        schema = _sparse_schema(request, [name for name in names if name in set(sparse.names)], roles)
     log = BanditLog(
         schema.align(sparse.matrix, sparse.names),
         parts.table[roles["action"]],
@@ -124,6 +131,24 @@ def _sparse_log(
         action_features=parts.features_for(actions),
     )
     return log.with_schema(schema)
+
+
+def _sparse_schema(request: LogRequest, names: Sequence[str], roles: Mapping[str, str]) -> LogSchema:
+    if request.categorical:
+        raise UsageError(
+            f"categorical names {quoted(request.categorical)}, but all features of Vowpal Wabbit's text are numbers: "
+            "write a category as a feature of its own, such as city=Rom."
+        )
+    return LogSchema(tuple(Column(name, "number") for name in names), **roles, is_sparse=True)
+
+
+def _without_absent(request: LogRequest, roles: Mapping[str, str], columns: Sequence[str]) -> dict[str, str]:
+    """Return the roles without a time or group that nobody has named and that is not there: a log can do without."""
+    return {
+        role: name
+        for role, name in roles.items()
+        if role in DEFAULT_ROLES or name in columns or request.roles.get(role) is not None
+    }
 
 
 def _unused(request: LogRequest, schema: LogSchema | None) -> list[str]:

@@ -159,6 +159,7 @@ def fit_schema(
     if bad:
         raise UsageError(
             f"context columns must hold numbers, booleans, text, times or lists of numbers; {len(bad)} of "
-            f"{len(fitted)} do not: {', '.join(bad[:8])}. Leave them out with ignore=[…], or turn them into numbers."
+            f"{len(fitted)} do not: {', '.join(bad[:8])}. Leave them out with ignore=[…] (--ignore), or turn them "
+            "into numbers."
         )
     return LogSchema(tuple(column for column in fitted.values() if column is not None), **roles)

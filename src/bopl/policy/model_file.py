@@ -84,7 +84,7 @@ def write_policy(policy: Any, facts: dict[str, Any], arrays: dict[str, Any], pat
     names, rows = getattr(policy, "feature_names_in_", None), policy.training_rows_
     document = {
         "class": type(policy).__name__,
-        "actions": [_label_to_json(label) for label in policy.actions_.tolist()],
+        "actions": [label_to_json(label) for label in policy.actions_.tolist()],
         "n_features": int(policy.n_features_in_),
         "feature_names": None if names is None else [str(name) for name in names],
         "training_rows": None if rows is None else {name: getattr(rows, name) for name in _ROW_FACTS},
@@ -169,10 +169,10 @@ def _plain(value: Any) -> Any:
     return value.item() if isinstance(value, np.generic) else value
 
 
-def _label_to_json(label: Hashable) -> Any:
+def label_to_json(label: Hashable) -> Any:
     """Return a label as JSON that remembers its type: plain for text, numbers and booleans, marked for tuples."""
     if isinstance(label, tuple):
-        return {"tuple": [_label_to_json(part) for part in label]}
+        return {"tuple": [label_to_json(part) for part in label]}
     if isinstance(label, bool | int | float | str):
         return label
     raise TypeError(

@@ -160,7 +160,7 @@ class ScoredPolicy(Policy, BaseEstimator):
     def _read(self, context: Any) -> ContextMatrix:
         check_is_fitted(self)
         if self.schema_ is not None and is_frame(context):
-            return read_context(self.schema_.encode(context))[0]
+            return read_context(self.schema_.encode(context), self.schema_.feature_names)[0]
         names = getattr(self, "feature_names_in_", None)
         return read_fitted_context(context, self.n_features_in_, names, type(self).__name__)
 

@@ -11,6 +11,7 @@ from sklearn.base import clone
 
 from bopl._settings import check_choice, check_number
 from bopl._typing import FloatArray
+from bopl.boosting.loop import INTERRUPTED
 from bopl.evaluation import evaluate
 from bopl.evaluation.reward_model import draw_folds
 from bopl.log import BanditLog
@@ -40,6 +41,14 @@ def off_policy_score(
     two_sided = 0.95 if confidence is None else 2.0 * confidence - 1.0
     row = evaluate(log, logged_prob, estimators=estimator, confidence=two_sided).row()
     return float(row["value" if confidence is None else "ci_lower"])
+
+
+def _fit(policy: Any, log: BanditLog) -> Any:
+    """Return the fitted policy; one that Ctrl-C cut short must not be scored, and ends the search."""
+    fitted = policy.fit(log)
+    if getattr(fitted, "stop_reason_", None) == INTERRUPTED:
+        raise KeyboardInterrupt
+    return fitted
 
 
 class Scorer(Protocol):
@@ -79,7 +88,7 @@ class SimulatedScorer:
         fresh = clone(policy)
         if self.is_seeded:
             fresh.set_params(random_state=trial)
-        return problem.validation_value(fresh.fit(problem.train))
+        return problem.validation_value(_fit(fresh, problem.train))
 
     def __getstate__(self) -> dict[str, Any]:
         return self.__dict__ | {"_made": {}}  # made anew where it is needed: logs are large
@@ -127,7 +136,7 @@ class CrossValidatedScorer:
         fold = draw_folds(self.log, self.n_folds, self.random_state)
         for number in range(int(fold.max()) + 1):
             held_out = fold == number
-            fitted = clone(policy).fit(self.log.subset(~held_out))
+            fitted = _fit(clone(policy), self.log.subset(~held_out))
             logged_prob[held_out] = self._logged_prob(fitted, self.log.subset(held_out))
         return off_policy_score(self.log, logged_prob, estimator=self.estimator, confidence=self.confidence)
 

@@ -84,6 +84,11 @@ def draw_settings(space: Space, seed: int, number: int) -> dict[str, Any]:
     return {name: space[name].draw(rng) for name in sorted(space)}
 
 
+def draw_seed(seed: int, number: int) -> int:
+    """Return a seed for what draws configuration ``number`` of a search with this seed."""
+    return int(np.random.default_rng([seed, number]).integers(2**32))
+
+
 def _check_ends(found: Int | Float) -> None:
     if not found.low <= found.high:
         raise ValueError(f"a range must not end below its start; got {found}.")

@@ -15,10 +15,11 @@ from typing import Any
 
 from sklearn.base import clone
 
+from bopl._errors import UsageError
 from bopl._machine import thread_variables
 from bopl._settings import check_choice, check_number
 from bopl.search.scorer import Scorer
-from bopl.search.space import Space, draw_settings
+from bopl.search.space import Space, draw_seed, draw_settings
 
 STUDY_NAME = "bopl"
 ENGINES = ("random", "tpe")
@@ -87,7 +88,7 @@ def search(
         No configuration is begun after so long.
     engine : {"random", "tpe"}, default="random"
         ``"random"`` is the paper's: configuration k depends on ``random_state`` and k alone. ``"tpe"`` is Optuna's
-        tree-structured Parzen estimator, which learns from what was scored.
+        tree-structured Parzen estimator, which learns from what was scored: configuration k depends on that as well.
     n_jobs : int, default=1
         Configurations at a time, in processes of their own.
     threads : int, optional
@@ -113,12 +114,12 @@ def search(
     True
     """
     optuna = _import_optuna()
-    _check_budget(n_configurations, minutes, engine, n_jobs)
+    check_budget(n_configurations, minutes, engine, n_jobs)
     with _quiet(optuna):
         known = _default_identity(policy, space, scorer) if identity is None else identity
         wanted: dict[str, Any] = {"space": str(dict(sorted(space.items()))), "engine": engine, "seed": random_state}
         wanted |= {name: str(value) for name, value in known.items()}
-        opened = _open_study(optuna, study, wanted, engine, random_state)
+        opened = _open_study(optuna, study, wanted)
         stop_at = time.monotonic() + (float("inf") if minutes is None else 60.0 * minutes)
         asker = _Asker(optuna, opened, space, engine, random_state, n_configurations, stop_at)
         builder = _builder(policy)
@@ -130,7 +131,8 @@ def search(
         return _result(optuna, opened, builder)
 
 
-def _check_budget(n_configurations: int | None, minutes: float | None, engine: str, n_jobs: int) -> None:
+def check_budget(n_configurations: int | None, minutes: float | None, engine: str, n_jobs: int) -> None:
+    """Raise one sentence if a search has no end, or cannot be made this way."""
     check_choice("engine", engine, ENGINES)
     check_number("n_jobs", n_jobs, low=1, integer=True)
     if n_configurations is None and minutes is None:
@@ -195,24 +197,21 @@ def _quiet(optuna: Any) -> Iterator[None]:
         optuna.logging.set_verbosity(before)
 
 
-def _open_study(optuna: Any, path: str | Path | None, wanted: dict[str, Any], engine: str, seed: int) -> Any:
+def _open_study(optuna: Any, path: str | Path | None, wanted: dict[str, Any]) -> Any:
     storage = None
     if path is not None:
         if not Path(path).parent.is_dir():
             raise FileNotFoundError(f"there is no folder {str(Path(path).parent)!r} for the study file; make it first.")
         journal = optuna.storages.journal.JournalFileBackend(str(path))
         storage = optuna.storages.JournalStorage(journal)
-    sampler = optuna.samplers.TPESampler(seed=seed) if engine == "tpe" else optuna.samplers.RandomSampler(seed=seed)
-    opened = optuna.create_study(
-        study_name=STUDY_NAME, storage=storage, sampler=sampler, direction="maximize", load_if_exists=True
-    )
+    opened = optuna.create_study(study_name=STUDY_NAME, storage=storage, direction="maximize", load_if_exists=True)
     if not opened.user_attrs:
         for name, value in wanted.items():
             opened.set_user_attr(name, value)
     names = dict.fromkeys([*wanted, *opened.user_attrs])
     different = [name for name in names if opened.user_attrs.get(name) != wanted.get(name)]
     if different:
-        raise ValueError(
+        raise UsageError(
             f"the study file {str(path)!r} holds a search with another {' and '.join(different)}; use another file."
         )
     return opened
@@ -224,7 +223,7 @@ class _Asker:
     def __init__(
         self, optuna: Any, study: Any, space: Space, engine: str, seed: int, limit: int | None, stop_at: float
     ) -> None:
-        self.state = optuna.trial.TrialState
+        self.state, self.sampler = optuna.trial.TrialState, optuna.samplers.TPESampler
         self.study, self.space, self.engine, self.seed, self.stop_at = study, space, engine, seed, stop_at
         self.distributions = {name: space[name].distribution(optuna) for name in sorted(space)}
         trials = study.get_trials(deepcopy=False)
@@ -253,6 +252,10 @@ class _Asker:
             settings = draw_settings(self.space, self.seed, self.n_drawn)
             self.study.enqueue_trial(settings, user_attrs={"draw": self.n_drawn})
             self.n_drawn += 1
+        else:
+            # Seeded for each: a later call would otherwise draw what the first one drew.
+            number = len(self.study.get_trials(deepcopy=False))
+            self.study.sampler = self.sampler(seed=draw_seed(self.seed, number))
         return self.study.ask(self.distributions)
 
     def tell(self, trial: Any, answer: float | str) -> None:
@@ -323,7 +326,7 @@ def _result(optuna: Any, study: Any, builder: PolicyBuilder) -> SearchResult:
     scored = [trial for trial in trials if trial.state == optuna.trial.TrialState.COMPLETE]
     failed = [trial for trial in trials if "error" in trial.user_attrs]
     if not scored:
-        reason = f"; the first failed with {failed[0].user_attrs['error']}" if failed else ""
+        reason = f"; the first failed with {failed[0].user_attrs['error'].rstrip('.')}" if failed else ""
         raise ValueError(f"no configuration was scored within the budget{reason}.")
     scored.sort(key=lambda trial: (-trial.value, trial.number))
     configurations = [

@@ -12,7 +12,7 @@ from bopl.workflow.config import TrainConfig
 from bopl.workflow.judging import align_policy
 from bopl.workflow.reading import fill_propensity, read_log_for, read_training_log
 
-# These speak of what the log is worth to the uniform policy, which nobody is about to deploy.
+# These speak of what the log is worth to the uniform policy, which nobody is about to deploy: they are told, no more.
 ABOUT_UNIFORM = ("effective_sample_size", "largest_weight", "tail_index", "top_weight_share")
 
 
@@ -20,8 +20,9 @@ def audit_for_training(log: BanditLog, *, force: bool, say: Callable[[object], N
     """Return the audit of a log that is fit for training; raise one sentence if it is not, unless forced."""
     audit = log.audit()
     problems = [finding for finding in audit.problems if finding.check not in ABOUT_UNIFORM]
+    tolerable = [finding for finding in audit.problems if finding.check in ABOUT_UNIFORM]
     notes = [finding for finding in audit.findings if finding.status == NOTE and finding.check not in ABOUT_UNIFORM]
-    for finding in notes:
+    for finding in [*notes, *tolerable]:
         say(f"Note: {finding.sentence}")
     if problems and not force:
         listed = " ".join(finding.sentence for finding in problems)
@@ -31,7 +32,7 @@ def audit_for_training(log: BanditLog, *, force: bool, say: Callable[[object], N
     for finding in problems:
         say(f"Problem: {finding.sentence}")
     if not problems:
-        say(f"Audit: {len(audit.findings)} checks, no problem.")
+        say(f"Audit: {len(audit.findings)} checks, no problem{' that forbids training' if tolerable else ''}.")
     return audit
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from bopl._errors import UsageError, did_you_mean
+from bopl._errors import UsageError, checking_usage, did_you_mean
 from bopl._settings import check_choice, check_number
 from bopl.workflow.toml import to_toml
 
@@ -62,7 +62,8 @@ class TrainConfig:
     validation: float = _about("Share of the rest that chooses rounds and reward translation.", 0.2)
     force: bool = _about("Train although the audit found problems.", False)
     estimators: tuple[str, ...] | None = _about(
-        "Estimators, separated by commas; all by default. Of those that are there dr decides, else sndr, snips, ips."
+        "Estimators, separated by commas; by default all, and in evaluate snips, ips and dr. Of those that are there "
+        "dr decides, else sndr, snips, ips."
     )
     interval: str = _about("Kind of interval: normal, bootstrap, or a bound.", "normal", choices=INTERVALS)
     confidence: float = _about("Of the intervals.", 0.95)
@@ -88,12 +89,8 @@ class TrainConfig:
 
     def check(self) -> TrainConfig:
         """Return the settings, or raise one sentence about the first that is out of range."""
-        try:
+        with checking_usage():
             _check(self)
-        except UsageError:
-            raise
-        except (TypeError, ValueError) as error:
-            raise UsageError(str(error)) from None
         return self
 
     def absolute(self) -> TrainConfig:
@@ -144,6 +141,11 @@ def _check(config: TrainConfig) -> None:
     for name in ("log", "objective", "interval", "out"):
         if not isinstance(getattr(config, name), str):
             raise TypeError(f"{name} must be text; got {getattr(config, name)!r}.")
+    for name in ("action", "reward", "propensity", "time", "group"):
+        if not isinstance(getattr(config, name), str | None):
+            raise TypeError(f"{name} must be the name of a column; got {getattr(config, name)!r}.")
+    if not isinstance(config.force, bool):
+        raise TypeError(f"force must be true or false; got {config.force!r}.")
     for name in ("context", "ignore", "categorical", "estimators"):
         value = getattr(config, name)
         if value is not None and not (isinstance(value, tuple) and all(isinstance(one, str) for one in value)):
@@ -153,6 +155,8 @@ def _check(config: TrainConfig) -> None:
         check_choice("assume_propensity", config.assume_propensity, ASSUMPTIONS)
         if config.propensity is not None:
             raise UsageError("propensity names a column and assume_propensity says there is none: give one of them.")
+    if isinstance(config.reward_translation, str) and config.reward_translation != AUTO:
+        raise TypeError(f"reward_translation must be a number or {AUTO}; got {config.reward_translation!r}.")
     if config.reward_translation != AUTO:
         check_number("reward_translation", config.reward_translation, low_open=True, high_open=True)
     for name in ("rounds", "max_depth", "early_stopping"):
@@ -170,7 +174,10 @@ def _check(config: TrainConfig) -> None:
 
 
 def _check_estimators(config: TrainConfig) -> None:
+    """Raise if there is no such estimator, or no interval of this kind for it: hours later would be too late."""
     from bopl.evaluation.interval import get_interval
     from bopl.evaluation.registry import get_estimators
 
-    get_estimators(config.estimators, get_interval(config.interval, config.confidence), has_reward_model=True)
+    interval = get_interval(config.interval, config.confidence)
+    for estimator in get_estimators(config.estimators, interval, has_reward_model=True):
+        interval.check(estimator, has_group=config.group is not None, source="logged")

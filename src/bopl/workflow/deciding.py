@@ -54,16 +54,20 @@ def decide(
     seed : int, optional
     """
     check_extension(out)
-    check_writable(out)
+    check_writable(out, read=[contexts, policy_file])
     policy = load(policy_file)
     parts = read_parts(contexts, format=format)
     absent = [name for name in keep if name not in parts.table.column_names]
     if absent:
         names = parts.table.column_names
         raise UsageError(f"there is no column {absent[0]!r} to keep.{did_you_mean(absent[0], names)}")
+    decided = ("action", "propensity" if is_sampled else "probability")
+    taken = [name for name in keep if name in decided]
+    if taken:
+        raise UsageError(f"{taken[0]!r} cannot be kept: a column of the decisions is called so; rename it first.")
     chosen, probability = _choose(policy, parts, np.random.default_rng(seed) if is_sampled else None)
     columns = {name: parts.table[name] for name in keep}
-    columns |= {"action": policy.actions_[chosen], "propensity" if is_sampled else "probability": probability}
+    columns |= dict(zip(decided, (policy.actions_[chosen], probability), strict=True))
     write_table(columns, out)
     shares = np.bincount(chosen, minlength=len(policy.actions_)) / len(chosen)
     names = map(str, policy.actions_.tolist())

@@ -53,7 +53,7 @@ def export(policy_file: str | Path, to: str, out: str | Path | None = None) -> E
         raise UsageError(f"--to must be one of {', '.join(TARGETS)}; got {to!r}.")
     target = TARGETS[to]
     path = Path(policy_file).with_suffix(target.extension) if out is None else Path(out)
-    check_writable(path)
+    check_writable(path, read=[policy_file])
     policy = load(policy_file)
     context = contexts_at_splits(policy)
     temporary = path.with_name(f".{path.stem}.part{target.extension}")

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from bopl._errors import UsageError
 from bopl._typing import BoolArray, FloatArray
 from bopl.boosting import BoostedRewardModel
 from bopl.evaluation import Evaluation, evaluate
@@ -110,7 +111,7 @@ def evaluate_files(config: TrainConfig, files: Sequence[str | Path]) -> tuple[Ev
     log = fill_propensity(read_log_for(first, config.request()), config.assume_propensity, config.seed)
     readable, warnings = {}, []
     for name, policy in policies.items():
-        warnings += _warnings(name, policy, log)
+        warnings += warnings_about(name, policy, log)
         is_alike = schema_of(policy) == schema_of(first)
         readable[name] = policy if is_alike else _probabilities(policy, log, config)
     return evaluate_on(log, readable, config, quick=True), warnings
@@ -145,16 +146,26 @@ def evaluate_on(log: BanditLog, policies: Mapping[str, Any], config: TrainConfig
 
 def _names(files: Sequence[str | Path]) -> list[str]:
     """Return a name for each file: its stem, or its path where stems repeat."""
+    repeated = [str(file) for place, file in enumerate(files) if file in files[:place]]
+    if repeated:
+        raise UsageError(f"{repeated[0]!r} is named more than once; name each policy once.")
     stems = [Path(file).stem for file in files]
     return stems if len(set(stems)) == len(stems) else [str(file) for file in files]
 
 
-def _warnings(name: str, policy: Any, log: BanditLog) -> list[str]:
+def warnings_about(name: str, policy: Any, log: BanditLog) -> list[str]:
+    """Return what should be known before the verdict of a log on a policy is believed."""
     found = []
     if policy.trained_on_ is not None and policy.trained_on_ == log.fingerprint():
         found.append(
             f"{name} was trained on parts of this very log: its numbers here are too good. The verdict on samples held "
             "out is in its run folder; evaluate on decisions made later."
+        )
+    group = None if policy.schema_ is None else policy.schema_.group
+    if group is not None and log.group is None:
+        found.append(
+            f"the log has no column {group!r}, which told what belongs together when {name} was trained: samples are "
+            "taken to be independent, and intervals may be too narrow."
         )
     unknown = [label for label in log.actions.tolist() if label not in set(policy.actions_.tolist())]
     if unknown:

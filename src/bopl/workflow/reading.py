@@ -12,6 +12,7 @@ from bopl.log import BanditLog
 from bopl.log.column import Column
 from bopl.log.read import LogRequest, read_log
 from bopl.log.schema import LogSchema
+from bopl.policy.model_file import label_to_json
 from bopl.workflow.config import TrainConfig
 
 _NOUNS = {
@@ -31,6 +32,8 @@ def read_training_log(config: TrainConfig) -> BanditLog:
             f"there are {log.n_actions:,} different actions in {log.n_samples:,} samples: what an action earns is "
             "known only if it is taken many times. Is this the right column?"
         )
+    for label in log.actions.tolist():
+        label_to_json(label)  # raises if a policy with such a label could not be saved
     return fill_propensity(log, config.assume_propensity, config.seed)
 
 
@@ -43,6 +46,8 @@ def fill_propensity(log: BanditLog, assumption: str | None, seed: int) -> Bandit
 
 def read_log_for(policy: Any, request: LogRequest) -> BanditLog:
     """Return a log in the columns of a policy, its actions first; names in the request override those it remembers."""
+    if request.context is not None or request.ignore or request.categorical:
+        raise UsageError("the policy remembers which columns are context: leave context, ignore and categorical out.")
     return read_log(request, known_actions=policy.actions_.tolist(), schema=schema_of(policy))
 
 
@@ -68,8 +73,9 @@ def describe_log(log: BanditLog, path: str) -> str:
     """Return what was read, in a sentence."""
     kinds = Counter() if log.schema is None else Counter(column.kind for column in log.schema.columns)
     listed = ", ".join(f"{count} {_NOUNS[kind][count > 1]}" for kind, count in kinds.items())
-    columns = f"{len(log.schema.columns) if log.schema else log.n_features} context columns"
+    n_columns = len(log.schema.columns) if log.schema else log.n_features
     return (
-        f"{Path(path).name}: {log.n_samples:,} decisions among {log.n_actions} actions, {columns}"
+        f"{Path(path).name}: {log.n_samples:,} decisions among {log.n_actions} actions, {n_columns} context "
+        f"column{'' if n_columns == 1 else 's'}"
         f"{f' ({listed})' if listed else ''}; the logging policy earns {log.reward.mean():.4g}."
     )

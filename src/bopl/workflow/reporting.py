@@ -9,7 +9,7 @@ from typing import Any
 from bopl._errors import UsageError
 from bopl.policy import load
 from bopl.workflow.config import TrainConfig
-from bopl.workflow.judging import align_policy, evaluate_on
+from bopl.workflow.judging import align_policy, evaluate_on, warnings_about
 from bopl.workflow.reading import fill_propensity, read_log_for
 from bopl.workflow.run_folder import check_writable
 from bopl.workflow.step import StepClock
@@ -27,16 +27,16 @@ def report_run(source: str | Path, out: Path | None) -> tuple[Path, dict[str, An
     try:
         summary = json.loads(file.read_text(encoding="utf8"))
         page = out or file.parent / "report.html"
-        check_writable(page)
+        check_writable(page, read=[file])
         write_page(summary, page)
     except (json.JSONDecodeError, KeyError, TypeError, AttributeError) as error:
         raise ValueError(f"{str(file)!r} is not the summary of a run: {error}.") from None
     return page, summary
 
 
-def report_log(config: TrainConfig, policy_file: str | Path, out: Path) -> tuple[Path, dict[str, Any]]:
-    """Judge a policy on a log and write the page; return its path and the summary."""
-    check_writable(out)
+def report_log(config: TrainConfig, policy_file: str | Path, out: Path) -> tuple[Path, dict[str, Any], list[str]]:
+    """Judge a policy on a log and write the page; return its path, the summary and what should be known of it."""
+    check_writable(out, read=[config.log, policy_file])
     clock = StepClock()
     policy = load(policy_file)
     with clock.step("read"):
@@ -45,9 +45,10 @@ def report_log(config: TrainConfig, policy_file: str | Path, out: Path) -> tuple
     with clock.step("audit"):
         audit = log.audit(judged)
     with clock.step("evaluate"):
-        evaluation = evaluate_on(log, {Path(policy_file).stem: judged}, config)
+        name = Path(policy_file).stem
+        evaluation = evaluate_on(log, {name: judged}, config)
     with clock.step("report"):
         summary = summarise(judged, log, evaluation, audit, config.to_dict())
     summary |= {"steps": clock.steps}
     write_page(summary, out)
-    return out, summary
+    return out, summary, warnings_about(name, policy, log)

@@ -5,9 +5,14 @@ from __future__ import annotations
 import json
 import os
 import shutil
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from copy import copy
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from sklearn.base import clone
 
 from bopl._errors import UsageError
 from bopl._machine import versions
@@ -52,10 +57,7 @@ class RunFolder:
             raise UsageError(
                 f"{str(folder.path)!r} holds other files than a run's; name another policy file with --out."
             )
-        try:
-            folder.path.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise UsageError(f"the folder {str(folder.path)!r} cannot be made: {error.strerror}.") from None
+        make_folder(folder.path)
         check_writable(folder.policy)
         check_writable(target)
         return folder
@@ -80,30 +82,56 @@ class RunFolder:
         """Versions, fingerprint and steps."""
         return self.path / "run.json"
 
-    def save_policy(self, policy: Any) -> None:
-        """Write the policy, in the folder and where it was asked for."""
-        self.run.write_text(json.dumps({"versions": versions()}, indent=1) + "\n", encoding="utf8")
-        policy.save(self.policy)
-        shutil.copyfile(self.policy, self.out)
+    @contextmanager
+    def kept_if_used(self) -> Iterator[None]:
+        """Take the folder away again if what happens inside fails before anything was written."""
+        try:
+            yield
+        except BaseException:
+            if not any(self.path.iterdir()):
+                self.path.rmdir()
+            raise
 
-    def save_run(
-        self, config: TrainConfig, policy: Any, fingerprint: str, summary: dict[str, Any], clock: StepClock
-    ) -> None:
-        """Write everything but the policy; the page comes last, from the summary."""
+    def save_policy(self, config: TrainConfig, policy: Any) -> None:
+        """Write the policy, in the folder and where it was asked for, and all that is known before it is judged.
+
+        The verdict of an earlier run goes: it would be that of another policy.
+        """
         from pyarrow import csv
 
-        absolute = config.absolute()
-        (self.path / "config.toml").write_text(absolute.to_toml(), encoding="utf8")
+        self.report.unlink(missing_ok=True)
+        self.summary.unlink(missing_ok=True)
+        (self.path / "config.toml").write_text(config.absolute().to_toml(), encoding="utf8")
         csv.write_csv(policy.history_.to_arrow(), self.path / "history.csv")
-        facts = {
-            "versions": versions(),
-            "log": {"path": absolute.log, "fingerprint": fingerprint},
-            "steps": clock.steps,
-            "peak_mib": clock.peak_mib,
-        }
-        self.run.write_text(json.dumps(facts, indent=1) + "\n", encoding="utf8")
+        self._save_facts(config, policy, {})
+        _without_machine(policy).save(self.policy)
+        shutil.copyfile(self.policy, self.out)
+
+    def save_run(self, config: TrainConfig, policy: Any, summary: dict[str, Any], clock: StepClock) -> None:
+        """Write what is known in the end; the page comes last, from the summary."""
+        self._save_facts(config, policy, {"steps": clock.steps, "peak_mib": clock.peak_mib})
         write_summary(summary, self.summary)
         write_page(summary, self.report)
+
+    def _save_facts(self, config: TrainConfig, policy: Any, more: dict[str, Any]) -> None:
+        log = {"path": config.absolute().log, "fingerprint": policy.trained_on_}
+        facts = {"versions": versions(), "log": log, **more}
+        self.run.write_text(json.dumps(facts, indent=1) + "\n", encoding="utf8")
+
+
+def _without_machine(policy: Any) -> Any:
+    """Return a copy without the threads and the progress bar of this run, which change nothing that was learned."""
+    copied = copy(policy)
+    copied.progress, copied.learner = True, clone(policy.learner).set_params(n_jobs=None)
+    return copied
+
+
+def make_folder(path: Path) -> None:
+    """Make a folder and those it lies in, or raise one sentence."""
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UsageError(f"the folder {str(path)!r} cannot be made: {error.strerror}.") from None
 
 
 def write_summary(summary: dict[str, Any], path: Path) -> None:
@@ -111,9 +139,11 @@ def write_summary(summary: dict[str, Any], path: Path) -> None:
     path.write_text(json.dumps(summary, indent=1, allow_nan=False) + "\n", encoding="utf8")
 
 
-def check_writable(path: str | Path) -> None:
-    """Raise one sentence if a file cannot be written, before anything is computed for it."""
+def check_writable(path: str | Path, *, read: Sequence[str | Path] = ()) -> None:
+    """Raise one sentence if a file cannot be written, or is one that is read, before anything is computed for it."""
     target = Path(path)
+    if any(target.absolute() == Path(one).absolute() for one in read):
+        raise UsageError(f"{str(path)!r} is what is read: writing would destroy it; name another file with --out.")
     if target.is_dir():
         raise UsageError(f"{str(path)!r} is a folder; name a file.")
     if not target.parent.is_dir():
@@ -124,8 +154,9 @@ def check_writable(path: str | Path) -> None:
 
 def recorded_fingerprint(config_file: str | Path) -> str | None:
     """Return the fingerprint of the log beside the configuration of a run, None if the file is not part of one."""
-    facts = Path(config_file).parent / "run.json"
-    if not facts.is_file():
+    try:
+        facts = json.loads((Path(config_file).parent / "run.json").read_text(encoding="utf8"))
+        found = facts["log"]["fingerprint"]
+    except (FileNotFoundError, ValueError, KeyError, TypeError):  # another's file, or one that was cut short
         return None
-    found = json.loads(facts.read_text(encoding="utf8")).get("log", {}).get("fingerprint")
     return found if isinstance(found, str) else None

@@ -78,8 +78,15 @@ def train(
     callbacks : sequence of callables, optional
         Further callbacks of the boosting loop.
     """
-    clock = StepClock()
     folder = RunFolder.create(config.out)
+    with folder.kept_if_used():
+        return _run(config, folder, say, progress, callbacks)
+
+
+def _run(
+    config: TrainConfig, folder: RunFolder, say: Say, progress: bool, callbacks: Sequence[AnyCallback]
+) -> TrainResult:
+    clock = StepClock()
     with clock.step("read"):
         log = read_training_log(config)
         fingerprint = log.fingerprint()
@@ -95,9 +102,9 @@ def train(
         f"{held_out.n_samples:,} for the verdict."
     )
     fitting = _Fitting(config, part, validation, progress, tuple(callbacks))
-    policy = fitting.run(clock, say)
+    policy, was_interrupted = fitting.run(clock, say)
     policy.trained_on_ = fingerprint
-    folder.save_policy(policy)
+    folder.save_policy(config, policy)
     say(_describe_training(policy, len(held_out)))
     with clock.step("evaluate"):
         reward_model = fit_reward_model(rest, config)
@@ -105,8 +112,8 @@ def train(
     with clock.step("report"):
         summary = summarise(policy, held_out, evaluation, audit, config.to_dict())
     summary |= {"steps": clock.steps}
-    folder.save_run(config, policy, fingerprint, summary, clock)
-    return TrainResult(policy, evaluation, audit, summary, folder, clock.steps, is_interrupted(policy))
+    folder.save_run(config, policy, summary, clock)
+    return TrainResult(policy, evaluation, audit, summary, folder, clock.steps, was_interrupted)
 
 
 @dataclass(frozen=True)
@@ -119,8 +126,8 @@ class _Fitting:
     progress: bool
     callbacks: tuple[AnyCallback, ...]
 
-    def run(self, clock: StepClock, say: Say) -> BoostedPolicy:
-        """Return the trained policy."""
+    def run(self, clock: StepClock, say: Say) -> tuple[BoostedPolicy, bool]:
+        """Return the trained policy, and whether Ctrl-C cut the training short."""
         if self.config.reward_translation != AUTO:
             return self._fit_final(float(self.config.reward_translation), clock)
         # A log that is small enough is trained on in full for every candidate: then that is the training.
@@ -130,8 +137,10 @@ class _Fitting:
             )
         listed = ", ".join(f"{one:g} gives {value:.4g}" for one, value in choice.values.items())
         say(f"Reward translation {choice.reward_translation:g}, by the validation samples' lower bounds: {listed}.")
+        if choice.is_interrupted:
+            say("Interrupted: the choice is among what was trained so far.")
         if choice.is_complete:
-            return choice.policy
+            return choice.policy, choice.is_interrupted
         return self._fit_final(choice.reward_translation, clock)
 
     def make(self, translation: float) -> BoostedPolicy:
@@ -139,12 +148,12 @@ class _Fitting:
         policy = make_policy(self.config, translation, self.part.reward, self.part.propensity)
         return policy.set_params(early_stopping_rounds=self.config.early_stopping, progress=self.progress)
 
-    def _fit_final(self, translation: float, clock: StepClock) -> BoostedPolicy:
+    def _fit_final(self, translation: float, clock: StepClock) -> tuple[BoostedPolicy, bool]:
         policy = self.make(translation)
         with clock.step("train"):
             share = 0.5 if self.config.reward_translation == AUTO else 1.0
             self._fit(policy, self.part, self.validation, share)
-        return policy
+        return policy, is_interrupted(policy)
 
     def _fit_candidate(self, policy: BoostedPolicy, log: BanditLog, validation: BanditLog) -> None:
         is_final = log is self.part  # then half of the time need not be left for training on all samples
@@ -176,6 +185,8 @@ def make_policy(config: TrainConfig, translation: float, reward: FloatArray, pro
 
 def _describe_training(policy: BoostedPolicy, n_held_out: int) -> str:
     made = policy.history_.n_rounds
+    if made == 0:
+        return f"No round was made ({policy.stop_reason_}): every action is as probable as any other."
     return (
         f"{made} rounds were made ({policy.stop_reason_}), the best {policy.n_rounds_} of them kept. Judging on the "
         f"{n_held_out:,} samples held out."

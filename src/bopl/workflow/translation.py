@@ -32,13 +32,16 @@ class TranslationChoice:
     policy : BoostedPolicy
         The policy of the chosen candidate.
     is_complete : bool
-        Whether that policy was trained on all samples for all rounds, so that it need not be trained again.
+        Whether that policy need not be trained again: it was on all samples, or Ctrl-C asked for an end.
+    is_interrupted : bool
+        Whether Ctrl-C ended the choice, be it in a candidate that was not chosen.
     """
 
     reward_translation: float
     values: dict[float, float]
     policy: BoostedPolicy
     is_complete: bool
+    is_interrupted: bool
 
 
 def candidates(reward: FloatArray) -> tuple[float, ...]:
@@ -94,7 +97,9 @@ def choose_translation(
             break
     _, policy, translation = max(trained, key=lambda one: one[0])  # the first, nearest to no translation, among equals
     was_cut = len(trained) < len(candidates(train.reward)) or is_interrupted(trained[-1][1])
-    return TranslationChoice(translation, {one: bound for bound, _, one in trained}, policy, is_whole or was_cut)
+    return TranslationChoice(
+        translation, {one: bound for bound, _, one in trained}, policy, is_whole or was_cut, was_cut
+    )
 
 
 def is_interrupted(policy: BoostedPolicy) -> bool:

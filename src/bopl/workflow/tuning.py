@@ -9,9 +9,11 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from bopl._errors import checking_usage
 from bopl._typing import FloatArray
 from bopl.policy import BoostedPolicy
 from bopl.search import Choice, CrossValidatedScorer, Float, Int, SearchResult, search
+from bopl.search.study import check_budget
 from bopl.workflow.audit import audit_for_training
 from bopl.workflow.config import TrainConfig
 from bopl.workflow.reading import describe_log, read_training_log, split_log
@@ -38,11 +40,12 @@ class Builder:
 
 @dataclass(frozen=True)
 class Tuned:
-    """What a search has found: the settings, as a configuration, and all that was tried."""
+    """What a search has found: the settings, as a configuration, all that was tried, and whether Ctrl-C ended it."""
 
     config: TrainConfig
     result: SearchResult
     path: Path
+    is_interrupted: bool
 
 
 def search_space(config: TrainConfig) -> dict[str, Int | Float | Choice]:
@@ -92,7 +95,9 @@ def tune(
     say : callable, optional
     """
     path = Path(out)
-    check_writable(path)
+    check_writable(path, read=[config.log])
+    with checking_usage():
+        check_budget(n_configurations, minutes, engine, n_jobs)
     log = read_training_log(config)
     say(describe_log(log, config.log))
     audit_for_training(log, force=config.force, say=say)
@@ -114,10 +119,20 @@ def tune(
         identity={"number of folds": n_folds, "reg_lambda": config.reg_lambda},
         report=say,
     )
+    was_interrupted = False
     try:
         result = run(n_configurations=n_configurations, minutes=minutes)
     except KeyboardInterrupt:
-        result = run(minutes=1e-9)  # begins nothing, and returns what the study has
+        was_interrupted = True
+        result = _found_so_far(run)
     best = apply_settings(config, result.settings, rest.reward)
     path.write_text(best.absolute().to_toml(), encoding="utf8")
-    return Tuned(best, result, path)
+    return Tuned(best, result, path, was_interrupted)
+
+
+def _found_so_far(run: Callable[..., SearchResult]) -> SearchResult:
+    """Return what the study of an interrupted search has; if it has nothing, there is nothing to write."""
+    try:
+        return run(minutes=1e-9)  # begins nothing
+    except ValueError:
+        raise KeyboardInterrupt from None

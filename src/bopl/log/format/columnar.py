@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from bopl._errors import UsageError, did_you_mean
+from bopl.log.context import check_unique_names
 from bopl.log.format.files import PACKED, suffix_of
 
 _INDEX_COLUMN = re.compile(r"__index_level_\d+__|Unnamed: \d+|")  # what pandas leaves behind; no decision has such
@@ -30,6 +31,7 @@ class Wanted:
 
     def of(self, present: Sequence[str]) -> list[str]:
         """Return the wanted ones of the columns that a file has; all of them if some wanted one is absent."""
+        check_unique_names(present, "the file")
         unknown = [name for name in self.ignore if name not in present]
         if unknown:
             raise UsageError(f"there is no column {unknown[0]!r} to ignore.{did_you_mean(unknown[0], present)}")
@@ -57,7 +59,7 @@ def read_parquet(file: Path, wanted: Wanted) -> Any:
 
 def read_csv(file: Path, wanted: Wanted) -> Any:
     """Return a CSV or TSV file with a header line as an arrow table; empty fields are missing."""
-    from pyarrow import csv
+    from pyarrow import csv, types
 
     def read(source: Path, block_bytes: int) -> Any:
         table = csv.read_csv(
@@ -66,7 +68,11 @@ def read_csv(file: Path, wanted: Wanted) -> Any:
             parse_options=csv.ParseOptions(delimiter="\t" if suffix_of(file) == ".tsv" else ","),
             convert_options=csv.ConvertOptions(strings_can_be_null=True),
         )
-        return table.select(wanted.of(table.column_names))
+        table = table.select(wanted.of(table.column_names))
+        no_text = [field.name for field in table.schema if types.is_binary(field.type)]
+        if no_text:
+            raise ValueError(f"{str(file)!r} is not in UTF-8, see column {no_text[0]!r}; save it in UTF-8.")
+        return table
 
     return checked(file, "CSV", _with_growing_blocks(read))
 
@@ -126,6 +132,8 @@ def checked(file: str | Path, kind: str, read: Callable[[Path], Any]) -> Any:
         raise ValueError(f"{str(file)!r} is empty: it has not a single byte.")
     try:
         return read(source)
-    except pyarrow.ArrowInvalid as error:
+    except (pyarrow.ArrowInvalid, OSError) as error:
+        if isinstance(error, OSError) and error.errno is not None:  # the file system's, not the content's
+            raise
         reason = str(error).splitlines()[0].rstrip(".")
         raise ValueError(f"{str(file)!r} cannot be read as {kind}: {reason}.") from None

@@ -13,7 +13,7 @@ from typing import Any
 
 from bopl.log.format.action_table import ActionTable, action_parts
 from bopl.log.format.parts import LogParts
-from bopl.log.format.vowpal import ROLES, open_text
+from bopl.log.format.vowpal import ROLES, text_lines
 
 TIME = "Timestamp"
 
@@ -53,19 +53,17 @@ def read_dsjson(files: Sequence[Path]) -> LogParts:
 def _decisions(files: Sequence[Path]) -> Iterator[tuple[str, dict[str, Any]]]:
     """Yield the decisions of the files, and where they stand."""
     for file in files:
-        with open_text(file) as lines:
-            for number, text in enumerate(lines, start=1):
-                where = f"line {number} of {file.name}"
-                if not text.strip():
-                    continue
-                try:
-                    entry = json.loads(text)
-                except json.JSONDecodeError as error:
-                    raise ValueError(f"{where} is not valid JSON: {error}.") from None
-                if not isinstance(entry, dict):
-                    raise ValueError(f"{where} is no JSON object.")
-                if isinstance(entry.get("c"), dict) and entry["c"].get("_multi") and not entry.get("_skipLearn"):
-                    yield where, entry
+        for where, text in text_lines(file):
+            if not text.strip():
+                continue
+            try:
+                entry = json.loads(text)
+            except json.JSONDecodeError as error:
+                raise ValueError(f"{where} is not valid JSON: {error}.") from None
+            if not isinstance(entry, dict):
+                raise ValueError(f"{where} is no JSON object.")
+            if isinstance(entry.get("c"), dict) and entry["c"].get("_multi") and not entry.get("_skipLearn"):
+                yield where, entry
 
 
 def _taken(entry: Mapping[str, Any], n_offered: int, where: str) -> int | None:

@@ -56,7 +56,7 @@ class LogParts:
         """Return the contexts as a policy with this schema takes them."""
         if self.sparse is not None:
             return schema.align(self.sparse.matrix, self.sparse.names)
-        return read_context(schema.encode(self.table_for(schema)))[0]
+        return read_context(schema.encode(self.table_for(schema)), schema.feature_names)[0]
 
     def table_for(self, schema: LogSchema) -> Any:
         """Return the table; in a format that names only what is there, with empty columns for what is not."""

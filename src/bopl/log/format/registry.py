@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -64,11 +64,18 @@ def read_parts(
     name = format_of(files, format)
     paths = [file.path for file in files]
     if name in LOGS:
-        return LOGS[name](paths)
+        return _without(LOGS[name](paths), ignore)
     wanted = Wanted(columns, ignore)
     if name == OPEN_BANDIT:
         return open_bandit_parts(read_tables(files, read_csv, wanted), paths)
     return LogParts(read_tables(files, TABLES[name].read, wanted))
+
+
+def _without(parts: LogParts, ignore: Sequence[str]) -> LogParts:
+    """Return a log without columns; those of sparse contexts are not in the table, and left out later."""
+    if parts.sparse is not None:
+        return parts
+    return replace(parts, table=parts.table.select(Wanted(ignore=ignore).of(parts.table.column_names)))
 
 
 def read_table(path: str | Path, *, format: str | None = None, columns: Sequence[str] | None = None) -> Any:
@@ -106,6 +113,8 @@ def _told_by_first_line(name: str, file: Path) -> str:
         return name
     if name == "csv":
         return OPEN_BANDIT if looks_like_open_bandit(first) else name
+    if first.lstrip().startswith("["):
+        raise ValueError(f"{str(file)!r} is one JSON array; write one object per line, without brackets and commas.")
     return "dsjson" if looks_like_dsjson(first) else name
 
 

@@ -163,16 +163,27 @@ def open_text(file: Path) -> TextIO | TextIOBase:
     return _OPENERS.get(file.suffix.lower(), open)(file, "rt", encoding="utf8")
 
 
+def text_lines(file: Path) -> Iterator[tuple[str, str]]:
+    """Yield where each line of a file stands, and the line."""
+    try:
+        with open_text(file) as lines:
+            for number, text in enumerate(lines, start=1):
+                yield f"line {number} of {file.name}", text
+    except (UnicodeDecodeError, EOFError, OSError) as error:
+        if isinstance(error, OSError) and error.errno is not None:  # the file system's, not the content's
+            raise
+        raise ValueError(f"{str(file)!r} cannot be read as text: {error}.") from None
+
+
 def _blocks(file: Path) -> Iterator[list[Line]]:
     """Yield the examples of a file: lines up to an empty one."""
     block: list[Line] = []
-    with open_text(file) as lines:
-        for number, text in enumerate(lines, start=1):
-            if text.strip():
-                block.append(parse_line(text, f"line {number} of {file.name}"))
-            elif block:
-                yield block
-                block = []
+    for where, text in text_lines(file):
+        if text.strip():
+            block.append(parse_line(text, where))
+        elif block:
+            yield block
+            block = []
     if block:
         yield block
 
