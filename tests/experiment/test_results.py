@@ -116,6 +116,14 @@ def test_tables_are_valid_markdown_and_latex():
         assert "±" not in latex
 
 
+def test_versions_of_a_dataset_share_the_column_of_the_paper():
+    lines = [line(dataset=name, method="drr") for name in ("scene", "tmc2007_500", "tmc2007_500_v1")]
+    heading = ("method", "Scene", "Scene, paper", "TMC2007-500", "TMC2007-500 v1", "TMC2007-500, paper")
+    assert table_1(lines).heading == heading
+    assert table_1(lines[:2]).heading == ("method", "Scene", "Scene, paper", "TMC2007-500", "TMC2007-500, paper")
+    assert table_1(lines[2:]).heading == ("method", "TMC2007-500 v1", "TMC2007-500, paper")
+
+
 def test_table_of_figure_lines_alone_is_empty_and_says_so():
     table = table_1([line(gradient_norm=[1.0])])
     assert table.title == "No results yet"
@@ -260,6 +268,6 @@ def test_quick_tables_say_so_and_are_not_held_to_the_paper(tmp_path):
     )
     table = CliRunner().invoke(cli.app, ["reproduce", "table", "--quick", "--out", str(tmp_path)]).output
     assert table.count("**Quick run, small samples") == 2
-    assert "Below the paper" not in table
+    assert "below the paper" not in table
     assert "left out" not in table
     assert r"\caption{Quick run" in (tmp_path / "tables.tex").read_text()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -107,7 +108,7 @@ def table(
     Example: bopl reproduce table --out results
     """
     from bopl.experiment.claim import check_claims
-    from bopl.experiment.table import of_quick_run, shortfalls, table_1, table_2
+    from bopl.experiment.table import TOLERANCE, of_quick_run, shortfalls, table_1, table_2
 
     folder, lines = _folder(out, quick), _lines(out, quick)
     if not lines:
@@ -116,16 +117,21 @@ def table(
         typer.echo(_as_json(lines))
         return
     tables = [table_1(lines), table_2(lines)]
-    remarks = [f"- {claim}" for claim in check_claims(lines)]
     if quick:
         tables = [of_quick_run(each) for each in tables]
-    else:
-        remarks += [f"- Below the paper: {sentence}" for sentence in shortfalls(lines)]
-    text = "\n".join([*(each.to_markdown() for each in tables), *remarks, ""])
+    parts = [each.to_markdown() for each in tables]
+    parts.append(_bullets("The paper's claims, judged by the intervals", map(str, check_claims(lines))))
+    if not quick:
+        parts.append(_bullets(f"More than {TOLERANCE} below the paper", shortfalls(lines) or ["Nothing."]))
+    text = "\n".join(parts)
     (folder / "tables.md").write_text(text, encoding="utf8")
     (folder / "tables.tex").write_text("\n".join(each.to_latex() for each in tables), encoding="utf8")
     typer.echo(text)
     typer.echo(f"Written to {folder / 'tables.md'} and {folder / 'tables.tex'}.")
+
+
+def _bullets(title: str, sentences: Iterable[str]) -> str:
+    return "\n".join([f"**{title}**\n", *(f"- {sentence}" for sentence in sentences), ""])
 
 
 def _as_json(lines: list[Line]) -> str:

@@ -78,19 +78,21 @@ def datasets_in(cells: Iterable[tuple[str, str]]) -> list[str]:
 def table_1(lines: Sequence[Line]) -> Table:
     """Return average test rewards: for each dataset our column and, where the paper has one, the paper's.
 
+    Versions of one dataset stand side by side, with the paper's column after the last.
+
     Bold is the paper's rule: the best of a column and whatever has an interval that overlaps the best one's. A single
     trial has no interval.
     """
     cells = collect(lines)
     datasets = datasets_in(cells)
     heading, columns = ["method"], []
-    for dataset in datasets:
+    papers = [{method: paper_reward(method, dataset) for method in METHODS} for dataset in datasets]
+    for place, (dataset, paper) in enumerate(zip(datasets, papers, strict=True), start=1):
         title = DATASETS.get(dataset) or _EXTRA_DATASETS[dataset]
         heading.append(title)
         columns.append({method: cells.get((method, dataset)) for method in METHODS})
-        paper = {method: paper_reward(method, dataset) for method in METHODS}
-        if any(paper.values()):
-            heading.append(f"{title}, paper")
+        if any(paper.values()) and paper not in papers[place : place + 1]:
+            heading.append(f"{title.removesuffix(' v1')}, paper")
             columns.append(paper)
     rows = tuple((METHODS[method], *(cell_text(column[method]) for column in columns)) for method in METHODS)
     n_trials = sorted({cell.n_trials for cell in cells.values()})
