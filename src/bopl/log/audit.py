@@ -14,7 +14,6 @@ from bopl.log.finding import NOTE, OK, PROBLEM, Audit, Finding
 from bopl.log.identical import context_keys, row_keys
 from bopl.log.policy_prob import PolicyReader, read_policy, row_blocks
 from bopl.log.weight import (
-    MAX_MEAN_Z,
     MAX_SINGLE_SHARE,
     MAX_TOP_SHARE,
     MAX_UNSUPPORTED,
@@ -41,6 +40,7 @@ SMALL_PROPENSITY = 1e-3
 MAX_ROUNDING = 0.05  # relative error of the smallest propensity that rounding may have made
 MAX_DECIMALS = 6
 MATCH_TOLERANCE = 1e-3
+MAX_ACTION_Z = 3.5  # of one action's sum of 1/p, without its skewness: by the normal law 4 in 10,000 sound logs go beyond
 MIN_REPEATED = 5  # rows that repeat another one; fewer can be chance
 
 
@@ -172,7 +172,7 @@ def _inverse_propensity_by_action(log: BanditLog) -> Finding:
         f"{expected[worst]:.0f} expected"
     )
     # The more actions, the larger the largest z of a log that is right.
-    limit = float(np.sqrt(MAX_MEAN_Z**2 + 2.0 * np.log(log.n_actions)))
+    limit = float(np.sqrt(MAX_ACTION_Z**2 + 2.0 * np.log(log.n_actions)))
     if abs(z[worst]) > limit:
         n_off = int((np.abs(z) > limit).sum())
         return Finding(
