@@ -40,7 +40,7 @@ SMALL_PROPENSITY = 1e-3
 MAX_ROUNDING = 0.05  # relative error of the smallest propensity that rounding may have made
 MAX_DECIMALS = 6
 MATCH_TOLERANCE = 1e-3
-MAX_ACTION_Z = 3.5  # of an action's sum of 1/p, without its skewness: 4 in 10,000 sound logs go beyond a normal one
+MAX_ACTION_Z = 3.5  # of an action's sum of 1/p, without its skewness; if normal, 4 in 10,000 sound logs exceed it
 MIN_REPEATED = 5  # rows that repeat another one; fewer can be chance
 
 
