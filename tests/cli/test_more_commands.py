@@ -38,6 +38,11 @@ def test_reports_are_written_again_from_the_summary_alone(trained):
     assert (trained / "copy.html").read_text() == before
 
 
+def test_a_policy_without_a_log_is_told_where_its_run_is(trained, capsys):
+    assert run_bopl("report", trained / "policy.bopl") == 2
+    assert f"the run that made it is in {str(trained / 'policy.run')!r}" in capsys.readouterr().err
+
+
 def test_a_report_of_a_policy_on_another_log(trained, capsys):
     later = write_log(trained / "later.parquet", n_samples=1000, seed=4)
     out = trained / "later.html"

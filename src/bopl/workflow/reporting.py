@@ -23,7 +23,7 @@ def report_run(source: str | Path, out: Path | None) -> tuple[Path, dict[str, An
     if not file.is_file():
         raise FileNotFoundError(f"there is no summary {str(file)!r}: name a run folder, or a log and a policy file.")
     if file.suffix != ".json":
-        raise UsageError(f"{str(source)!r} is no run folder; to judge a policy on a log, name the policy file as well.")
+        raise UsageError(f"{str(source)!r} is no run folder; {_what_to_name(given)}.")
     try:
         summary = json.loads(file.read_text(encoding="utf8"))
         page = out or file.parent / "report.html"
@@ -32,6 +32,13 @@ def report_run(source: str | Path, out: Path | None) -> tuple[Path, dict[str, An
     except (json.JSONDecodeError, KeyError, TypeError, AttributeError) as error:
         raise ValueError(f"{str(file)!r} is not the summary of a run: {error}.") from None
     return page, summary
+
+
+def _what_to_name(given: Path) -> str:
+    beside = given.with_suffix(".run")
+    if beside.is_dir():
+        return f"the run that made it is in {str(beside)!r}"
+    return "to judge a policy on a log, name the policy file as well"
 
 
 def report_log(config: TrainConfig, policy_file: str | Path, out: Path) -> tuple[Path, dict[str, Any], list[str]]:
