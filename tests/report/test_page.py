@@ -44,6 +44,15 @@ def test_page_says_what_the_run_chose(run):
     assert "<td>not set</td>" in page
 
 
+def test_other_columns_are_named_only_where_there_are_some(bare_summary):
+    example = {"from": "a", "to": "b", "share": 0.2, "from_prob": 0.1, "to_prob": 0.8, "general": 0.5}
+    example["parts"] = [{"feature": "hour", "value": "3", "effect": 1.2}]
+    for rest, is_named in ((0.0, False), (-0.3, True)):
+        page = render_page({**bare_summary, "examples": [{**example, "rest": rest}]})
+        assert "hour = 3" in page
+        assert ("all other columns" in page) == is_named
+
+
 def test_page_says_whose_verdict_it_is(shop_summary, bare_summary):
     assert "The verdict is that of “Doubly robust”" in render_page(shop_summary)
     one = {**bare_summary, "evaluation": {**bare_summary["evaluation"], "rows": bare_summary["evaluation"]["rows"][:1]}}

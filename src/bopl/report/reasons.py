@@ -208,5 +208,5 @@ def _describe_parts(
         }
         for idx in shown
     ]
-    rest = float(feature.sum() - feature[shown].sum())
+    rest = float(feature[order[MAX_PARTS:]].sum())
     return {"parts": parts, "rest": plain(rest, 3), "general": plain(action, 3)}

@@ -191,8 +191,9 @@ def _card(example: Summary) -> Markup:
 
 def _part_bars(example: Summary) -> Markup:
     rows = [(f"{short(part['feature'])} = {short(part['value'])}", part["effect"]) for part in example["parts"]]
-    rows.append(("all other columns", example["rest"]))
-    most = max(abs(effect) for _, effect in rows) or 1.0
+    if example["rest"]:
+        rows.append(("all other columns", example["rest"]))
+    most = max((abs(effect) for _, effect in rows), default=0.0) or 1.0
     general = element(
         "li",
         element("span", f"“{short(example['to'])}” against “{short(example['from'])}” in general"),
