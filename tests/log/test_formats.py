@@ -62,6 +62,24 @@ def test_packed_text_files_are_read(tmp_path, expected):
         assert bopl.BanditLog.read(packed, **ROLES).fingerprint() == expected.fingerprint()
 
 
+@pytest.mark.parametrize("packed", [False, True], ids=["plain", "packed"])
+@pytest.mark.parametrize(("separator", "decimal"), [(";", "."), (";", ","), ("\t", "."), ("|", ","), (",", ".")])
+def test_csv_files_with_other_separators_are_read(tmp_path, expected, separator, decimal, packed):
+    file = tmp_path / ("log.csv.gz" if packed else "log.csv")
+    click_table(200).to_pandas().to_csv(file, index=False, sep=separator, decimal=decimal)
+    assert bopl.BanditLog.read(file, **ROLES).fingerprint() == expected.fingerprint()
+
+
+def test_only_the_separators_of_the_header_count(tmp_path):
+    (tmp_path / "log.csv").write_text('"a;b;c",note\n1,x;y;z\n2.5,"u;v"\n')
+    assert read_table(tmp_path / "log.csv").to_pydict() == {"a;b;c": [1.0, 2.5], "note": ["x;y;z", "u;v"]}
+
+
+def test_commas_in_lists_are_no_decimal_marks_where_there_are_points(tmp_path):
+    (tmp_path / "log.csv").write_text("size;x\n3,5;0.5\n4,6;1.5\n")
+    assert read_table(tmp_path / "log.csv").to_pydict() == {"size": ["3,5", "4,6"], "x": [0.5, 1.5]}
+
+
 def test_folders_named_after_a_column_are_that_column(tmp_path):
     for city in ("Rom", "Ulm"):
         (tmp_path / f"city={city}").mkdir()

@@ -15,6 +15,10 @@ from bopl.log.format.files import PACKED, suffix_of
 _INDEX_COLUMN = re.compile(r"__index_level_\d+__|Unnamed: \d+|")  # what pandas leaves behind; no decision has such
 _BLOCK_BYTES = 1 << 24  # types of text files are told from the first block
 _MAX_BLOCK_BYTES = (1 << 31) - 1
+_HEAD_BYTES = 1 << 16  # of a CSV file, to tell how its fields are separated
+_SEPARATORS = ",;\t|"
+_QUOTED = re.compile(r'"[^"]*"')
+_DECIMAL = {mark: re.compile(rf"[+-]?\d*{re.escape(mark)}\d+(e[+-]?\d+)?", re.I) for mark in ",."}
 
 
 @dataclass(frozen=True)
@@ -62,11 +66,12 @@ def read_csv(file: Path, wanted: Wanted) -> Any:
     from pyarrow import csv, types
 
     def read(source: Path, block_bytes: int) -> Any:
+        separator, decimal_mark = _separators(source)
         table = csv.read_csv(
             source,
             read_options=csv.ReadOptions(block_size=block_bytes),
-            parse_options=csv.ParseOptions(delimiter="\t" if suffix_of(file) == ".tsv" else ","),
-            convert_options=csv.ConvertOptions(strings_can_be_null=True),
+            parse_options=csv.ParseOptions(delimiter=separator),
+            convert_options=csv.ConvertOptions(strings_can_be_null=True, decimal_point=decimal_mark),
         )
         table = table.select(wanted.of(table.column_names))
         no_text = [field.name for field in table.schema if types.is_binary(field.type)]
@@ -75,6 +80,21 @@ def read_csv(file: Path, wanted: Wanted) -> Any:
         return table
 
     return checked(file, "CSV", _with_growing_blocks(read))
+
+
+def _separators(file: Path) -> tuple[str, str]:
+    """Return what separates the fields of a CSV file, by its header, and its decimal mark, by the rows after it."""
+    import pyarrow
+
+    with pyarrow.input_stream(str(file), compression="detect") as stream:
+        head = _QUOTED.sub("", stream.read(_HEAD_BYTES).decode("utf8", "replace"))
+    header, *rows = head.splitlines() or [""]
+    separator = "\t" if suffix_of(file) == ".tsv" else max(_SEPARATORS, key=header.count)
+    if separator == ",":
+        return ",", "."
+    fields = [field.strip() for row in rows for field in row.split(separator)]
+    comma, point = (any(map(_DECIMAL[mark].fullmatch, fields)) for mark in ",.")
+    return separator, "," if comma and not point else "."
 
 
 def read_json_lines(file: Path, wanted: Wanted) -> Any:
