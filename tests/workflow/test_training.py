@@ -138,8 +138,10 @@ def test_a_run_that_fails_after_the_training_leaves_no_verdict_on_another_policy
     config = config_for(tmp_path)
     train(config)
     monkeypatch.setattr("bopl.workflow.training.judge", lambda *given: 1 / 0)
+    said = []
     with pytest.raises(ZeroDivisionError):
-        train(replace(config, max_depth=1))
+        train(replace(config, max_depth=1), say=said.append)
+    assert said[-1] == f"There is no verdict, but the policy is trained and saved: {tmp_path / 'policy.bopl'}"
     left = {file.name for file in (tmp_path / "policy.run").iterdir()}
     assert left == {"config.toml", "history.csv", "policy.bopl", "run.json"}
     assert "max_depth = 1\n" in (tmp_path / "policy.run" / "config.toml").read_text()

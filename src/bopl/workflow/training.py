@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -106,14 +108,25 @@ def _run(
     policy.trained_on_ = fingerprint
     folder.save_policy(config, policy)
     say(_describe_training(policy, len(held_out)))
-    with clock.step("evaluate"):
-        reward_model = fit_reward_model(rest, config)
-        evaluation = judge(held_out, policy, config, reward_model)
-    with clock.step("report"):
-        summary = summarise(policy, held_out, evaluation, audit, config.to_dict())
-    summary |= {"steps": clock.steps}
-    folder.save_run(config, policy, summary, clock)
+    with _telling_of(folder.out, say):
+        with clock.step("evaluate"):
+            reward_model = fit_reward_model(rest, config)
+            evaluation = judge(held_out, policy, config, reward_model)
+        with clock.step("report"):
+            summary = summarise(policy, held_out, evaluation, audit, config.to_dict())
+        summary |= {"steps": clock.steps}
+        folder.save_run(config, policy, summary, clock)
     return TrainResult(policy, evaluation, audit, summary, folder, clock.steps, was_interrupted)
+
+
+@contextmanager
+def _telling_of(out: Path, say: Say) -> Iterator[None]:
+    """Say, if what comes after the training fails or is interrupted, that there is a policy all the same."""
+    try:
+        yield
+    except BaseException:
+        say(f"There is no verdict, but the policy is trained and saved: {out}")
+        raise
 
 
 @dataclass(frozen=True)
