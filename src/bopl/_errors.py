@@ -11,6 +11,10 @@ class UsageError(ValueError):
     """The call is wrong, not the data: a name, a path or a setting that does not exist or does not fit."""
 
 
+class UnseenCategoryWarning(UserWarning):
+    """Contexts hold categories that a policy has never seen, and takes for missing."""
+
+
 @contextmanager
 def checking_usage() -> Iterator[None]:
     """Turn what a check of settings raises into a `UsageError`."""

@@ -43,6 +43,23 @@ def test_a_policy_without_a_log_is_told_where_its_run_is(trained, capsys):
     assert f"the run that made it is in {str(trained / 'policy.run')!r}" in capsys.readouterr().err
 
 
+def test_categories_that_a_policy_never_saw_are_told(trained, capsys):
+    table = click_table(1000, seed=5)
+    city = np.where(np.arange(1000) < 50, "Oslo", table["city"].to_numpy(zero_copy_only=False))
+    moved, policy = trained / "moved.parquet", trained / "policy.bopl"
+    pq.write_table(table.set_column(0, "city", [city.astype(str)]), moved)
+    calls = {
+        "predict": ("predict", moved, policy, "--out", trained / "moved.csv"),
+        "evaluate": ("evaluate", moved, policy, "--estimators", "snips"),
+        "report": ("report", moved, policy, "--estimators", "snips", "--out", trained / "moved.html"),
+    }
+    for call in calls.values():
+        (warning,) = run_json(capsys, *call)[1]["warnings"]
+        assert warning.startswith("5% of the rows hold a 'city' that was not there when the policy was fitted")
+    run_bopl(*calls["predict"])
+    assert f"Warning: {warning}" in capsys.readouterr().out
+
+
 def test_a_report_of_a_policy_on_another_log(trained, capsys):
     later = write_log(trained / "later.parquet", n_samples=1000, seed=4)
     out = trained / "later.html"

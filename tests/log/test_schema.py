@@ -1,6 +1,7 @@
 """How columns become numbers, and that a policy remembers it."""
 
 import datetime
+import warnings
 
 import numpy as np
 import pandas as pd
@@ -11,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import bopl
+from bopl._errors import UnseenCategoryWarning
 from bopl.log.column import MAX_CATEGORIES, OTHER
 from bopl.log.schema import LogSchema
 
@@ -78,7 +80,17 @@ def test_lists_of_one_length_become_columns(kind):
 def test_a_category_that_was_never_seen_is_missing():
     log = bopl.BanditLog.from_frame(mixed_frame(), **ROLES)
     frame = mixed_frame().assign(city="Oslo")
-    assert np.isnan(log.schema.encode(frame)[:, 0]).all()
+    with pytest.warns(UnseenCategoryWarning, match=r"^100% of the rows hold a 'city' that .+ missing: 'Oslo'\.$"):
+        assert np.isnan(log.schema.encode(frame)[:, 0]).all()
+
+
+def test_missing_categories_are_no_unseen_ones():
+    numbers = pd.DataFrame({"c": [1.0, np.nan, 2.0, 1.0], "item": [0, 1] * 2, "click": 1, "p": 0.5})
+    schema = bopl.BanditLog.from_frame(numbers, categorical=["c"], **ROLES).schema
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        schema.encode(pl.DataFrame({"c": [float("nan"), None, 2.0]}))
+    assert not caught
 
 
 def test_rare_categories_are_merged_and_unseen_ones_join_them():

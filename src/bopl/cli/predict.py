@@ -35,11 +35,18 @@ def predict(
     kept = [name.strip() for name in keep.split(",") if name.strip()]
     result = decide(contexts, policy, out, is_sampled=sample, keep=kept, format=format, seed=seed)
     output.say(f"{result.n_samples:,} decisions written to {out}: {', '.join(result.columns)}.")
+    output.say_warnings(result.warnings)
     if not sample:
         output.say(
             "Always taking the most probable action explores nothing: use --sample, and log the propensities, to learn "
             "from these decisions later."
         )
     output.finish(
-        {"decisions": str(out), "n_samples": result.n_samples, "columns": result.columns, "shares": result.shares}
+        {
+            "decisions": str(out),
+            "n_samples": result.n_samples,
+            "columns": result.columns,
+            "shares": result.shares,
+            "warnings": result.warnings,
+        }
     )

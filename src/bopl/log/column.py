@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
@@ -9,8 +10,9 @@ from typing import Any, Literal, TypeAlias
 import narwhals.stable.v1 as nw
 import numpy as np
 
+from bopl._errors import UnseenCategoryWarning
 from bopl._typing import AnyArray, FloatArray, IntArray
-from bopl.log.context import CONTEXT_DTYPE, column_to_float
+from bopl.log.context import CONTEXT_DTYPE, column_to_float, quoted
 
 Kind: TypeAlias = Literal["number", "flag", "category", "time", "vector"]
 Category: TypeAlias = str | int | float | bool
@@ -99,6 +101,22 @@ class Column:
         unknown = float(len(self.categories)) if self.n_merged else np.nan
         code = [code_of.get(_as_text(label), unknown) for label in labels]
         return np.array([*code, np.nan], dtype=CONTEXT_DTYPE)[position]  # position -1, missing, takes the last
+
+    def warn_of_unseen(self, values: nw.Series[Any], code: AnyArray) -> None:
+        """Warn of categories that are not missing in the values, but are in what they were encoded as."""
+        if self.kind != "category" or np.count_nonzero(np.isnan(code)) <= values.null_count():
+            return
+        labels, position = distinct_values(values)
+        is_unseen = (position >= 0) & np.isnan(code)
+        unseen = [labels[place] for place in np.unique(position[is_unseen])]
+        share = 100.0 * is_unseen.mean()
+        if unseen:
+            warnings.warn(
+                f"{share:.3g}% of the rows hold a {self.name!r} that was not there when the policy was "
+                f"fitted, and that counts as missing: {quoted(unseen)}.",
+                UnseenCategoryWarning,
+                stacklevel=2,
+            )
 
     @property
     def texts(self) -> tuple[str, ...]:

@@ -37,7 +37,7 @@ class LogSchema:
     >>> log = bopl.BanditLog.from_frame(frame, action="item", reward="click", propensity="p")
     >>> log.schema.categorical, log.context[:, 0].tolist()
     (('city',), [0.0, 1.0, nan])
-    >>> log.schema.encode(pd.DataFrame({"city": ["Ulm", "Bonn"]}))[:, 0].tolist()
+    >>> log.schema.encode(pd.DataFrame({"city": ["Ulm", None]}))[:, 0].tolist()
     [1.0, nan]
     """
 
@@ -75,7 +75,10 @@ class LogSchema:
         return replace(self, **named)
 
     def encode(self, frame: Any) -> AnyArray:
-        """Return the context columns of any frame as a float32 matrix; columns with other names are left aside."""
+        """Return the context columns of any frame as a float32 matrix; columns with other names are left aside.
+
+        Categories that the schema does not know are missing, which is warned of, or "other" where it has such.
+        """
         table = nw.from_native(frame, eager_only=True)
         self._check_present(table.columns)
         matrix = np.empty((len(table), len(self.feature_names)), dtype=CONTEXT_DTYPE)
@@ -84,6 +87,7 @@ class LogSchema:
             for column in self.columns:
                 end = start + len(column.features)
                 values = column.encode(table[column.name])
+                column.warn_of_unseen(table[column.name], values)
                 matrix[:, start:end] = values.reshape(len(table), end - start)
                 start = end
         return matrix

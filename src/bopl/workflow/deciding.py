@@ -14,7 +14,7 @@ from bopl._typing import AnyArray
 from bopl.log.format import LogParts, check_extension, read_parts, write_table
 from bopl.policy import load
 from bopl.policy.base import draw_actions
-from bopl.workflow.reading import schema_of
+from bopl.workflow.reading import noting_unseen, schema_of
 from bopl.workflow.run_folder import check_writable
 
 BLOCK_ROWS = 1 << 17
@@ -22,11 +22,12 @@ BLOCK_ROWS = 1 << 17
 
 @dataclass(frozen=True)
 class Decisions:
-    """What was decided: how many, in which columns, and the share of each action."""
+    """What was decided: how many, in which columns, the share of each action, and what should be known of it."""
 
     n_samples: int
     columns: list[str]
     shares: dict[str, float]
+    warnings: list[str]
 
 
 def decide(
@@ -65,13 +66,14 @@ def decide(
     taken = [name for name in keep if name in decided]
     if taken:
         raise UsageError(f"{taken[0]!r} cannot be kept: a column of the decisions is called so; rename it first.")
-    chosen, probability = _choose(policy, parts, np.random.default_rng(seed) if is_sampled else None)
+    with noting_unseen() as unseen:
+        chosen, probability = _choose(policy, parts, np.random.default_rng(seed) if is_sampled else None)
     columns = {name: parts.table[name] for name in keep}
     columns |= dict(zip(decided, (policy.actions_[chosen], probability), strict=True))
     write_table(columns, out)
     shares = np.bincount(chosen, minlength=len(policy.actions_)) / len(chosen)
     names = map(str, policy.actions_.tolist())
-    return Decisions(len(chosen), list(columns), dict(zip(names, shares.tolist(), strict=True)))
+    return Decisions(len(chosen), list(columns), dict(zip(names, shares.tolist(), strict=True)), unseen)
 
 
 def _choose(policy: Any, parts: LogParts, rng: np.random.Generator | None) -> tuple[AnyArray, AnyArray]:

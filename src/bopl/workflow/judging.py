@@ -22,7 +22,7 @@ from bopl.log.context import quoted
 from bopl.policy import load
 from bopl.report.verdict import SPEAKERS
 from bopl.workflow.config import TrainConfig
-from bopl.workflow.reading import fill_propensity, read_log_for, schema_of
+from bopl.workflow.reading import fill_propensity, noting_unseen, read_log_for, schema_of
 from bopl.workflow.translation import drawn_part
 
 MAX_REWARD_SAMPLES = 200_000  # of the reward model: it only sharpens estimates, and more samples hardly do
@@ -108,13 +108,14 @@ def evaluate_files(config: TrainConfig, files: Sequence[str | Path]) -> tuple[Ev
     """
     policies = {name: load(file) for name, file in zip(_names(files), files, strict=True)}
     first = next(iter(policies.values()))
-    log = fill_propensity(read_log_for(first, config.request()), config.assume_propensity, config.seed)
     readable, warnings = {}, []
-    for name, policy in policies.items():
-        warnings += warnings_about(name, policy, log)
-        is_alike = schema_of(policy) == schema_of(first)
-        readable[name] = policy if is_alike else _probabilities(policy, log, config)
-    return evaluate_on(log, readable, config, quick=True), warnings
+    with noting_unseen() as unseen:
+        log = fill_propensity(read_log_for(first, config.request()), config.assume_propensity, config.seed)
+        for name, policy in policies.items():
+            warnings += warnings_about(name, policy, log)
+            is_alike = schema_of(policy) == schema_of(first)
+            readable[name] = policy if is_alike else _probabilities(policy, log, config)
+    return evaluate_on(log, readable, config, quick=True), [*warnings, *dict.fromkeys(unseen)]
 
 
 def evaluate_on(log: BanditLog, policies: Mapping[str, Any], config: TrainConfig, *, quick: bool = False) -> Evaluation:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import warnings
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from bopl._errors import UsageError
+from bopl._errors import UnseenCategoryWarning, UsageError
 from bopl.evaluation import estimate_propensity
 from bopl.log import BanditLog
 from bopl.log.column import Column
@@ -49,6 +52,20 @@ def read_log_for(policy: Any, request: LogRequest) -> BanditLog:
     if request.context is not None or request.ignore or request.categorical:
         raise UsageError("the policy remembers which columns are context: leave context, ignore and categorical out.")
     return read_log(request, known_actions=policy.actions_.tolist(), schema=schema_of(policy))
+
+
+@contextmanager
+def noting_unseen() -> Iterator[list[str]]:
+    """Collect, as sentences, what would be warned of where contexts hold categories that a policy does not know."""
+    noted: list[str] = []
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", UnseenCategoryWarning)
+        yield noted
+    for warning in caught:
+        if issubclass(warning.category, UnseenCategoryWarning):
+            noted.append(str(warning.message))
+        else:
+            warnings.warn_explicit(warning.message, warning.category, warning.filename, warning.lineno)
 
 
 def schema_of(policy: Any) -> LogSchema:

@@ -10,7 +10,7 @@ from bopl._errors import UsageError
 from bopl.policy import load
 from bopl.workflow.config import TrainConfig
 from bopl.workflow.judging import align_policy, evaluate_on, warnings_about
-from bopl.workflow.reading import fill_propensity, read_log_for
+from bopl.workflow.reading import fill_propensity, noting_unseen, read_log_for
 from bopl.workflow.run_folder import check_writable
 from bopl.workflow.step import StepClock
 from bopl.workflow.summary import summarise, write_page
@@ -46,7 +46,7 @@ def report_log(config: TrainConfig, policy_file: str | Path, out: Path) -> tuple
     check_writable(out, read=[config.log, policy_file])
     clock = StepClock()
     policy = load(policy_file)
-    with clock.step("read"):
+    with clock.step("read"), noting_unseen() as unseen:
         log = fill_propensity(read_log_for(policy, config.request()), config.assume_propensity, config.seed)
     judged = align_policy(policy, log)
     with clock.step("audit"):
@@ -58,4 +58,4 @@ def report_log(config: TrainConfig, policy_file: str | Path, out: Path) -> tuple
         summary = summarise(judged, log, evaluation, audit, config.to_dict())
     summary |= {"steps": clock.steps}
     write_page(summary, out)
-    return out, summary, warnings_about(name, policy, log)
+    return out, summary, [*warnings_about(name, policy, log), *unseen]
