@@ -1,4 +1,4 @@
-"""Hooks of the site's build: files of the repository as pages, and result tables once there are any."""
+"""Hooks of the site's build: files of the repository as pages, and result tables."""
 
 import re
 from pathlib import Path
@@ -9,11 +9,7 @@ ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "results"
 WHOLE_FILE = re.compile(r'^--8<-- "([\w/]+\.md)"$', re.M)
 RESULTS_MARK = "<!-- results -->"
-NOTHING_YET = """!!! note "No full run yet"
-
-    This page shows the tables of `results/` once a full run has been made and committed. Until then:
-    `bopl reproduce --quick` takes minutes and prints both tables beside the paper's.
-"""
+INTERVAL_CELL = re.compile(r"(?<=\| )(\*\*)?([\d.]+) ± ([\d.]+)(\*\*)?(?= \|)")
 
 
 def on_files(files, config, **_):
@@ -36,12 +32,14 @@ def as_page(path):
 
 
 def results():
-    """Return the tables and figures of the results, or a word about where they will come from."""
+    """Return the text, tables and figures of the results, with the intervals below the means."""
     tables = [
         below_heading(path.read_text(encoding="utf8")) for path in sorted(RESULTS.glob("*.md"))
     ]
     figures = [f"![{path.stem}](results/{path.name})" for path in sorted(RESULTS.glob("*.svg"))]
-    return "\n\n".join([*tables, *figures]) or NOTHING_YET
+    return INTERVAL_CELL.sub(
+        r"\1\2\4<br><small>±&nbsp;\3</small>", "\n\n".join([*tables, *figures])
+    )
 
 
 def below_heading(text):
