@@ -291,14 +291,6 @@ def test_missing_torch_is_one_sentence_that_names_the_extra(monkeypatch):
         DeepRewardPolicy(**SMALL).fit(make_log())
 
 
-def test_missing_values_are_refused_with_their_column():
-    context = np.zeros((10, 3), np.float32)
-    context[4, 1] = np.nan
-    log = bopl.BanditLog(context, [0, 1] * 5, np.ones(10), np.full(10, 0.5))
-    with pytest.raises(ValueError, match=r"1 context columns have NaN, the first is column 1\. Fill them first"):
-        DeepRewardPolicy(**SMALL).fit(log)
-
-
 def test_policies_that_differ_cannot_train_together():
     logs = [make_log(seed) for seed in range(2)]
     with pytest.raises(ValueError, match="must agree in class and settings"):

@@ -93,11 +93,6 @@ class NetworkPolicy(BaselinePolicy):
         self.best_epoch_ = int(facts["best_epoch"])
         self.history_ = {name: arrays[f"history/{name}"] for name in ("epoch", "loss", "snips_value")}
 
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.allow_nan = False
-        return tags
-
 
 class DeepRewardPolicy(NetworkPolicy):
     """DRR of the paper: a network regresses the logged rewards, the policy takes the action it predicts best.
@@ -106,6 +101,9 @@ class DeepRewardPolicy(NetworkPolicy):
     its width is half of the one before, but not below 32. AdaGrad minimises the squared error; training stops when the
     self-normalised estimate of the greedy policy's reward on the training log has not improved for
     ``early_stopping_patience`` epochs, and the best epoch is kept. Predicting needs no PyTorch.
+
+    Categories are indicators. A missing number is the mean of its column, and columns that had some in the training log
+    come with an indicator of it.
 
     Parameters
     ----------

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,6 +11,7 @@ import numpy as np
 from bopl._settings import check_choice
 from bopl._typing import AnyArray, ContextMatrix, FloatArray
 from bopl.baseline.base import Packed, check_array
+from bopl.baseline.layout import InputLayout, fit_layout, unpack_layout
 from bopl.log.context import is_sparse
 
 MIN_WIDTH = 32  # "the width is halved, unless a minimum width of 32 is reached"
@@ -31,18 +33,22 @@ def layer_widths(n_hidden_layers: int, first_layer_width: int) -> list[int]:
 
 @dataclass(frozen=True)
 class Scaling:
-    """``(x - shift) · factor``, column by column."""
+    """``(x - shift) · factor``, column by column of the inputs that a layout makes of a context."""
 
-    shift: FloatArray  # (n_features,)
-    factor: FloatArray  # (n_features,)
+    layout: InputLayout
+    shift: FloatArray  # (n_inputs,)
+    factor: FloatArray  # (n_inputs,)
 
     def __call__(self, context: ContextMatrix) -> FloatArray:
-        """Return dense scaled contexts."""
-        dense = context.toarray() if is_sparse(context) else context
-        return (dense - self.shift) * self.factor
+        """Return dense scaled inputs."""
+        return (_dense(self.layout(context)) - self.shift) * self.factor
 
 
-def fit_scaling(context: ContextMatrix, kind: str) -> Scaling:
+def _dense(context: ContextMatrix) -> FloatArray:
+    return context.toarray() if is_sparse(context) else context
+
+
+def fit_scaling(context: ContextMatrix, kind: str, sizes: Mapping[int, int] | None = None) -> Scaling:
     """Return the scaling of a training log's contexts.
 
     Parameters
@@ -52,10 +58,12 @@ def fit_scaling(context: ContextMatrix, kind: str) -> Scaling:
         ``"standard"`` gives every column mean 0 and variance 1, except those that already lie in [0, 1], such as
         indicators, which stay as they are. ``"max"`` divides all columns by one number, the largest absolute value
         (pixels). ``"none"`` changes nothing.
+    sizes : mapping of int to int, optional
+        How many categories there are in the columns that hold positions of some.
     """
     check_choice("scaling", kind, SCALINGS)
-    dense = context.toarray() if is_sparse(context) else context
-    _refuse_missing(dense)
+    layout = fit_layout(context, sizes)
+    dense = _dense(layout(context))
     shift, factor = np.zeros(dense.shape[1], np.float32), np.ones(dense.shape[1], np.float32)
     if kind == "max":
         largest = float(np.abs(dense).max())
@@ -65,16 +73,7 @@ def fit_scaling(context: ContextMatrix, kind: str) -> Scaling:
         shift[outside] = dense[:, outside].mean(axis=0, dtype=np.float64)
         spread = dense[:, outside].std(axis=0, dtype=np.float64)
         factor[outside] = 1.0 / np.where(spread > 0.0, spread, 1.0)
-    return Scaling(shift, factor)
-
-
-def _refuse_missing(dense: FloatArray) -> None:
-    missing = np.isnan(dense).any(axis=0)
-    if missing.any():
-        raise ValueError(
-            f"networks cannot use missing values; {int(missing.sum())} context columns have NaN, the first is column "
-            f"{int(np.flatnonzero(missing)[0])}. Fill them first, or use a boosted policy."
-        )
+    return Scaling(layout, shift, factor)
 
 
 @dataclass(frozen=True)
@@ -87,7 +86,7 @@ class Network:
     Attributes
     ----------
     scaling : Scaling
-    context_weight : float32 ndarray of shape (n_features, width)
+    context_weight : float32 ndarray of shape (n_inputs, width)
     action_offset : float32 ndarray of shape (n_actions, width)
         ``w_a`` and the bias of the first layer.
     weights, biases : tuples of float32 ndarrays
@@ -121,6 +120,7 @@ class Network:
     def pack(self) -> Packed:
         """Return the network as JSON facts and arrays."""
         arrays: dict[str, AnyArray] = {
+            **self.scaling.layout.pack(),
             "scaling/shift": self.scaling.shift,
             "scaling/factor": self.scaling.factor,
             "context_weight": self.context_weight,
@@ -135,9 +135,11 @@ def unpack_network(facts: dict[str, Any], arrays: dict[str, AnyArray], n_feature
     """Return the network of `Network.pack`, after checking that the shapes fit."""
     widths = [int(width) for width in facts["widths"]]
     shapes = list(zip(widths, [*widths[1:], 1], strict=True))
+    layout = unpack_layout(arrays, n_features)
+    shift, factor = (check_array(arrays, f"scaling/{name}", (layout.n_inputs,)) for name in ("shift", "factor"))
     return Network(
-        Scaling(*(check_array(arrays, f"scaling/{name}", (n_features,)) for name in ("shift", "factor"))),
-        check_array(arrays, "context_weight", (n_features, widths[0])),
+        Scaling(layout, shift, factor),
+        check_array(arrays, "context_weight", (layout.n_inputs, widths[0])),
         check_array(arrays, "action_offset", (n_actions, widths[0])),
         tuple(check_array(arrays, f"layer/{number}/weight", shape) for number, shape in enumerate(shapes)),
         tuple(check_array(arrays, f"layer/{number}/bias", shape[1:]) for number, shape in enumerate(shapes)),

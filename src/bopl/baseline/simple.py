@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 
 from bopl._settings import check_number
-from bopl._typing import AnyArray, FloatArray
+from bopl._typing import AnyArray, ContextMatrix, FloatArray, IntArray
 from bopl.baseline.base import BaselinePolicy, Packed, check_array
+from bopl.baseline.layout import category_sizes, fit_layout, unpack_layout
 from bopl.log import BanditLog
-from bopl.log.context import is_sparse
 
 NEVER_LOGGED = -20.0  # score of an action the log does not contain: exp(-20) is 2e-9
 
@@ -49,7 +49,8 @@ class LoggingPolicy(BaselinePolicy):
     """An estimate of the policy that wrote the log: multinomial logistic regression of the action on the context.
 
     Where the true logging policy is known, use that; this one answers "what would have happened anyway" for a log of
-    which only the propensities of the logged actions are left.
+    which only the propensities of the logged actions are left. Categories are indicators, and a missing number is the
+    mean of its column, with an indicator of it.
 
     Parameters
     ----------
@@ -59,8 +60,10 @@ class LoggingPolicy(BaselinePolicy):
 
     Attributes
     ----------
-    coef_ : ndarray of shape (n_features, n_actions)
+    coef_ : ndarray of shape (n_inputs, n_actions)
     intercept_ : ndarray of shape (n_actions,)
+    layout_ : InputLayout
+        How a context becomes inputs.
     """
 
     def __init__(self, inverse_penalty: float = 1.0, max_iter: int = 200) -> None:
@@ -70,37 +73,36 @@ class LoggingPolicy(BaselinePolicy):
     def _fit_log(self, log: BanditLog) -> None:
         check_number("inverse_penalty", self.inverse_penalty, low=0.0, low_open=True)
         check_number("max_iter", self.max_iter, low=1, integer=True)
-        self.coef_ = np.zeros((log.n_features, log.n_actions))
+        self.layout_ = fit_layout(log.context, category_sizes(log))
+        self.coef_ = np.zeros((self.layout_.n_inputs, log.n_actions))
         self.intercept_ = np.full(log.n_actions, NEVER_LOGGED)
         found = np.unique(log.action_idx)
         if len(found) == 1:
             self.intercept_[found] = 0.0
             return
-        _refuse_missing(log)
-        coef, intercept = _fit_multinomial(log, self.inverse_penalty, self.max_iter)
+        inputs = self.layout_(log.context)
+        coef, intercept = _fit_multinomial(inputs, log.action_idx, self.inverse_penalty, self.max_iter)
         self.coef_[:, found], self.intercept_[found] = coef.T, intercept
 
     def decision_function(self, context: Any) -> FloatArray:
         """Return linear scores of shape (n_samples, n_actions)."""
         matrix = self._read(context)
-        return np.asarray(matrix @ self.coef_, dtype=np.float64) + self.intercept_
+        inputs = self.layout_(matrix)
+        return np.asarray(inputs @ self.coef_, dtype=np.float64) + self.intercept_
 
     def _pack(self) -> Packed:
-        return {}, {"coef": self.coef_, "intercept": self.intercept_}
+        return {}, {"coef": self.coef_, "intercept": self.intercept_, **self.layout_.pack()}
 
     def _unpack(self, facts: dict[str, Any], arrays: dict[str, AnyArray]) -> None:
         n_actions = len(self.actions_)
-        self.coef_ = check_array(arrays, "coef", (self.n_features_in_, n_actions))
+        self.layout_ = unpack_layout(arrays, self.n_features_in_)
+        self.coef_ = check_array(arrays, "coef", (self.layout_.n_inputs, n_actions))
         self.intercept_ = check_array(arrays, "intercept", (n_actions,))
 
 
-def _refuse_missing(log: BanditLog) -> None:
-    values = log.context.data if is_sparse(log.context) else log.context
-    if np.isnan(values).any():
-        raise ValueError("LoggingPolicy cannot use missing values (NaN) in the context; fill them first.")
-
-
-def _fit_multinomial(log: BanditLog, inverse_penalty: float, max_iter: int) -> tuple[FloatArray, FloatArray]:
+def _fit_multinomial(
+    inputs: ContextMatrix, action_idx: IntArray, inverse_penalty: float, max_iter: int
+) -> tuple[FloatArray, FloatArray]:
     from sklearn.exceptions import ConvergenceWarning
     from sklearn.linear_model import LogisticRegression
     from sklearn.preprocessing import MaxAbsScaler
@@ -109,7 +111,7 @@ def _fit_multinomial(log: BanditLog, inverse_penalty: float, max_iter: int) -> t
     model = LogisticRegression(C=inverse_penalty, max_iter=max_iter)
     with warnings.catch_warnings():  # a policy that is not quite converged is a policy all the same
         warnings.simplefilter("ignore", ConvergenceWarning)
-        model.fit(scaler.fit_transform(log.context), log.action_idx)
+        model.fit(scaler.fit_transform(inputs), action_idx)
     coef, intercept = model.coef_ / scaler.scale_, model.intercept_
     if len(coef) == 1:  # scikit-learn stores one row for two classes
         return np.vstack([np.zeros_like(coef), coef]), np.concatenate([np.zeros_like(intercept), intercept])

@@ -14,6 +14,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from bopl._typing import FloatArray, IntArray
+from bopl.baseline.layout import category_sizes
 from bopl.baseline.network import Network, fit_scaling, layer_widths
 from bopl.log import BanditLog
 from bopl.objective.value import snips_value
@@ -257,15 +258,17 @@ class Training:
         first = self.logs[0]
         if any((log.context.shape, log.n_actions) != (first.context.shape, first.n_actions) for log in logs):
             raise ValueError("logs that are trained on together must have the same numbers of samples and actions.")
-        self.scalings = [fit_scaling(log.context, settings.scaling) for log in logs]
+        self.scalings = [fit_scaling(log.context, settings.scaling, category_sizes(log)) for log in logs]
         scaled = [scaling(log.context) for scaling, log in zip(self.scalings, logs, strict=True)]
+        if any(rows.shape != scaled[0].shape for rows in scaled):
+            raise ValueError("logs that are trained on together must have missing values in the same columns.")
         self.context = torch.stack([torch.from_numpy(rows).to(self.device) for rows in scaled])
         # Where each log begins when all are laid end to end, of shape (T, 1).
         self.first_row = torch.arange(len(self.logs), device=self.device)[:, None] * first.n_samples
         self.columns = self._columns()
         widths = layer_widths(settings.n_hidden_layers, settings.first_layer_width)
         by_action = _action_columns(first)
-        self.network = StackedNetwork(torch, self.device, widths, by_action, first.n_features, seeds)
+        self.network = StackedNetwork(torch, self.device, widths, by_action, self.context.shape[2], seeds)
         self.optimizer = AdaGrad(torch, self.network, settings.learning_rate, settings.weight_decay)
         # Orders are drawn on the CPU, so that they are the same on every device; dropout where it is used.
         self.orders = [torch.Generator().manual_seed(seed + 1) for seed in seeds]

@@ -1,0 +1,119 @@
+"""What linear models and networks are given of a context: numbers without gaps, and categories as indicators."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from bopl._typing import AnyArray, ContextMatrix, FloatArray, IntArray
+from bopl.baseline.base import check_array
+from bopl.log import BanditLog
+from bopl.log.context import CONTEXT_DTYPE, is_sparse
+
+_POSITIONS = ("number", "gap", "category", "n_categories")
+
+
+@dataclass(frozen=True, eq=False)
+class InputLayout:
+    """Columns of inputs: the numbers, an indicator for each column with gaps, an indicator for each category.
+
+    A missing number is the column's mean, a missing category has no indicator. Contexts without gaps and categories are
+    their own inputs.
+
+    Attributes
+    ----------
+    number : ndarray of int
+        Columns that are numbers.
+    fill : float32 ndarray of the same length
+        What stands for a missing one.
+    gap : ndarray of int
+        Columns of numbers that had gaps in the training log.
+    category, n_categories : ndarrays of int
+        Columns that are positions of categories, and how many there are.
+    """
+
+    number: IntArray
+    fill: FloatArray
+    gap: IntArray
+    category: IntArray
+    n_categories: IntArray
+
+    @property
+    def n_inputs(self) -> int:
+        """How many columns the inputs have."""
+        return len(self.number) + len(self.gap) + int(self.n_categories.sum())
+
+    def __call__(self, context: ContextMatrix) -> ContextMatrix:
+        """Return the inputs of some contexts, of shape (n_samples, n_inputs)."""
+        is_plain = len(self.gap) == len(self.category) == 0
+        if is_plain and not _has_nan(context):
+            return context
+        dense = context.toarray() if is_sparse(context) else context
+        number = dense[:, self.number]
+        parts = [np.where(np.isnan(number), self.fill, number), np.isnan(dense[:, self.gap])]
+        for column, size in zip(self.category, self.n_categories, strict=True):
+            parts.append(dense[:, column, None] == np.arange(size))
+        return np.hstack([part.astype(CONTEXT_DTYPE) for part in parts])
+
+    def pack(self) -> dict[str, AnyArray]:
+        """Return the layout as arrays for a model file."""
+        return {f"layout/{name}": getattr(self, name) for name in (*_POSITIONS, "fill")}
+
+
+def fit_layout(context: ContextMatrix, sizes: Mapping[int, int] | None = None) -> InputLayout:
+    """Return the layout of a training log's contexts.
+
+    Parameters
+    ----------
+    context : matrix of shape (n_samples, n_features)
+    sizes : mapping of int to int, optional
+        How many categories there are in the columns that hold positions of some.
+    """
+    known = {} if sizes is None else sizes
+    number = np.array([column for column in range(context.shape[1]) if column not in known], dtype=np.int64)
+    if is_sparse(context) and not _has_nan(context):
+        mean, has_gap = np.asarray(context.mean(axis=0)).ravel(), np.zeros(context.shape[1], dtype=bool)
+    else:
+        dense = context.toarray() if is_sparse(context) else context
+        is_missing = np.isnan(dense)
+        n_present = np.maximum((~is_missing).sum(axis=0), 1)
+        mean = np.where(is_missing, 0.0, dense).sum(axis=0, dtype=np.float64) / n_present
+        has_gap = is_missing.any(axis=0)
+    return InputLayout(
+        number,
+        mean[number].astype(CONTEXT_DTYPE),
+        number[has_gap[number]],
+        np.array(sorted(known), dtype=np.int64),
+        np.array([known[column] for column in sorted(known)], dtype=np.int64),
+    )
+
+
+def category_sizes(log: BanditLog) -> dict[int, int]:
+    """Return how many categories there are in each column of a log's contexts that holds positions of some."""
+    if log.schema is None:
+        return {}
+    position = {name: column for column, name in enumerate(log.schema.feature_names)}
+    return {position[name]: len(log.schema.categories[name]) for name in log.schema.categorical if name in position}
+
+
+def unpack_layout(arrays: Mapping[str, AnyArray], n_features: int) -> InputLayout:
+    """Return the layout of `InputLayout.pack`, after checking that it fits the contexts."""
+    number, gap, category, n_categories = (arrays[f"layout/{name}"] for name in _POSITIONS)
+    named = np.sort(np.concatenate([number, category]))
+    is_sound = (
+        all(part.dtype.kind == "i" and part.ndim == 1 for part in (number, gap, category, n_categories))
+        and np.array_equal(named, np.arange(n_features))
+        and bool(np.isin(gap, number).all())
+        and len(n_categories) == len(category)
+        and bool((n_categories >= 0).all())
+    )
+    if not is_sound:
+        raise ValueError(f"the layout of the inputs does not fit {n_features} columns")
+    fill = check_array(dict(arrays), "layout/fill", (len(number),))
+    return InputLayout(number, fill, gap, category, n_categories)
+
+
+def _has_nan(context: ContextMatrix) -> bool:
+    return bool(np.isnan(context.data if is_sparse(context) else context).any())
