@@ -173,6 +173,12 @@ WRONG_CALLS = {
     "decisions without a format": (["predict", "{log}", "{policy}", "--out", "{folder}/d.xls"], "tells no format"),
     "no run folder": (["report", "{folder}/none.run"], "there is no summary"),
     "a log alone has no report": (["report", "{log}"], "name the policy file as well"),
+    "an unknown dataset": (["reproduce", "run", "--datasets", "sceen"], "got sceen. Did you mean 'scene'?"),
+    "an unknown method": (["reproduce", "run", "--methods", "dqn"], "--methods knows logging"),
+    "unknown trials": (["reproduce", "run", "--trials", "x"], "--trials takes a number of trials"),
+    "an unknown device": (["reproduce", "run", "--device", "tpu"], "--device takes auto, cpu or cuda; got 'tpu'"),
+    "a dataset that cannot be searched": (["reproduce", "search", "--dataset", "all"], "--dataset knows covertype"),
+    "a device that cannot be searched on": (["reproduce", "search", "--device", "x"], "--device takes auto, cpu"),
     "two propensities": (["train", "{log}", *ROLES, "--assume-propensity", "uniform"], "give one of them"),
 }
 

@@ -12,6 +12,7 @@ from typer.testing import CliRunner
 
 import bopl
 from bopl.cli import app
+from bopl.cli.exit_code import NOBODY_READS
 from bopl.cli.main import app as main_app
 from bopl.search import CrossValidatedScorer
 from bopl.workflow.exporting import contexts_at_splits
@@ -41,6 +42,36 @@ def test_reports_are_written_again_from_the_summary_alone(trained):
 def test_a_policy_without_a_log_is_told_where_its_run_is(trained, capsys):
     assert run_bopl("report", trained / "policy.bopl") == 2
     assert f"the run that made it is in {str(trained / 'policy.run')!r}" in capsys.readouterr().err
+
+
+def into_closed_pipe(*arguments):
+    """Run the command in a process of its own whose output nobody reads; return its exit code and its errors."""
+    read_end, write_end = os.pipe()
+    os.close(read_end)
+    call = [sys.executable, "-m", "bopl", *map(str, arguments)]
+    done = subprocess.run(call, stdout=write_end, stderr=subprocess.PIPE, text=True, check=False)
+    os.close(write_end)
+    return done.returncode, done.stderr
+
+
+@pytest.mark.parametrize("more", [(), ("--json",)], ids=["text", "json"])
+def test_a_run_goes_on_when_nobody_reads_what_it_prints(trained, more):
+    call = ("train", trained / "log.parquet", *ROLES, *SMALL, "--ignore", "user,when")
+    assert into_closed_pipe(*call, "--out", trained / "unread.bopl", *more) == (0, "")
+    assert (trained / "unread.bopl").read_bytes() == (trained / "policy.bopl").read_bytes()
+    assert (trained / "unread.run" / "report.html").is_file()
+
+
+def test_text_that_nobody_reads_is_no_bad_data(trained):
+    assert into_closed_pipe("reproduce", "list", "--out", trained) == (NOBODY_READS, "")
+
+
+def test_rivals_cannot_be_exported_and_say_so(trained, capsys):
+    log = bopl.BanditLog.read(trained / "log.parquet", action="item", reward="click", propensity="p", context=["age"])
+    bopl.baseline.BoostedRewardPolicy(n_rounds=2).fit(log).save(trained / "rival.bopl")
+    for target in ("onnx", "xgboost"):
+        assert run_bopl("export", trained / "rival.bopl", "--to", target) == 2
+        assert "a BoostedRewardPolicy cannot be exported, a BoostedPolicy can" in capsys.readouterr().err
 
 
 def test_categories_that_a_policy_never_saw_are_told(trained, capsys):

@@ -196,6 +196,10 @@ def test_command_runs_lists_and_tabulates(tmp_path):
     assert "cannot be judged yet" in result.output
     assert (tmp_path / "tables.md").is_file()
     assert r"\begin{tabular}" in (tmp_path / "tables.tex").read_text()
+    listed = json.loads(invoke(cli.app, ["reproduce", "list", "--json", *out]).output)
+    assert listed["done"]["digits"] == {"logging": 2, "bopl-s-regr": 2}
+    again = ["reproduce", "run", "--datasets", "digits", "--methods", "logging", "--trials", "2", "--json", *out]
+    assert json.loads(invoke(cli.app, again).output) == {"folder": str(tmp_path), "exit_code": 0}
     told = json.loads(invoke(cli.app, ["reproduce", "table", "--json", *out]).output)
     records = {(record["dataset"], record["method"]): record for record in told["rewards"]}
     assert records.keys() == {(line["dataset"], line["method"]) for line in read_results(tmp_path)}
@@ -294,6 +298,7 @@ def test_methods_that_cannot_run_here_are_left_out_with_a_word(monkeypatch, caps
     from bopl.experiment import command
 
     monkeypatch.setattr(command, "find_spec", lambda package: None)
-    assert command._methods("all") == ["logging", "brr-gb", "bopl-regr", "bopl-class", "bopl-s-regr", "bopl-s-class"]
+    left = ["logging", "brr-gb", "bopl-regr", "bopl-class", "bopl-s-regr", "bopl-s-class"]
+    assert command._methods("all", print) == left
     assert "drr and banditnet are left out: they need torch, pip install 'bopl[deep]'" in capsys.readouterr().out
-    assert command._methods("drr") == ["drr"]  # asked for by name: its task says what is missing
+    assert command._methods("drr", print) == ["drr"]  # asked for by name: its task says what is missing

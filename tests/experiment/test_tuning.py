@@ -1,3 +1,5 @@
+import json
+
 import pytest
 from typer.testing import CliRunner
 
@@ -62,6 +64,9 @@ def test_command_keeps_a_study_for_each_dataset_and_method(tmp_path, monkeypatch
         result = CliRunner().invoke(cli.app, ["reproduce", "search", *arguments])
         assert result.exit_code == 0, result.exception
         assert "best of 1" in result.output
+    told = json.loads(CliRunner().invoke(cli.app, ["reproduce", "search", *arguments, "--json"]).output)
+    assert (told["n_configurations"], told["exit_code"]) == (1, 0)
+    assert set(told["settings"]) == {"n_rounds", "max_depth"}
     found = sorted(path.name for path in (tmp_path / "runs").iterdir())
     assert found == ["study-digits-bopl-regr.log", "study-digits-bopl-s-regr.log"]
 

@@ -15,6 +15,7 @@ from bopl.cli.audit import audit
 from bopl.cli.demo import demo
 from bopl.cli.evaluate import evaluate
 from bopl.cli.export import export
+from bopl.cli.output import stop_printing
 from bopl.cli.predict import predict
 from bopl.cli.report import report
 from bopl.cli.train import train
@@ -30,8 +31,12 @@ class InterruptedCommandError(Exception):
     """Ctrl-C, by a name that typer does not take for its own."""
 
 
+class UnreadOutputError(Exception):
+    """A closed pipe, likewise."""
+
+
 class _Group(TyperGroup):
-    """The commands; an interrupted one is an error like any other, so that it is said."""
+    """The commands; one that is interrupted, or not read, ends as `main` says, not as typer does."""
 
     def invoke(self, ctx: Any) -> Any:
         """Run the command that was asked for."""
@@ -39,6 +44,8 @@ class _Group(TyperGroup):
             return super().invoke(ctx)
         except KeyboardInterrupt:
             raise InterruptedCommandError from None
+        except BrokenPipeError:
+            raise UnreadOutputError from None
 
 
 app = typer.Typer(
@@ -90,6 +97,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 def _report(error: BaseException, *, is_json: bool) -> int:
     """Print an error as one sentence and return its exit code."""
+    if isinstance(error, UnreadOutputError):
+        stop_printing()
+        return exit_code.NOBODY_READS
     if isinstance(error, KeyboardInterrupt | InterruptedCommandError | typer.Abort):
         sentence, code = "interrupted.", exit_code.INTERRUPTED
     elif isinstance(error, _ClickError):

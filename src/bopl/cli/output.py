@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import math
+import os
+import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -26,9 +28,7 @@ class Output:
     def say(self, text: object) -> None:
         """Print a sentence, or whatever rich can print."""
         if not self.is_json:
-            from rich.console import Console
-
-            Console(highlight=False, soft_wrap=isinstance(text, str)).print(text, markup=False)
+            patient_console(highlight=False, soft_wrap=isinstance(text, str)).print(text, markup=False)
 
     def say_verdict(self, row: Mapping[str, Any], policy: str | None = None) -> None:
         """Print a verdict with its reason."""
@@ -48,8 +48,29 @@ class Output:
     def finish(self, result: Mapping[str, Any], exit_code: int = 0) -> None:
         """Print the result if it is to be JSON, and leave the command with its exit code."""
         if self.is_json:
-            typer.echo(json.dumps(plain({**result, "exit_code": exit_code}), allow_nan=False, ensure_ascii=False))
+            try:
+                typer.echo(json.dumps(plain({**result, "exit_code": exit_code}), allow_nan=False, ensure_ascii=False))
+            except BrokenPipeError:
+                stop_printing()
         raise typer.Exit(exit_code)
+
+
+def patient_console(**settings: Any) -> Any:
+    """Return a console that does not end the run because nobody reads on."""
+    from rich.console import Console
+
+    class PatientConsole(Console):
+        def on_broken_pipe(self) -> None:
+            stop_printing()
+
+    return PatientConsole(**settings)
+
+
+def stop_printing() -> None:
+    """Let all that is printed from now on go nowhere: whoever read it, such as ``head``, has left."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, sys.stdout.fileno())
+    os.close(nowhere)
 
 
 def plain(value: Any) -> Any:

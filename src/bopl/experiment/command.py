@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+import re
+from collections.abc import Callable, Iterable
 from importlib.util import find_spec
+from json import dumps
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import typer
 
-from bopl._errors import UsageError
+from bopl._errors import UsageError, did_you_mean
 
 if TYPE_CHECKING:
     from bopl.experiment.result import Line
@@ -27,6 +29,11 @@ DEVICE = typer.Option("auto", help="Of the networks: auto, cpu or cuda.")
 TOGETHER = typer.Option(0, min=0, help="Trials of a network trained in lockstep; 0: ten on cuda, one elsewhere.")
 STUDY = typer.Option(None, help="File that a later call continues; runs/study-DATASET-METHOD.log if none is named.")
 QUICK = typer.Option(False, "--quick", help="Minutes instead of hours: Scene in full, the rest on subsamples.")
+JSON = typer.Option(False, "--json", help="Print one JSON object, and nothing else.")
+
+Say = Callable[[str], None]
+
+_DEVICE = re.compile(r"auto|cpu|cuda(:\d+)?")
 
 
 @app.callback()
@@ -37,6 +44,7 @@ def reproduce(
     threads: int = THREADS,
     device: str = DEVICE,
     out: Path | None = OUT,
+    json: bool = JSON,
 ) -> None:
     """Reproduce the paper's tables and figure: run what is missing, then print and write them.
 
@@ -45,20 +53,22 @@ def reproduce(
     if context.invoked_subcommand is not None:
         _refuse(context, list(context.params), f"write {{}} after {context.invoked_subcommand}.")
         return
-    failures = _run_trials("all", "all", "0-9", jobs, threads, device, 0, quick, out)
-    failures += _run_figure(jobs, threads, quick, out)
+    say = _voice(json)
+    failures = _run_trials("all", "all", "0-9", jobs, threads, device, 0, quick, out, say)
+    failures += _run_figure(jobs, threads, quick, out, say)
+    found: dict[str, Any] = {}
     try:
-        table(quick, out, False)
-        _draw(out, quick)
+        found = _write_tables(out, quick, say) | {"figure": _draw(out, quick, say)}
     except Exception as error:
         if not failures:
             raise
-        typer.echo(f"Not everything could be written: {error}")
+        say(f"Not everything could be written: {error}")
     _raise(failures)
+    _finish(found, json)
 
 
 @app.command("list")
-def show(out: Path | None = OUT, quick: bool = QUICK) -> None:
+def show(out: Path | None = OUT, quick: bool = QUICK, json: bool = JSON) -> None:
     """List datasets and methods, with the trials that are done.
 
     Example: bopl reproduce list
@@ -66,13 +76,17 @@ def show(out: Path | None = OUT, quick: bool = QUICK) -> None:
     from bopl.experiment import config
     from bopl.experiment.result import collect
 
-    cells = collect(_lines(out, quick))
-    for dataset in (*config.DATASETS, *sorted({name for _, name in cells} - {*config.DATASETS})):
-        done = ", ".join(
-            f"{method} {cells[method, dataset].n_trials}" for method in config.METHODS if (method, dataset) in cells
-        )
-        typer.echo(f"{dataset}: {done or 'nothing done yet'}")
-    typer.echo(f"methods: {', '.join(config.METHODS)}")
+    say = _voice(json)
+    cells = collect(_lines(out, quick, say))
+    done = {
+        dataset: {name: cells[name, dataset].n_trials for name in config.METHODS if (name, dataset) in cells}
+        for dataset in (*config.DATASETS, *sorted({name for _, name in cells} - {*config.DATASETS}))
+    }
+    for dataset, trials in done.items():
+        listed = ", ".join(f"{method} {n_trials}" for method, n_trials in trials.items())
+        say(f"{dataset}: {listed or 'nothing done yet'}")
+    say(f"methods: {', '.join(config.METHODS)}")
+    _finish({"done": done, "methods": list(config.METHODS)}, json)
 
 
 @app.command()
@@ -87,6 +101,7 @@ def run(
     together: int = TOGETHER,
     quick: bool = QUICK,
     out: Path | None = OUT,
+    json: bool = JSON,
 ) -> None:
     """Train and measure; trials that are done are skipped, and a killed run goes on where it was.
 
@@ -94,65 +109,68 @@ def run(
     """
     if quick:
         _refuse(context, ["trials", "together"], "a quick run has trials of its own: leave {} out.")
-    _raise(_run_trials(datasets, methods, trials, jobs, threads, device, together, quick, out))
+    _raise(_run_trials(datasets, methods, trials, jobs, threads, device, together, quick, out, _voice(json)))
+    _finish({"folder": str(_folder(out, quick))}, json)
 
 
 @app.command()
 def table(
     quick: bool = QUICK,
     out: Path | None = OUT,
-    json: bool = typer.Option(False, "--json", help="Print one JSON object, and write nothing."),
+    json: bool = JSON,
 ) -> None:
     """Print both tables and the paper's claims, and write them as Markdown and LaTeX beside the lines.
 
     Example: bopl reproduce table --out results
     """
-    from bopl.experiment.claim import check_claims
-    from bopl.experiment.table import TOLERANCE, of_quick_run, shortfalls, table_1, table_2
+    _finish(_write_tables(out, quick, _voice(json)), json)
 
-    folder, lines = _folder(out, quick), _lines(out, quick)
+
+def _write_tables(out: Path | None, quick: bool, say: Say) -> dict[str, Any]:
+    """Write and say the tables and claims; return them as plain values."""
+    from dataclasses import asdict
+
+    from bopl.experiment.claim import check_claims
+    from bopl.experiment.table import TOLERANCE, of_quick_run, shortfalls, table_1, table_2, table_records
+
+    folder, lines = _folder(out, quick), _lines(out, quick, say)
     if not lines:
         raise ValueError(f"there are no result lines in {folder} yet: run `bopl reproduce run` first.")
-    if json:
-        typer.echo(_as_json(lines))
-        return
     tables = [table_1(lines), table_2(lines)]
     if quick:
         tables = [of_quick_run(each) for each in tables]
+    claims = check_claims(lines)
     parts = [each.to_markdown() for each in tables]
-    parts.append(_bullets("The paper's claims, judged by the intervals", map(str, check_claims(lines))))
+    parts.append(_bullets("The paper's claims, judged by the intervals", map(str, claims)))
     if not quick:
         parts.append(_bullets(f"More than {TOLERANCE} below the paper", shortfalls(lines) or ["Nothing."]))
     text = "\n".join(parts)
     (folder / "tables.md").write_text(text, encoding="utf8")
     (folder / "tables.tex").write_text("\n".join(each.to_latex() for each in tables), encoding="utf8")
-    typer.echo(text)
-    typer.echo(f"Written to {folder / 'tables.md'} and {folder / 'tables.tex'}.")
+    say(text)
+    say(f"Written to {folder / 'tables.md'} and {folder / 'tables.tex'}.")
+    return {"rewards": table_records(lines), "claims": [asdict(claim) for claim in claims]}
 
 
 def _bullets(title: str, sentences: Iterable[str]) -> str:
     return "\n".join([f"**{title}**\n", *(f"- {sentence}" for sentence in sentences), ""])
 
 
-def _as_json(lines: list[Line]) -> str:
-    import json
-    from dataclasses import asdict
-
-    from bopl.experiment.claim import check_claims
-    from bopl.experiment.table import table_records
-
-    claims = [asdict(claim) for claim in check_claims(lines)]
-    return json.dumps({"rewards": table_records(lines), "claims": claims, "exit_code": 0}, ensure_ascii=False)
-
-
 @app.command()
-def figure(jobs: int = JOBS, threads: int = THREADS, quick: bool = QUICK, out: Path | None = OUT) -> None:
+def figure(
+    jobs: int = JOBS,
+    threads: int = THREADS,
+    quick: bool = QUICK,
+    out: Path | None = OUT,
+    json: bool = JSON,
+) -> None:
     """Draw Figure 1, after running those of its three runs that are missing.
 
     Example: bopl reproduce figure --threads 2
     """
-    _raise(_run_figure(jobs, threads, quick, out))
-    _draw(out, quick)
+    say = _voice(json)
+    _raise(_run_figure(jobs, threads, quick, out, say))
+    _finish({"figure": _draw(out, quick, say)}, json)
 
 
 @app.command()
@@ -166,6 +184,7 @@ def search(
     threads: int = THREADS,
     device: str = DEVICE,
     study: Path | None = STUDY,
+    json: bool = JSON,
 ) -> None:
     """Search the paper's ranges for a method's settings, chosen by validation reward.
 
@@ -173,7 +192,8 @@ def search(
     """
     from bopl.experiment.tuning import tune
 
-    (on,), (by,) = _datasets(dataset, False), _methods(method)
+    say = _voice(json)
+    on, by = _one("dataset", dataset, _known_datasets()), _one("method", method, _known_methods())
     file = study or Path(f"runs/study-{on}-{by}.log")
     file.parent.mkdir(parents=True, exist_ok=True)
     result = tune(
@@ -185,11 +205,24 @@ def search(
         minutes=minutes or None,
         n_jobs=_n_jobs(jobs, threads),
         threads=threads,
-        device=device,
-        report=typer.echo,
+        device=_device([by], device),
+        report=say,
     )
     settings = ", ".join(f"{name}={value:.6g}" for name, value in sorted(result.settings.items()))
-    typer.echo(f"best of {len(result.configurations)}: validation reward {result.value:.4f} with {settings}")
+    n_configurations = len(result.configurations)
+    say(f"best of {n_configurations}: validation reward {result.value:.4f} with {settings}")
+    found = {"validation_reward": result.value, "settings": result.settings, "n_configurations": n_configurations}
+    _finish({**found, "study": str(file)}, json)
+
+
+def _voice(is_json: bool) -> Say:
+    """Return what sentences are told to: nobody, where one JSON object is all that is to be printed."""
+    return (lambda text: None) if is_json else typer.echo
+
+
+def _finish(found: dict[str, Any], is_json: bool) -> None:
+    if is_json:
+        typer.echo(dumps({**found, "exit_code": 0}, ensure_ascii=False))
 
 
 def _run_trials(
@@ -202,19 +235,20 @@ def _run_trials(
     together: int,
     quick: bool,
     out: Path | None,
+    say: Say,
 ) -> list[str]:
     """Run what is missing; return a sentence for each failure."""
     from bopl.experiment.plan import full_plan, quick_plan
     from bopl.experiment.runner import run_plan
 
-    wanted = _datasets(datasets, quick), _methods(methods)
+    wanted = _datasets(datasets, quick), _methods(methods, say)
     device = _device(wanted[1], device)
     if quick:
         tasks = quick_plan(*wanted, threads=threads, device=device)
     else:
         size = together or (10 if device.startswith("cuda") else 1)
         tasks = full_plan(*wanted, _trials(trials), threads=threads, device=device, together=size)
-    return run_plan(tasks, _folder(out, quick), n_jobs=_n_jobs(jobs, threads), report=typer.echo).failures
+    return run_plan(tasks, _folder(out, quick), n_jobs=_n_jobs(jobs, threads), report=say).failures
 
 
 def _device(methods: list[str], device: str) -> str:
@@ -222,25 +256,28 @@ def _device(methods: list[str], device: str) -> str:
     from bopl.experiment.config import NETWORKS
     from bopl.experiment.method import resolve_device
 
+    if not _DEVICE.fullmatch(device):
+        raise UsageError(f"--device takes auto, cpu or cuda; got {device!r}.")
     networks = [method for method in methods if method in NETWORKS]
     if device != "auto" or not networks or find_spec("torch") is None:
         return device
     return resolve_device(networks[0], device)
 
 
-def _run_figure(jobs: int, threads: int, quick: bool, out: Path | None) -> list[str]:
+def _run_figure(jobs: int, threads: int, quick: bool, out: Path | None, say: Say) -> list[str]:
     from bopl.experiment.plan import figure_plan
     from bopl.experiment.runner import run_plan
 
     tasks = figure_plan(threads=threads, quick=quick)
-    return run_plan(tasks, _folder(out, quick), n_jobs=_n_jobs(jobs, threads), report=typer.echo).failures
+    return run_plan(tasks, _folder(out, quick), n_jobs=_n_jobs(jobs, threads), report=say).failures
 
 
-def _draw(out: Path | None, quick: bool) -> None:
+def _draw(out: Path | None, quick: bool, say: Say) -> list[str]:
     from bopl.experiment.figure import write_figure
 
-    written = write_figure(_lines(out, quick), _folder(out, quick))
-    typer.echo(f"Written to {' and '.join(map(str, written))}.")
+    written = [str(path) for path in write_figure(_lines(out, quick, say), _folder(out, quick))]
+    say(f"Written to {' and '.join(written)}.")
+    return written
 
 
 def _refuse(context: typer.Context, names: list[str], sentence: str) -> None:
@@ -256,7 +293,7 @@ def _raise(failures: list[str]) -> None:
         raise RuntimeError(f"{len(failures)} task{'s' * (len(failures) > 1)} failed, the first: {failures[0]}")
 
 
-def _lines(out: Path | None, quick: bool) -> list[Line]:
+def _lines(out: Path | None, quick: bool, say: Say) -> list[Line]:
     """Return the result lines of today's settings, with a word about others."""
     from bopl.experiment.plan import current_lines
     from bopl.experiment.result import read_results
@@ -264,7 +301,7 @@ def _lines(out: Path | None, quick: bool) -> list[Line]:
     found = read_results(_folder(out, quick))
     lines = current_lines(found, quick=quick)
     if len(lines) < len(found):
-        typer.echo(f"{len(found) - len(lines)} lines of other settings or sample sizes are left out.")
+        say(f"{len(found) - len(lines)} lines of other settings or sample sizes are left out.")
     return lines
 
 
@@ -276,35 +313,46 @@ def _n_jobs(jobs: int, threads: int) -> int:
     return jobs or max((os.cpu_count() or 1) // threads, 1)
 
 
+def _known_datasets() -> list[str]:
+    from bopl.experiment import config
+
+    return [*config.DATASETS, "digits"]
+
+
+def _known_methods() -> list[str]:
+    from bopl.experiment import config
+
+    return list(config.METHODS)
+
+
 def _datasets(text: str, quick: bool) -> list[str]:
     from bopl.experiment import config
 
-    known = list(config.DATASETS)
-    return _names(
-        "datasets", text, [*known, "digits"], default=[name for name in known if not quick or "_v1" not in name]
-    )
+    everything = [name for name in config.DATASETS if not quick or "_v1" not in name]
+    return _names(text, "datasets", _known_datasets()) or everything
 
 
-def _methods(text: str) -> list[str]:
+def _methods(text: str, say: Say) -> list[str]:
     """Return the methods asked for; of all methods those that can run here, with a word about the others."""
     from bopl.experiment import config
 
-    runnable = list(config.METHODS)
+    runnable = _known_methods()
     for package, extra, methods in (("torch", "deep", config.NETWORKS), ("xgboost", "xgboost", ("brr-xgb",))):
         if text == "all" and find_spec(package) is None:
-            typer.echo(f"{' and '.join(methods)} are left out: they need {package}, pip install 'bopl[{extra}]'.")
+            say(f"{' and '.join(methods)} are left out: they need {package}, pip install 'bopl[{extra}]'.")
             runnable = [name for name in runnable if name not in methods]
-    return _names("methods", text, list(config.METHODS), default=runnable)
+    return _names(text, "methods", _known_methods()) or runnable
 
 
-def _names(what: str, text: str, known: list[str], *, default: list[str]) -> list[str]:
-    if text == "all":
-        return default
-    names = [name.strip() for name in text.split(",")]
-    unknown = [name for name in names if name not in known]
-    if unknown:
-        raise ValueError(f"--{what} knows {', '.join(known)} and all; got {', '.join(unknown)}.")
-    return names
+def _names(text: str, option: str, known: list[str]) -> list[str]:
+    """Return the names in a text, none for all of them."""
+    return [] if text == "all" else [_one(option, name.strip(), known, " and all") for name in text.split(",")]
+
+
+def _one(option: str, name: str, known: list[str], more: str = "") -> str:
+    if name not in known:
+        raise UsageError(f"--{option} knows {', '.join(known)}{more}; got {name}.{did_you_mean(name, known)}")
+    return name
 
 
 def _trials(text: str) -> list[int]:
@@ -316,6 +364,6 @@ def _trials(text: str) -> list[int]:
             return [int(number) for number in text.split(",")]
         return list(range(int(text)))
     except ValueError:
-        raise ValueError(
+        raise UsageError(
             f"--trials takes a number of trials, a range like 0-9 or numbers like 2,5; got {text!r}."
         ) from None

@@ -13,7 +13,7 @@ from bopl._errors import UsageError
 from bopl._typing import AnyArray, FloatArray
 from bopl.learner.expanded import action_columns, expand
 from bopl.learner.hist_tree.predictor import HistTreePredictor
-from bopl.policy import load
+from bopl.policy import BoostedPolicy, load
 from bopl.workflow.run_folder import check_writable
 
 N_CONTEXTS = 2000  # that agreement is checked on
@@ -55,6 +55,10 @@ def export(policy_file: str | Path, to: str, out: str | Path | None = None) -> E
     path = Path(policy_file).with_suffix(target.extension) if out is None else Path(out)
     check_writable(path, read=[policy_file])
     policy = load(policy_file)
+    if not isinstance(policy, BoostedPolicy):
+        raise UsageError(
+            f"a {type(policy).__name__} cannot be exported, a BoostedPolicy can; bopl.load and bopl predict serve all."
+        )
     context = contexts_at_splits(policy)
     temporary = path.with_name(f".{path.stem}.part{target.extension}")
     try:
