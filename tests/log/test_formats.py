@@ -1,5 +1,6 @@
 """Every format gives the log that its file says."""
 
+import datetime
 import gzip
 import json
 
@@ -112,6 +113,50 @@ def test_nested_json_becomes_columns(tmp_path):
     ]
     (tmp_path / "log.jsonl").write_text("\n".join(map(json.dumps, lines)))
     assert bopl.BanditLog.read(tmp_path / "log.jsonl", **ROLES).feature_names == ("user.age", "user.home.city")
+
+
+@pytest.mark.parametrize(
+    "times",
+    [
+        ["2024-05-01T10:00:00.000", None, "2024-05-01T10:00:00.250"],
+        ["2024-05-01T10:00:00.000Z", None, "2024-05-01T10:00:00.250Z"],
+        ["2024-05-01 12:00:00+02:00", None, "2024-05-01 12:00:00.25+02:00"],
+        ["2024-05-01T10:00:00", None, "2024-05-01T10:00:00"],
+    ],
+)
+def test_times_in_json_lines_are_times(tmp_path, times):
+    (tmp_path / "log.jsonl").write_text("\n".join(json.dumps({"t": time, "x": "2 o'clock"}) for time in times))
+    table = read_table(tmp_path / "log.jsonl")
+    first, gap, last = table["t"].cast(pa.timestamp("ms")).to_pylist()
+    assert (first, gap) == (datetime.datetime(2024, 5, 1, 10), None)
+    assert last - first in (datetime.timedelta(0), datetime.timedelta(milliseconds=250))
+    assert table["x"].to_pylist() == ["2 o'clock"] * 3
+
+
+def test_text_that_begins_like_a_time_stays_text(tmp_path):
+    (tmp_path / "log.jsonl").write_text('{"t": "2024-05-01 10:00 at the earliest"}\n{"t": "later"}\n')
+    assert read_table(tmp_path / "log.jsonl")["t"].to_pylist() == ["2024-05-01 10:00 at the earliest", "later"]
+
+
+def test_a_policy_reads_text_as_text_in_files_that_do_not_tell(tmp_path, capsys):
+    table = click_table(600)
+    zips = np.array(["01", "02", "10"])[np.arange(600) % 3]
+    items = np.array(["1", "2", "3"])[np.unique(table["item"].to_numpy(zero_copy_only=False), return_inverse=True)[1]]
+    table = table.select(["age", "click", "p"]).append_column("zip", [zips]).append_column("item", [items])
+    names = {extension: str(tmp_path / f"log.{extension}") for extension in ("parquet", "csv", "jsonl")}
+    for extension, name in names.items():
+        WRITERS[extension](table, name)
+    policy = bopl.BoostedPolicy(n_rounds=3, random_state=0).fit(bopl.BanditLog.read(names["parquet"], **ROLES))
+    policy.save(tmp_path / "policy.bopl")
+    results = []
+    for extension, name in names.items():
+        code, decided = run_json(
+            capsys, "predict", name, tmp_path / "policy.bopl", "--out", tmp_path / f"{extension}.csv"
+        )
+        assert (code, decided["warnings"]) == (0, [])
+        _, judged = run_json(capsys, "evaluate", name, tmp_path / "policy.bopl", "--estimators", "snips")
+        results.append((decided["shares"], judged["rows"]))
+    assert results[0] == results[1] == results[2]
 
 
 def test_files_that_do_not_fit_together_say_so(tmp_path):

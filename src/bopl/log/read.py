@@ -69,7 +69,8 @@ def read_log(
     schema : LogSchema, optional
     """
     columns, ignore = _needed(request, schema), _unused(request, schema)
-    parts = read_parts(request.path, format=request.format, columns=columns, ignore=ignore)
+    text = _text_columns(request, known_actions, schema)
+    parts = read_parts(request.path, format=request.format, columns=columns, ignore=ignore, text=text)
     roles = _without_absent(request, request.roles_of(parts.roles, schema), parts.table.column_names)
     request.check_named(roles, parts.table.column_names)
     if actions is None and known_actions:
@@ -166,6 +167,13 @@ def _needed(request: LogRequest, schema: LogSchema | None) -> list[str] | None:
     else:
         return None
     return [*context, *request.roles_of({}, schema).values()]
+
+
+def _text_columns(request: LogRequest, known_actions: Sequence[Any], schema: LogSchema | None) -> list[str]:
+    """Return the columns that are known to be text."""
+    context = [] if schema is None else schema.text_columns
+    is_text = bool(known_actions) and all(isinstance(label, str) for label in known_actions)
+    return [*context, *([request.roles_of({}, schema)["action"]] if is_text else [])]
 
 
 def _all_actions(parts: LogParts, column: str, known: Sequence[Any]) -> list[Any] | None:

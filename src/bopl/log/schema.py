@@ -60,6 +60,15 @@ class LogSchema:
         return tuple(column.name for column in self.columns if column.kind == "category")
 
     @property
+    def text_columns(self) -> tuple[str, ...]:
+        """Names of the columns of categories that are all text: in a CSV file they may look like something else."""
+        return tuple(
+            column.name
+            for column in self.columns
+            if column.kind == "category" and all(isinstance(category, str) for category in column.categories)
+        )
+
+    @property
     def categories(self) -> dict[str, tuple[str, ...]]:
         """What the numbers 0, 1, … in each column of categories and in each flag stand for."""
         return {column.name: column.texts for column in self.columns if column.texts}

@@ -57,7 +57,7 @@ def decide(
     check_extension(out)
     check_writable(out, read=[contexts, policy_file])
     policy = load(policy_file)
-    parts = read_parts(contexts, format=format)
+    parts = read_parts(contexts, format=format, text=schema_of(policy).text_columns)
     absent = [name for name in keep if name not in parts.table.column_names]
     if absent:
         names = parts.table.column_names

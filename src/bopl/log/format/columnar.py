@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,21 +18,23 @@ _BLOCK_BYTES = 1 << 24  # types of text files are told from the first block
 _MAX_BLOCK_BYTES = (1 << 31) - 1
 _HEAD_BYTES = 1 << 16  # of a CSV file, to tell how its fields are separated
 _SEPARATORS = ",;\t|"
+_MOMENT = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d")
 _QUOTED = re.compile(r'"[^"]*"')
 _DECIMAL = {mark: re.compile(rf"[+-]?\d*{re.escape(mark)}\d+(e[+-]?\d+)?", re.I) for mark in ",."}
 
 
 @dataclass(frozen=True)
 class Wanted:
-    """Which columns of a file are wanted: those listed, or all but some."""
+    """Which columns of a file are wanted, those listed or all but some, and which are text, whatever they look like."""
 
     columns: Sequence[str] | None = None
     ignore: Sequence[str] = ()
+    text: Sequence[str] = ()
 
     def without(self, names: Collection[str]) -> Wanted:
         """Return what is wanted of a file if these columns come from elsewhere."""
         columns = None if self.columns is None else [name for name in self.columns if name not in names]
-        return Wanted(columns, [name for name in self.ignore if name not in names])
+        return Wanted(columns, [name for name in self.ignore if name not in names], self.text)
 
     def of(self, present: Sequence[str]) -> list[str]:
         """Return the wanted ones of the columns that a file has; all of them if some wanted one is absent."""
@@ -63,7 +66,9 @@ def read_parquet(file: Path, wanted: Wanted) -> Any:
 
 def read_csv(file: Path, wanted: Wanted) -> Any:
     """Return a CSV or TSV file with a header line as an arrow table; empty fields are missing."""
-    from pyarrow import csv, types
+    from pyarrow import csv, string, types
+
+    text = dict.fromkeys(wanted.text, string())
 
     def read(source: Path, block_bytes: int) -> Any:
         separator, decimal_mark = _separators(source)
@@ -71,7 +76,7 @@ def read_csv(file: Path, wanted: Wanted) -> Any:
             source,
             read_options=csv.ReadOptions(block_size=block_bytes),
             parse_options=csv.ParseOptions(delimiter=separator),
-            convert_options=csv.ConvertOptions(strings_can_be_null=True, decimal_point=decimal_mark),
+            convert_options=csv.ConvertOptions(strings_can_be_null=True, decimal_point=decimal_mark, column_types=text),
         )
         table = table.select(wanted.of(table.column_names))
         no_text = [field.name for field in table.schema if types.is_binary(field.type)]
@@ -105,9 +110,26 @@ def read_json_lines(file: Path, wanted: Wanted) -> Any:
         table = json.read_json(source, read_options=json.ReadOptions(block_size=block_bytes))
         while any(types.is_struct(field.type) for field in table.schema):
             table = table.flatten()
-        return table.select(wanted.of(table.column_names))
+        table = table.select(wanted.of(table.column_names))
+        for place, field in enumerate(table.schema):
+            if types.is_string(field.type) and field.name not in wanted.text:
+                table = table.set_column(place, field.name, _as_times(table[field.name]))
+        return table
 
     return checked(file, "JSON lines", _with_growing_blocks(read))
+
+
+def _as_times(column: Any) -> Any:
+    """Return a column of text as times if that is what it holds: the reader knows no fractions of seconds, no zones."""
+    import pyarrow
+
+    first = next((value for value in column if value.is_valid), None)
+    if first is None or not _MOMENT.match(first.as_py()):
+        return column
+    for kind in (pyarrow.timestamp("ns"), pyarrow.timestamp("ns", "UTC")):
+        with suppress(pyarrow.ArrowInvalid):
+            return column.cast(kind)
+    return column
 
 
 def read_arrow(file: Path, wanted: Wanted) -> Any:

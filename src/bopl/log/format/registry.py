@@ -46,6 +46,7 @@ def read_parts(
     format: str | None = None,
     columns: Sequence[str] | None = None,
     ignore: Sequence[str] = (),
+    text: Sequence[str] = (),
 ) -> LogParts:
     """Return what the files of a path hold.
 
@@ -59,13 +60,15 @@ def read_parts(
         Columns that are needed; all by default.
     ignore : sequence of str
         Columns that are not wanted.
+    text : sequence of str
+        Columns that are text, also where a CSV file makes them look like numbers or times.
     """
     files = [file for file in find_files(path) if file.path.name != ITEM_FILE] or find_files(path)
     name = format_of(files, format)
     paths = [file.path for file in files]
     if name in LOGS:
         return _without(LOGS[name](paths), ignore)
-    wanted = Wanted(columns, ignore)
+    wanted = Wanted(columns, ignore, text)
     if name == OPEN_BANDIT:
         return open_bandit_parts(read_tables(files, read_csv, wanted), paths)
     return LogParts(read_tables(files, TABLES[name].read, wanted))
