@@ -164,6 +164,7 @@ WRONG_CALLS = {
         "writing would destroy it",
     ),
     "a page over the log": (["report", "{log}", "{policy}", "--out", "{log}"], "writing would destroy it"),
+    "a page over a policy": (["report", "{log}", "{policy}", "--out", "{folder}/p.bopl"], "a report ends in .html"),
     "settings over the log": (["tune", "{log}", *ROLES, "--out", "{log}"], "writing would destroy it"),
     "a column kept under a decision's name": (
         ["predict", "{folder}/named.parquet", "{policy}", "--keep", "action"],

@@ -345,3 +345,9 @@ def test_identifiers_and_merged_categories_are_noted():
     assert audit["identifiers"].status == "note"
     assert "'request' looks like an identifier" in audit["identifiers"].sentence
     assert "'request' (2,746 of 3,000)" in audit["merged_categories"].sentence
+
+
+def test_deviations_beyond_measure_are_told_as_that():
+    log = bopl.BanditLog(np.zeros((200, 1)), [0, 1] * 100, [0, 1, 1, 0] * 50, np.ones(200))
+    texts = {finding.check: finding.sentence for finding in log.audit().findings}
+    assert "is 0.5 where 1 is expected (z < -1000)" in texts["mean_weight_uniform"]

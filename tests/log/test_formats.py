@@ -176,6 +176,7 @@ BROKEN = {
     "cut.vw.gz": (gzip.compress(b"1:0:0.5 | a\n" * 9)[:-12], "cannot be read as text"),
     "binary.vw": (b"\xca\xfe\xba\xbe", "cannot be read as text"),
     "binary.dsjson": (b"\xca\xfe\xba\xbe", "cannot be read as text"),
+    "wide.csv": ("city,p\nRom,1\n".encode("utf-16"), "is in UTF-16; save it in UTF-8"),
     "latin.csv": ("city,p\nM\xfcnchen,1\n".encode("latin-1"), "is not in UTF-8, see column 'city'"),
     "array.json": (b'[{"a": 1}, {"a": 2}]', "is one JSON array; write one object per line"),
 }

@@ -118,7 +118,7 @@ def _check_action_count(n_actions: int, labels: Sequence[Hashable]) -> None:
     if n_actions < 2:
         raise ValueError(
             f"the log has one action only ({labels[0]!r}; 1 class): there is nothing to choose between. If other "
-            "actions were available but never logged, list them all with actions=[…]."
+            "actions were available but never logged, list them all in Python, with BanditLog(…, actions=[…])."
         )
 
 

@@ -41,6 +41,7 @@ MAX_ROUNDING = 0.05  # relative error of the smallest propensity that rounding m
 MAX_DECIMALS = 6
 MATCH_TOLERANCE = 1e-3
 MAX_ACTION_Z = 3.5  # of an action's sum of 1/p, without its skewness; if normal, 4 in 10,000 sound logs exceed it
+MOST_Z = 1000.0  # larger ones are told as larger: their digits say nothing
 MIN_REPEATED = 5  # rows that repeat another one; fewer can be chance
 
 
@@ -116,8 +117,12 @@ def _ends_after(values: FloatArray, decimals: int) -> bool:
 def _z_finding(check: str, weight: FloatArray, group: IntArray | None, what: str, hint: str) -> Finding:
     mean = float(weight.mean())
     z = mean_weight_z(mean, mean_std_err(weight, group))
-    text = f"The mean weight of {what} is {mean:.4g} where 1 is expected (z = {z:.1f})"
+    text = f"The mean weight of {what} is {mean:.4g} where 1 is expected ({_z_text(z)})"
     return _judged(check, z, text, PROBLEM if is_mean_off(mean, z) else OK, hint)
+
+
+def _z_text(z: float) -> str:
+    return f"z = {z:.1f}" if abs(z) < MOST_Z else f"z {'>' if z > 0.0 else '<'} {np.copysign(MOST_Z, z):.0f}"
 
 
 def _uniform_mean_weight(log: BanditLog) -> Finding:
@@ -179,11 +184,11 @@ def _inverse_propensity_by_action(log: BanditLog) -> Finding:
             "sum_inverse_propensity",
             PROBLEM,
             float(z[worst]),
-            f"{text} (z = {z[worst]:.1f}; {n_off} of {log.n_actions} actions are off): its propensities are wrong, or "
+            f"{text} ({_z_text(z[worst])}; {n_off} of {log.n_actions} actions are off): its propensities are wrong, or "
             "it had no chance in some contexts.",
         )
     return Finding(
-        "sum_inverse_propensity", OK, float(z[worst]), f"{text} (z = {z[worst]:.1f}), the largest deviation."
+        "sum_inverse_propensity", OK, float(z[worst]), f"{text} ({_z_text(z[worst])}), the largest deviation."
     )
 
 

@@ -27,11 +27,17 @@ def report_run(source: str | Path, out: Path | None) -> tuple[Path, dict[str, An
     try:
         summary = json.loads(file.read_text(encoding="utf8"))
         page = out or file.parent / "report.html"
-        check_writable(page, read=[file])
+        _check_page(page, read=[file])
         write_page(summary, page)
     except (json.JSONDecodeError, KeyError, TypeError, AttributeError) as error:
         raise ValueError(f"{str(file)!r} is not the summary of a run: {error}.") from None
     return page, summary
+
+
+def _check_page(page: Path, read: list[Any]) -> None:
+    check_writable(page, read=read)
+    if page.suffix.lower() not in (".html", ".htm"):
+        raise UsageError(f"a report ends in .html; got {str(page)!r}.")
 
 
 def _what_to_name(given: Path) -> str:
@@ -43,7 +49,7 @@ def _what_to_name(given: Path) -> str:
 
 def report_log(config: TrainConfig, policy_file: str | Path, out: Path) -> tuple[Path, dict[str, Any], list[str]]:
     """Judge a policy on a log and write the page; return its path, the summary and what should be known of it."""
-    check_writable(out, read=[config.log, policy_file])
+    _check_page(out, read=[config.log, policy_file])
     clock = StepClock()
     policy = load(policy_file)
     with clock.step("read"), noting_unseen() as unseen:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from codecs import BOM_UTF16_BE, BOM_UTF16_LE
 from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -92,7 +93,10 @@ def _separators(file: Path) -> tuple[str, str]:
     import pyarrow
 
     with pyarrow.input_stream(str(file), compression="detect") as stream:
-        head = _QUOTED.sub("", stream.read(_HEAD_BYTES).decode("utf8", "replace"))
+        start = stream.read(_HEAD_BYTES)
+    if start.startswith((BOM_UTF16_LE, BOM_UTF16_BE)):
+        raise ValueError(f"{str(file)!r} is in UTF-16; save it in UTF-8.")
+    head = _QUOTED.sub("", start.decode("utf8", "replace"))
     header, *rows = head.splitlines() or [""]
     separator = "\t" if suffix_of(file) == ".tsv" else max(_SEPARATORS, key=header.count)
     if separator == ",":
