@@ -36,8 +36,12 @@ def paper_lines():
             if method == "brr-xgb" and paper_direct_method(method, dataset):
                 more = {"direct_method": {m: paper_direct_method(m, dataset).mean for m in ("brr-xgb", "bopl-regr")}}
             lines += [line(method, dataset, trial, mean + 1e-5 * (-1) ** trial, **more) for trial in range(10)]
-    curves = {"gradient_norm": [2.0, 1.0], "training_reward": [0.5, 0.6], "round_reward": [0.4, 0.5]}
-    for method, reward in (("bopl-regr", 0.94), ("bopl-s-regr", 0.95), ("bopl-cs-regr", 0.93)):
+    for method, norm, start, reward in (
+        ("bopl-regr", [3.0, 2.0, 1.0], 0.4, 0.94),
+        ("bopl-s-regr", [3.0, 2.5, 1.0], 0.45, 0.95),
+        ("bopl-cs-regr", [3.0, 4.0, 2.0], 0.5, 0.93),
+    ):
+        curves = {"gradient_norm": norm, "training_reward": [start, 0.6, 0.7], "round_reward": [start, 0.5, reward]}
         lines.append(line(method, "covertype", 0, reward, **curves))
     return lines
 
@@ -146,6 +150,22 @@ def test_the_papers_own_numbers_pass_the_papers_claims():
     assert all(untied.values()), untied
 
 
+def test_a_network_that_is_tied_with_trees_is_not_ahead():
+    lines = [each for each in paper_lines() if (each["method"], each["dataset"]) != ("banditnet", "fashion_mnist")]
+    lines += [line("banditnet", "fashion_mnist", trial, 0.89 + 0.01 * (-1) ** trial) for trial in range(10)]
+    claims = {claim.text: claim.holds for claim in check_claims(lines)}
+    assert claims["DRR is ahead of all boosted methods on Fashion-MNIST"] is True
+    assert claims["BanditNet is ahead of all boosted methods on Fashion-MNIST"] is False
+
+
+def test_curves_that_the_papers_words_do_not_fit_fail_its_claims():
+    curves = {"gradient_norm": [1.0, 2.0, 0.5], "training_reward": [0.5, 0.6, 0.7], "round_reward": [0.5, 0.6, 0.7]}
+    falling = curves | {"gradient_norm": [3.0, 2.0, 1.0]}
+    lines = [line("bopl-regr", "covertype", 0, 0.7, **curves), line("bopl-s-regr", "covertype", 0, 0.6, **curves)]
+    lines.append(line("bopl-cs-regr", "covertype", 0, 0.7, **falling))
+    assert [claim.holds for claim in check_claims(lines)[-4:]] == [False] * 4
+
+
 def test_claims_without_results_are_left_open():
     claims = check_claims([line()])
     assert {claim.holds for claim in claims} == {None}
@@ -179,7 +199,7 @@ def test_claims_name_the_methods_that_are_missing():
     ):
         assert claims[text].holds is None
         assert claims[text].evidence == "It needs at least 2 trials of BOPL-class on Covertype."
-    assert claims["The deep methods are ahead on Fashion-MNIST"].holds is True
+    assert claims["DRR is ahead of all boosted methods on Fashion-MNIST"].holds is True
 
 
 def test_claims_about_tmc_take_the_version_that_has_results():

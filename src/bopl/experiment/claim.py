@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+import numpy as np
+
 from bopl.experiment.config import DATASETS, METHODS
 from bopl.experiment.result import Cell, Line, collect, collect_direct_method
 from bopl.experiment.table import cell_text
@@ -14,6 +16,9 @@ Cells = Mapping[tuple[str, str], Cell]
 BRR = ("brr-gb", "brr-xgb")
 DEEP = ("drr", "banditnet")
 BOPL = ("bopl-regr", "bopl-class", "bopl-s-regr", "bopl-s-class")
+NO_FIGURE = "The runs of Figure 1 are missing."
+EARLY = 0.1  # share of rounds that counts as early
+MOSTLY = 0.9  # share of rounds that counts as almost all
 MIN_TRIALS = 2  # of every cell that a claim looks at: a single trial has no interval
 
 
@@ -35,14 +40,17 @@ def check_claims(lines: Sequence[Line]) -> list[Claim]:
     cells, estimates = collect(lines), collect_direct_method(lines)
     tmc = _tmc(cells)
     return [
+        _bopl_best_on_two(cells),
         _bopl_above_brr(cells),
         _bopl_above_all(cells),
-        _deep_ahead(cells),
+        *(_network_ahead(cells, method) for method in DEEP),
+        _drr_above_bopl(cells),
         _surrogate_regression_is_best_variant(cells),
         _tied(cells, "scene", DEEP[1:], BOPL, "BanditNet is tied with BOPL on Scene"),
         _tied(cells, tmc, ("brr-xgb",), ("drr",), "BRR-xgb is tied with DRR on TMC2007-500"),
-        _translation_matters(lines),
         _direct_method_biased(estimates, cells),
+        _translation_matters(lines),
+        *_figure_claims(lines),
     ]
 
 
@@ -78,6 +86,18 @@ def _named(pair: tuple[str, Cell]) -> str:
     return f"{METHODS[pair[0]]} {cell_text(pair[1])}"
 
 
+def _bopl_best_on_two(cells: Cells) -> Claim:
+    text = "A BOPL variant is best, or tied with the best, on two of the four datasets"
+    if missing := _missing(cells, (*BRR, *DEEP, *BOPL), _four(cells)):
+        return Claim(text, None, missing)
+    among_best, evidence = 0, []
+    for dataset in _four(cells):
+        ours, best = _best(cells, BOPL, dataset), _best(cells, (*BRR, *DEEP, *BOPL), dataset)
+        among_best += ours[1].overlaps(best[1])
+        evidence.append(f"{DATASETS[dataset]}: {_named(ours)}, best {_named(best)}")
+    return Claim(text, among_best == 2, "; ".join(evidence) + ".")
+
+
 def _bopl_above_brr(cells: Cells) -> Claim:
     text = "BOPL is above BRR on three of the four datasets"
     if missing := _missing(cells, (*BRR, *BOPL), _four(cells)):
@@ -99,12 +119,24 @@ def _bopl_above_all(cells: Cells) -> Claim:
     return Claim(text, ours[1].low > highest[1].high, f"{_named(ours)} against {_named(highest)}.")
 
 
-def _deep_ahead(cells: Cells) -> Claim:
-    text = "The deep methods are ahead on Fashion-MNIST"
-    if missing := _missing(cells, (*BRR, *DEEP, *BOPL), ("fashion_mnist",)):
+def _network_ahead(cells: Cells, method: str) -> Claim:
+    text = f"{METHODS[method]} is ahead of all boosted methods on Fashion-MNIST"
+    if missing := _missing(cells, (method, *BRR, *BOPL), ("fashion_mnist",)):
         return Claim(text, None, missing)
-    deep, rest = _best(cells, DEEP, "fashion_mnist"), _best(cells, (*BRR, *BOPL), "fashion_mnist")
-    return Claim(text, deep[1].low > rest[1].high, f"{_named(deep)} against {_named(rest)}.")
+    network, rest = cells[method, "fashion_mnist"], _best(cells, (*BRR, *BOPL), "fashion_mnist")
+    return Claim(text, network.low > rest[1].high, f"{_named((method, network))} against {_named(rest)}.")
+
+
+def _drr_above_bopl(cells: Cells) -> Claim:
+    text = "DRR is above BOPL on two of the four datasets"
+    if missing := _missing(cells, ("drr", *BOPL), _four(cells)):
+        return Claim(text, None, missing)
+    above, evidence = 0, []
+    for dataset in _four(cells):
+        drr, ours = cells["drr", dataset], _best(cells, BOPL, dataset)
+        above += drr.low > ours[1].high
+        evidence.append(f"{DATASETS[dataset]}: {_named(('drr', drr))} against {_named(ours)}")
+    return Claim(text, above == 2, "; ".join(evidence) + ".")
 
 
 def _surrogate_regression_is_best_variant(cells: Cells) -> Claim:
@@ -126,13 +158,50 @@ def _tied(cells: Cells, dataset: str, one: Sequence[str], other: Sequence[str], 
     return Claim(text, left[1].overlaps(right[1]), f"{_named(left)} and {_named(right)}.")
 
 
+def _curves(lines: Sequence[Line]) -> dict[str, Line]:
+    """Return the runs of Figure 1 by method, none of them unless all three are there."""
+    found = {line["method"]: line for line in lines if "gradient_norm" in line}
+    return found if {"bopl-regr", "bopl-s-regr", "bopl-cs-regr"} <= set(found) else {}
+
+
 def _translation_matters(lines: Sequence[Line]) -> Claim:
     text = "Reward translation matters on Covertype: BOPL-S ends above BOPL-CS, which has none"
-    final = {line["method"]: line["test_reward"] for line in lines if "gradient_norm" in line}
-    if not {"bopl-s-regr", "bopl-cs-regr"} <= set(final):
-        return Claim(text, None, "The runs of Figure 1 are missing.")
-    with_it, without = final["bopl-s-regr"], final["bopl-cs-regr"]
+    curves = _curves(lines)
+    if not curves:
+        return Claim(text, None, NO_FIGURE)
+    with_it, without = (curves[method]["test_reward"] for method in ("bopl-s-regr", "bopl-cs-regr"))
     return Claim(text, with_it > without, f"One run each: {with_it:.4f} with, {without:.4f} without.")
+
+
+def _figure_claims(lines: Sequence[Line]) -> list[Claim]:
+    """Return what the paper reads off its Figure 1, of one run each."""
+    texts = (
+        "BOPL's gradient falls almost all the way",
+        "BOPL-CS's gradient rises at first",
+        "BOPL-CS's rewards rise faster than BOPL's in early rounds",
+    )
+    curves = _curves(lines)
+    if not curves:
+        return [Claim(text, None, NO_FIGURE) for text in texts]
+    bopl, convex = curves["bopl-regr"], curves["bopl-cs-regr"]
+    falling = float((np.diff(bopl["gradient_norm"]) < 0.0).mean())
+    largest = int(np.argmax(convex["gradient_norm"])) + 1
+    rewards = [(_early(convex, field), _early(bopl, field)) for field in ("training_reward", "round_reward")]
+    told = "; ".join(
+        f"{theirs:.4f} and {ours:.4f} on {where}"
+        for (theirs, ours), where in zip(rewards, ("the training log", "the test data"), strict=True)
+    )
+    is_faster = all(theirs > ours for theirs, ours in rewards)
+    return [
+        Claim(texts[0], falling >= MOSTLY, f"In {falling:.0%} of the rounds."),
+        Claim(texts[1], largest > 1, f"It is largest in round {largest}."),
+        Claim(texts[2], is_faster, f"Means of the first {EARLY:.0%} of the rounds: {told}."),
+    ]
+
+
+def _early(line: Line, field: str) -> float:
+    values = line[field]
+    return float(np.mean(values[: max(int(EARLY * len(values)), 1)]))
 
 
 def _direct_method_biased(estimates: Cells, cells: Cells) -> Claim:
