@@ -40,8 +40,15 @@ def join(*children: str | None) -> Markup:
 
 
 def short(text: str, room: int = 60) -> str:
-    """Return text that is cut, with an ellipsis, if it has more letters than there is room for."""
-    return text if len(text) <= room else f"{text[: room - 1].rstrip()}…"
+    """Return text that is cut in its middle, with an ellipsis, if it has more letters than there is room for.
+
+    >>> short("a name", 6), short("shop/shoes/1704", 11)
+    ('a name', 'shop/…/1704')
+    """
+    if len(text) <= room:
+        return text
+    n_tail = (room - 1) // 2
+    return f"{text[: room - 1 - n_tail].rstrip()}…{text[len(text) - n_tail :].lstrip()}"
 
 
 # -- Cards: how logs, policies, evaluations and audits show themselves in a notebook ----------------------------------

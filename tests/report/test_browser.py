@@ -253,6 +253,17 @@ def test_numbers_along_an_axis_differ_however_small_the_shares(browser, shop_sum
     assert "50.100  [50.060, 50.140]" in text_of(browser, "[data-chart=forest] svg")
 
 
+@pytest.mark.parametrize("width", WIDTHS)
+def test_long_names_that_differ_at_their_ends_can_be_told_apart(browser, shop_summary, tmp_path, width):
+    actions = shop_summary["actions"]
+    names = [f"https://shop.example.com/products/of/the/season/number-{i}" for i, _ in enumerate(actions["labels"])]
+    write_page({**shop_summary, "actions": {**actions, "labels": names}}, tmp_path / "names.html")
+    browser.open(tmp_path / "names.html", width=width)
+    shown = browser.evaluate("[...document.querySelectorAll('[data-chart=shares] svg text')].map(n => n.textContent)")
+    labels = [text for text in shown if "number-" in text or "…" in text]
+    assert len(set(labels)) == len(labels) == len(names)
+
+
 def test_charts_are_drawn_for_the_width_of_paper_and_name_the_column(browser, pages, shop_summary):
     browser.open(pages["shop"])
     width = "document.querySelector('[data-chart=forest] svg').viewBox.baseVal.width"

@@ -173,17 +173,23 @@ function textWidth(text, size = 13, weight = 400) {
   return measured.get(key);
 }
 
-// Cuts text to a width, with an ellipsis; the whole text stays available on hover.
+// Cuts text to a width, with an ellipsis in the middle: long names, such as addresses, often differ at their ends. The whole text
+// stays available on hover.
 function cut(text, room, size = 13, weight = 400) {
   if (textWidth(text, size, weight) <= room) return text;
   const letters = [...text];
+  const kept = (count) => {
+    const head = letters.slice(0, Math.ceil(count / 2)).join("").trimEnd();
+    const tail = letters.slice(letters.length - Math.floor(count / 2)).join("").trimStart();
+    return `${head}…${tail}`;
+  };
   let [low, high] = [0, letters.length];
   while (low < high) {
     const middle = Math.ceil((low + high) / 2);
-    if (textWidth(letters.slice(0, middle).join("") + "…", size, weight) <= room) low = middle;
+    if (textWidth(kept(middle), size, weight) <= room) low = middle;
     else high = middle - 1;
   }
-  return letters.slice(0, low).join("").trimEnd() + "…";
+  return kept(low);
 }
 
 function cutText(attributes, text, room, size = 13, weight = 400) {
