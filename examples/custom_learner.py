@@ -10,50 +10,37 @@ import numpy as np
 from sklearn.base import BaseEstimator
 
 import bopl
-from bopl.learner import FittedStep, register_predictor
+from bopl.learner import FittedStep, Predictor, register_predictor
 
 
 # --8<-- [start:learner]
 @dataclass(frozen=True)
-class LinearByAction:
-    """A fitted ``f(x, a)``: one column of coefficients per action, the intercepts in the last row."""
-
-    coef: np.ndarray  # (n_features + 1, n_actions)
+class LinearByAction(Predictor):
+    coef: np.ndarray  # of shape (n_features + 1, n_actions), the intercepts in the last row
     kind: ClassVar[str] = "linear_by_action"
-
-    @property
-    def n_actions(self):
-        return self.coef.shape[1]
 
     def predict(self, context):
         return context @ self.coef[:-1] + self.coef[-1]
-
-    def gain_by_column(self):
-        return None  # no splits
-
-
-class RidgeByAction(BaseEstimator):
-    """Settings; binding prepares what all rounds share."""
-
-    def __init__(self, penalty=10.0):
-        self.penalty = penalty
-
-    def bind(self, log, *, seed):
-        design = np.column_stack([log.context, np.ones(log.n_samples)])
-        return BoundRidge(log.context, design, self.penalty * np.eye(design.shape[1]))
 
 
 @dataclass(frozen=True)
 class BoundRidge:
     context: np.ndarray
-    design: np.ndarray
-    ridge: np.ndarray
+    penalty: float
 
     def fit(self, target, round_idx):
-        """Regress the labels ``G/w`` with weights ``w`` on the context, for all actions at once."""
-        gram = self.design.T @ (self.design * target.weight[:, None]) + self.ridge
-        predictor = LinearByAction(np.linalg.solve(gram, self.design.T @ target.gradient))
+        design = np.column_stack([self.context, np.ones(len(self.context))])
+        gram = design.T @ (design * target.weight[:, None]) + self.penalty * np.eye(design.shape[1])
+        predictor = LinearByAction(np.linalg.solve(gram, design.T @ target.gradient))
         return FittedStep(predictor, predictor.predict(self.context))
+
+
+class RidgeByAction(BaseEstimator):
+    def __init__(self, penalty=10.0):
+        self.penalty = penalty
+
+    def bind(self, log, *, seed):
+        return BoundRidge(log.context, self.penalty)
 
 
 # --8<-- [end:learner]

@@ -27,8 +27,7 @@ class ClippedObjective:
 
     def step_target(self, log, score):
         log_prob = log_softmax(score, log.action_mask)
-        logged = log_prob[np.arange(log.n_samples), log.action_idx]
-        gain = self.gain(log)
+        logged, gain = log_prob[np.arange(log.n_samples), log.action_idx], self.gain(log)
         return StepTarget(
             gradient=pull_towards_logged(log, log_prob, gain * np.exp(logged)),
             weight=np.abs(gain),

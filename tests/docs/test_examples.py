@@ -103,6 +103,13 @@ def test_the_history_bounds_the_risk_of_a_custom_objective(run):
     assert history.plot().axes[0].lines[0].get_label() == "risk of 'clipped'"
 
 
+@pytest.mark.parametrize("part", ["objective", "learner", "estimator"])
+def test_twenty_lines_are_enough(part):
+    text = (EXAMPLES / f"custom_{part}.py").read_text(encoding="utf8")
+    shown = text.split(f"[start:{part}]")[1].split("# --8<-- [end")[0].splitlines()
+    assert 10 < sum(bool(line.strip()) for line in shown) <= 20
+
+
 def test_custom_learner_is_saved_and_loaded_to_the_same_scores(run, tmp_path):
     names = run("custom_learner")
     policy, loaded, problem = names["policy"], names["loaded"], names["problem"]

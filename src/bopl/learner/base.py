@@ -15,18 +15,13 @@ from bopl.objective import StepTarget
 class Predictor(Protocol):
     """A fitted ``f(x, a)`` for all actions at once."""
 
-    @property
-    def n_actions(self) -> int:
-        """Number of actions scored."""
-        ...
-
     def predict(self, context: ContextMatrix) -> FloatArray:
         """Return scores of shape (n_samples, n_actions)."""
         ...
 
     def gain_by_column(self) -> AnyArray | None:
         """Return the gain of all splits by column of ``[x; onehot(a)]``, or None where the idea does not apply."""
-        ...
+        return None
 
 
 @dataclass(frozen=True)

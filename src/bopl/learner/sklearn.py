@@ -110,11 +110,6 @@ class LinearPredictor:
     intercept: float
     by_action: FloatArray
 
-    @property
-    def n_actions(self) -> int:
-        """Number of actions scored."""
-        return len(self.by_action)
-
     def predict(self, context: ContextMatrix) -> FloatArray:
         """Return scores of shape (n_samples, n_actions)."""
         n_features = context.shape[1]

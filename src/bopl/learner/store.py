@@ -117,9 +117,10 @@ def stack_predictors(predictors: Sequence[Predictor], coefficient: Sequence[floa
         return lambda context: stacked.score(context, n_jobs=n_cores if context.shape[0] >= MIN_PARALLEL_ROWS else 1)
 
     def add_up(context: ContextMatrix) -> FloatArray:
-        score = np.zeros((context.shape[0], predictors[0].n_actions))
-        for factor, predictor in zip(coefficient, predictors, strict=True):
-            score += factor * predictor.predict(context)
+        terms = (factor * predictor.predict(context) for factor, predictor in zip(coefficient, predictors, strict=True))
+        score = np.array(next(terms), dtype=np.float64)
+        for term in terms:
+            score += term
         return score
 
     return add_up
