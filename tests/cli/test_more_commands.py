@@ -12,7 +12,6 @@ from typer.testing import CliRunner
 
 import bopl
 from bopl.cli import app
-from bopl.cli.exit_code import NOBODY_READS
 from bopl.cli.main import app as main_app
 from bopl.search import CrossValidatedScorer
 from bopl.workflow.exporting import contexts_at_splits
@@ -62,8 +61,15 @@ def test_a_run_goes_on_when_nobody_reads_what_it_prints(trained, more):
     assert (trained / "unread.run" / "report.html").is_file()
 
 
-def test_text_that_nobody_reads_is_no_bad_data(trained):
-    assert into_closed_pipe("reproduce", "list", "--out", trained) == (NOBODY_READS, "")
+@pytest.mark.parametrize("more", [(), ("--json",)], ids=["text", "json"])
+def test_text_that_nobody_reads_changes_no_exit_code(trained, more):
+    call = ("run", "--datasets", "digits", "--methods", "logging", "--trials", "1", "--jobs", "1")
+    out = trained / f"unread{len(more)}"
+    assert into_closed_pipe("reproduce", *call, "--out", out, *more) == (0, "")
+    assert (out / "digits.jsonl").is_file()
+    code, errors = into_closed_pipe("audit", trained / "none.parquet", *more)
+    assert (code, errors.count("\n")) == (2, 1)
+    assert into_closed_pipe("--help") == into_closed_pipe("--version") == (0, "")
 
 
 def test_rivals_cannot_be_exported_and_say_so(trained, capsys):

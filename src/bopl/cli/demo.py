@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from bopl.cli.options import Json
-from bopl.cli.output import Output, patient_console
+from bopl.cli.output import Output
 
 
 def demo(
@@ -22,8 +22,10 @@ def demo(
 
     Example: bopl demo --rounds 100
     """
+    from rich.console import Console
+
     from bopl.demo import run_demo
 
-    console = patient_console(file=io.StringIO()) if json else patient_console()
+    console = Console(file=io.StringIO()) if json else Console()
     result = run_demo(n_rounds=rounds, random_state=seed, out=out, console=console)
     Output(json).finish({"rewards": result.rewards, "report": result.report, "log": result.log})

@@ -12,7 +12,6 @@ WRONG_USE = 2
 WORSE = 3
 NOT_ENOUGH_EVIDENCE = 4
 INTERRUPTED = 130  # what shells give a command that Ctrl-C ended
-NOBODY_READS = 141  # and one whose output goes into a pipe that is closed
 
 HELP = (
     "Exit codes: 0 fine; 1 bad data; 2 wrong use; 3 the policy is worse than the logging policy; 4 not enough evidence "

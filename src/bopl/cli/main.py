@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Sequence
+from contextlib import redirect_stdout
 from typing import Annotated, Any
 
 import typer
@@ -15,7 +16,7 @@ from bopl.cli.audit import audit
 from bopl.cli.demo import demo
 from bopl.cli.evaluate import evaluate
 from bopl.cli.export import export
-from bopl.cli.output import stop_printing
+from bopl.cli.output import PatientStream
 from bopl.cli.predict import predict
 from bopl.cli.report import report
 from bopl.cli.train import train
@@ -31,12 +32,8 @@ class InterruptedCommandError(Exception):
     """Ctrl-C, by a name that typer does not take for its own."""
 
 
-class UnreadOutputError(Exception):
-    """A closed pipe, likewise."""
-
-
 class _Group(TyperGroup):
-    """The commands; one that is interrupted, or not read, ends as `main` says, not as typer does."""
+    """The commands; an interrupted one is an error like any other, so that it is said."""
 
     def invoke(self, ctx: Any) -> Any:
         """Run the command that was asked for."""
@@ -44,8 +41,6 @@ class _Group(TyperGroup):
             return super().invoke(ctx)
         except KeyboardInterrupt:
             raise InterruptedCommandError from None
-        except BrokenPipeError:
-            raise UnreadOutputError from None
 
 
 app = typer.Typer(
@@ -86,20 +81,19 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command; errors are one sentence, without a traceback."""
     given = list(sys.argv[1:] if arguments is None else arguments)
     words = [word for word in given if word != DEBUG]
-    try:
-        code = app(words, prog_name="bopl", standalone_mode=False)
-    except (Exception, KeyboardInterrupt) as error:
-        if DEBUG in given:
-            raise
-        code = _report(error, is_json="--json" in words)
+    with redirect_stdout(PatientStream(sys.stdout)) as output:
+        try:
+            code = app(words, prog_name="bopl", standalone_mode=False)
+        except (Exception, KeyboardInterrupt) as error:
+            if DEBUG in given:
+                raise
+            code = _report(error, is_json="--json" in words)
+        output.flush()
     raise SystemExit(code if isinstance(code, int) else exit_code.FINE)
 
 
 def _report(error: BaseException, *, is_json: bool) -> int:
     """Print an error as one sentence and return its exit code."""
-    if isinstance(error, UnreadOutputError):
-        stop_printing()
-        return exit_code.NOBODY_READS
     if isinstance(error, KeyboardInterrupt | InterruptedCommandError | typer.Abort):
         sentence, code = "interrupted.", exit_code.INTERRUPTED
     elif isinstance(error, _ClickError):

@@ -5,8 +5,7 @@ from __future__ import annotations
 import json
 import math
 import os
-import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -28,7 +27,9 @@ class Output:
     def say(self, text: object) -> None:
         """Print a sentence, or whatever rich can print."""
         if not self.is_json:
-            patient_console(highlight=False, soft_wrap=isinstance(text, str)).print(text, markup=False)
+            from rich.console import Console
+
+            Console(highlight=False, soft_wrap=isinstance(text, str)).print(text, markup=False)
 
     def say_verdict(self, row: Mapping[str, Any], policy: str | None = None) -> None:
         """Print a verdict with its reason."""
@@ -48,29 +49,35 @@ class Output:
     def finish(self, result: Mapping[str, Any], exit_code: int = 0) -> None:
         """Print the result if it is to be JSON, and leave the command with its exit code."""
         if self.is_json:
-            try:
-                typer.echo(json.dumps(plain({**result, "exit_code": exit_code}), allow_nan=False, ensure_ascii=False))
-            except BrokenPipeError:
-                stop_printing()
+            typer.echo(json.dumps(plain({**result, "exit_code": exit_code}), allow_nan=False, ensure_ascii=False))
         raise typer.Exit(exit_code)
 
 
-def patient_console(**settings: Any) -> Any:
-    """Return a console that does not end the run because nobody reads on."""
-    from rich.console import Console
+class PatientStream:
+    """Standard output that a command outlives: once nobody reads, as ``head`` when it has enough, words go nowhere."""
 
-    class PatientConsole(Console):
-        def on_broken_pipe(self) -> None:
-            stop_printing()
+    def __init__(self, stream: Any) -> None:
+        self._stream = stream
 
-    return PatientConsole(**settings)
+    def write(self, text: str) -> int:
+        """Write, or pretend to."""
+        self._attempt(self._stream.write, text)
+        return len(text)
 
+    def flush(self) -> None:
+        """Flush, or pretend to."""
+        self._attempt(self._stream.flush)
 
-def stop_printing() -> None:
-    """Let all that is printed from now on go nowhere: whoever read it, such as ``head``, has left."""
-    nowhere = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(nowhere, sys.stdout.fileno())
-    os.close(nowhere)
+    def _attempt(self, action: Callable[..., Any], *given: str) -> None:
+        try:
+            action(*given)
+        except BrokenPipeError:
+            nowhere = os.open(os.devnull, os.O_WRONLY)
+            os.dup2(nowhere, self._stream.fileno())
+            os.close(nowhere)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
 
 
 def plain(value: Any) -> Any:

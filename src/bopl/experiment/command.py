@@ -190,22 +190,23 @@ def search(
 
     Example: bopl reproduce search --dataset scene --method bopl-regr --configurations 20
     """
-    from bopl.experiment.tuning import tune
+    from bopl.experiment import tuning
 
     say = _voice(json)
     on, by = _one("dataset", dataset, _known_datasets()), _one("method", method, _known_methods())
-    file = study or Path(f"runs/study-{on}-{by}.log")
+    file, numbers, place = study or Path(f"runs/study-{on}-{by}.log"), _trials(trials), _device([by], device)
+    tuning.paper_space(on, by)  # raises where there is none, before a folder is made
     file.parent.mkdir(parents=True, exist_ok=True)
-    result = tune(
+    result = tuning.tune(
         on,
         by,
-        trials=_trials(trials),
+        trials=numbers,
         study=file,
         n_configurations=configurations,
         minutes=minutes or None,
         n_jobs=_n_jobs(jobs, threads),
         threads=threads,
-        device=_device([by], device),
+        device=place,
         report=say,
     )
     settings = ", ".join(f"{name}={value:.6g}" for name, value in sorted(result.settings.items()))

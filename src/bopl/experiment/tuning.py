@@ -7,6 +7,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from bopl._errors import UsageError
 from bopl.experiment.config import read_config
 from bopl.experiment.method import build_policy
 from bopl.experiment.trial import make_problem
@@ -25,7 +26,7 @@ def paper_space(dataset: str, method: str) -> Space:
     """
     ranges = read_config(dataset, method).search
     if not ranges:
-        raise ValueError(f"the paper searched nothing for {method} on {dataset}.")
+        raise UsageError(f"the paper searched nothing for {method} on {dataset}.")
     return {
         name: Int(int(low), int(high))
         if isinstance(low, int) and isinstance(high, int)
