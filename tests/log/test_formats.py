@@ -81,6 +81,31 @@ def test_commas_in_lists_are_no_decimal_marks_where_there_are_points(tmp_path):
     assert read_table(tmp_path / "log.csv").to_pydict() == {"size": ["3,5", "4,6"], "x": [0.5, 1.5]}
 
 
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    {
+        "bars in names": ("a|x|1,a|x|2,a|y,p\n1,2,3,0.5\n", {"a|x|1": [1], "a|x|2": [2], "a|y": [3], "p": [0.5]}),
+        "commas in names": ("price, EUR;size, cm;p\n1;2;0.5\n", {"price, EUR": [1], "size, cm": [2], "p": [0.5]}),
+        "quoted decimals": ('"a";"p"\n"x";"0,5"\n"y";"1"\n', {"a": ["x", "y"], "p": [0.5, 1.0]}),
+        "dates with points": ("day;p\n01.05.2024;0,5\n", {"day": ["01.05.2024"], "p": [0.5]}),
+        "lists beside decimals": ("a;p\n3,5,7;0,5\n", {"a": ["3,5,7"], "p": [0.5]}),
+        "a header alone": ("a;p\n", {"a": [], "p": []}),
+        "gaps": ("a;p\n;0,5\n2;\n", {"a": [None, 2], "p": [0.5, None]}),
+        "lines in quotes": ('a;p\n"x\n;;y";0,5\n', {"a": ["x\n;;y"], "p": [0.5]}),
+    }.values(),
+)
+def test_separators_are_told_by_all_of_a_files_beginning(tmp_path, text, expected):
+    (tmp_path / "log.csv").write_text(text)
+    assert read_table(tmp_path / "log.csv").to_pydict() == expected
+
+
+def test_the_line_in_which_the_beginning_of_a_file_ends_tells_nothing(tmp_path, monkeypatch):
+    (tmp_path / "log.csv").write_text("day;p\n" + "01.05.2024;0,5\n" * 4)
+    for size in range(22, 60):
+        monkeypatch.setattr("bopl.log.format.columnar._HEAD_BYTES", size)
+        assert read_table(tmp_path / "log.csv")["p"].to_pylist() == [0.5] * 4
+
+
 def test_folders_named_after_a_column_are_that_column(tmp_path):
     for city in ("Rom", "Ulm"):
         (tmp_path / f"city={city}").mkdir()
@@ -133,6 +158,21 @@ def test_times_in_json_lines_are_times(tmp_path, times):
     assert table["x"].to_pylist() == ["2 o'clock"] * 3
 
 
+@pytest.mark.parametrize(
+    "other", ["", "later", "9999-12-31T00:00:00.5Z", "2024-05-01T11:00:00Z", "2024-05-01T11:00:00"]
+)
+def test_files_whose_times_are_written_in_several_ways_fit_together(tmp_path, other):
+    (tmp_path / "1.jsonl").write_text('{"t": "2024-05-01T10:00:00.5Z"}\n')
+    (tmp_path / "2.jsonl").write_text(json.dumps({"t": other}) + "\n")
+    times = read_table(tmp_path)["t"].to_pylist()
+    if other.startswith(("2", "9")):
+        assert times[0] == datetime.datetime(2024, 5, 1, 10, 0, 0, 500_000)
+        assert times[1] == datetime.datetime.fromisoformat(other).replace(tzinfo=None)
+    else:
+        assert times[1] == other
+        assert times[0].startswith("2024-05-01 10:00:00.5")
+
+
 def test_text_that_begins_like_a_time_stays_text(tmp_path):
     (tmp_path / "log.jsonl").write_text('{"t": "2024-05-01 10:00 at the earliest"}\n{"t": "later"}\n')
     assert read_table(tmp_path / "log.jsonl")["t"].to_pylist() == ["2024-05-01 10:00 at the earliest", "later"]
@@ -157,6 +197,20 @@ def test_a_policy_reads_text_as_text_in_files_that_do_not_tell(tmp_path, capsys)
         _, judged = run_json(capsys, "evaluate", name, tmp_path / "policy.bopl", "--estimators", "snips")
         results.append((decided["shares"], judged["rows"]))
     assert results[0] == results[1] == results[2]
+
+
+def test_numbers_and_flags_that_a_program_writes_its_own_way_are_known(tmp_path):
+    frame = click_table(300).to_pandas()[["item", "click", "p"]]
+    frame = frame.assign(
+        level=np.array(["1", "2", "3"])[np.arange(300) % 3], flag=np.array(["true", "false"])[np.arange(300) % 2]
+    )
+    schema = bopl.BanditLog.from_frame(frame, **ROLES).schema
+    written = frame.assign(level=frame["level"].astype(float), flag=frame["flag"] == "true")
+    written.loc[0, "level"] = np.nan
+    written.to_csv(tmp_path / "log.csv", index=False)
+    table = read_parts(tmp_path / "log.csv", text=schema.text_columns).table
+    assert table["level"].to_pylist()[:3] == [None, "2.0", "3.0"]
+    np.testing.assert_array_equal(schema.encode(table)[1:], schema.encode(frame)[1:])
 
 
 def test_files_that_do_not_fit_together_say_so(tmp_path):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -25,6 +26,7 @@ IDENTIFIER_SHARE = 0.5  # a column with more distinct values than this share of 
 
 TEXT = (nw.String, nw.Categorical, nw.Enum)
 
+_WHOLE_NUMBER = re.compile(r"^([+-]?\d+)\.0+$")  # 3.0, as pandas writes whole numbers of a column with gaps
 _SECONDS_A_DAY = 86_400.0
 _MONDAY = 3  # 1970-01-01 was a Thursday
 # How the kinds are called in messages.
@@ -99,7 +101,7 @@ class Column:
         labels, position = distinct_values(values)
         code_of = {_as_text(category): code for code, category in enumerate(self.categories)}
         unknown = float(len(self.categories)) if self.n_merged else np.nan
-        code = [code_of.get(_as_text(label), unknown) for label in labels]
+        code = [code_of.get(_as_text(label), code_of.get(_as_written(label), unknown)) for label in labels]
         return np.array([*code, np.nan], dtype=CONTEXT_DTYPE)[position]  # position -1, missing, takes the last
 
     def warn_of_unseen(self, values: nw.Series[Any], code: AnyArray) -> None:
@@ -251,6 +253,12 @@ def _as_text(label: Category) -> str:
     if isinstance(label, float) and label.is_integer():
         return str(int(label))  # a column of whole numbers with gaps is read as floats
     return str(label)
+
+
+def _as_written(label: Category) -> str:
+    """Return the category that a text may stand for where a program has written numbers and booleans its own way."""
+    text = str(label)
+    return text.lower() if text in ("True", "False") else _WHOLE_NUMBER.sub(r"\1", text)
 
 
 def _sorted(labels: Sequence[Category]) -> list[Category]:

@@ -6,6 +6,8 @@ import re
 from codecs import BOM_UTF16_BE, BOM_UTF16_LE
 from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
+from csv import Error as CSVError
+from csv import reader
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,11 +19,11 @@ from bopl.log.format.files import PACKED, suffix_of
 _INDEX_COLUMN = re.compile(r"__index_level_\d+__|Unnamed: \d+|")  # what pandas leaves behind; no decision has such
 _BLOCK_BYTES = 1 << 24  # types of text files are told from the first block
 _MAX_BLOCK_BYTES = (1 << 31) - 1
-_HEAD_BYTES = 1 << 16  # of a CSV file, to tell how its fields are separated
+_HEAD_BYTES = 1 << 20  # of a CSV file, to tell how its fields are separated
+_SAMPLE_ROWS = 50
 _SEPARATORS = ",;\t|"
 _MOMENT = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d")
 _QUOTED = re.compile(r'"[^"]*"')
-_DECIMAL = {mark: re.compile(rf"[+-]?\d*{re.escape(mark)}\d+(e[+-]?\d+)?", re.I) for mark in ",."}
 
 
 @dataclass(frozen=True)
@@ -89,21 +91,45 @@ def read_csv(file: Path, wanted: Wanted) -> Any:
 
 
 def _separators(file: Path) -> tuple[str, str]:
-    """Return what separates the fields of a CSV file, by its header, and its decimal mark, by the rows after it."""
+    """Return what separates the fields of a CSV file, and its decimal mark, by how it begins."""
     import pyarrow
 
     with pyarrow.input_stream(str(file), compression="detect") as stream:
         start = stream.read(_HEAD_BYTES)
     if start.startswith((BOM_UTF16_LE, BOM_UTF16_BE)):
         raise ValueError(f"{str(file)!r} is in UTF-16; save it in UTF-8.")
-    head = _QUOTED.sub("", start.decode("utf8", "replace"))
-    header, *rows = head.splitlines() or [""]
-    separator = "\t" if suffix_of(file) == ".tsv" else max(_SEPARATORS, key=header.count)
-    if separator == ",":
-        return ",", "."
-    fields = [field.strip() for row in rows for field in row.split(separator)]
-    comma, point = (any(map(_DECIMAL[mark].fullmatch, fields)) for mark in ",.")
-    return separator, "," if comma and not point else "."
+    head = start.decode("utf8", "replace")
+    if len(start) == _HEAD_BYTES:
+        head = head.rpartition("\n")[0]  # the last line is cut
+    separator = "\t" if suffix_of(file) == ".tsv" else _separator(_QUOTED.sub("", head).splitlines())
+    return separator, "." if separator == "," else _decimal_mark(head, separator)
+
+
+def _separator(lines: Sequence[str]) -> str:
+    """Return the separator that is as frequent in the header as in every row after it, else the header's commonest."""
+    header, rows = "".join(lines[:1]), lines[1:_SAMPLE_ROWS]
+    steady = [
+        mark
+        for mark in _SEPARATORS
+        if header.count(mark) and all(row.count(mark) == header.count(mark) for row in rows)
+    ]
+    return max(steady or _SEPARATORS, key=header.count)
+
+
+def _decimal_mark(head: str, separator: str) -> str:
+    """Return a comma if some column is made of numbers with commas, and none of numbers with points."""
+    try:
+        rows = list(reader(head.splitlines(), delimiter=separator))
+    except CSVError:  # a field that is larger than Python takes; arrow may read it
+        return "."
+    columns = list(zip(*(row for row in rows[1:] if len(row) == len(rows[0])), strict=True))
+    comma, point = (any(_is_fractional(column, mark) for column in columns) for mark in ",.")
+    return "," if comma and not point else "."
+
+
+def _is_fractional(column: Sequence[str], mark: str) -> bool:
+    number = re.compile(rf"[+-]?\d*({re.escape(mark)}\d+)?(e[+-]?\d+)?", re.I)
+    return any(mark in value for value in column) and all(number.fullmatch(value.strip()) for value in column)
 
 
 def read_json_lines(file: Path, wanted: Wanted) -> Any:
@@ -124,15 +150,19 @@ def read_json_lines(file: Path, wanted: Wanted) -> Any:
 
 
 def _as_times(column: Any) -> Any:
-    """Return a column of text as times if that is what it holds: the reader knows no fractions of seconds, no zones."""
-    import pyarrow
+    """Return a column of text as times if that is what it holds, in UTC where they have zones.
+
+    Arrow's reader knows neither fractions of seconds nor zones other than Z.
+    """
+    from pyarrow import ArrowInvalid, timestamp
 
     first = next((value for value in column if value.is_valid), None)
     if first is None or not _MOMENT.match(first.as_py()):
         return column
-    for kind in (pyarrow.timestamp("ns"), pyarrow.timestamp("ns", "UTC")):
-        with suppress(pyarrow.ArrowInvalid):
-            return column.cast(kind)
+    for unit in ("us", "ns"):
+        for zone in (None, "UTC"):
+            with suppress(ArrowInvalid):
+                return column.cast(timestamp(unit, zone)).cast(timestamp(unit))
     return column
 
 

@@ -128,11 +128,26 @@ def read_tables(files: Sequence[LogFile], read: Callable[[Path, Wanted], Any], w
     tables = [_read_one(file, read, wanted) for file in files]
     if len(tables) == 1:
         return tables[0]
+    if read is read_json_lines:
+        tables = _times_as_text(tables)
     try:
         return pyarrow.concat_tables(tables, promote_options="permissive")
     except (pyarrow.ArrowInvalid, pyarrow.ArrowTypeError) as error:
         reason = str(error).splitlines()[0].rstrip(".")
         raise ValueError(f"the {len(files)} files do not fit together: {reason}.") from None
+
+
+def _times_as_text(tables: Sequence[Any]) -> list[Any]:
+    """Return tables whose times are text again where another file has text that is no time."""
+    from pyarrow import schema, string, types
+
+    fields = [field for table in tables for field in table.schema]
+    text = {field.name for field in fields if types.is_string(field.type)}
+    mixed = {field.name for field in fields if types.is_timestamp(field.type)} & text
+    return [
+        table.cast(schema([field.with_type(string()) if field.name in mixed else field for field in table.schema]))
+        for table in tables
+    ]
 
 
 def _read_one(file: LogFile, read: Callable[[Path, Wanted], Any], wanted: Wanted) -> Any:
