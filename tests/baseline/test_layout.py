@@ -50,7 +50,7 @@ def test_inputs_are_those_made_by_hand():
     layout = fit_layout(context, {1: 3, 3: 2})
     later = np.array([[NAN, 2, NAN, 1], [0.5, NAN, 1.5, NAN]], np.float32)  # column 2 had no gap before
     for rows in (context, later):
-        inputs = layout(rows)
+        inputs = layout(rows).toarray()
         np.testing.assert_allclose(inputs, inputs_by_hand(rows, mean, {1: 3, 3: 2}, [0]), rtol=1e-6)
         assert inputs.shape[1] == layout.n_inputs == 2 + 1 + 5
         assert inputs.dtype == np.float32
@@ -61,7 +61,20 @@ def test_contexts_without_gaps_and_categories_are_their_own_inputs(convert):
     context = convert(np.array([[0.0, 2.0], [4.0, 0.0]], np.float32))
     layout = fit_layout(context)
     assert layout(context) is context
-    np.testing.assert_array_equal(layout(convert(np.array([[NAN, 1.0]], np.float32))), [[2.0, 1.0]])
+    filled = layout(convert(np.array([[NAN, 1.0]], np.float32)))
+    np.testing.assert_array_equal(filled.toarray() if convert is csr_array else filled, [[2.0, 1.0]])
+
+
+def test_sparse_contexts_with_gaps_give_the_inputs_of_dense_ones():
+    rng = np.random.default_rng(1)
+    context = (rng.normal(size=(40, 6)) * (rng.random((40, 6)) < 0.4)).astype(np.float32)
+    context[3:7, 2] = context[0, 4] = NAN
+    dense, sparse = fit_layout(context), fit_layout(csr_array(context))
+    later = np.where(np.eye(6, dtype=bool), np.float32(NAN), np.float32(0.0))
+    for rows in (context, later):
+        inputs = sparse(csr_array(rows))
+        assert inputs.nnz < inputs.shape[0] * inputs.shape[1]
+        np.testing.assert_allclose(inputs.toarray(), dense(rows), rtol=1e-6, atol=1e-7)
 
 
 def test_a_column_that_is_always_missing_is_zero_and_marked():
@@ -88,6 +101,8 @@ def test_the_numbers_of_categories_do_not_matter(policy):
     renamed = frame.assign(city=frame["city"].map({"Rom": "a", "Ulm": "b", "Bonn": "c"}))  # another order of the codes
     score = policy.fit(bopl.BanditLog.from_frame(frame, **ROLES, context=["city"])).decision_function(frame)
     assert len(np.unique(score.round(6), axis=0)) == 3  # one for each city
+    layout = policy.layout_ if isinstance(policy, LoggingPolicy) else policy.network_.scaling.layout
+    assert (layout.n_inputs, layout.category.tolist()) == (3, [0])
     if isinstance(policy, LoggingPolicy):  # which starts from no random weights
         again = policy.fit(bopl.BanditLog.from_frame(renamed, **ROLES, context=["city"])).decision_function(renamed)
         np.testing.assert_allclose(again, score, atol=1e-3)
@@ -98,6 +113,14 @@ def test_a_layout_that_does_not_fit_is_refused(tmp_path):
     policy.layout_.number[0] = 7
     policy.save(tmp_path / "policy.bopl")
     with pytest.raises(ValueError, match="the layout of the inputs does not fit 3 columns"):
+        bopl.load(tmp_path / "policy.bopl")
+
+
+def test_a_file_from_before_says_that_it_is_old(tmp_path, monkeypatch):
+    policy = LoggingPolicy().fit(click_log())
+    monkeypatch.setattr("bopl.baseline.layout.InputLayout.pack", lambda layout: {})
+    policy.save(tmp_path / "policy.bopl")
+    with pytest.raises(ValueError, match="written before gaps and categories could be used; fit the policy again"):
         bopl.load(tmp_path / "policy.bopl")
 
 

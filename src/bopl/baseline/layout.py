@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
+from scipy.sparse import csr_array, hstack
 
 from bopl._typing import AnyArray, ContextMatrix, FloatArray, IntArray
 from bopl.baseline.base import check_array
@@ -46,16 +48,35 @@ class InputLayout:
         return len(self.number) + len(self.gap) + int(self.n_categories.sum())
 
     def __call__(self, context: ContextMatrix) -> ContextMatrix:
-        """Return the inputs of some contexts, of shape (n_samples, n_inputs)."""
-        is_plain = len(self.gap) == len(self.category) == 0
-        if is_plain and not _has_nan(context):
+        """Return the inputs of some contexts, of shape (n_samples, n_inputs); sparse where there are categories."""
+        if len(self.gap) == len(self.category) == 0 and not _has_nan(context):
             return context
-        dense = context.toarray() if is_sparse(context) else context
-        number = dense[:, self.number]
-        parts = [np.where(np.isnan(number), self.fill, number), np.isnan(dense[:, self.gap])]
-        for column, size in zip(self.category, self.n_categories, strict=True):
-            parts.append(dense[:, column, None] == np.arange(size))
-        return np.hstack([part.astype(CONTEXT_DTYPE) for part in parts])
+        if is_sparse(context):
+            return self._sparse_inputs(context)
+        number = context[:, self.number]
+        is_missing = np.isnan(number)
+        dense = np.hstack(
+            [np.where(is_missing, self.fill, number), np.isnan(context[:, self.gap])], dtype=CONTEXT_DTYPE
+        )
+        if len(self.category) == 0:
+            return dense
+        indicators = (
+            _indicators(context[:, column], size) for column, size in zip(self.category, self.n_categories, strict=True)
+        )
+        return hstack([csr_array(dense), *indicators], format="csr", dtype=CONTEXT_DTYPE)
+
+    def _sparse_inputs(self, context: Any) -> Any:
+        """Return the inputs of sparse contexts, whose columns are all numbers."""
+        is_missing = np.isnan(context.data)
+        filled = context.copy()
+        filled.data[is_missing] = self.fill[context.indices[is_missing]]
+        place = np.full(context.shape[1], -1)
+        place[self.gap] = np.arange(len(self.gap))
+        row = np.repeat(np.arange(context.shape[0]), np.diff(context.indptr))[is_missing]
+        column = place[context.indices[is_missing]]
+        marks = np.ones(np.count_nonzero(column >= 0), dtype=CONTEXT_DTYPE)
+        shape = (context.shape[0], len(self.gap))
+        return hstack([filled, csr_array((marks, (row[column >= 0], column[column >= 0])), shape=shape)], format="csr")
 
     def pack(self) -> dict[str, AnyArray]:
         """Return the layout as arrays for a model file."""
@@ -73,14 +94,15 @@ def fit_layout(context: ContextMatrix, sizes: Mapping[int, int] | None = None) -
     """
     known = {} if sizes is None else sizes
     number = np.array([column for column in range(context.shape[1]) if column not in known], dtype=np.int64)
-    if is_sparse(context) and not _has_nan(context):
-        mean, has_gap = np.asarray(context.mean(axis=0)).ravel(), np.zeros(context.shape[1], dtype=bool)
+    if is_sparse(context):
+        column, value = context.indices, context.data
+        is_missing = np.isnan(value)
+        n_missing = np.bincount(column[is_missing], minlength=context.shape[1])
+        total = np.bincount(column, weights=np.where(is_missing, 0.0, value), minlength=context.shape[1])
     else:
-        dense = context.toarray() if is_sparse(context) else context
-        is_missing = np.isnan(dense)
-        n_present = np.maximum((~is_missing).sum(axis=0), 1)
-        mean = np.where(is_missing, 0.0, dense).sum(axis=0, dtype=np.float64) / n_present
-        has_gap = is_missing.any(axis=0)
+        n_missing = np.isnan(context).sum(axis=0)
+        total = np.nansum(context, axis=0, dtype=np.float64)
+    mean, has_gap = total / np.maximum(context.shape[0] - n_missing, 1), n_missing > 0
     return InputLayout(
         number,
         mean[number].astype(CONTEXT_DTYPE),
@@ -100,6 +122,8 @@ def category_sizes(log: BanditLog) -> dict[int, int]:
 
 def unpack_layout(arrays: Mapping[str, AnyArray], n_features: int) -> InputLayout:
     """Return the layout of `InputLayout.pack`, after checking that it fits the contexts."""
+    if "layout/number" not in arrays:
+        raise ValueError("it was written before gaps and categories could be used; fit the policy again")
     number, gap, category, n_categories = (arrays[f"layout/{name}"] for name in _POSITIONS)
     named = np.sort(np.concatenate([number, category]))
     is_sound = (
@@ -113,6 +137,12 @@ def unpack_layout(arrays: Mapping[str, AnyArray], n_features: int) -> InputLayou
         raise ValueError(f"the layout of the inputs does not fit {n_features} columns")
     fill = check_array(dict(arrays), "layout/fill", (len(number),))
     return InputLayout(number, fill, gap, category, n_categories)
+
+
+def _indicators(code: FloatArray, size: int) -> Any:
+    """Return an indicator for each category, of shape (n_samples, size); a missing category has none."""
+    row = np.flatnonzero(~np.isnan(code))
+    return csr_array((np.ones(len(row), CONTEXT_DTYPE), (row, code[row].astype(np.int64))), shape=(len(code), size))
 
 
 def _has_nan(context: ContextMatrix) -> bool:
