@@ -134,8 +134,23 @@ def test_a_worker_that_dies_is_a_failure_of_its_task_alone(tmp_path, monkeypatch
     assert "ended without a result (exit code 3" in outcome.failures[0]
 
 
-def _die(task, connection):
+def _die(connection):
     os._exit(3)
+
+
+@pytest.mark.parametrize(("n_samples", "n_processes"), [(600, 1), (None, 3)])
+def test_small_tasks_share_a_process_and_full_ones_have_their_own(tmp_path, monkeypatch, n_samples, n_processes):
+    from bopl.experiment import runner
+
+    started, start = [], runner._start
+    monkeypatch.setattr(runner, "_start", lambda task: started.append(task) or start(task))
+    bad = Task("digits", "bopl-s-regr", (0,), SETTINGS | {"n_rounds": -1}, n_samples)
+    good = [Task("digits", "logging", (trial,), n_samples=n_samples) for trial in range(2)]
+    outcome = run_plan([bad, *good], tmp_path, report=lambda text: None)
+    assert (outcome.n_written, len(outcome.failures), len(started)) == (2, 1, n_processes)
+    for task in good:
+        (line,) = [found for found in read_results(tmp_path) if found["trial"] == task.trials[0]]
+        assert line["test_reward"] == run_task(task)[0]["test_reward"]
 
 
 ENDLESS = """

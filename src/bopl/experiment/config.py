@@ -30,6 +30,7 @@ METHODS = {
 }
 NETWORKS = ("drr", "banditnet")
 BOOSTED = tuple(name for name in METHODS if name not in ("logging", *NETWORKS))
+OWN_ENGINE = tuple(name for name in BOOSTED if name != "brr-xgb")
 FIGURE_METHODS = {"bopl-regr": "BOPL", "bopl-s-regr": "BOPL-S", "bopl-cs-regr": "BOPL-CS"}
 FIGURE_DATASET = "covertype"
 

@@ -1,4 +1,4 @@
-"""The runner: tasks in processes of their own, each finished one on disk at once, a broken one reported at the end."""
+"""The runner: tasks in processes, finished ones on disk at once, a broken one reported at the end."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import signal
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from multiprocessing import get_context, parent_process
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
@@ -104,6 +104,10 @@ def run_plan(tasks: Sequence[Task], folder: Path, *, n_jobs: int = 1, report: Re
                     assert isinstance(ready, Connection)
                     finished = running.pop(ready)
                     n_done += _finish(finished, folder, clock, outcome, n_done, n_trials, report)
+                    if queue and _can_go_on(finished, queue[0]):
+                        running[ready] = _go_on(finished, queue.pop(0))
+                    else:
+                        _end(finished)
         finally:
             for left in running.values():
                 left.process.terminate()
@@ -130,24 +134,47 @@ class _Running:
 
 def _start(task: Task) -> _Running:
     context = get_context("spawn")  # threads of numerical libraries do not survive a fork
-    here, there = context.Pipe(duplex=False)
-    process = context.Process(target=work, args=(task, there), daemon=True)
+    here, there = context.Pipe()
+    process = context.Process(target=work, args=(there,), daemon=True)
     with thread_variables(task.threads):
         process.start()
     there.close()
-    return _Running(task, process, here, time.monotonic())
+    return _go_on(_Running(task, process, here, 0.0), task)
 
 
-def work(task: Task, connection: Connection) -> None:
-    """Run a task and send its lines, or the sentence that says what went wrong; the body of a worker process."""
+def _can_go_on(finished: _Running, task: Task) -> bool:
+    """Return whether a process can take another task: starting one takes longer than a task on a subsample.
+
+    Tasks on all samples have a process each, so that a line's peak memory is its own.
+    """
+    are_small = finished.task.n_samples is not None and task.n_samples is not None
+    return are_small and finished.task.threads == task.threads and finished.process.is_alive()
+
+
+def _go_on(process: _Running, task: Task) -> _Running:
+    with suppress(OSError):  # of a process that has died: its end of the pipe says so next
+        process.connection.send(task)
+    return replace(process, task=task, started=time.monotonic())
+
+
+def _end(finished: _Running) -> None:
+    finished.connection.close()
+    finished.process.join()
+
+
+def work(connection: Connection) -> None:
+    """Run tasks and send their lines, or the sentence that says what went wrong; the body of a worker process."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches all processes; the parent ends this one
     Thread(target=_end_with_parent, daemon=True).start()
-    try:
-        from bopl.experiment.trial import run_task
+    with suppress(EOFError):  # the parent has no more tasks
+        while True:
+            task = connection.recv()
+            try:
+                from bopl.experiment.trial import run_task
 
-        connection.send(run_task(task))
-    except Exception as error:
-        connection.send(f"{type(error).__name__}: {error}")
+                connection.send(run_task(task))
+            except Exception as error:
+                connection.send(f"{type(error).__name__}: {error}")
 
 
 def _end_with_parent() -> None:
@@ -165,11 +192,9 @@ def _finish(
     task = finished.task
     try:
         answer = finished.connection.recv()
-    except EOFError:
+    except (EOFError, ConnectionResetError):
         finished.process.join()
         answer = f"its process ended without a result (exit code {finished.process.exitcode}; out of memory?)"
-    finished.process.join()
-    finished.connection.close()
     clock.finish(task, time.monotonic() - finished.started)
     if isinstance(answer, str):
         outcome.failures.append(f"{task.label}: {answer}")
