@@ -48,7 +48,8 @@ def test_inputs_are_those_made_by_hand():
     context[:5, 0] = context[3:9, 1] = NAN
     mean = np.nanmean(context.astype(np.float64), axis=0)
     layout = fit_layout(context, {1: 3, 3: 2})
-    later = np.array([[NAN, 2, NAN, 1], [0.5, NAN, 1.5, NAN]], np.float32)  # column 2 had no gap before
+    later = [[NAN, 2, NAN, 1], [0.5, NAN, 1.5, NAN], [0, 7, 0, -1]]  # column 2 had no gap, and two codes are of nothing
+    later = np.array(later, np.float32)
     for rows in (context, later):
         inputs = layout(rows).toarray()
         np.testing.assert_allclose(inputs, inputs_by_hand(rows, mean, {1: 3, 3: 2}, [0]), rtol=1e-6)

@@ -54,10 +54,8 @@ class InputLayout:
         if is_sparse(context):
             return self._sparse_inputs(context)
         number = context[:, self.number]
-        is_missing = np.isnan(number)
-        dense = np.hstack(
-            [np.where(is_missing, self.fill, number), np.isnan(context[:, self.gap])], dtype=CONTEXT_DTYPE
-        )
+        filled = np.where(np.isnan(number), self.fill, number)
+        dense = np.hstack([filled, np.isnan(context[:, self.gap])], dtype=CONTEXT_DTYPE)
         if len(self.category) == 0:
             return dense
         indicators = (
@@ -140,8 +138,8 @@ def unpack_layout(arrays: Mapping[str, AnyArray], n_features: int) -> InputLayou
 
 
 def _indicators(code: FloatArray, size: int) -> Any:
-    """Return an indicator for each category, of shape (n_samples, size); a missing category has none."""
-    row = np.flatnonzero(~np.isnan(code))
+    """Return an indicator for each category, of shape (n_samples, size); a missing or unknown one has none."""
+    row = np.flatnonzero((code >= 0) & (code < size))  # which NaN is not
     return csr_array((np.ones(len(row), CONTEXT_DTYPE), (row, code[row].astype(np.int64))), shape=(len(code), size))
 
 
