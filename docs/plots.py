@@ -33,6 +33,7 @@ def main(names):
         "translation": draw_translation,
         "depth": draw_depth,
         "certificate": draw_certificate,
+        "curvature": draw_curvature,
         "history": draw_history,
         "forest": draw_forest,
     }
@@ -388,6 +389,44 @@ def draw_certificate():
         first.set_title("the first eight")
         for line in first.lines:
             line.set(marker="o", markersize=3)
+        return figure
+
+    return draw
+
+
+def draw_curvature():
+    """The second derivative of a softmax probability, between the sharp constants and the paper's."""
+    p = np.linspace(0.0, 1.0, 401)
+    two_actions = 2.0 * p * (1.0 - p) * (1.0 - 2.0 * p)
+    upper = np.maximum(two_actions, 0.0)
+    lower = np.minimum(two_actions, -p * (1.0 - p) / 2.0)
+    extremes = (3.0 + np.sqrt(3.0) * np.array([-1.0, 1.0])) / 6.0
+
+    def draw():
+        figure = Figure(figsize=(6.4, 3.4), layout="constrained")
+        panel = figure.subplots()
+        panel.fill_between(p, lower, upper, alpha=0.2, linewidth=0, label="any number of actions")
+        panel.plot(p, two_actions, label="two actions", **LINE)
+        for smoothness, text, colour in (("sharp", "√3/9", "C2"), ("paper", "1/2", "C1")):
+            for sign, symbol in ((1.0, ""), (-1.0, "−")):
+                height = sign * bopl.theory.softmax_smoothness(smoothness=smoothness)
+                panel.axhline(height, color=colour, linestyle="--", linewidth=1.4)
+                panel.annotate(
+                    f"{symbol}{text} ({smoothness})",
+                    (1.0, height),
+                    (0, 3 * sign),
+                    color=colour,
+                    ha="right",
+                    textcoords="offset points",
+                    va="bottom" if sign > 0.0 else "top",
+                )
+        heights = bopl.theory.softmax_smoothness() * np.array([1.0, -1.0])
+        panel.plot(extremes, heights, "o", color="C2", markersize=5)
+        panel.axhline(0.0, color=mpl.rcParams["axes.edgecolor"], linewidth=0.8)
+        panel.set(xlabel="probability", ylabel="second derivative", xlim=(0.0, 1.0))
+        panel.set(ylim=(-0.62, 0.62), xticks=[0.0, *extremes, 0.5, 1.0])
+        panel.set_xticklabels(["0", "(3−√3)/6", "(3+√3)/6", "1/2", "1"])
+        panel.legend(loc="upper left", bbox_to_anchor=(0.0, 0.9))
         return figure
 
     return draw
