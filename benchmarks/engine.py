@@ -121,16 +121,28 @@ def warm_up(name, threads):
     """Compile or load everything on a log of a few rows, so that neither time nor memory of that is counted."""
     log = synthetic_log(5000, 3, 3)
     rounds = make_rounds(name, log, SYNTHETIC_SETTINGS, threads)
-    from bopl.objective import SurrogateObjective
+    score = np.zeros((log.n_samples, log.n_actions), order="F")
+    ascent, target = start_ascent(log, score, rounds, -0.3, threads)
+    prediction, _ = rounds.fit(target, 0)
+    ascent.measure(prediction)
+    ascent.move(prediction, 1.0)
 
-    target = SurrogateObjective().step_target(log.translated(-0.3), np.zeros((log.n_samples, log.n_actions)))
-    rounds.fit(target, 0)
+
+def start_ascent(log, score, rounds, reward_translation, threads):
+    """Return where boosting stands before the first round, and what the first tree is fitted to."""
+    from bopl.boosting.ascent import ascend
+    from bopl.objective import StepTarget, Surrogate, TrainingData
+
+    order = getattr(getattr(rounds, "bound", None), "row_order", None)
+    logged = TrainingData(log).take(order)
+    data = TrainingData(logged.log.translated(reward_translation))
+    terms = Surrogate(smoothness="paper").bind(data)
+    ascent = ascend(terms, data, logged.log, score, threads)
+    return ascent, StepTarget(ascent.gradient, terms.weight)
 
 
 def measure(args) -> dict:
     from bopl.boosting import StepRule
-    from bopl.objective import SurrogateObjective
-    from bopl.objective.value import snips_value
 
     settings = PAPER_SETTINGS.get(args.workload, SYNTHETIC_SETTINGS)
     start = time.perf_counter()
@@ -140,18 +152,15 @@ def measure(args) -> dict:
         log = synthetic_log(*(int(size) for size in args.workload.split(":")[1:]))
     else:
         log = read_log(Path(args.log))
-    objective, step_rule = SurrogateObjective(), StepRule()
+    step_rule = StepRule()
     # As in a real fit: column by column. The others take gradients row by row; turning them is not counted.
     score = np.zeros((log.n_samples, log.n_actions), order="F")
-    objective.step_target(log, score)
     reset_peak()
     baseline = status_mib("VmRSS")
     start = time.perf_counter()
     rounds = make_rounds(args.learner, log, settings, args.threads)
     bind_seconds = time.perf_counter() - start
-    outcomes = log.outcomes(getattr(rounds.bound, "row_order", None))
-    translated = outcomes.translated(settings.reward_translation)
-    target = objective.step_target(translated, score)
+    ascent, target = start_ascent(log, score, rounds, settings.reward_translation, args.threads)
     print("ready", flush=True)
     seconds = []
     while sys.stdin.readline().strip() == "round":
@@ -160,8 +169,8 @@ def measure(args) -> dict:
         start = time.perf_counter()
         prediction, count_leaves = rounds.fit(target, len(seconds))
         seconds.append(time.perf_counter() - start)
-        score += step_rule(target, prediction).size * prediction
-        target = objective.step_target(translated, score)
+        ascent.move(prediction, step_rule(ascent.measure(prediction)).size)
+        target = replace(target, gradient=ascent.gradient)
         print("done", flush=True)
     return {
         "seconds": float(np.median(seconds[1:])),
@@ -170,7 +179,7 @@ def measure(args) -> dict:
         "warm_up": compile_seconds,
         "rounds": len(seconds),
         "leaves": count_leaves(),
-        "reward": snips_value(np.exp(target.log_prob) / outcomes.propensity, outcomes.reward),
+        "reward": ascent.standing.snips_value,
         "mib": status_mib("VmHWM") - baseline,
         "context_mib": log.context.nbytes / 2**20,
     }
@@ -287,7 +296,8 @@ def startup() -> None:
     code = (
         "import time; start = time.perf_counter(); import numpy as np, bopl; rng = np.random.default_rng(0);"
         "log = bopl.BanditLog(rng.normal(size=(50, 2)), rng.integers(0, 2, 50), rng.random(50), np.full(50, 0.5));"
-        "policy = bopl.BoostedPolicy(n_rounds=2, learner=bopl.HistTree(max_depth=2)); ready = time.perf_counter();"
+        "policy = bopl.BoostedPolicy('surrogate', bopl.HistTree(max_depth=2), n_rounds=2);"
+        "ready = time.perf_counter();"
         "policy.fit(log).predict(log.context); end = time.perf_counter();"
         "print(f'{ready - start:.2f} s of imports, {end - ready:.2f} s of fit and prediction')"
     )

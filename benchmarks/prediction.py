@@ -46,7 +46,8 @@ def main() -> None:
     args = parser.parse_args()
     log = synthetic_log(args.contexts, 20, N_ACTIONS)
     learner = bopl.HistTree(DEPTH, min_child_weight=20.0)
-    policy = bopl.BoostedPolicy(learner=learner, n_rounds=N_TREES, reward_translation=-0.3, random_state=0).fit(log)
+    policy = bopl.BoostedPolicy("surrogate", learner, n_rounds=N_TREES, reward_translation=-0.3, random_state=0)
+    policy.fit(log)
     rounds = policy.ensemble_.rounds
     ensemble = stack_trees([entry.predictor for entry in rounds], [entry.step.size for entry in rounds])
     with tempfile.TemporaryDirectory() as folder:

@@ -33,7 +33,8 @@ def make_summary():
     step_done("simulate")
     learner = bopl.HistTree(max_depth=6, min_child_weight=50.0, categorical=list(CATEGORIES))
     policy = bopl.BoostedPolicy(
-        learner=learner,
+        "surrogate",
+        learner,
         n_rounds=300,
         reward_translation=-0.15,
         validation_fraction=0.2,

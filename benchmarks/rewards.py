@@ -32,7 +32,7 @@ def make_learner(name: str, settings: Settings, threads: int):
 
 def train(problem: SimulatedProblem, learner: str, settings: Settings, threads: int) -> dict:
     policy = bopl.BoostedPolicy(
-        "surrogate",
+        bopl.objective.Surrogate(smoothness="paper"),
         make_learner(learner, settings, threads),
         n_rounds=settings.n_rounds,
         reward_translation=settings.reward_translation,

@@ -33,7 +33,8 @@ def exact_policy(seed: int) -> bopl.BoostedPolicy:
     """Return the policy of BOPL-S-regr with the paper's own learner."""
     known = dict(read_config("scene", "bopl-s-regr").policy)
     learner = bopl.XGBTree("exact", *(known.pop(name) for name in ("max_depth", "min_child_weight", "reg_lambda")))
-    return bopl.BoostedPolicy("surrogate", learner.set_params(n_jobs=1), **known, progress=False, random_state=seed)
+    objective = bopl.objective.Surrogate(smoothness="paper")
+    return bopl.BoostedPolicy(objective, learner.set_params(n_jobs=1), **known, progress=False, random_state=seed)
 
 
 def measure(task: tuple[int, int], methods: list[str], exact: bool) -> dict[str, float]:

@@ -10,7 +10,7 @@ import numpy as np
 from sklearn.base import BaseEstimator
 
 import bopl
-from bopl.learner import FittedStep, Predictor, register_predictor
+from bopl.learner import BoundLearner, FittedStep, Predictor, register_predictor
 
 
 # --8<-- [start:learner]
@@ -24,7 +24,7 @@ class LinearByAction(Predictor):
 
 
 @dataclass(frozen=True)
-class BoundRidge:
+class BoundRidge(BoundLearner):
     context: np.ndarray
     penalty: float
 
@@ -62,7 +62,7 @@ register_predictor(LinearByAction.kind, pack, unpack)
 
 if __name__ == "__main__":
     problem = bopl.simulation.simulate_digits(random_state=0)
-    policy = bopl.BoostedPolicy(learner=RidgeByAction(), n_rounds=100, reward_translation=-0.2, random_state=0)
+    policy = bopl.BoostedPolicy("surrogate", RidgeByAction(), n_rounds=100, reward_translation=-0.2, random_state=0)
     policy.fit(problem.train)
     policy.save("linear.bopl")
     loaded = bopl.load("linear.bopl")

@@ -4,14 +4,12 @@ Run it with `python examples/custom_objective.py`.
 """
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
 import bopl
-from bopl import theory
-from bopl.objective import StepTarget
-from bopl.objective.ips import pull_towards_logged
-from bopl.objective.softmax import log_softmax
+from bopl.objective import RewardTerms, register_objective
 
 
 # --8<-- [start:objective]
@@ -20,29 +18,25 @@ class ClippedObjective:
     """Risk ``mean(-r · min(1/p, cut) · pi(a_i | x_i))``: less variance than IPS, some bias."""
 
     cut: float = 20.0
-    name: str = "clipped"
+    name: ClassVar[str] = "clipped"
+    title: ClassVar[str] = "clipped risk"
+    needs_reward_model: ClassVar[bool] = False
 
-    def gain(self, log):
-        return log.reward * np.minimum(1.0 / log.propensity, self.cut)
-
-    def step_target(self, log, score):
-        log_prob = log_softmax(score, log.action_mask)
-        logged, gain = log_prob[np.arange(log.n_samples), log.action_idx], self.gain(log)
-        return StepTarget(
-            gradient=pull_towards_logged(log, log_prob, gain * np.exp(logged)),
-            weight=np.abs(gain),
-            curvature=np.abs(gain) / 2.0,  # a softmax probability is 1/2-smooth in the scores
-            log_prob=logged,
+    def bind(self, data):
+        value = data.log.reward * np.minimum(1.0 / data.log.propensity, self.cut)
+        return RewardTerms(
+            data,
+            linear=value,  # times pi(a_i)
+            log=np.zeros_like(value),  # times ln pi(a_i) + 1
+            dense=None,  # times the probabilities of all actions
+            weight=np.abs(value),
+            curvature=np.abs(value) * np.sqrt(3.0) / 9.0,  # a softmax probability is √3/9-smooth in the scores
         )
-
-    def risk(self, log, log_prob):
-        return float(np.mean(-self.gain(log) * np.exp(log_prob)))
-
-    def optimal_risk(self, log):
-        return theory.opt_emp_risk(log.with_propensity(np.maximum(log.propensity, 1.0 / self.cut)))
 
 
 # --8<-- [end:objective]
+
+register_objective(ClippedObjective)  # a policy saved with it knows it again when it is loaded
 
 if __name__ == "__main__":
     problem = bopl.simulation.simulate_digits(random_state=0)

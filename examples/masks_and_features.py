@@ -34,7 +34,8 @@ log = bopl.BanditLog(
     action_features=np.column_stack([price, weight]),
 )
 train, test = log.split(0.3, random_state=0)
-policy = bopl.BoostedPolicy(n_rounds=60, reward_translation=-0.1, random_state=0).fit(train)
+policy = bopl.BoostedPolicy("surrogate", bopl.HistTree(), n_rounds=60, reward_translation=-0.1, random_state=0)
+policy.fit(train)
 print(bopl.evaluate(test, {"new": policy}, estimators="snips"))  # the mask travels with the log
 
 # One decision: budget 0.7, on foot; only items 3, 8 and 21 are left.

@@ -4,6 +4,9 @@ import numpy as np
 from hypothesis import strategies as st
 
 import bopl
+from bopl.objective import OBJECTIVES, WEIGHTS, TrainingData
+
+OBJECTIVE_NAMES, WEIGHT_NAMES = tuple(OBJECTIVES), tuple(WEIGHTS)  # before a test registers one of its own
 
 
 def make_log(seed=0, *, n_samples=60, n_features=3, n_actions=4, min_propensity=0.05, negative=True, distinct=None):
@@ -26,6 +29,29 @@ def informative_log(seed=0, *, n_samples=400, n_actions=3):
     action = rng.integers(0, n_actions, size=n_samples)
     reward = (action == best) + 0.1 * rng.normal(size=n_samples)
     return bopl.BanditLog(context, action, reward, np.full(n_samples, 1 / n_actions), actions=list(range(n_actions)))
+
+
+def masked(log, seed=0, share=0.6):
+    """Return a log with the same samples in which about this share of the actions is eligible."""
+    mask = np.random.default_rng(seed).random((log.n_samples, log.n_actions)) < share
+    mask[np.arange(log.n_samples), log.action_idx] = True
+    return bopl.BanditLog(log.context, log.action, log.reward, log.propensity, actions=log.actions, action_mask=mask)
+
+
+def training_data(log, seed=0, *, has_weight=False):
+    """Return a log's samples with random reward estimates, and with sample weights if asked for."""
+    rng = np.random.default_rng([seed, 7])
+    weight = rng.exponential(size=log.n_samples) if has_weight else None
+    return TrainingData(
+        log,
+        rng.normal(size=(log.n_samples, log.n_actions)),
+        None if weight is None else weight / weight.mean(),
+    )
+
+
+def make_objective(name, weight="plain", **settings):
+    """Return the objective of that name with the weight of that name, at its default strength."""
+    return OBJECTIVES[name](weight=WEIGHTS[weight](), **settings)
 
 
 @st.composite

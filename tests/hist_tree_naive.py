@@ -40,9 +40,9 @@ def make_log(context, n_actions, mask=None, features=None):
 def fit_tree(learner, context, gradient, weight, mask=None, features=None, round_idx=0, seed=0):
     bound = learner.bind(make_log(context, gradient.shape[1], mask, features), seed=seed)
     if bound.row_order is None:
-        return bound.fit(StepTarget(gradient, weight, weight, weight), round_idx)
+        return bound.fit(StepTarget(gradient, weight), round_idx)
     gradient, weight = gradient[bound.row_order], weight[bound.row_order]
-    fitted = bound.fit(StepTarget(gradient, weight, weight, weight), round_idx)
+    fitted = bound.fit(StepTarget(gradient, weight), round_idx)
     prediction = np.empty_like(fitted.prediction)
     prediction[bound.row_order] = fitted.prediction
     return FittedStep(fitted.predictor, prediction)

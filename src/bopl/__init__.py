@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from bopl import baseline as baseline
+    from bopl import objective as objective
     from bopl import report as report
     from bopl import search as search
     from bopl import simulation as simulation
     from bopl import theory as theory
-    from bopl.boosting import BoostedRewardModel as BoostedRewardModel
     from bopl.boosting import Callback as Callback
     from bopl.boosting import CallbackAction as CallbackAction
     from bopl.boosting import Checkpoint as Checkpoint
@@ -26,17 +26,22 @@ if TYPE_CHECKING:
     from bopl.learner import HistTreeClassifier as HistTreeClassifier
     from bopl.learner import XGBTree as XGBTree
     from bopl.log import BanditLog as BanditLog
+    from bopl.policy import BlendedPolicy as BlendedPolicy
     from bopl.policy import BoostedPolicy as BoostedPolicy
     from bopl.policy import Policy as Policy
     from bopl.policy import load as load
     from bopl.policy import paper_policy as paper_policy
+    from bopl.race import AutoPolicy as AutoPolicy
+    from bopl.reward import BoostedRewardModel as BoostedRewardModel
 
 __version__ = "0.1.0"
 
 _HOME_OF = {
+    "AutoPolicy": "bopl.race",
     "BanditLog": "bopl.log",
+    "BlendedPolicy": "bopl.policy",
     "BoostedPolicy": "bopl.policy",
-    "BoostedRewardModel": "bopl.boosting",
+    "BoostedRewardModel": "bopl.reward",
     "Callback": "bopl.boosting",
     "CallbackAction": "bopl.boosting",
     "Checkpoint": "bopl.boosting",
@@ -53,10 +58,12 @@ _HOME_OF = {
     "load": "bopl.policy",
     "paper_policy": "bopl.policy",
 }
-_MODULES = ("baseline", "evaluation", "report", "search", "simulation", "theory")
+_MODULES = ("baseline", "evaluation", "objective", "report", "search", "simulation", "theory")
 
 __all__ = [
+    "AutoPolicy",
     "BanditLog",
+    "BlendedPolicy",
     "BoostedPolicy",
     "BoostedRewardModel",
     "Callback",
@@ -75,6 +82,7 @@ __all__ = [
     "evaluate_parquet",
     "evaluation",
     "load",
+    "objective",
     "paper_policy",
     "report",
     "search",

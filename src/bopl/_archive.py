@@ -13,6 +13,7 @@ import os
 import tempfile
 import zipfile
 from dataclasses import dataclass
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -131,4 +132,12 @@ def _parse(path: str | Path, content: bytes, kind: str, newest_format: int) -> A
 
 def _read_array(content: bytes) -> AnyArray:
     array: AnyArray = np.lib.format.read_array(io.BytesIO(content), allow_pickle=False)
+    return array
+
+
+def check_array(arrays: Mapping[str, AnyArray], name: str, shape: tuple[int, ...]) -> AnyArray:
+    """Return an array of a model file, after checking that it is finite and has the shape predicting relies on."""
+    array = arrays[name]
+    if array.shape != shape or array.dtype.kind != "f" or not np.isfinite(array).all():
+        raise ValueError(f"array {name!r} must hold finite numbers of shape {shape}; it has shape {array.shape}")
     return array

@@ -7,7 +7,8 @@ import pytest
 
 import bopl
 from bopl.baseline.network import Network, fit_scaling, layer_widths
-from bopl.objective import IPSObjective
+from bopl.objective import IPS, TrainingData
+from bopl.objective.softmax import log_softmax
 from bopl.simulation import simulate_digits
 from helpers import informative_log, make_log
 
@@ -43,7 +44,7 @@ def test_gradient_of_banditnets_loss_is_that_of_the_ips_objective():
     score = np.random.default_rng(0).normal(size=(30, 4))
     tensor = torch.tensor(score[None], requires_grad=True)
     ips_risk(tensor, columns_of(log), -0.3).sum().backward()
-    ascent = IPSObjective().step_target(log.translated(-0.3), score).gradient
+    ascent = IPS().bind(TrainingData(log.translated(-0.3))).gradient(log_softmax(score))
     np.testing.assert_allclose(tensor.grad[0].numpy(), -ascent / 30, atol=1e-12)
 
 

@@ -12,7 +12,7 @@ LEARNER = DecisionTreeRegressor(max_depth=3)
 
 
 def policy(**settings):
-    return bopl.BoostedPolicy(learner=LEARNER, random_state=0, **({"n_rounds": 8} | settings))
+    return bopl.BoostedPolicy("surrogate", LEARNER, random_state=0, **({"n_rounds": 8} | settings))
 
 
 class Terminal(io.StringIO):

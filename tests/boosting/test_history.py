@@ -12,7 +12,7 @@ from helpers import informative_log
 @pytest.fixture(scope="module")
 def history():
     learner = DecisionTreeRegressor(max_depth=3)
-    policy = bopl.BoostedPolicy(learner=learner, n_rounds=12, reward_translation=-0.1)
+    policy = bopl.BoostedPolicy("surrogate", learner, n_rounds=12, reward_translation=-0.1, random_state=0)
     return policy.fit(informative_log(0), validation=informative_log(1)).history_
 
 
@@ -50,6 +50,18 @@ def test_notebook_table_shows_first_and_last_rounds(history):
     html = history._repr_html_()
     assert html.count("<tr>") == 1 + 10
     assert "12 rounds" in html
+
+
+def test_without_a_certificate_its_columns_are_missing_and_the_rest_is_the_same(history):
+    learner = DecisionTreeRegressor(max_depth=3)
+    policy = bopl.BoostedPolicy(
+        "surrogate", learner, n_rounds=12, reward_translation=-0.1, certificate=False, random_state=0
+    )
+    without = policy.fit(informative_log(0), validation=informative_log(1)).history_
+    missing = {"theorem_bound", "opt_emp_risk", "excess_emp_risk_0"}
+    for name in COLUMNS:
+        assert np.isnan(without[name]).all() if name in missing else np.array_equal(without[name], history[name])
+    assert without.plot().axes[0].get_title() == "risk under its bounds"
 
 
 def test_plot_draws_the_risk_below_its_bounds(history, tmp_path):

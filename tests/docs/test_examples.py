@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import bopl
+from bopl.objective import TrainingData
 from bopl.objective.softmax import log_softmax
 from helpers import make_log
 
@@ -74,23 +75,38 @@ def test_custom_objective_runs(run, capsys):
 
 @pytest.mark.parametrize("seed", range(3))
 def test_custom_objective_has_the_gradient_the_smoothness_and_the_optimum_it_declares(run, seed):
-    objective = run("custom_objective", "example")["ClippedObjective"](cut=3.0)
     log, rng = make_log(seed, n_samples=8), np.random.default_rng(seed)
+    bound = run("custom_objective", "example")["ClippedObjective"](cut=3.0).bind(TrainingData(log))
     score = rng.normal(size=(log.n_samples, log.n_actions))
 
     def risk(score):
-        return log.n_samples * objective.risk(log, log_softmax(score)[np.arange(log.n_samples), log.action_idx])
+        return log.n_samples * bound.risk(log_softmax(score))
 
-    target = objective.step_target(log, score)
+    gradient = bound.gradient(log_softmax(score))
     for cell in np.ndindex(score.shape):
         move = np.zeros_like(score)
         move[cell] = 1e-6
-        assert target.gradient[cell] == pytest.approx((risk(score - move) - risk(score + move)) / 2e-6, abs=1e-6)
+        assert gradient[cell] == pytest.approx((risk(score - move) - risk(score + move)) / 2e-6, abs=1e-6)
     for scale in (0.1, 1.0, 10.0):
         move = scale * rng.normal(size=score.shape)
-        bound = -np.sum(target.gradient * move) + 0.5 * np.sum(target.curvature * (move**2).sum(axis=1))
-        assert risk(score + move) - risk(score) <= bound + 1e-9
-        assert risk(score + move) >= log.n_samples * objective.optimal_risk(log) - 1e-9
+        limit = -np.sum(gradient * move) + 0.5 * np.sum(bound.curvature * (move**2).sum(axis=1))
+        assert risk(score + move) - risk(score) <= limit + 1e-9
+        assert risk(score + move) >= log.n_samples * bound.optimal_risk() - 1e-9
+
+
+def test_custom_objective_is_the_built_in_one_with_clipped_weights(run):
+    log = make_log(0)
+    data, log_prob = TrainingData(log), log_softmax(np.random.default_rng(0).normal(size=(log.n_samples, 4)))
+    custom = run("custom_objective", "example")["ClippedObjective"](cut=8.0).bind(data)
+    ours = bopl.objective.IPS(weight=bopl.objective.Clipped(1 / 8)).bind(data)
+    np.testing.assert_allclose(custom.gradient(log_prob), ours.gradient(log_prob), rtol=1e-12, atol=1e-15)
+    np.testing.assert_allclose(custom.curvature, ours.curvature)
+
+
+def test_a_policy_saved_with_a_custom_objective_remembers_its_settings(run, tmp_path):
+    objective = run("custom_objective", "example")["ClippedObjective"](cut=3.0)
+    bopl.BoostedPolicy(objective, n_rounds=2, random_state=0).fit(make_log(0)).save(tmp_path / "policy.bopl")
+    assert bopl.load(tmp_path / "policy.bopl").objective == objective
 
 
 def test_the_history_bounds_the_risk_of_a_custom_objective(run):
@@ -100,7 +116,7 @@ def test_the_history_bounds_the_risk_of_a_custom_objective(run):
     assert not np.allclose(history.objective_risk, history["empirical_risk"])
     assert (history.objective_risk <= history["recursive_bound"] + 1e-9).all()
     assert (history.objective_risk <= history["theorem_bound"] + 1e-9).all()
-    assert history.plot().axes[0].lines[0].get_label() == "risk of 'clipped'"
+    assert history.plot().axes[0].lines[0].get_label() == "clipped risk"
 
 
 @pytest.mark.parametrize("part", ["objective", "learner", "estimator"])

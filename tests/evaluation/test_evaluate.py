@@ -14,7 +14,8 @@ from sklearn.tree import DecisionTreeRegressor
 import bopl
 from bopl.evaluation import ClippedIPS, SwitchDR
 from bopl.evaluation.result import COLUMNS
-from bopl.evaluation.reward_model import draw_folds, predict_rewards
+from bopl.reward.folds import draw_folds
+from bopl.reward.prediction import predict_rewards
 from bopl.simulation import make_world
 from helpers import informative_log, make_log
 
@@ -178,7 +179,7 @@ def test_a_regressor_is_given_few_expanded_rows_at_a_time(kind, monkeypatch):
     )
     whole = bopl.evaluate(log, SAMPLE.policy_prob, estimators="dr", reward_model=Watched()).row()["value"]
     most = max(sizes)
-    monkeypatch.setattr("bopl.evaluation.reward_model.EXPANDED_BYTES", 4 * A * (3 * LOG.n_features + A) * 7)
+    monkeypatch.setattr("bopl.reward.prediction.EXPANDED_BYTES", 4 * A * (3 * LOG.n_features + A) * 7)
     sizes.clear()
     parts = bopl.evaluate(log, SAMPLE.policy_prob, estimators="dr", reward_model=Watched()).row()["value"]
     assert parts == pytest.approx(whole, rel=1e-9)

@@ -15,7 +15,8 @@ from bopl.learner import bind_learner
 from bopl.learner.expanded import action_columns, expand
 from bopl.learner.hist_tree.compilation import announced_compilation
 from bopl.learner.store import pack_predictors, unpack_predictors
-from bopl.objective import SurrogateObjective
+from bopl.objective import IPS, StepTarget, Surrogate, TrainingData
+from bopl.objective.softmax import log_softmax
 from helpers import informative_log, make_log
 
 LEARNERS = [bopl.HistTree(max_depth=5, n_jobs=1), bopl.HistTreeClassifier(max_depth=5, n_jobs=1)]
@@ -23,7 +24,8 @@ LEARNERS = [bopl.HistTree(max_depth=5, n_jobs=1), bopl.HistTreeClassifier(max_de
 
 def target_of(log, seed=0):
     score = np.random.default_rng(seed).normal(size=(log.n_samples, log.n_actions))
-    return SurrogateObjective().step_target(log, score)
+    bound = Surrogate().bind(TrainingData(log))
+    return StepTarget(bound.gradient(log_softmax(score, log.action_mask)), bound.weight)
 
 
 def featured(log, seed=0):
@@ -42,7 +44,7 @@ def featured(log, seed=0):
 
 
 def test_the_engine_is_the_default_learner():
-    policy = bopl.BoostedPolicy(n_rounds=2).fit(informative_log())
+    policy = bopl.BoostedPolicy(n_rounds=2, random_state=0).fit(informative_log())
     assert policy.ensemble_.rounds[0].predictor.kind == "hist_tree"
 
 
@@ -57,7 +59,16 @@ def test_policy_of_the_engine_keeps_its_bounds_and_learns(learner, objective):
     assert policy.score(test) > test.reward.mean() + 0.2
 
 
-@pytest.mark.parametrize(("objective", "alpha"), [("ips", 2.0), ("surrogate", 1.0)])
+@pytest.mark.parametrize(
+    ("objective", "alpha"),
+    [
+        (IPS(smoothness="paper"), 2.0),
+        (Surrogate(smoothness="paper"), 1.0),
+        (IPS(), 9.0 / np.sqrt(3.0)),
+        (Surrogate(), 2.0),
+    ],
+    ids=str,
+)
 def test_alpha_of_the_engines_regression_tree_is_what_the_algebra_says(objective, alpha):
     policy = bopl.BoostedPolicy(objective, LEARNERS[0], n_rounds=5).fit(make_log())
     np.testing.assert_allclose(policy.history_["alpha"], alpha, rtol=1e-9)
@@ -68,7 +79,7 @@ def test_alpha_of_the_engines_regression_tree_is_what_the_algebra_says(objective
 @pytest.mark.parametrize("learner", LEARNERS, ids=str)
 def test_stacked_scores_are_those_of_a_loop_to_the_last_bit(learner):
     log = featured(make_log(n_samples=3000, n_actions=5))
-    policy = bopl.BoostedPolicy(learner=learner, n_rounds=6).fit(log)
+    policy = bopl.BoostedPolicy("surrogate", learner, n_rounds=6).fit(log)
     *_, last = policy.staged_decision_function(log.context)
     assert policy.decision_function(log.context).tobytes() == last.tobytes()
 
@@ -76,7 +87,7 @@ def test_stacked_scores_are_those_of_a_loop_to_the_last_bit(learner):
 @pytest.mark.parametrize("learner", LEARNERS, ids=str)
 def test_saved_policy_of_the_engine_gives_the_same_bits(tmp_path, learner):
     log = featured(make_log())
-    policy = bopl.BoostedPolicy(learner=learner, n_rounds=5, random_state=0).fit(log)
+    policy = bopl.BoostedPolicy("surrogate", learner, n_rounds=5, random_state=0).fit(log)
     policy.save(tmp_path / "policy.bopl")
     loaded = bopl.load(tmp_path / "policy.bopl")
     assert loaded.decision_function(log.context).tobytes() == policy.decision_function(log.context).tobytes()
@@ -90,9 +101,8 @@ def test_models_are_the_same_bytes_for_any_number_of_threads(tmp_path):
     log = make_log(n_samples=9000, n_features=6)
     contents = []
     for n_jobs in (1, 2, 4, 1):
-        policy = bopl.BoostedPolicy(learner=bopl.HistTree(max_depth=6, n_jobs=n_jobs), n_rounds=4, random_state=0).fit(
-            log
-        )
+        policy = bopl.BoostedPolicy("surrogate", bopl.HistTree(max_depth=6, n_jobs=n_jobs), n_rounds=4, random_state=0)
+        policy.fit(log)
         policy.learner = None
         policy.save(tmp_path / "policy.bopl")
         contents.append((tmp_path / "policy.bopl").read_bytes())
@@ -128,7 +138,7 @@ def test_sparse_contexts_train_and_score_without_being_made_dense():
     action = rng.integers(0, 3, size=500)
     reward = (action == dense[:, 0]).astype(float)
     logs = [bopl.BanditLog(context, action, reward, np.full(500, 1 / 3)) for context in (dense, csr_array(dense))]
-    policies = [bopl.BoostedPolicy(learner=LEARNERS[0], n_rounds=5).fit(log) for log in logs]
+    policies = [bopl.BoostedPolicy("surrogate", LEARNERS[0], n_rounds=5).fit(log) for log in logs]
     scores = [policy.decision_function(context) for policy in policies for context in (dense, csr_array(dense))]
     for score in scores[1:]:
         np.testing.assert_allclose(score, scores[0], rtol=1e-9, atol=1e-12)
@@ -139,7 +149,7 @@ def test_compilation_is_announced_once_and_only_when_it_happens(monkeypatch):
     code = (
         "import numpy as np, bopl; rng = np.random.default_rng(0);"
         "log = bopl.BanditLog(rng.normal(size=(50, 2)), rng.integers(0, 2, 50), rng.random(50), np.full(50, 0.5));"
-        "bopl.BoostedPolicy(n_rounds=2, learner=bopl.HistTree(max_depth=2, n_jobs=1)).fit(log)"
+        "bopl.BoostedPolicy('surrogate', n_rounds=2, learner=bopl.HistTree(max_depth=2, n_jobs=1)).fit(log)"
     )
     subprocess.run([sys.executable, "-c", code], check=True, capture_output=True)
     warm = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
@@ -189,7 +199,7 @@ def test_reward_model_refuses_more_actions_than_bins():
 @pytest.mark.parametrize("learner", LEARNERS, ids=str)
 def test_exported_xgboost_model_scores_every_row_like_the_policy(tmp_path, learner):
     log = featured(make_log(n_samples=200))
-    policy = bopl.BoostedPolicy(learner=learner, n_rounds=5, random_state=0).fit(log)
+    policy = bopl.BoostedPolicy("surrogate", learner, n_rounds=5, random_state=0).fit(log)
     policy.to_xgboost(tmp_path / "policy.json")
     booster = xgboost.Booster(model_file=tmp_path / "policy.json")
     rows = expand(log.context, action_columns(log.n_actions, log.action_features))
@@ -200,8 +210,8 @@ def test_exported_xgboost_model_scores_every_row_like_the_policy(tmp_path, learn
 
 
 def test_export_to_xgboost_refuses_what_it_cannot_write(tmp_path):
-    policy = bopl.BoostedPolicy(learner=bopl.XGBTree(max_depth=2), n_rounds=1).fit(make_log())
-    with pytest.raises(TypeError, match="needs a policy whose learner is HistTree"):
+    policy = bopl.BoostedPolicy("surrogate", bopl.XGBTree(max_depth=2), n_rounds=1).fit(make_log())
+    with pytest.raises(TypeError, match="exports need a policy whose learner is HistTree"):
         policy.to_xgboost(tmp_path / "policy.json")
     with pytest.raises(ValueError, match=r"use one that ends in \.json"):
         policy.to_xgboost(tmp_path / "policy.model")
@@ -214,7 +224,7 @@ def test_categorical_columns_can_be_named():
     context = np.column_stack([rng.normal(size=600), city])
     log = bopl.BanditLog(context, action, reward, np.full(600, 0.5), feature_names=["age", "city"])
     learner = bopl.HistTree(max_depth=4, categorical=["city"], n_jobs=1)
-    policy = bopl.BoostedPolicy(learner=learner, n_rounds=10, reward_translation=-0.2).fit(log)
+    policy = bopl.BoostedPolicy("surrogate", learner, n_rounds=10, reward_translation=-0.2).fit(log)
     assert (policy.predict(context) == np.isin(city, [1, 4])).all()
     assert any(entry.predictor.tree.is_equal.any() for entry in policy.ensemble_.rounds)
     with pytest.raises(ValueError, match="categorical names column 'town'; the columns are 'age', 'city'"):

@@ -13,7 +13,8 @@ from bopl.learner.expanded import action_columns, expand
 from bopl.learner.sklearn import EstimatorPredictor, LinearPredictor, classification_problem, regression_problem
 from bopl.learner.store import describe_learner, learner_from, pack_predictors, unpack_predictors
 from bopl.learner.tree import LEAF
-from bopl.objective import IPSObjective, SurrogateObjective
+from bopl.objective import IPS, StepTarget, Surrogate, TrainingData
+from bopl.objective.softmax import log_softmax
 from helpers import informative_log, make_log
 
 
@@ -23,7 +24,8 @@ def sparse_version(log):
 
 def target_of(log, seed=0, objective=None):
     score = np.random.default_rng(seed).normal(size=(log.n_samples, log.n_actions))
-    return (objective or SurrogateObjective()).step_target(log, score)
+    bound = (objective or Surrogate()).bind(TrainingData(log))
+    return StepTarget(bound.gradient(log_softmax(score, log.action_mask)), bound.weight)
 
 
 def naive_expand(context, n_actions):
@@ -121,7 +123,7 @@ def test_leaves_of_the_regression_tree_are_ratios_of_sums():
         assert value == pytest.approx((target.gradient * inside).sum() / weight_sum, abs=1e-9)
 
 
-@pytest.mark.parametrize("objective", [IPSObjective(), SurrogateObjective()], ids=lambda o: o.name)
+@pytest.mark.parametrize("objective", [IPS(), Surrogate()], ids=lambda o: o.name)
 def test_classification_weights_are_the_absolute_regression_gradient(objective):
     log = make_log(7)
     target = target_of(log, objective=objective)
@@ -134,7 +136,7 @@ def test_classification_weights_are_the_absolute_regression_gradient(objective):
 
 def test_pseudo_labels_of_the_classifier_are_the_papers():
     log = make_log(8)
-    label, weight = classification_problem(target_of(log, objective=IPSObjective()))
+    label, weight = classification_problem(target_of(log, objective=IPS()))
     one_hot = np.eye(log.n_actions)[log.action_idx]
     expected = np.sign(log.reward)[:, None] * (2 * one_hot - 1)
     np.testing.assert_array_equal(label[weight > 0], expected.ravel()[weight > 0])

@@ -6,65 +6,106 @@ from scipy.optimize import minimize
 
 import bopl
 from bopl import theory
-from bopl.objective import IPSObjective, SurrogateObjective, get_objective
+from bopl.objective import IPS, Surrogate, TrainingData, get_objective
 from bopl.objective.softmax import log_softmax, softmax
 from bopl.objective.value import effective_sample_size, ips_value, snips_value
-from helpers import logs, make_log
+from helpers import OBJECTIVE_NAMES, WEIGHT_NAMES, logs, make_log, make_objective, masked, training_data
 
-OBJECTIVES = [IPSObjective(), SurrogateObjective()]
+by_name = pytest.mark.parametrize("name", OBJECTIVE_NAMES)
+by_weight = pytest.mark.parametrize("weight", WEIGHT_NAMES)
 
 
 def risk_at(objective, log, score):
-    return objective.risk(log, log_softmax(score)[np.arange(log.n_samples), log.action_idx])
+    return objective.bind(TrainingData(log)).risk(log_softmax(score, log.action_mask))
 
 
-@pytest.mark.parametrize("objective", OBJECTIVES, ids=lambda objective: objective.name)
-@pytest.mark.parametrize("seed", range(5))
-def test_gradient_equals_finite_differences_of_the_risk(objective, seed):
-    log = make_log(seed, n_samples=6)
-    score = np.random.default_rng(seed).normal(size=(log.n_samples, log.n_actions))
-    gradient = objective.step_target(log, score).gradient
+def magnitude_of(bound):
+    """What the terms of a risk add up to without their signs: rounding is measured against it."""
+    dense = 0.0 if bound.dense is None else np.abs(bound.dense).max(axis=1)
+    return float((np.abs(bound.linear) + bound.log + dense).sum())
+
+
+def settings_of(name):
+    return [{}, {"self_normalised": True}] if name == "dr" else [{}]
+
+
+@by_name
+@by_weight
+@pytest.mark.parametrize("has_mask", [False, True])
+@pytest.mark.parametrize("has_weight", [False, True])
+def test_gradient_equals_finite_differences_of_the_risk(name, weight, has_mask, has_weight):
+    log = make_log(3, n_samples=6)
+    log = masked(log) if has_mask else log
+    score = np.random.default_rng(3).normal(size=(log.n_samples, log.n_actions))
     step = 1e-6
-    for cell in np.ndindex(score.shape):
-        up, down = score.copy(), score.copy()
-        up[cell] += step
-        down[cell] -= step
-        slope = (risk_at(objective, log, up) - risk_at(objective, log, down)) / (2 * step)
-        assert gradient[cell] == pytest.approx(-slope * log.n_samples, rel=1e-5, abs=1e-7)
+    for extra in settings_of(name):
+        bound = make_objective(name, weight, **extra).bind(training_data(log, has_weight=has_weight))
+        gradient = bound.gradient(log_softmax(score, log.action_mask))
+        for cell in np.ndindex(score.shape):
+            up, down = score.copy(), score.copy()
+            up[cell] += step
+            down[cell] -= step
+            slope = bound.risk(log_softmax(up, log.action_mask)) - bound.risk(log_softmax(down, log.action_mask))
+            assert gradient[cell] == pytest.approx(-slope / (2 * step) * log.n_samples, rel=1e-5, abs=1e-6)
 
 
-@pytest.mark.parametrize("objective", OBJECTIVES, ids=lambda objective: objective.name)
-@given(log=logs(), seed=st.integers(0, 1000))
+@by_name
+@given(log=logs(), seed=st.integers(0, 1000), weight=st.sampled_from(WEIGHT_NAMES), has_mask=st.booleans())
 @settings(max_examples=60, deadline=None)
-def test_step_target_keeps_its_promises(objective, log, seed):
+def test_bound_objective_keeps_its_promises(name, log, seed, weight, has_mask):
+    log = masked(log, seed) if has_mask else log
     score = np.random.default_rng(seed).normal(scale=3.0, size=(log.n_samples, log.n_actions))
-    target = objective.step_target(log, score)
-    np.testing.assert_allclose(target.gradient.sum(axis=1), 0.0, atol=1e-9 * np.abs(target.gradient).max() + 1e-300)
-    assert (target.weight >= 0).all()
-    assert (target.curvature >= 0).all()
-    np.testing.assert_allclose(np.exp(target.log_prob), softmax(score)[np.arange(log.n_samples), log.action_idx])
+    bound = make_objective(name, weight).bind(training_data(log, seed))
+    gradient = bound.gradient(log_softmax(score, log.action_mask))
+    np.testing.assert_allclose(gradient.sum(axis=1), 0.0, atol=1e-9 * np.abs(gradient).max() + 1e-300)
+    assert (bound.weight >= 0).all()
+    assert (bound.curvature >= 0).all()
+    assert (bound.log >= 0).all()
 
 
-@pytest.mark.parametrize("objective", OBJECTIVES, ids=lambda objective: objective.name)
-@given(log=logs(), seed=st.integers(0, 1000))
-@settings(max_examples=100, deadline=None)
-def test_risk_is_as_smooth_as_the_curvature_says(objective, log, seed):
+@by_name
+@given(
+    log=logs(),
+    seed=st.integers(0, 1000),
+    weight=st.sampled_from(WEIGHT_NAMES),
+    smoothness=st.sampled_from(["sharp", "paper"]),
+    has_mask=st.booleans(),
+    has_weight=st.booleans(),
+)
+@settings(max_examples=200, deadline=None)
+def test_risk_is_as_smooth_as_the_curvature_says(name, log, seed, weight, smoothness, has_mask, has_weight):
     """Lemma "smooth_upper_bound": risk(F + D) <= risk(F) - <G, D> + curvature/2 ||D||², on average over samples."""
     rng = np.random.default_rng(seed)
+    log = masked(log, seed) if has_mask else log
     score = rng.normal(scale=2.0, size=(log.n_samples, log.n_actions))
     move = rng.normal(scale=rng.choice([0.01, 1.0, 10.0]), size=score.shape)
-    target = objective.step_target(log, score)
-    bound = -np.sum(target.gradient * move) + 0.5 * np.sum(target.curvature * (move**2).sum(axis=1))
-    change = log.n_samples * (risk_at(objective, log, score + move) - risk_at(objective, log, score))
-    magnitude = np.abs(log.reward / log.propensity).sum()
-    assert change <= bound + 1e-9 * magnitude
+    move = move if log.action_mask is None else np.where(log.action_mask, move, 0.0)
+    bound = make_objective(name, weight, smoothness=smoothness).bind(training_data(log, seed, has_weight=has_weight))
+    log_prob = log_softmax(score, log.action_mask)
+    limit = -np.sum(bound.gradient(log_prob) * move) + 0.5 * np.sum(bound.curvature * (move**2).sum(axis=1))
+    change = log.n_samples * (bound.risk(log_softmax(score + move, log.action_mask)) - bound.risk(log_prob))
+    assert change <= limit + 1e-9 * magnitude_of(bound)
+
+
+@pytest.mark.parametrize("has_mask", [False, True])
+@by_weight
+def test_sharp_curvature_of_ips_is_reached(weight, has_mask):
+    """No smaller constant will do: at the worst probability a short move changes the gradient by just the curvature."""
+    value = 1.0 / np.sqrt(3.0)
+    probability = (1.0 + value) / 2.0  # where p(1-p)(1-2p) is greatest in size
+    log = bopl.BanditLog([[0.0]], [0], [1.0], [0.5], actions=[0, 1], action_mask=[[1, 1]] if has_mask else None)
+    bound = make_objective("ips", weight).bind(TrainingData(log))
+    score = np.log([[probability, 1.0 - probability]])
+    move = 1e-5 * np.array([[1.0, -1.0]]) / np.sqrt(2.0)
+    bend = (bound.gradient(log_softmax(score - move)) - bound.gradient(log_softmax(score + move))) @ move.T
+    assert bend[0, 0] / (2 * (move**2).sum()) == pytest.approx(bound.curvature[0], rel=1e-5)
 
 
 @given(log=logs(), seed=st.integers(0, 1000))
 @settings(max_examples=60, deadline=None)
 def test_surrogate_risk_bounds_the_empirical_risk(log, seed):
     score = np.random.default_rng(seed).normal(scale=3.0, size=(log.n_samples, log.n_actions))
-    surrogate, risk = risk_at(SurrogateObjective(), log, score), risk_at(IPSObjective(), log, score)
+    surrogate, risk = risk_at(Surrogate(), log, score), risk_at(IPS(), log, score)
     assert surrogate >= risk - 1e-9 * np.abs(log.reward / log.propensity).mean()
 
 
@@ -74,13 +115,14 @@ def context_policy_score(log, table):
     return table[group.reshape(-1)]
 
 
-@pytest.mark.parametrize("objective", OBJECTIVES, ids=lambda objective: objective.name)
-@given(log=logs(), seed=st.integers(0, 1000))
+@by_name
+@given(log=logs(), seed=st.integers(0, 1000), weight=st.sampled_from(WEIGHT_NAMES), has_weight=st.booleans())
 @settings(max_examples=100, deadline=None)
-def test_no_policy_beats_the_optimal_risk(objective, log, seed):
+def test_no_policy_beats_the_optimal_risk(name, log, seed, weight, has_weight):
     table = np.random.default_rng(seed).normal(scale=10.0, size=(log.n_samples, log.n_actions))
-    risk = risk_at(objective, log, context_policy_score(log, table))
-    assert risk >= objective.optimal_risk(log) - 1e-9 * np.abs(log.reward / log.propensity).mean()
+    bound = make_objective(name, weight).bind(training_data(log, seed, has_weight=has_weight))
+    risk = bound.risk(log_softmax(context_policy_score(log, table)))
+    assert risk >= bound.optimal_risk() - 1e-9 * magnitude_of(bound) / log.n_samples
 
 
 def test_optimal_risk_of_distinct_contexts_takes_every_good_action_and_no_bad_one():
@@ -101,7 +143,7 @@ def test_optimal_risk_of_one_context_takes_the_action_with_the_greatest_sum():
 def test_optimal_surrogate_risk_is_reached_by_numerical_minimisation(seed):
     log = make_log(seed, n_samples=15, distinct=2, n_features=1, n_actions=3)
     result = minimize(
-        lambda flat: risk_at(SurrogateObjective(), log, context_policy_score(log, flat.reshape(2, 3))),
+        lambda flat: risk_at(Surrogate(), log, context_policy_score(log, flat.reshape(2, 3))),
         np.zeros(6),
         method="BFGS",
         options={"gtol": 1e-9, "maxiter": 2000},
@@ -143,7 +185,7 @@ def test_softmax_rows_sum_to_one_even_for_enormous_scores(inverse_temperature):
 
 
 def test_unknown_objective_names_the_choices():
-    with pytest.raises(ValueError, match="one of 'ips', 'surrogate'; got 'dr'"):
-        get_objective("dr")
-    with pytest.raises(TypeError, match="an object with step_target"):
+    with pytest.raises(ValueError, match="one of 'ips', 'surrogate', 'dr'; got 'drs'"):
+        get_objective("drs")
+    with pytest.raises(TypeError, match="an object with a name and bind"):
         get_objective(3)

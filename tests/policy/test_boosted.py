@@ -6,18 +6,19 @@ from sklearn.linear_model import LinearRegression
 from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 
 import bopl
+from bopl.objective import IPS, Surrogate
 from bopl.objective.softmax import softmax
 from helpers import informative_log, make_log
 
 
 def fitted(log=None, **settings):
-    settings = {"learner": DecisionTreeRegressor(max_depth=3), "n_rounds": 10, "random_state": 0} | settings
-    return bopl.BoostedPolicy(**settings).fit(log or informative_log())
+    known = {"objective": "surrogate", "learner": DecisionTreeRegressor(max_depth=3), "n_rounds": 10, "random_state": 0}
+    return bopl.BoostedPolicy(**(known | settings)).fit(log or informative_log())
 
 
 def test_columns_and_a_log_are_the_same_to_fit():
     log = informative_log()
-    other = bopl.BoostedPolicy(learner=DecisionTreeRegressor(max_depth=3), n_rounds=10, random_state=0)
+    other = bopl.BoostedPolicy("surrogate", DecisionTreeRegressor(max_depth=3), n_rounds=10, random_state=0)
     other.fit(log.context, log.action, reward=log.reward, propensity=log.propensity)
     np.testing.assert_array_equal(fitted(log).decision_function(log.context), other.decision_function(log.context))
 
@@ -123,14 +124,19 @@ def test_frames_are_checked_by_name():
 @pytest.mark.parametrize(
     ("settings", "error", "message"),
     [
-        ({"objective": "dr"}, ValueError, "objective must be one of 'ips', 'surrogate'; got 'dr'"),
-        ({"n_rounds": 0}, ValueError, "n_rounds must be at least 1; got 0"),
+        ({"objective": "drs"}, ValueError, "objective must be one of 'ips', 'surrogate', 'dr'; got 'drs'"),
+        ({"n_rounds": -1}, ValueError, "n_rounds must be at least 0; got -1"),
         ({"n_rounds": 2.5}, TypeError, "n_rounds must be a whole number"),
         ({"reward_translation": "low"}, TypeError, "reward_translation must be a number"),
         ({"ensemble_weight_penalty": -1}, ValueError, "ensemble_weight_penalty must be at least 0"),
         ({"scale": 0.0}, ValueError, "scale must be greater than 0; got 0.0"),
         ({"early_stopping_rounds": 3}, ValueError, "early_stopping_rounds=3 needs a validation log"),
         ({"validation_fraction": 1.5}, ValueError, r"validation_fraction must lie in \(0, 1\); got 1.5"),
+        ({"start": "zero"}, ValueError, "start must be one of 'uniform', 'reward_model', .*; got 'zero'"),
+        ({"start_sharpness": -1.0}, ValueError, "start_sharpness must be at least 0; got -1.0"),
+        ({"n_folds": 1}, ValueError, "n_folds must be at least 2; got 1"),
+        ({"learning_rate": 1.5}, ValueError, r"learning_rate must lie in \(0, 1\]; got 1.5"),
+        ({"inverse_temperature": -1.0}, ValueError, "inverse_temperature must be at least 0; got -1"),
         ({"learner": "tree"}, TypeError, "learner must be a bopl learner or"),
     ],
 )
@@ -142,7 +148,7 @@ def test_bad_settings_are_refused_by_name_value_and_range(settings, error, messa
 def test_rewards_that_are_all_zero_after_translation_are_refused():
     log = bopl.BanditLog(np.eye(3), [0, 1, 0], [0.4, 0.4, 0.4], [0.5] * 3)
     with pytest.raises(ValueError, match=r"all 3 rewards are zero after adding reward_translation=-0\.4"):
-        bopl.BoostedPolicy(reward_translation=-0.4).fit(log)
+        bopl.BoostedPolicy("surrogate", reward_translation=-0.4).fit(log)
 
 
 def test_missing_columns_are_named():
@@ -164,7 +170,8 @@ def test_a_log_with_other_actions_cannot_be_scored():
 @pytest.mark.parametrize("name", ["BOPL-regr", "bopl-class", "BOPL-S-regr", "bopl-s-class", "bopl-cs-regr"])
 def test_the_papers_configurations_are_reachable_by_name(name):
     policy = bopl.paper_policy(name, n_rounds=10, max_depth=4, min_child_weight=5, n_jobs=1, random_state=0)
-    assert policy.objective == ("ips" if name.lower() in ("bopl-regr", "bopl-class") else "surrogate")
+    kind = IPS if name.lower() in ("bopl-regr", "bopl-class") else Surrogate
+    assert policy.objective == kind(smoothness="paper")
     kind = bopl.XGBTree if name.lower().endswith("regr") else DecisionTreeClassifier
     assert isinstance(policy.learner, kind)
     test = informative_log(5)

@@ -10,7 +10,9 @@ from helpers import informative_log
 @pytest.fixture(scope="module")
 def fitted():
     log = informative_log(n_samples=500)
-    return bopl.BoostedPolicy(n_rounds=8, reward_translation=-0.3, random_state=0).fit(log), log
+    return bopl.BoostedPolicy("surrogate", bopl.HistTree(), n_rounds=8, reward_translation=-0.3, random_state=0).fit(
+        log
+    ), log
 
 
 def test_explanations_add_up_to_the_scores_of_the_actions_asked_for(fitted):
@@ -36,7 +38,7 @@ def test_a_saved_policy_explains_alike(fitted, tmp_path):
 def test_sparse_contexts_are_explained_like_dense_ones():
     log = informative_log(n_samples=300)
     context = np.where(log.context > 0.5, log.context, 0.0)
-    policy = bopl.BoostedPolicy(n_rounds=4, reward_translation=-0.3, random_state=0)
+    policy = bopl.BoostedPolicy("surrogate", bopl.HistTree(), n_rounds=4, reward_translation=-0.3, random_state=0)
     policy.fit(context, log.action, reward=log.reward, propensity=log.propensity)
     dense, sparse = policy.explain(context, log.action), policy.explain(csr_array(context), log.action)
     assert np.array_equal(dense.feature, sparse.feature)
@@ -44,7 +46,7 @@ def test_sparse_contexts_are_explained_like_dense_ones():
 
 def test_learners_without_covers_say_so(fitted):
     _, log = fitted
-    policy = bopl.BoostedPolicy(learner=DecisionTreeRegressor(max_depth=3), n_rounds=2, random_state=0).fit(log)
+    policy = bopl.BoostedPolicy("surrogate", DecisionTreeRegressor(max_depth=3), n_rounds=2, random_state=0).fit(log)
     with pytest.raises(TypeError, match="HistTree"):
         policy.explain(log.context)
 

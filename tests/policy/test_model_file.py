@@ -136,7 +136,7 @@ def test_foreign_files_are_named_as_such(tmp_path):
         bopl.load(tmp_path / "none.bopl")
 
 
-def rewritten(tmp_path, model_bytes, *, change_document=None, change_arrays=None, format_number=1):
+def rewritten(tmp_path, model_bytes, *, change_document=None, change_arrays=None, format_number=2):
     """Write a file that is whole and signed but says something else."""
     with zipfile.ZipFile(io.BytesIO(model_bytes)) as file:
         head = json.loads(file.read("document.json"))
@@ -183,7 +183,7 @@ def test_a_file_that_does_not_name_its_training_rows_is_read(tmp_path, model_byt
 
 
 def test_a_file_of_a_newer_format_asks_for_an_upgrade(tmp_path, model_bytes):
-    with pytest.raises(ValueError, match=r"has format 99; this version of bopl reads formats 1 to 1\. Upgrade bopl"):
+    with pytest.raises(ValueError, match=r"has format 99; this version of bopl reads formats 1 to 2\. Upgrade bopl"):
         bopl.load(rewritten(tmp_path, model_bytes, format_number=99))
 
 
@@ -196,8 +196,7 @@ def test_no_pickle_is_in_the_file(model_bytes):
 
 
 def test_make_log_of_many_rounds_stays_small(tmp_path):
-    policy = bopl.BoostedPolicy(learner=DecisionTreeRegressor(max_depth=3), n_rounds=100, random_state=0).fit(
-        make_log()
-    )
+    policy = bopl.BoostedPolicy("surrogate", DecisionTreeRegressor(max_depth=3), n_rounds=100, random_state=0)
+    policy.fit(make_log())
     policy.save(tmp_path / "policy.bopl")
     assert (tmp_path / "policy.bopl").stat().st_size < 60_000

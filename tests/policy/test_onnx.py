@@ -49,7 +49,7 @@ def test_onnx_agrees_with_missing_values_categories_and_action_features(tmp_path
 @pytest.mark.parametrize("labels", [[3, 9, 12], [("a", 1), ("b", 2), "c"]])
 def test_whole_numbers_come_out_as_they_are_and_other_labels_as_positions(tmp_path, labels):
     log = nasty_log(1, labels=labels)
-    policy = bopl.BoostedPolicy(n_rounds=3, random_state=0).fit(log)
+    policy = bopl.BoostedPolicy("surrogate", bopl.HistTree(), n_rounds=3, random_state=0).fit(log)
     policy.to_onnx(tmp_path / "policy.onnx")
     action = run_onnx(tmp_path / "policy.onnx", np.ascontiguousarray(log.context))[2]
     position = policy.decision_function(log.context).argmax(axis=1)
@@ -58,7 +58,7 @@ def test_whole_numbers_come_out_as_they_are_and_other_labels_as_positions(tmp_pa
 
 def test_the_model_carries_its_actions_and_columns(tmp_path):
     log = bopl.BanditLog.from_frame(click_table(300), action="item", reward="click", propensity="p")
-    policy = bopl.BoostedPolicy(n_rounds=3, random_state=0).fit(log)
+    policy = bopl.BoostedPolicy("surrogate", bopl.HistTree(), n_rounds=3, random_state=0).fit(log)
     policy.to_onnx(tmp_path / "policy.onnx")
     properties = {entry.key: json.loads(entry.value) for entry in onnx.load(tmp_path / "policy.onnx").metadata_props}
     assert properties["actions"] == policy.actions_.tolist()
@@ -68,6 +68,6 @@ def test_the_model_carries_its_actions_and_columns(tmp_path):
 def test_learners_that_onnx_trees_cannot_hold_are_refused(tmp_path):
     from sklearn.linear_model import Ridge
 
-    policy = bopl.BoostedPolicy(learner=Ridge(), n_rounds=2).fit(informative_log())
-    with pytest.raises(TypeError, match="to_onnx needs a policy whose learner is HistTree"):
+    policy = bopl.BoostedPolicy("surrogate", Ridge(), n_rounds=2).fit(informative_log())
+    with pytest.raises(TypeError, match="exports need a policy whose learner is HistTree"):
         policy.to_onnx(tmp_path / "policy.onnx")

@@ -16,7 +16,10 @@ from helpers import informative_log
 
 def policy(**settings):
     return bopl.BoostedPolicy(
-        **({"learner": DecisionTreeRegressor(max_depth=2), "n_rounds": 5, "random_state": 0} | settings)
+        **(
+            {"objective": "surrogate", "learner": DecisionTreeRegressor(max_depth=2), "n_rounds": 5, "random_state": 0}
+            | settings
+        )
     )
 
 
@@ -58,6 +61,19 @@ def test_randomized_search_and_cross_validation_work_too():
     scores = cross_val_score(policy(), *data, params=metadata, cv=3)
     assert scores.shape == (3,)
     assert np.isfinite(scores).all()
+
+
+@pytest.mark.usefixtures("routing")
+def test_sample_weights_travel_with_the_samples():
+    data, metadata = columns(informative_log())
+    weight = np.where(informative_log().context[:, 0] > 0.0, 1.0, 0.0)
+    weight[0] = 1.0  # each fold has some
+    search = GridSearchCV(policy(), {"n_rounds": [2, 5]}, cv=3).fit(*data, **metadata, sample_weight=weight)
+    expected = policy(**search.best_params_).fit(*data, **metadata, sample_weight=weight)
+    np.testing.assert_array_equal(search.predict_proba(data[0]), expected.predict_proba(data[0]))
+    assert not np.allclose(
+        search.predict_proba(data[0]), policy(**search.best_params_).fit(*data, **metadata).predict_proba(data[0])
+    )
 
 
 @pytest.mark.usefixtures("routing")
@@ -112,7 +128,10 @@ EXPECTED_FAILURES = {
 
 
 @parametrize_with_checks(
-    [SupervisedPolicy(learner=DecisionTreeRegressor(max_depth=2), n_rounds=3, random_state=0)],
+    [
+        SupervisedPolicy("surrogate", DecisionTreeRegressor(max_depth=2), n_rounds=3, random_state=0),
+        SupervisedPolicy(n_rounds=3, reward_model=bopl.BoostedRewardModel(n_rounds=2), random_state=0),
+    ],
     expected_failed_checks=lambda estimator: EXPECTED_FAILURES,
 )
 def test_estimator_checks_of_scikit_learn(estimator, check):

@@ -82,11 +82,3 @@ class BaselinePolicy(ScoredPolicy):
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "actions_")
-
-
-def check_array(arrays: dict[str, AnyArray], name: str, shape: tuple[int, ...]) -> AnyArray:
-    """Return an array of a model file, after checking that it is finite and has the shape predicting relies on."""
-    array = arrays[name]
-    if array.shape != shape or array.dtype.kind != "f" or not np.isfinite(array).all():
-        raise ValueError(f"array {name!r} must hold finite numbers of shape {shape}; it has shape {array.shape}")
-    return array

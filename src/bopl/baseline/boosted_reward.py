@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 from sklearn.base import clone
@@ -10,12 +10,12 @@ from sklearn.base import clone
 from bopl._settings import check_number
 from bopl._typing import AnyArray, FloatArray
 from bopl.baseline.base import BaselinePolicy, Packed
-from bopl.boosting import BoostedRewardModel
-from bopl.boosting.reward_model import default_reward_learner
 from bopl.learner import HistTree
 from bopl.learner.hist_tree.predictor import HistTreePredictor, stack_trees
 from bopl.learner.store import describe_learner, learner_from, pack_predictors, unpack_predictors
 from bopl.log import BanditLog
+from bopl.reward import BoostedRewardModel
+from bopl.reward.boosted import default_reward_learner
 
 
 class BoostedRewardPolicy(BaselinePolicy):
@@ -51,7 +51,10 @@ class BoostedRewardPolicy(BaselinePolicy):
     [1, 0]
     """
 
-    trained_inverse_temperature: ClassVar[float] = np.inf
+    @property
+    def trained_inverse_temperature(self) -> float:
+        """Infinity: scores are predicted rewards, and the best is taken."""
+        return np.inf
 
     def __init__(
         self,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import contextmanager
-from typing import Any, ClassVar, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -135,7 +135,10 @@ class DeepRewardPolicy(NetworkPolicy):
         ``epoch``, ``loss`` and ``snips_value`` (of the training log).
     """
 
-    trained_inverse_temperature: ClassVar[float] = np.inf
+    @property
+    def trained_inverse_temperature(self) -> float:
+        """Infinity: scores are predicted rewards, and the best is taken."""
+        return np.inf
 
 
 class BanditNetPolicy(NetworkPolicy):

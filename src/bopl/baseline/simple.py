@@ -7,11 +7,12 @@ from typing import Any
 
 import numpy as np
 
+from bopl._archive import check_array
 from bopl._settings import check_number
 from bopl._typing import AnyArray, ContextMatrix, FloatArray, IntArray
-from bopl.baseline.base import BaselinePolicy, Packed, check_array
-from bopl.baseline.layout import category_sizes, fit_layout, unpack_layout
+from bopl.baseline.base import BaselinePolicy, Packed
 from bopl.log import BanditLog
+from bopl.log.layout import category_sizes, fit_layout, unpack_layout
 
 NEVER_LOGGED = -20.0  # score of an action the log does not contain: exp(-20) is 2e-9
 

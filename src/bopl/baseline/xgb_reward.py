@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
@@ -44,7 +44,10 @@ class XGBRewardPolicy(BaselinePolicy):
         and ones splits in one way only, so the trees are the same and a fraction of the entries is visited.
     """
 
-    trained_inverse_temperature: ClassVar[float] = np.inf
+    @property
+    def trained_inverse_temperature(self) -> float:
+        """Infinity: scores are predicted rewards, and the best is taken."""
+        return np.inf
 
     def __init__(
         self,

@@ -4,12 +4,13 @@ from bopl.boosting.callback import BoostingState, Callback, CallbackAction, Prog
 from bopl.boosting.checkpoint import Checkpoint, read_checkpoint
 from bopl.boosting.ensemble import Ensemble, Round
 from bopl.boosting.history import History
-from bopl.boosting.loop import BoostingResult, fit_ensemble
-from bopl.boosting.reward_model import BoostedRewardModel
+from bopl.boosting.loop import BoostingResult, Problem, fit_ensemble
+from bopl.boosting.start import STARTS, Start
 from bopl.boosting.step import Step, StepRule
+from bopl.boosting.workbench import Workbench
 
 __all__ = [
-    "BoostedRewardModel",
+    "STARTS",
     "BoostingResult",
     "BoostingState",
     "Callback",
@@ -17,12 +18,15 @@ __all__ = [
     "Checkpoint",
     "Ensemble",
     "History",
+    "Problem",
     "ProgressBar",
     "Round",
+    "Start",
     "Step",
     "StepRule",
     "TimeLimit",
     "Validation",
+    "Workbench",
     "fit_ensemble",
     "read_checkpoint",
 ]

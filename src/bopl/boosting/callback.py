@@ -14,6 +14,7 @@ from bopl._machine import memory_in_use_mib
 from bopl._settings import check_number
 from bopl._typing import FloatArray
 from bopl.boosting.ensemble import Round
+from bopl.boosting.start import Start
 from bopl.log import BanditLog
 from bopl.objective.softmax import log_softmax
 from bopl.objective.value import snips_value
@@ -38,10 +39,12 @@ class BoostingState:
         How many rounds were asked for.
     seed : int
         Seed of the fit.
-    score : ndarray of shape (n_samples, n_actions)
-        Scores of the training contexts after the rounds made so far.
-    settings : dict of str to str
-        What the fit was asked for, as text; a checkpoint is resumed only under the same settings.
+    start : Start
+        Where the ensemble starts.
+    settings : dict
+        What the fit was asked for, as plain values; a checkpoint is resumed only under the same settings.
+    score : ndarray of shape (n_samples, n_actions), or None before they are known
+        Scores of the training contexts after the rounds made so far, in the order of the learner.
     rounds : list of Round
     records : list of dict
         One row of the history per round.
@@ -50,8 +53,9 @@ class BoostingState:
     log: BanditLog
     n_rounds: int
     seed: int
-    score: FloatArray
-    settings: dict[str, str] = field(default_factory=dict)
+    start: Start = field(default_factory=Start)
+    settings: dict[str, Any] = field(default_factory=dict)
+    score: FloatArray | None = None
     rounds: list[Round] = field(default_factory=list)
     records: list[dict[str, float]] = field(default_factory=list)
 
@@ -94,12 +98,15 @@ class Validation(Callback):
         self.best_n_rounds = 0
         self.best_value = -np.inf
         self._score: FloatArray = np.zeros((0, 0))
+        self._has_start = False
 
     def on_start(self, state: BoostingState) -> None:
         """Check the log and catch up with rounds made before a resume."""
         _check_same_shape(state.log, self.log)
         self.best_n_rounds, self.best_value = 0, -np.inf
-        self._score = np.zeros((self.log.n_samples, self.log.n_actions))
+        self._has_start = bool(state.start.predictors)
+        self._score = state.start.score(self.log.context, self.log.n_actions)
+        self._watch(0)
         for made, record in zip(state.rounds, state.records, strict=True):
             self._add(made, record)
 
@@ -112,11 +119,16 @@ class Validation(Callback):
 
     def _add(self, made: Round, record: dict[str, float]) -> None:
         self._score += made.step.size * made.predictor.predict(self.log.context)
+        record["validation_value"] = self._watch(int(record["round"]))
+
+    def _watch(self, n_rounds: int) -> float:
+        """Return the value after so many rounds, and remember the best."""
         log_prob = log_softmax(self._score, self.log.action_mask)[np.arange(self.log.n_samples), self.log.action_idx]
         value = snips_value(np.exp(log_prob) / self.log.propensity, self.log.reward)
-        record["validation_value"] = value
-        if value > self.best_value:
-            self.best_n_rounds, self.best_value = int(record["round"]), value
+        # The start itself is kept only where it says something: the uniform policy is no policy to end with.
+        if value > self.best_value and (n_rounds > 0 or self._has_start):
+            self.best_n_rounds, self.best_value = n_rounds, value
+        return value
 
 
 def _check_same_shape(train: BanditLog, other: BanditLog) -> None:

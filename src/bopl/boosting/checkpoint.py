@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -13,7 +14,7 @@ from bopl.boosting.history import COLUMNS
 from bopl.boosting.store import pack_rounds, unpack_rounds
 from bopl.log import BanditLog
 
-FORMAT_NUMBER = 1
+FORMAT_NUMBER = 2  # 1 knew an objective by its name alone
 KIND = "checkpoint"
 
 
@@ -63,6 +64,7 @@ class Checkpoint(Callback):
             "rounds": facts,
         }
         # Scores are stored, not recomputed: resuming then costs nothing and cannot differ in the last bit.
+        assert state.score is not None
         arrays["score"] = state.score
         for name in COLUMNS:
             arrays[f"history/{name}"] = np.array([record[name] for record in state.records], dtype=np.float64)
@@ -70,7 +72,7 @@ class Checkpoint(Callback):
         self._written = len(state.rounds)
 
 
-def read_checkpoint(path: str | Path, log: BanditLog, settings: dict[str, str], n_rounds: int) -> BoostingState:
+def read_checkpoint(path: str | Path, log: BanditLog, settings: dict[str, Any], n_rounds: int) -> BoostingState:
     """Return the state in a checkpoint, after checking that it belongs to this log and these settings."""
     archive = read_archive(path, KIND, FORMAT_NUMBER)
     document, arrays = archive.document, archive.arrays
@@ -79,7 +81,7 @@ def read_checkpoint(path: str | Path, log: BanditLog, settings: dict[str, str], 
     for name, value in settings.items():
         if document["settings"].get(name) != value:
             raise ValueError(
-                f"the checkpoint {str(path)!r} was made with {name}={document['settings'].get(name)}, not {value}; "
+                f"the checkpoint {str(path)!r} was made with {name}={document['settings'].get(name)!r}, not {value!r}; "
                 "resume with the same settings (n_rounds may differ)."
             )
     rounds = unpack_rounds(
@@ -92,4 +94,6 @@ def read_checkpoint(path: str | Path, log: BanditLog, settings: dict[str, str], 
     records = [{name: arrays[f"history/{name}"][row].item() for name in COLUMNS} for row in range(len(rounds))]
     # Column by column as in a new fit: sums over actions in another order would differ in the last bit.
     score = np.asfortranarray(arrays["score"])
-    return BoostingState(log, n_rounds, document["seed"], score, settings, list(rounds), records)
+    return BoostingState(
+        log, n_rounds, document["seed"], settings=settings, score=score, rounds=list(rounds), records=records
+    )

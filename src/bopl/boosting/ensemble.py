@@ -1,14 +1,15 @@
-"""What boosting hands on: rounds, and the scores they add up to."""
+"""What boosting hands on: where it started, its rounds, and the scores they add up to."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
 
 from bopl._typing import ContextMatrix, FloatArray
+from bopl.boosting.start import Start
 from bopl.boosting.step import Step
 from bopl.learner import Predictor
 from bopl.learner.store import Scorer, stack_predictors
@@ -24,28 +25,39 @@ class Round:
 
 @dataclass(frozen=True)
 class Ensemble:
-    """``F(x, a) = Σ_t alpha_t f_t(x, a)`` (Eq. "ensemble")."""
+    """``F(x, a) = start(x, a) + Σ_t alpha_t f_t(x, a)`` (Eq. "ensemble", where the start is zero)."""
 
     rounds: tuple[Round, ...]
     n_actions: int
+    start: Start = field(default_factory=Start)
+
+    @property
+    def predictors(self) -> list[Predictor]:
+        """All that is added up: the predictors of the start, then those of the rounds."""
+        return [*self.start.predictors, *(entry.predictor for entry in self.rounds)]
+
+    @property
+    def coefficients(self) -> list[float]:
+        """What each of `predictors` is multiplied by."""
+        return [*self.start.coefficients, *(entry.step.size for entry in self.rounds)]
 
     def score(self, context: ContextMatrix) -> FloatArray:
         """Return the ensemble's scores of shape (n_samples, n_actions)."""
-        if not self.rounds:
+        if not self.predictors:
             return np.zeros((context.shape[0], self.n_actions))
         return self._scorer(context)
 
     @cached_property
     def _scorer(self) -> Scorer:
-        return stack_predictors([entry.predictor for entry in self.rounds], [entry.step.size for entry in self.rounds])
+        return stack_predictors(self.predictors, self.coefficients)
 
     def staged_score(self, context: ContextMatrix) -> Iterator[FloatArray]:
         """Yield the scores after each round, each in an array of its own."""
-        score = np.zeros((context.shape[0], self.n_actions))
+        score = self.start.score(context, self.n_actions)
         for entry in self.rounds:
             score += entry.step.size * entry.predictor.predict(context)
             yield score.copy()
 
     def truncated(self, n_rounds: int) -> Ensemble:
         """Return the ensemble of the first ``n_rounds`` rounds."""
-        return Ensemble(self.rounds[:n_rounds], self.n_actions)
+        return replace(self, rounds=self.rounds[:n_rounds])

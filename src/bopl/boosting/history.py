@@ -22,8 +22,8 @@ COLUMNS: dict[str, str] = {
     "guaranteed_decrease": "by how much smoothness promises the objective's risk to fall",
     "recursive_bound": "the objective's risk before the round less the guaranteed decrease",
     "theorem_bound": "Theorem 1: opt_emp_risk + excess_emp_risk_0 · exp(-total decrease / excess_emp_risk_0)",
-    "opt_emp_risk": "least risk of the objective that any policy can have on this log",
-    "excess_emp_risk_0": "risk of the uniform policy above opt_emp_risk",
+    "opt_emp_risk": "least risk of the objective that any policy can have on this log; NaN without a certificate",
+    "excess_emp_risk_0": "risk of the start, the uniform policy by default, above opt_emp_risk",
     "mean_importance_weight": "mean of pi(a_i)/p; near 1 unless the policy overfits the propensities",
     "effective_sample_size": "(sum of weights)² / sum of squared weights",
     "snips_value": "self-normalised estimate of the reward on the training log, untranslated",
@@ -44,13 +44,16 @@ class History(Mapping[str, AnyArray]):
         The columns are described in ``bopl.boosting.history.COLUMNS``.
     objective : str
         Name of the objective.
+    title : str
+        What its risk is called.
     """
 
     columns: dict[str, AnyArray]
     objective: str
+    title: str = "risk"
 
     @classmethod
-    def from_records(cls, records: Sequence[Mapping[str, float]], objective: str) -> History:
+    def from_records(cls, records: Sequence[Mapping[str, float]], objective: str, title: str | None = None) -> History:
         """Build the history from one mapping per round."""
         columns = {
             name: np.array([record.get(name, np.nan) for record in records], dtype=np.float64) for name in COLUMNS
@@ -58,7 +61,7 @@ class History(Mapping[str, AnyArray]):
         columns["round"] = columns["round"].astype(np.int64)
         for column in columns.values():
             column.flags.writeable = False
-        return cls(columns, objective)
+        return cls(columns, objective, f"risk of {objective!r}" if title is None else title)
 
     def to_records(self) -> list[dict[str, float]]:
         """Return one mapping per round."""

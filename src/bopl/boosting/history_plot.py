@@ -8,8 +8,6 @@ import numpy as np
 
 from bopl.boosting.history import History
 
-RISK_NAMES = {"ips": "empirical risk", "surrogate": "surrogate risk"}
-
 
 def plot_history(history: History) -> Any:
     """Return a matplotlib figure of the history."""
@@ -32,8 +30,7 @@ def plot_history(history: History) -> Any:
 
 
 def _draw_risk(panel: Any, history: History) -> None:
-    kind = RISK_NAMES.get(history.objective, f"risk of {history.objective!r}")
-    panel.plot(history["round"], history.objective_risk, label=kind, color="C0", linewidth=2)
+    panel.plot(history["round"], history.objective_risk, label=history.title, color="C0", linewidth=2)
     panel.plot(history["round"], history["recursive_bound"], label="recursive bound", color="C1", linewidth=1)
     panel.plot(history["round"], history["theorem_bound"], label="Theorem 1", color="C2", linewidth=1, linestyle="--")
     panel.set_title("risk under its bounds")

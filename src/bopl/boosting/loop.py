@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
 from bopl import theory
 from bopl._typing import FloatArray
+from bopl.boosting.ascent import Ascent, Standing, ascend
 from bopl.boosting.callback import BoostingState, Callback, CallbackAction
 from bopl.boosting.ensemble import Ensemble, Round
 from bopl.boosting.history import History
-from bopl.boosting.step import Step, StepRule, by_column, inner
-from bopl.learner import BoundLearner, row_order
-from bopl.log import BanditLog
-from bopl.objective import IPSObjective, Objective, StepTarget, SurrogateObjective
-from bopl.objective.value import effective_sample_size, snips_value
+from bopl.boosting.start import Start
+from bopl.boosting.step import Step, StepRule
+from bopl.learner import BoundLearner
+from bopl.objective import Objective, StepTarget, TrainingData
 
 # "We use early stopping whenever the gradient, base predictions or ensemble weight are less than 1e-10 in magnitude."
 STOP_BELOW = 1e-10
@@ -36,16 +37,56 @@ class BoostingResult:
     stop_reason: str
 
 
+@dataclass(frozen=True)
+class Problem:
+    """What is boosted: samples, objective, where to start.
+
+    Attributes
+    ----------
+    data : TrainingData
+        In the order of the log, with contexts, rewards as logged.
+    objective : Objective
+    reward_translation : float
+        Added to every reward.
+    start : Start
+    start_score : ndarray of shape (n_samples, n_actions), optional
+        Scores of the samples at the start, where they are not those of ``start``: cross-fitted ones.
+    has_certificate : bool
+        Whether the optimal risk is computed, without which Theorem 1 says nothing.
+    """
+
+    data: TrainingData
+    objective: Objective
+    reward_translation: float = 0.0
+    start: Start = field(default_factory=Start)
+    start_score: FloatArray | None = None
+    has_certificate: bool = True
+
+    def translated(self) -> TrainingData:
+        """Return the data with translated rewards; estimates move with them."""
+        translation, data = self.reward_translation, self.data
+        if translation == 0.0:
+            return data
+        estimate = None if data.reward_estimate is None else data.reward_estimate + translation
+        return TrainingData(data.log.translated(translation), estimate, data.sample_weight, data.order)
+
+    def initial_score(self) -> FloatArray:
+        """Return the scores before the first round, column by column in memory."""
+        if self.start_score is not None:
+            return np.array(self.start_score, order="F")
+        log = self.data.log
+        return np.asfortranarray(self.start.score(log.context, log.n_actions))
+
+
 def fit_ensemble(
-    log: BanditLog,
-    objective: Objective,
+    problem: Problem,
     learner: BoundLearner,
     step_rule: StepRule,
     *,
     n_rounds: int,
+    n_jobs: int = 1,
     seed: int = 0,
-    reward_translation: float = 0.0,
-    settings: dict[str, str] | None = None,
+    settings: dict[str, Any] | None = None,
     callbacks: Sequence[AnyCallback] = (),
     resumed: BoostingState | None = None,
 ) -> BoostingResult:
@@ -55,31 +96,28 @@ def fit_ensemble(
 
     Parameters
     ----------
-    log : BanditLog
-        Rewards as logged; ``reward_translation`` is added here.
-    objective : Objective
+    problem : Problem
     learner : BoundLearner
         Bound to the same log.
     step_rule : StepRule
     n_rounds : int
+    n_jobs : int, default=1
+        Threads for what is not the learner's; the result does not depend on it.
     seed : int
         Handed on to callbacks, so that a checkpoint can repeat the fit.
-    reward_translation : float
-    settings : dict of str to str, optional
-        The caller's settings as text, for checkpoints.
+    settings : dict, optional
+        The caller's settings as plain values, for checkpoints.
     callbacks : sequence of callables
     resumed : BoostingState, optional
         Where an earlier fit of the same log stood.
     """
-    # Column by column: sums over a handful of actions are then sums of long columns, and the engine reads by action.
-    score = np.zeros((log.n_samples, log.n_actions), order="F")
-    state = resumed or BoostingState(log, n_rounds, seed, score, settings or {})
-    stop_reason = "all rounds were made"
+    state = resumed or BoostingState(problem.data.log, n_rounds, seed, problem.start, settings or {})
+    stop_reason = None
     try:
         for callback in callbacks:
             if isinstance(callback, Callback):
                 callback.on_start(state)
-        stop_reason = _add_rounds(state, objective, learner, step_rule, reward_translation, callbacks) or stop_reason
+        stop_reason = BoostingRun(problem, learner, step_rule, state, n_jobs=n_jobs).add_rounds(n_rounds, callbacks)
     except KeyboardInterrupt:
         del state.rounds[len(state.records) :]  # a round is whole once it is recorded
         if not state.rounds:
@@ -89,44 +127,67 @@ def fit_ensemble(
         for callback in callbacks:
             if isinstance(callback, Callback):
                 callback.on_end(state)
-    ensemble = Ensemble(tuple(state.rounds), log.n_actions)
-    return BoostingResult(ensemble, History.from_records(state.records, objective.name), stop_reason)
+    return result_of(problem, state, stop_reason)
 
 
-def _add_rounds(
-    state: BoostingState,
-    objective: Objective,
-    learner: BoundLearner,
-    step_rule: StepRule,
-    reward_translation: float,
-    callbacks: Sequence[AnyCallback],
-) -> str | None:
-    """Run the loop; return the reason if it ended before ``n_rounds``."""
-    optimal_risk = objective.optimal_risk(state.log.translated(reward_translation))
-    logged = state.log.outcomes(row_order(learner))  # from here on samples are as the learner keeps them
-    log = logged.translated(reward_translation)
-    recorder = Recorder(logged, log, objective, optimal_risk)
-    target = objective.step_target(log, state.score)
-    for round_idx in range(len(state.rounds), state.n_rounds):
-        if np.abs(target.gradient).max() < STOP_BELOW:
-            return "the gradient vanished"
-        fitted = learner.fit(target, round_idx)
-        # Scores of ineligible actions change nothing, so they do not count as predictions either.
-        prediction = fitted.prediction if log.action_mask is None else np.where(log.action_mask, fitted.prediction, 0.0)
-        if np.abs(prediction).max() < STOP_BELOW:
-            return "the base learner found nothing to predict"
-        step = step_rule(target, prediction)
-        if abs(step.alpha) < STOP_BELOW:
-            return "the ensemble weight vanished"
-        state.score += step.size * prediction
-        before, target = target, objective.step_target(log, state.score)
-        record = recorder.record(round_idx, before, target, step, state.records)
-        state.rounds.append(Round(fitted.predictor, step))
-        state.records.append(record)
-        requests = [callback(state) for callback in callbacks]  # every callback has seen this round
-        if CallbackAction.STOP in requests:
-            return _reason_of(callbacks[requests.index(CallbackAction.STOP)])
-    return None
+def result_of(problem: Problem, state: BoostingState, stop_reason: str | None = None) -> BoostingResult:
+    """Return what a fit has come to; without a reason it has made all its rounds."""
+    ensemble = Ensemble(tuple(state.rounds), problem.data.n_actions, problem.start)
+    history = History.from_records(state.records, problem.objective.name, problem.objective.title)
+    return BoostingResult(ensemble, history, stop_reason or "all rounds were made")
+
+
+class BoostingRun:
+    """The loop, which may pause after any round and go on later.
+
+    Parameters
+    ----------
+    problem : Problem
+    learner : BoundLearner
+        Bound to the same log.
+    step_rule : StepRule
+    state : BoostingState
+        Rounds made so far; added to in place.
+    n_jobs : int, default=1
+    """
+
+    def __init__(
+        self, problem: Problem, learner: BoundLearner, step_rule: StepRule, state: BoostingState, *, n_jobs: int = 1
+    ) -> None:
+        self.state = state
+        self._learner, self._step_rule = learner, step_rule
+        data, order = problem.translated(), learner.row_order
+        optimal_risk = problem.objective.bind(data).optimal_risk() if problem.has_certificate else float("nan")
+        if state.score is None:
+            score = problem.initial_score()
+            state.score = score if order is None else np.asfortranarray(score[order])
+        data = data.take(order)  # from here on samples are as the learner keeps them
+        self._bound = problem.objective.bind(data)
+        self._ascent = ascend(self._bound, data, problem.data.take(order).log, state.score, n_jobs)
+        self._recorder = Recorder(self._ascent.standing, optimal_risk, state.records)
+
+    def add_rounds(self, n_rounds: int, callbacks: Sequence[AnyCallback] = ()) -> str | None:
+        """Add rounds until there are ``n_rounds``; return the reason if boosting ended before."""
+        state, ascent = self.state, self._ascent
+        for round_idx in range(len(state.rounds), n_rounds):
+            if ascent.standing.largest_gradient < STOP_BELOW:
+                return "the gradient vanished"
+            fitted = self._learner.fit(StepTarget(ascent.gradient, self._bound.weight), round_idx)
+            # Scores of ineligible actions change nothing, so they do not count as predictions either.
+            sums = ascent.measure(fitted.prediction)
+            if sums.largest < STOP_BELOW:
+                return "the base learner found nothing to predict"
+            step = self._step_rule(sums)
+            if abs(step.alpha) < STOP_BELOW:
+                return "the ensemble weight vanished"
+            before = ascent.standing
+            ascent.move(fitted.prediction, step.size)
+            state.rounds.append(Round(fitted.predictor, step))
+            state.records.append(self._recorder.record(round_idx, before, ascent, step))
+            requests = [callback(state) for callback in callbacks]  # every callback has seen this round
+            if CallbackAction.STOP in requests:
+                return _reason_of(callbacks[requests.index(CallbackAction.STOP)])
+        return None
 
 
 def _reason_of(callback: AnyCallback) -> str:
@@ -134,41 +195,42 @@ def _reason_of(callback: AnyCallback) -> str:
 
 
 class Recorder:
-    """Turns what is known after a round into a row of the history: risks, certificate, weights, value."""
+    """Turns what is known after a round into a row of the history: risks, certificate, weights, value.
 
-    def __init__(self, log: BanditLog, translated: BanditLog, objective: Objective, optimal_risk: float) -> None:
-        self.log = log
-        self.translated = translated
-        self.objective = objective
+    Parameters
+    ----------
+    initial : Standing
+        Before the first of the rounds to come.
+    optimal_risk : float
+    records : list of dict
+        Rows of the rounds made before.
+    """
+
+    def __init__(self, initial: Standing, optimal_risk: float, records: list[dict[str, float]]) -> None:
         self.optimal_risk = optimal_risk
-        self.initial_risk = objective.risk(translated, -np.log(theory.n_eligible(log)))
+        self.excess_0 = records[0]["excess_emp_risk_0"] if records else initial.risk - optimal_risk
+        self.total_decrease = 0.0
+        for row in records:
+            self.total_decrease += row["guaranteed_decrease"]
 
-    def record(
-        self, round_idx: int, before: StepTarget, after: StepTarget, step: Step, earlier: list[dict[str, float]]
-    ) -> dict[str, float]:
-        """Return the row of the round that led from ``before`` to ``after``."""
-        excess_0 = self.initial_risk - self.optimal_risk
-        total_decrease = sum(row["guaranteed_decrease"] for row in earlier) + step.guaranteed_decrease
-        importance_weight = np.exp(after.log_prob) / self.log.propensity
+    def record(self, round_idx: int, before: Standing, ascent: Ascent, step: Step) -> dict[str, float]:
+        """Return the row of the round that led from ``before`` to where the ascent stands."""
+        after = ascent.standing
+        self.total_decrease += step.guaranteed_decrease
         return {
             "round": round_idx + 1,
-            "empirical_risk": IPSObjective().risk(self.translated, after.log_prob),
-            "surrogate_risk": SurrogateObjective().risk(self.translated, after.log_prob),
-            "objective_risk": self.objective.risk(self.translated, after.log_prob),
-            "gradient_norm": _norm(before.gradient) / self.log.n_samples,
+            "empirical_risk": after.empirical_risk,
+            "surrogate_risk": after.surrogate_risk,
+            "objective_risk": after.risk,
+            "gradient_norm": before.gradient_norm,
             "alpha": step.alpha,
             "guaranteed_decrease": step.guaranteed_decrease,
-            "recursive_bound": self.objective.risk(self.translated, before.log_prob) - step.guaranteed_decrease,
-            "theorem_bound": self.optimal_risk + theory.excess_risk_after(excess_0, total_decrease),
+            "recursive_bound": before.risk - step.guaranteed_decrease,
+            "theorem_bound": self.optimal_risk + theory.excess_risk_after(self.excess_0, self.total_decrease),
             "opt_emp_risk": self.optimal_risk,
-            "excess_emp_risk_0": excess_0,
-            "mean_importance_weight": float(importance_weight.mean()),
-            "effective_sample_size": effective_sample_size(importance_weight),
-            "snips_value": snips_value(importance_weight, self.log.reward),
+            "excess_emp_risk_0": self.excess_0,
+            "mean_importance_weight": after.mean_importance_weight,
+            "effective_sample_size": after.effective_sample_size,
+            "snips_value": after.snips_value,
             "validation_value": float("nan"),
         }
-
-
-def _norm(gradient: FloatArray) -> float:
-    column = by_column(gradient)
-    return float(np.sqrt(inner(column, column)))

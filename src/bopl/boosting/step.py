@@ -6,8 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from bopl._typing import FloatArray
-from bopl.objective import StepTarget
+from bopl.boosting.ascent import Sums
 
 
 @dataclass(frozen=True)
@@ -21,45 +20,31 @@ class StepRule:
     scale : float, optional
         C of Algorithms 1 and 2: predictors are rescaled to ``mean(w · ‖f‖²) = C`` first. By default they are left as
         the learner made them; without a penalty the policy is the same.
+    learning_rate : float in (0, 1], default=1
+        Share of the certified step that is taken.
     """
 
     ensemble_weight_penalty: float = 0.0
     scale: float | None = None
+    learning_rate: float = 1.0
 
-    def __call__(self, target: StepTarget, prediction: FloatArray) -> Step:
-        """Return the step that minimises the smoothness bound of the penalised risk.
+    def __call__(self, sums: Sums) -> Step:
+        """Return the step that minimises the smoothness bound of the penalised risk, or its share.
 
         The bound is ``risk - alpha·g + alpha²·s/2 + lambda·alpha²`` with ``g = mean(G·f)`` and
         ``s = mean(curvature·‖f‖²)`` (Eq. "emp_risk_quad_upper_bound" and its surrogate form), so
         ``alpha = g / (s + 2·lambda)``.
         """
-        n_samples = len(prediction)
-        square_norm = np.einsum("ia,ia->i", prediction, prediction)  # (n_samples,)
-        factor = self._factor(inner(target.weight, square_norm) / n_samples)
-        slope = inner(by_column(target.gradient), by_column(prediction)) / n_samples * factor
-        bend = inner(target.curvature, square_norm) / n_samples * factor**2
+        factor = self._factor(sums.weighted_norm)
+        slope, bend = sums.slope * factor, sums.bend * factor**2
         divisor = bend + 2.0 * self.ensemble_weight_penalty
-        alpha = slope / divisor if divisor > 0.0 else 0.0
+        alpha = self.learning_rate * slope / divisor if divisor > 0.0 else 0.0
         return Step(alpha=alpha, factor=factor, guaranteed_decrease=alpha * slope - alpha**2 * bend / 2.0)
 
     def _factor(self, mean_square_norm: float) -> float:
         if self.scale is None or mean_square_norm <= 0.0:
             return 1.0
         return float(np.sqrt(self.scale / mean_square_norm))
-
-
-def inner(left: FloatArray, right: FloatArray) -> float:
-    """Return the inner product of two vectors, summed in one order.
-
-    Not by BLAS: its sums depend on its number of threads, and those go on spinning for tens of milliseconds after the
-    call, on the processors that the next tree needs.
-    """
-    return float(np.einsum("i,i->", left, right))
-
-
-def by_column(matrix: FloatArray) -> FloatArray:
-    """Return the matrix as one vector, column by column: a view where scores are stored that way, as in training."""
-    return matrix.T.ravel()
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,6 @@ from bopl.evaluation.estimator import SNIPS, Estimator, Need
 from bopl.evaluation.interval import Evidence, Interval, get_interval
 from bopl.evaluation.registry import get_estimators
 from bopl.evaluation.result import Evaluation
-from bopl.evaluation.reward_model import predict_rewards
 from bopl.evaluation.sources import Sources, check_all_actions, named_policies, read_logging_policy
 from bopl.evaluation.terms import Pilot, Terms
 from bopl.evaluation.totals import PolicyTotals
@@ -24,6 +23,7 @@ from bopl.evaluation.verdict import judge
 from bopl.log import BanditLog
 from bopl.log.context import quoted
 from bopl.log.policy_prob import read_policy
+from bopl.reward.prediction import predict_rewards
 
 PILOT_BLOCKS = 2  # blocks of the log from which settings left to the data are chosen
 

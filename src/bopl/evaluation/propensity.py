@@ -8,10 +8,10 @@ import numpy as np
 
 from bopl._settings import check_number
 from bopl._typing import ContextMatrix, FloatArray
-from bopl.evaluation.reward_model import draw_folds
 from bopl.log import BanditLog
 from bopl.log.context import CONTEXT_DTYPE, is_sparse
 from bopl.objective.softmax import softmax
+from bopl.reward.folds import draw_folds
 
 LEAST_PROB = 1e-6  # of an action that could be chosen: a fold may never have seen it
 MANY_ACTIONS = 30  # beyond, boosting one tree per action and iteration takes too long

@@ -10,10 +10,10 @@ import numpy as np
 
 from bopl._typing import BoolArray, FloatArray, IntArray
 from bopl.evaluation.estimator import Estimator, Need
-from bopl.evaluation.reward_model import RewardPredictor
 from bopl.evaluation.terms import Pilot, Terms
 from bopl.log import BanditLog
 from bopl.log.policy_prob import PolicyBlock, PolicyReader, read_policy, row_blocks
+from bopl.reward.prediction import RewardPredictor
 
 MATCH_TOLERANCE = 1e-3  # between the propensities and the logging policy's probabilities of the logged actions
 PILOT_CELLS = 1 << 16  # rows × actions, about, from which the share of large weights is read

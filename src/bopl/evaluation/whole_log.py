@@ -12,11 +12,11 @@ from bopl._typing import BoolArray, FloatArray
 from bopl.evaluation.accumulate import ValueAccumulator
 from bopl.evaluation.propensity import estimate_logging_prob
 from bopl.evaluation.result import Evaluation
-from bopl.evaluation.reward_model import predict_rewards
 from bopl.evaluation.sources import Sources, check_all_actions, read_logging_policy
 from bopl.log import BanditLog
 from bopl.log.policy_prob import read_policy
 from bopl.objective.softmax import softmax
+from bopl.reward.prediction import predict_rewards
 
 PROPENSITY_CHOICES = ("estimate", "uniform")
 

@@ -60,8 +60,10 @@ def build_policy(
 
         return BoostedRewardPolicy(learner, **known, n_jobs=n_jobs, random_state=seed)
     from bopl.policy import BoostedPolicy
+    from bopl.policy.paper import PAPER_OBJECTIVES
 
-    return BoostedPolicy(_OBJECTIVE_OF[method], learner, **known, progress=False, random_state=seed)
+    objective = PAPER_OBJECTIVES[_OBJECTIVE_OF[method]]
+    return BoostedPolicy(objective, learner, **known, certificate=False, progress=False, random_state=seed)
 
 
 def resolve_device(method: str, device: str) -> str:

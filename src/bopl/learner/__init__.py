@@ -4,7 +4,7 @@ from typing import Any
 
 from sklearn.base import clone
 
-from bopl.learner.base import BaseLearner, BoundLearner, FittedStep, Predictor, row_order
+from bopl.learner.base import BaseLearner, BoundLearner, FittedStep, Predictor
 from bopl.learner.hist_tree import HistTree, HistTreeClassifier
 from bopl.learner.store import register_predictor
 from bopl.learner.xgboost import XGBTree
@@ -30,7 +30,7 @@ def with_categories(learner: Any, log: BanditLog) -> Any:
 
 def default_learner() -> HistTree:
     """Return the learner of a policy that names none."""
-    return HistTree()
+    return HistTree(max_depth=12, min_child_weight=0.0, min_leaf_samples=20.0, colsample=0.5)
 
 
 __all__ = [
@@ -44,6 +44,5 @@ __all__ = [
     "bind_learner",
     "default_learner",
     "register_predictor",
-    "row_order",
     "with_categories",
 ]

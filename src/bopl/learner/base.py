@@ -50,19 +50,18 @@ def pair_weight(target: StepTarget, action_mask: BoolArray | None) -> FloatArray
 class BoundLearner(Protocol):
     """A learner that has seen the contexts: whatever can be prepared once per log is prepared.
 
-    A learner may also have a ``row_order``, an array of the log's row numbers: the order in which it keeps the samples.
-    Targets are then given, and predictions returned, in that order (`row_order`).
+    Attributes
+    ----------
+    row_order : ndarray of int, shape (n_samples,), or None
+        The log's row at each place of targets and predictions: the order in which the learner keeps the samples. None
+        if they are in the order of the log.
     """
+
+    row_order: AnyArray | None = None
 
     def fit(self, target: StepTarget, round_idx: int) -> FittedStep:
         """Fit one predictor. Randomness may depend on the seed and ``round_idx`` only, so that a fit can resume."""
         ...
-
-
-def row_order(learner: BoundLearner) -> AnyArray | None:
-    """Return the log's row at each place of a learner's targets, None if they are in the order of the log."""
-    order: AnyArray | None = getattr(learner, "row_order", None)
-    return order
 
 
 class BaseLearner(Protocol):

@@ -32,7 +32,7 @@ def bind_estimator(estimator: Any, log: BanditLog, *, seed: int) -> BoundLearner
 
 
 @dataclass(frozen=True)
-class BoundEstimator:
+class BoundEstimator(BoundLearner):
     """A scikit-learn estimator with the expanded matrix, which is built once."""
 
     estimator: Any

@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from importlib import import_module
+from itertools import groupby
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,8 @@ from bopl.learner.expanded import action_columns
 from bopl.learner.hist_tree.predictor import HistTreePredictor, pack_hist_trees, stack_trees, unpack_hist_trees
 from bopl.learner.sklearn import LinearPredictor
 from bopl.learner.tree import TreePredictor, pack_trees, unpack_trees
+
+MIXED = "mixed"  # predictors of several kinds
 
 Packed = tuple[dict[str, Any], dict[str, AnyArray]]
 
@@ -70,16 +73,27 @@ def register_predictor(kind: str, pack: Callable[[Sequence[Any]], Packed], unpac
 
 
 def pack_predictors(predictors: Sequence[Predictor]) -> Packed:
-    """Return the predictors of one ensemble as JSON facts and arrays.
+    """Return the predictors of one ensemble as JSON facts and arrays; neighbours of one kind are written together.
 
     Raises
     ------
     TypeError
         A predictor is an estimator of a kind we have no plain form for.
     """
-    kinds = {getattr(predictor, "kind", type(predictor).__name__) for predictor in predictors} or {TreePredictor.kind}
-    kind = kinds.pop()
-    if kinds or kind not in _CODECS:
+    runs = [(kind, list(run)) for kind, run in groupby(predictors, key=_kind_of)] or [(TreePredictor.kind, [])]
+    if len(runs) == 1:
+        return _pack_kind(*runs[0])
+    packed = [_pack_kind(kind, run) for kind, run in runs]
+    arrays = {f"{number}/{name}": array for number, (_, own) in enumerate(packed) for name, array in own.items()}
+    return {"kind": MIXED, "parts": [facts for facts, _ in packed]}, arrays
+
+
+def _kind_of(predictor: Predictor) -> str:
+    return str(getattr(predictor, "kind", type(predictor).__name__))
+
+
+def _pack_kind(kind: str, predictors: Sequence[Any]) -> Packed:
+    if kind not in _CODECS:
         name = type(getattr(predictors[0], "estimator", predictors[0])).__name__
         raise TypeError(
             f"predictors of {name} have no plain form and cannot be written to a file; decision trees, linear "
@@ -98,10 +112,23 @@ def unpack_predictors(
     action_features: FloatArray | None = None,
 ) -> tuple[Predictor, ...]:
     """Return the predictors written by `pack_predictors`."""
+    by_action = action_columns(n_actions, action_features)
+    if facts.get("kind") != MIXED:
+        return tuple(_unpack_kind(facts, arrays, n_features, by_action))
+    found: list[Predictor] = []
+    for number, part in enumerate(facts["parts"]):
+        prefix = f"{number}/"
+        own = {name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)}
+        found += _unpack_kind(part, own, n_features, by_action)
+    return tuple(found)
+
+
+def _unpack_kind(
+    facts: dict[str, Any], arrays: dict[str, AnyArray], n_features: int, by_action: FloatArray
+) -> Sequence[Predictor]:
     if facts.get("kind") not in _CODECS:
         raise ValueError(f"predictors of kind {facts.get('kind')!r} are not known to this version")
-    by_action = action_columns(n_actions, action_features)
-    return tuple(_CODECS[facts["kind"]].unpack(facts, arrays, n_features=n_features, by_action=by_action))
+    return _CODECS[facts["kind"]].unpack(facts, arrays, n_features=n_features, by_action=by_action)
 
 
 Scorer = Callable[[ContextMatrix], FloatArray]
@@ -109,21 +136,33 @@ MIN_PARALLEL_ROWS = 2048  # fewer contexts are scored sooner than threads are st
 
 
 def stack_predictors(predictors: Sequence[Predictor], coefficient: Sequence[float]) -> Scorer:
-    """Return a function that scores ``Σ coefficient · predictor``, in that order and to the same bits as a loop."""
-    engine = [predictor for predictor in predictors if isinstance(predictor, HistTreePredictor)]
-    if engine and len(engine) == len(predictors):
-        stacked = stack_trees(engine, coefficient)
-        n_cores = os.cpu_count() or 1
-        return lambda context: stacked.score(context, n_jobs=n_cores if context.shape[0] >= MIN_PARALLEL_ROWS else 1)
+    """Return a function that scores ``Σ coefficient · predictor``; trees of the engine are scored in one pass.
+
+    Where all predictors are such trees the result has the same bits as a loop over them.
+    """
+    pairs = list(zip(predictors, coefficient, strict=True))
+    scorers: list[Scorer] = []
+    for is_engine, run in groupby(pairs, key=lambda pair: isinstance(pair[0], HistTreePredictor)):
+        terms = list(run)
+        scorers += [_stacked(terms)] if is_engine else [_scaled(*term) for term in terms]
 
     def add_up(context: ContextMatrix) -> FloatArray:
-        terms = (factor * predictor.predict(context) for factor, predictor in zip(coefficient, predictors, strict=True))
-        score = np.array(next(terms), dtype=np.float64)
-        for term in terms:
-            score += term
+        score = scorers[0](context)
+        for scorer in scorers[1:]:
+            score += scorer(context)
         return score
 
     return add_up
+
+
+def _stacked(pairs: Sequence[tuple[Any, float]]) -> Scorer:
+    trees = stack_trees([tree for tree, _ in pairs], [factor for _, factor in pairs])
+    n_cores = os.cpu_count() or 1
+    return lambda context: trees.score(context, n_jobs=n_cores if context.shape[0] >= MIN_PARALLEL_ROWS else 1)
+
+
+def _scaled(predictor: Predictor, factor: float) -> Scorer:
+    return lambda context: np.asarray(factor * predictor.predict(context), dtype=np.float64)
 
 
 # Learners that may be named in a model file. A file must not be able to make us import anything else.
@@ -145,13 +184,30 @@ def describe_learner(learner: Any) -> dict[str, Any] | None:
     name = type(learner).__name__
     if name not in _LEARNER_HOME:
         return None
-    plain = (bool, int, float, str, type(None))
     settings = {key: _plain(value) for key, value in learner.get_params(deep=False).items()}
-    return {"class": name, "settings": {key: value for key, value in settings.items() if isinstance(value, plain)}}
+    return {"class": name, "settings": {key: value for key, value in settings.items() if value is not _NOT_PLAIN}}
+
+
+def learner_settings(learner: Any) -> dict[str, Any]:
+    """Return what tells one learner's trees from another's, as plain values: all settings but the threads."""
+    if not hasattr(learner, "get_params"):
+        return {"class": type(learner).__name__, "settings": repr(learner)}
+    settings = {key: _plain(value) for key, value in learner.get_params(deep=True).items() if key != "n_jobs"}
+    known = {key: repr(value) if value is _NOT_PLAIN else value for key, value in settings.items()}
+    return {"class": type(learner).__name__, "settings": dict(sorted(known.items()))}
+
+
+_NOT_PLAIN = object()
 
 
 def _plain(value: Any) -> Any:
-    return value.item() if isinstance(value, np.generic) else value
+    """Return a setting as JSON has it, or a mark that it has none."""
+    if isinstance(value, np.generic):
+        return value.item()
+    if isinstance(value, list | tuple | np.ndarray):
+        parts = [_plain(part) for part in value]
+        return _NOT_PLAIN if any(part is _NOT_PLAIN for part in parts) else parts
+    return value if isinstance(value, bool | int | float | str | None) else _NOT_PLAIN
 
 
 def learner_from(description: dict[str, Any] | None) -> Any:

@@ -105,6 +105,8 @@ class BoundXGBTree:
     trees on many columns); a tree does not depend on those before it, since gradients are passed in.
     """
 
+    row_order = None
+
     def __init__(
         self,
         params: dict[str, Any],

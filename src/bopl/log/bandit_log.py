@@ -451,6 +451,13 @@ class BanditLog:
         random_state : int, optional
             Seed of the random split.
         """
+        train, test = self.split_rows(test_fraction, by=by, random_state=random_state)
+        return self.subset(train), self.subset(test)
+
+    def split_rows(
+        self, test_fraction: float = 0.2, *, by: str = "random", random_state: int | None = None
+    ) -> tuple[IntArray, IntArray]:
+        """Return the rows of the two logs of `split`, for what belongs to the samples without being part of the log."""
         if not 0.0 < test_fraction < 1.0:
             raise ValueError(f"test_fraction must lie strictly between 0 and 1; got {test_fraction!r}.")
         n_test = round(self.n_samples * test_fraction)
@@ -462,7 +469,7 @@ class BanditLog:
         test = self._latest(self._split_order(by, random_state), n_test)
         if test.all():
             raise ValueError("the split leaves no sample to train on: one group holds nearly all of them.")
-        return self.subset(~test), self.subset(test)
+        return np.flatnonzero(~test), np.flatnonzero(test)
 
     def _split_order(self, by: str, random_state: int | None) -> AnyArray:
         """Return a value per sample that puts the test part last; samples of one group share it."""
@@ -494,6 +501,12 @@ class BanditLog:
         if reward_translation == 0.0:
             return self
         return _replaced(self, reward=_read_only(self.reward + reward_translation))
+
+    def with_reward(self, reward: object) -> BanditLog:
+        """Return the log with other rewards, of shape (n_samples,)."""
+        values = check_reward(reward)
+        check_lengths({"the log": self.n_samples, "reward": len(values)})
+        return _replaced(self, reward=_read_only(values))
 
     def with_schema(self, schema: LogSchema) -> BanditLog:
         """Return the log with a note of how its columns became numbers."""

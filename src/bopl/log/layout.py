@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from scipy.sparse import csr_array, hstack
 
+from bopl._archive import check_array
 from bopl._typing import AnyArray, ContextMatrix, FloatArray, IntArray
-from bopl.baseline.base import check_array
-from bopl.log import BanditLog
 from bopl.log.context import CONTEXT_DTYPE, is_sparse
+
+if TYPE_CHECKING:
+    from bopl.log.bandit_log import BanditLog
 
 _POSITIONS = ("number", "gap", "category", "n_categories")
 
@@ -133,7 +135,7 @@ def unpack_layout(arrays: Mapping[str, AnyArray], n_features: int) -> InputLayou
     )
     if not is_sound:
         raise ValueError(f"the layout of the inputs does not fit {n_features} columns")
-    fill = check_array(dict(arrays), "layout/fill", (len(number),))
+    fill = check_array(arrays, "layout/fill", (len(number),))
     return InputLayout(number, fill, gap, category, n_categories)
 
 

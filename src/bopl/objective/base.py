@@ -1,17 +1,21 @@
-"""What an objective is: the value to optimise, seen from the current scores."""
+"""What an objective is: an estimate of the policy's reward, bound to the samples of one log."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol
+from typing import ClassVar, Protocol
 
+from bopl._settings import check_choice
 from bopl._typing import FloatArray
-from bopl.log import BanditLog
+from bopl.objective.training_data import TrainingData
+from bopl.objective.weight import Weight
+
+SMOOTHNESS = ("sharp", "paper")
 
 
 @dataclass(frozen=True)
 class StepTarget:
-    """What one boosting step needs to know about the objective at the current scores ``F``.
+    """What a learner needs to fit one boosting step.
 
     Attributes
     ----------
@@ -19,41 +23,78 @@ class StepTarget:
         ``G[i, a]``: ascent direction of sample i's estimated reward in ``F[i, a]``. Every row sums to zero.
     weight : ndarray of shape (n_samples,)
         Non-negative regression weight ``w[i]`` of the base-learner reduction: labels are ``G / w``.
-    curvature : ndarray of shape (n_samples,)
-        ``s[i]``: the risk of sample i is ``s[i]``-smooth in ``F[i]``.
-    log_prob : ndarray of shape (n_samples,)
-        Natural logarithm of the current policy's probability of the logged action.
     """
 
     gradient: FloatArray
     weight: FloatArray
-    curvature: FloatArray
-    log_prob: FloatArray
 
 
-class Objective(Protocol):
-    """An estimate of a policy's risk (negative reward) that is smooth in the scores.
+class BoundObjective(Protocol):
+    """An objective that has seen the samples: whatever is constant over the rounds is computed once.
 
-    To add one: a file in this folder with a class of these three methods, and a line in the table of `get_objective`.
-    The step size, the certificate and the history need nothing else.
+    Attributes
+    ----------
+    weight : ndarray of shape (n_samples,)
+        Regression weight of each sample, not negative.
+    curvature : ndarray of shape (n_samples,)
+        ``s[i]``: the risk of sample i is ``s[i]``-smooth in its scores.
     """
 
     @property
-    def name(self) -> str:
-        """Name under which the objective is asked for."""
+    def weight(self) -> FloatArray:
+        """Regression weights."""
         ...
 
-    def step_target(self, log: BanditLog, score: FloatArray) -> StepTarget:
-        """Return gradient, weights and curvature at the scores, of shape (n_samples, n_actions).
+    @property
+    def curvature(self) -> FloatArray:
+        """Smoothness of every sample."""
+        ...
 
-        The log of a fit has no contexts (`BanditLog.outcomes`): an objective sees them through the scores alone.
+    def gradient(self, log_prob: FloatArray) -> FloatArray:
+        """Return the ascent direction of every sample's estimated reward in its scores, (n_samples, n_actions).
+
+        Parameters
+        ----------
+        log_prob : ndarray of shape (n_samples, n_actions)
+            Log-probabilities of all actions; -inf where an action is not eligible.
         """
         ...
 
-    def risk(self, log: BanditLog, log_prob: FloatArray) -> float:
-        """Return the objective's risk of a policy from its log-probabilities of the logged actions."""
+    def risk(self, log_prob: FloatArray) -> float:
+        """Return the mean risk (negative estimated reward) of a policy from its log-probabilities of all actions."""
         ...
 
-    def optimal_risk(self, log: BanditLog) -> float:
-        """Return the infimum of the risk over all policies, or a lower bound of it."""
+    def optimal_risk(self) -> float:
+        """Return the infimum of the risk over all policies, or a lower bound; asked of data with contexts only."""
         ...
+
+
+class Objective(Protocol):
+    """Settings of an objective; a frozen dataclass, so that it can be saved, compared and resumed by its fields.
+
+    To add one: a file in this folder with a class of these traits and `bind`, and its place in `OBJECTIVES`. Where the
+    estimate has the form of `bopl.objective.RewardTerms`, ``bind`` returns these and nothing else is to be written.
+    """
+
+    name: ClassVar[str]
+    #: What its risk is called in plots and reports.
+    title: ClassVar[str]
+    #: Whether `TrainingData.reward_estimate` has to be there.
+    needs_reward_model: ClassVar[bool]
+
+    def bind(self, data: TrainingData) -> BoundObjective:
+        """Return the objective of these samples."""
+        ...
+
+
+def check_options(weight: Weight, smoothness: str) -> None:
+    """Raise if the settings that objectives share are none."""
+    if not callable(weight):
+        raise TypeError(f"weight must be a weight such as bopl.objective.Clipped(0.05); got {weight!r}.")
+    check_choice("smoothness", smoothness, SMOOTHNESS)
+
+
+def weighted_rewards(data: TrainingData, weight: Weight) -> FloatArray:
+    """Return ``v(r, p)``, times the sample weight where there is one, of shape (n_samples,)."""
+    value = weight(data.log.reward, data.log.propensity)
+    return value if data.sample_weight is None else value * data.sample_weight

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from bopl.policy.base import Policy as Policy
+    from bopl.policy.blend import BlendedPolicy as BlendedPolicy
     from bopl.policy.boosted import BoostedPolicy as BoostedPolicy
     from bopl.policy.model_file import load as load
     from bopl.policy.paper import PAPER_VARIANTS as PAPER_VARIANTS
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from bopl.policy.scored import ScoredPolicy as ScoredPolicy
 
 _HOME_OF = {
+    "BlendedPolicy": "blend",
     "BoostedPolicy": "boosted",
     "PAPER_VARIANTS": "paper",
     "Policy": "base",
@@ -23,7 +25,7 @@ _HOME_OF = {
     "paper_policy": "paper",
 }
 
-__all__ = ["PAPER_VARIANTS", "BoostedPolicy", "Policy", "ScoredPolicy", "load", "paper_policy"]
+__all__ = ["PAPER_VARIANTS", "BlendedPolicy", "BoostedPolicy", "Policy", "ScoredPolicy", "load", "paper_policy"]
 
 
 def __getattr__(name: str) -> Any:

@@ -1,7 +1,9 @@
-"""`BoostedPolicy`: the paper's algorithms as a scikit-learn estimator."""
+"""`BoostedPolicy`: boosting the policy's estimated reward, as a scikit-learn estimator."""
 
 from __future__ import annotations
 
+import hashlib
+import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,14 +15,30 @@ from sklearn.utils.validation import check_is_fitted
 
 from bopl._settings import check_number
 from bopl._typing import FloatArray
-from bopl.boosting import ProgressBar, StepRule, Validation, fit_ensemble, read_checkpoint
-from bopl.boosting.loop import AnyCallback
-from bopl.learner import bind_learner, default_learner
+from bopl.boosting import (
+    BoostingResult,
+    BoostingState,
+    Problem,
+    ProgressBar,
+    Start,
+    StepRule,
+    Validation,
+    fit_ensemble,
+    read_checkpoint,
+)
+from bopl.boosting.loop import AnyCallback, BoostingRun
+from bopl.boosting.start import check_start
+from bopl.boosting.workbench import Workbench, describe_model
+from bopl.learner import default_learner
+from bopl.learner.store import Packed, learner_settings
 from bopl.log import BanditLog
 from bopl.log.action import encode_actions
 from bopl.log.check import check_lengths
-from bopl.objective import get_objective
+from bopl.objective import TrainingData, get_objective
+from bopl.objective.registry import describe
+from bopl.objective.training_data import check_sample_weight
 from bopl.policy.scored import ScoredPolicy, as_log
+from bopl.reward.logging_model import LoggingTerm
 
 if TYPE_CHECKING:
     from bopl.policy.explanation import Explanation
@@ -29,18 +47,41 @@ if TYPE_CHECKING:
 class BoostedPolicy(ScoredPolicy):
     """A softmax policy over an ensemble boosted on the estimated reward of the policy itself.
 
+    By default it starts from a cross-fitted reward model and boosts the doubly robust estimate of its own reward.
+
     Parameters
     ----------
-    objective : {"surrogate", "ips"} or Objective, default="surrogate"
-        ``"ips"`` is BOPL (Algorithm 1); ``"surrogate"`` is BOPL-S (Algorithm 2), easier to optimise.
+    objective : {"dr", "ips", "surrogate"} or Objective, default="dr"
+        ``"dr"`` is doubly robust; ``"ips"`` is BOPL (Algorithm 1); ``"surrogate"`` is BOPL-S (Algorithm 2), easier to
+        optimise. Objects such as ``bopl.objective.IPS(weight=bopl.objective.Clipped(0.05))`` say more.
     learner : learner, optional
-        What fits one predictor per round: `bopl.HistTree` (the default), `bopl.HistTreeClassifier`, `bopl.XGBTree`, or
-        any scikit-learn regressor (Algorithm 3) or classifier (Algorithm 4) that takes ``sample_weight``.
+        What fits one predictor per round: `bopl.HistTree`, `bopl.HistTreeClassifier`, `bopl.XGBTree`, or any
+        scikit-learn regressor (Algorithm 3) or classifier (Algorithm 4) that takes ``sample_weight``. By default
+        `bopl.learner.default_learner`: trees of depth 12, leaves of 20 typical samples, half of the columns per node.
     n_rounds : int, default=300
-        Most rounds to make.
+        Maximum number of rounds. 0 keeps the start as it is.
     reward_translation : float, default=0
         Added to every reward before training (-0.4 means r - 0.4). Negative values guard against propensity
-        overfitting: a policy cannot win any more by merely avoiding what was logged.
+        overfitting: a policy cannot win any more by merely avoiding what was logged. It changes nothing for ``"dr"``.
+    start : {"uniform", "reward_model", "logging", "logging+reward_model"}, optional
+        Where boosting starts: at equal scores (the paper), at ``beta · q̂`` of a cross-fitted reward model, at the
+        logarithm of the logging policy, or at their sum. By default at the reward model where the objective needs one,
+        else at equal scores.
+    start_sharpness : float, default=5
+        ``beta`` in units of the reward's spread: ``beta = start_sharpness / std(reward)``.
+    reward_model : model, optional
+        Of the doubly robust objective and of the start: `bopl.BoostedRewardModel` by default, or any model with
+        ``fit(log)`` and ``predict(context)``, or a scikit-learn regressor. It is cross-fitted within `fit`.
+    reward_prior : bool, default=False
+        Begin the reward model with what the logging policy's own probabilities say of the rewards: where rewards are
+        noisy and that policy is good, this is most of what can be known.
+    n_folds : int, default=5
+        Of cross-fitting.
+    learning_rate : float in (0, 1], default=1
+        Share of the certified step that is taken in every round.
+    inverse_temperature : float in [0, inf], default=1
+        What the scores are multiplied by when the policy acts: 1 is the policy that was boosted, infinity always takes
+        the action with the highest score.
     ensemble_weight_penalty : float, default=0
         ``lambda``: adds ``lambda · alpha²`` to the risk of every round and so shortens the steps.
     scale : float, optional
@@ -51,6 +92,9 @@ class BoostedPolicy(ScoredPolicy):
         ``fit`` also takes a log of its own for this.
     early_stopping_rounds : int, optional
         Stop after so many rounds without a better validation value.
+    certificate : bool, default=True
+        Compute the least risk that any policy can have on the log, for the bound of Theorem 1 in the history. It takes
+        a few seconds per million samples.
     progress : bool, default=True
         Show a progress bar where standard error is a terminal.
     random_state : int, RandomState instance or None, default=None
@@ -62,6 +106,7 @@ class BoostedPolicy(ScoredPolicy):
     history_ : History
         One row per round: risks, bounds, gradient norm, alpha, values. See `bopl.boosting.history.COLUMNS`.
     ensemble_ : Ensemble
+        Its start and its rounds.
     n_rounds_ : int
         Rounds in the ensemble, after truncation to the best round.
     stop_reason_ : str
@@ -78,22 +123,30 @@ class BoostedPolicy(ScoredPolicy):
     >>> action = rng.integers(0, 2, size=500)
     >>> reward = (action == (context[:, 0] > 0)).astype(float)
     >>> log = bopl.BanditLog(context, action, reward, np.full(500, 0.5))
-    >>> policy = bopl.BoostedPolicy(n_rounds=5, reward_translation=-0.2, random_state=0).fit(log)
+    >>> policy = bopl.BoostedPolicy(n_rounds=5, random_state=0).fit(log)
     >>> policy.predict([[1.0, 0.0], [-1.0, 0.0]]).tolist()
     [1, 0]
     """
 
     def __init__(
         self,
-        objective: Any = "surrogate",
+        objective: Any = "dr",
         learner: Any = None,
         n_rounds: int = 300,
         reward_translation: float = 0.0,
         *,
+        start: str | None = None,
+        start_sharpness: float = 5.0,
+        reward_model: Any = None,
+        reward_prior: bool = False,
+        n_folds: int = 5,
+        learning_rate: float = 1.0,
+        inverse_temperature: float = 1.0,
         ensemble_weight_penalty: float = 0.0,
         scale: float | None = None,
         validation_fraction: float | None = None,
         early_stopping_rounds: int | None = None,
+        certificate: bool = True,
         progress: bool = True,
         random_state: Any = None,
     ) -> None:
@@ -101,12 +154,25 @@ class BoostedPolicy(ScoredPolicy):
         self.learner = learner
         self.n_rounds = n_rounds
         self.reward_translation = reward_translation
+        self.start = start
+        self.start_sharpness = start_sharpness
+        self.reward_model = reward_model
+        self.reward_prior = reward_prior
+        self.n_folds = n_folds
+        self.learning_rate = learning_rate
+        self.inverse_temperature = inverse_temperature
         self.ensemble_weight_penalty = ensemble_weight_penalty
         self.scale = scale
         self.validation_fraction = validation_fraction
         self.early_stopping_rounds = early_stopping_rounds
+        self.certificate = certificate
         self.progress = progress
         self.random_state = random_state
+
+    @property
+    def trained_inverse_temperature(self) -> float:
+        """What the scores are multiplied by unless the caller says otherwise."""
+        return self.inverse_temperature
 
     # -- Fitting --------------------------------------------------------------------------------------------------
 
@@ -118,9 +184,11 @@ class BoostedPolicy(ScoredPolicy):
         reward: Any = None,
         propensity: Any = None,
         actions: Any = None,
+        sample_weight: Any = None,
         validation: BanditLog | None = None,
         callbacks: Sequence[AnyCallback] = (),
         resume_from: str | Path | None = None,
+        workbench: Workbench | None = None,
     ) -> BoostedPolicy:
         """Train on a log.
 
@@ -130,6 +198,8 @@ class BoostedPolicy(ScoredPolicy):
             A log, or contexts with ``action``, ``reward`` and ``propensity`` beside them as for `BanditLog`.
         action, reward, propensity, actions
             As for `BanditLog`; only without a log.
+        sample_weight : array-like of shape (n_samples,), optional
+            How much each sample counts, relative to the others.
         validation : BanditLog, optional
             Watched after every round; the ensemble is cut back to the round with its best value.
         callbacks : sequence of callables, optional
@@ -137,56 +207,135 @@ class BoostedPolicy(ScoredPolicy):
         resume_from : str or Path, optional
             A checkpoint of an earlier fit with the same log and settings; the result is the same to the last bit as
             if that fit had not been cut short. ``n_rounds`` may be larger than it was.
+        workbench : Workbench, optional
+            Bins and reward models that other fits on the same log have made.
         """
         log = as_log(context, action, reward, propensity, actions)
         self._check_settings(log, validation)
-        if resume_from is not None and self.validation_fraction is not None and self.random_state is None:
+        if (
+            resume_from is not None
+            and self.random_state is None
+            and (self.validation_fraction is not None or self._uses_models())
+        ):
             raise ValueError(
-                "resume_from with validation_fraction needs a random_state, or the samples set aside would be others "
-                "than before. Set random_state, or pass validation=… to fit."
+                "resume_from needs a random_state here, or the samples set aside and the folds would be others than "
+                "before. Set random_state."
             )
         seed = int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
+        weight = check_sample_weight(sample_weight, log.n_samples)
         if self.validation_fraction is not None and validation is None:
-            log, validation = log.split(self.validation_fraction, random_state=seed)
-        self._boost(log, validation, list(callbacks), seed, resume_from)
+            rows, watched = log.split_rows(self.validation_fraction, random_state=seed)
+            weight = None if weight is None else check_sample_weight(weight[rows], len(rows))
+            log, validation = log.subset(rows), log.subset(watched)
+        if workbench is None:
+            workbench = Workbench(log, sample_weight=weight, n_folds=self.n_folds, seed=seed)
+        elif workbench.log is not log:
+            raise ValueError("the workbench belongs to another log; make one for this log.")
+        elif weight is not None and weight is not workbench.sample_weight:
+            raise ValueError("the workbench has the sample weights; pass them to it, not to fit.")
+        self._boost(workbench, validation, list(callbacks), seed, resume_from)
         return self
 
     def _boost(
         self,
-        log: BanditLog,
+        workbench: Workbench,
         validation: BanditLog | None,
         callbacks: list[AnyCallback],
         seed: int,
         resume_from: str | Path | None,
     ) -> None:
-        objective = get_objective(self.objective)
-        learner = default_learner() if self.learner is None else self.learner
-        settings = self._settings_text(objective.name, learner)
+        log, learner = workbench.log, self._learner()
+        settings = self._round_settings(learner, workbench)
         resumed = None if resume_from is None else read_checkpoint(resume_from, log, settings, self.n_rounds)
         watch = None if validation is None else Validation(validation, self.early_stopping_rounds)
         watchers: list[AnyCallback] = ([watch] if watch else []) + ([ProgressBar()] if self.progress else [])
         seed = seed if resumed is None else resumed.seed
+        problem = self._problem(workbench)
+        if resumed is not None:
+            resumed.start = problem.start
         result = fit_ensemble(
-            log,
-            objective,
-            bind_learner(learner, log, seed=seed),
-            StepRule(self.ensemble_weight_penalty, self.scale),
+            problem,
+            workbench.bind(learner, seed=seed),
+            self._step_rule(),
             n_rounds=self.n_rounds,
+            n_jobs=_threads_of(learner),
             seed=seed,
-            reward_translation=self.reward_translation,
             settings=settings,
             callbacks=[*watchers, *callbacks],
             resumed=resumed,
         )
-        best = watch.best_n_rounds if watch and watch.best_n_rounds else len(result.ensemble.rounds)
-        self.ensemble_ = result.ensemble.truncated(best)
+        n_kept = len(result.ensemble.rounds) if watch is None or watch.best_value == -np.inf else watch.best_n_rounds
+        self.adopt(result, workbench.log, n_kept, *([] if validation is None else [validation]))
+
+    def begin(self, workbench: Workbench, *, seed: int) -> tuple[Problem, BoostingRun]:
+        """Return a run of this policy that has made no round yet, to be continued by whoever asked; see `adopt`."""
+        self._check_settings(workbench.log, None)
+        learner, problem = self._learner(), self._problem(workbench)
+        state = BoostingState(workbench.log, self.n_rounds, seed, problem.start)
+        bound = workbench.bind(learner, seed=seed)
+        return problem, BoostingRun(problem, bound, self._step_rule(), state, n_jobs=_threads_of(learner))
+
+    def adopt(self, result: BoostingResult, log: BanditLog, n_rounds: int, *watched: BanditLog) -> BoostedPolicy:
+        """Take over the first rounds of a result.
+
+        Parameters
+        ----------
+        result : BoostingResult
+        log : BanditLog
+            What it was trained on.
+        n_rounds : int
+            Rounds to keep.
+        watched : BanditLog
+            Logs that the choice of rounds looked at.
+        """
+        self.ensemble_ = result.ensemble.truncated(n_rounds)
         self.history_ = result.history
         self.stop_reason_ = result.stop_reason
-        self._remember(log, *([] if validation is None else [validation]))
+        self._remember(log, *watched)
+        return self
+
+    def _learner(self) -> Any:
+        return default_learner() if self.learner is None else self.learner
+
+    def _step_rule(self) -> StepRule:
+        return StepRule(self.ensemble_weight_penalty, self.scale, self.learning_rate)
+
+    def _problem(self, workbench: Workbench) -> Problem:
+        """Return what is boosted: data, objective and start."""
+        objective, parts = get_objective(self.objective), self._start_parts()
+        needs_model = objective.needs_reward_model or "reward_model" in parts
+        rewards = workbench.rewards(self.reward_model, has_prior=self.reward_prior) if needs_model else None
+        start, score = Start(), None
+        if "logging" in parts:
+            start, score = workbench.logging().start()
+        if "reward_model" in parts:
+            assert rewards is not None
+            spread = _spread_of(workbench.log.reward, workbench.sample_weight) or 1.0
+            more, more_score = rewards.start(self.start_sharpness / spread)
+            start, score = start + more, more_score if score is None else score + more_score
+        estimate = rewards.estimate if rewards is not None and objective.needs_reward_model else None
+        data = TrainingData(workbench.log, estimate, workbench.sample_weight)
+        return Problem(data, objective, self.reward_translation, start, score, self.certificate)
+
+    def _start_parts(self) -> list[str]:
+        """Return the parts of the start: none if it is uniform."""
+        if self.start is None:
+            return ["reward_model"] if get_objective(self.objective).needs_reward_model else []
+        return [] if self.start == "uniform" else self.start.split("+")
+
+    def _uses_models(self) -> bool:
+        return bool(self._start_parts()) or get_objective(self.objective).needs_reward_model
 
     def _check_settings(self, log: BanditLog, validation: BanditLog | None) -> None:
-        check_number("n_rounds", self.n_rounds, low=1, integer=True)
+        objective = get_objective(self.objective)
+        check_number("n_rounds", self.n_rounds, low=0, integer=True)
         check_number("reward_translation", self.reward_translation, low_open=True, high_open=True)
+        if self.start is not None:
+            check_start(self.start)
+        check_number("start_sharpness", self.start_sharpness, low=0.0, high=np.inf, high_open=True)
+        check_number("n_folds", self.n_folds, low=2, integer=True)
+        check_number("learning_rate", self.learning_rate, low=0.0, high=1.0, low_open=True)
+        check_number("inverse_temperature", self.inverse_temperature, low=0.0)
         check_number("ensemble_weight_penalty", self.ensemble_weight_penalty, low=0.0)
         if self.scale is not None:
             check_number("scale", self.scale, low=0.0, low_open=True)
@@ -201,20 +350,31 @@ class BoostedPolicy(ScoredPolicy):
                     f"early_stopping_rounds={self.early_stopping_rounds} needs a validation log: pass validation=… "
                     "to fit, or set validation_fraction."
                 )
-        if not np.any(log.translated(self.reward_translation).reward):
+        if not objective.needs_reward_model and not np.any(log.translated(self.reward_translation).reward):
             raise ValueError(
                 f"all {log.n_samples} rewards are zero after adding reward_translation={self.reward_translation:g}: "
                 "there is nothing to learn from. Use another translation, or check the reward column."
             )
 
-    def _settings_text(self, objective: str, learner: Any) -> dict[str, str]:
-        """Return the settings that decide what a round is, for checkpoints."""
+    def _round_settings(self, learner: Any, workbench: Workbench) -> dict[str, Any]:
+        """Return the settings that decide what a round is, as plain values: what a checkpoint is resumed under."""
+        model, weight = self.reward_model, workbench.sample_weight
         return {
-            "objective": objective,
-            "learner": " ".join(repr(learner).split()),
-            "reward_translation": repr(float(self.reward_translation)),
-            "ensemble_weight_penalty": repr(float(self.ensemble_weight_penalty)),
-            "scale": repr(self.scale),
+            "objective": describe(get_objective(self.objective)),
+            "learner": learner_settings(learner),
+            "reward_translation": float(self.reward_translation),
+            "start": "+".join(self._start_parts()) or "uniform",
+            "start_sharpness": float(self.start_sharpness),
+            "reward_model": None if model is None else describe_model(model),
+            "reward_prior": bool(self.reward_prior),
+            "n_folds": int(workbench.n_folds),
+            # Other folds would mean other estimates; without models the checkpoint's own seed is all that counts.
+            "random_state": int(workbench.seed) if self._uses_models() else None,
+            "sample_weight": None if weight is None else hashlib.sha256(weight.tobytes()).hexdigest(),
+            "learning_rate": float(self.learning_rate),
+            "ensemble_weight_penalty": float(self.ensemble_weight_penalty),
+            "scale": None if self.scale is None else float(self.scale),
+            "certificate": bool(self.certificate),
         }
 
     # -- Predicting -----------------------------------------------------------------------------------------------
@@ -258,11 +418,12 @@ class BoostedPolicy(ScoredPolicy):
         check_is_fitted(self)
         n_action_features = 0 if self.action_features_ is None else self.action_features_.shape[1]
         total = np.zeros(self.n_features_in_ + len(self.actions_) + n_action_features)
-        for entry in self.ensemble_.rounds:
-            gain = entry.predictor.gain_by_column()
-            if gain is None:
+        for predictor, factor in zip(self.ensemble_.predictors, self.ensemble_.coefficients, strict=True):
+            gain = predictor.gain_by_column()
+            if gain is not None:
+                total += abs(factor) * gain
+            elif not isinstance(predictor, LoggingTerm):  # the logging policy's share is not one of splits
                 raise AttributeError("feature_importances_ needs a learner that fits trees.")
-            total += abs(entry.step.size) * gain
         return total
 
     def explain(self, context: Any, action: Any = None) -> Explanation:
@@ -298,10 +459,16 @@ class BoostedPolicy(ScoredPolicy):
 
     def save(self, path: str | Path) -> None:
         """Write the policy to one file that `bopl.load` reads: JSON and plain arrays in a zip, nothing executable."""
-        from bopl.policy.model_file import save_boosted
+        from bopl.policy.model_file import save_packed
 
         check_is_fitted(self)
-        save_boosted(self, path)
+        save_packed(self, path)
+
+    def pack(self) -> Packed:
+        """Return what was learned as JSON facts and arrays."""
+        from bopl.policy.model_file import pack_boosted
+
+        return pack_boosted(self)
 
     def to_xgboost(self, path: str | Path) -> None:
         """Write the scores as a standard XGBoost JSON model over rows ``[x; onehot(a); features of a]``.
@@ -329,6 +496,7 @@ class BoostedPolicy(ScoredPolicy):
             path,
             actions=self.actions_,
             metadata={"actions": [str(label) for label in self.actions_.tolist()], "schema": schema},
+            inverse_temperature=float(self.inverse_temperature),
         )
 
     # -- Notebooks ------------------------------------------------------------------------------------------------
@@ -347,3 +515,15 @@ class BoostedPolicy(ScoredPolicy):
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "ensemble_")
+
+
+def _spread_of(reward: FloatArray, sample_weight: FloatArray | None) -> float:
+    """Return the standard deviation of weighted rewards."""
+    mean = np.average(reward, weights=sample_weight)
+    return float(np.sqrt(np.average((reward - mean) ** 2, weights=sample_weight)))
+
+
+def _threads_of(learner: Any) -> int:
+    """Return the threads that a learner was given, or all processors."""
+    given = learner.get_params(deep=False).get("n_jobs") if hasattr(learner, "get_params") else None
+    return int(given) if given is not None and given > 0 else os.cpu_count() or 1

@@ -57,7 +57,7 @@ def explain_scores(ensemble: Ensemble, context: ContextMatrix, row: IntArray, ac
             continue
         contribution, expected = explain_pairs(
             trees,
-            [entry.step.size for entry in ensemble.rounds],
+            ensemble.coefficients,
             dense,
             row[here] - rows.start,
             action_idx[here],
@@ -67,14 +67,26 @@ def explain_scores(ensemble: Ensemble, context: ContextMatrix, row: IntArray, ac
     return Explanation(feature, action, expected)
 
 
+def mean_explanation(parts: Sequence[tuple[Explanation, float]]) -> Explanation:
+    """Return the weighted mean of explanations of the same pairs."""
+    return Explanation(
+        np.asarray(sum(share * one.feature for one, share in parts)),
+        np.asarray(sum(share * one.action for one, share in parts)),
+        float(sum(share * one.expected for one, share in parts)),
+    )
+
+
 def explanation_work(ensemble: Ensemble) -> int:
     """Return about how many steps it takes to explain one pair."""
     return work_of(engine_trees(ensemble))
 
 
 def engine_trees(ensemble: Ensemble) -> list[Tree]:
-    """Return the trees of an ensemble, or say that they are no trees of the engine."""
-    trees = [entry.predictor.tree for entry in ensemble.rounds if isinstance(entry.predictor, HistTreePredictor)]
-    if len(trees) < len(ensemble.rounds):
-        raise TypeError("explanations need a policy whose learner is HistTree or HistTreeClassifier.")
+    """Return the trees of an ensemble, those of its start first, or say that they are no trees of the engine."""
+    trees = [predictor.tree for predictor in ensemble.predictors if isinstance(predictor, HistTreePredictor)]
+    if len(trees) < len(ensemble.predictors):
+        raise TypeError(
+            "explanations and exports need a policy whose learner is HistTree or HistTreeClassifier, and whose reward "
+            "model, if boosting starts from one, is BoostedRewardModel."
+        )
     return trees

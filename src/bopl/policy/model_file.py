@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -10,51 +10,97 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from bopl._archive import Archive, read_archive, write_archive
-from bopl.boosting import Ensemble, History
+from bopl.boosting import Ensemble, History, Start
 from bopl.boosting.history import COLUMNS
 from bopl.boosting.store import pack_rounds, unpack_rounds
-from bopl.learner.store import describe_learner, learner_from
+from bopl.learner import HistTree
+from bopl.learner.store import Packed, describe_learner, learner_from, pack_predictors, unpack_predictors
 from bopl.log.action import label_array
 from bopl.log.row_sketch import RowSketch
 from bopl.log.schema import LogSchema
+from bopl.objective import OBJECTIVES, get_objective
+from bopl.objective.registry import describe, objective_from
+from bopl.reward import BoostedRewardModel
 
 if TYPE_CHECKING:
     from bopl.policy.boosted import BoostedPolicy
 
 KIND = "policy"
-FORMAT_NUMBER = 1
-# Settings that are plain values; objective and learner are described separately.
+FORMAT_NUMBER = 2  # 1 had no start, and objectives without settings
+INFINITY = "inf"  # JSON has no number for it
+# Settings that are plain values; objective, learner and reward model are described separately.
 _PLAIN_SETTINGS = (
     "n_rounds",
     "reward_translation",
+    "start",
+    "start_sharpness",
+    "reward_prior",
+    "n_folds",
+    "learning_rate",
+    "inverse_temperature",
     "ensemble_weight_penalty",
     "scale",
     "validation_fraction",
     "early_stopping_rounds",
+    "certificate",
     "progress",
+    "random_state",
 )
 
 _ROW_FACTS = ("is_whole", "alike", "n_samples", "digest")
 
 
-def save_boosted(policy: BoostedPolicy, path: str | Path) -> None:
-    """Write a fitted `BoostedPolicy`."""
+def pack_boosted(policy: BoostedPolicy) -> Packed:
+    """Return what a fitted `BoostedPolicy` has beside what all policies have."""
     rounds, arrays = pack_rounds(policy.ensemble_.rounds)
+    start = policy.ensemble_.start
+    start_facts, start_arrays = pack_predictors(start.predictors)
     facts = {
-        "settings": {name: _plain(getattr(policy, name)) for name in _PLAIN_SETTINGS},
-        "objective": policy.objective if isinstance(policy.objective, str) else policy.objective.name,
+        "settings": {name: to_plain(getattr(policy, name)) for name in _PLAIN_SETTINGS},
+        "objective": _describe_objective(policy.objective),
         "learner": describe_learner(policy.learner),
+        "reward_model": describe_reward_model(policy.reward_model),
+        "start": {"kind": start.kind, "predictors": start_facts},
         "rounds": rounds,
         "history_objective": policy.history_.objective,
+        "history_title": policy.history_.title,
         "stop_reason": policy.stop_reason_,
     }
+    arrays |= {f"start/{name}": array for name, array in start_arrays.items()}
+    arrays["start/coefficients"] = np.array(start.coefficients, dtype=np.float64)
     arrays |= {f"history/{name}": np.asarray(policy.history_[name], dtype=np.float64) for name in COLUMNS}
-    write_policy(policy, facts, arrays, path)
+    return facts, arrays
+
+
+def save_packed(policy: Any, path: str | Path) -> None:
+    """Write a fitted policy that packs itself."""
+    write_policy(policy, *policy.pack(), path)
+
+
+def nest(policies: Sequence[Any]) -> Packed:
+    """Return policies as parts of another's document: facts of each, and arrays with names ``part/0/…``."""
+    packed = [with_common(policy, *policy.pack()) for policy in policies]
+    arrays = {f"part/{number}/{name}": array for number, (_, own) in enumerate(packed) for name, array in own.items()}
+    return {"parts": [facts for facts, _ in packed]}, arrays
+
+
+def unnest(archive: Archive) -> list[Any]:
+    """Return the policies of `nest`."""
+    policies = []
+    for number, document in enumerate(archive.document["parts"]):
+        prefix = f"part/{number}/"
+        own = {n.removeprefix(prefix): array for n, array in archive.arrays.items() if n.startswith(prefix)}
+        policies.append(_policy_from(Archive(archive.kind, archive.format_number, document, own)))
+    if not policies:
+        raise ValueError("it has no parts")
+    return policies
 
 
 # Classes that may be named in a model file, and where they live; a file must not make us import anything else.
 _HOME_OF_CLASS = {
+    "AutoPolicy": "bopl.race.auto",
     "BanditNetPolicy": "bopl.baseline.deep",
+    "BlendedPolicy": "bopl.policy.blend",
     "BoostedRewardPolicy": "bopl.baseline.boosted_reward",
     "DeepRewardPolicy": "bopl.baseline.deep",
     "LoggingPolicy": "bopl.baseline.simple",
@@ -71,16 +117,25 @@ def load(path: str | Path) -> Any:
     """
     archive = read_archive(path, KIND, FORMAT_NUMBER)
     try:
-        name = archive.document["class"]
-        if name in _HOME_OF_CLASS:
-            return getattr(import_module(_HOME_OF_CLASS[name]), name).from_archive(archive)
-        return _boosted_from(archive)
+        return _policy_from(archive)
     except (KeyError, IndexError, TypeError, ValueError) as error:
         raise ValueError(f"{str(path)!r} is not a valid bopl policy file: {error}.") from None
 
 
+def _policy_from(archive: Archive) -> Any:
+    name = archive.document["class"]
+    if name in _HOME_OF_CLASS:
+        return getattr(import_module(_HOME_OF_CLASS[name]), name).from_archive(archive)
+    return _boosted_from(archive)
+
+
 def write_policy(policy: Any, facts: dict[str, Any], arrays: dict[str, Any], path: str | Path) -> None:
     """Write a fitted policy: what all policies have in common, with its own facts and arrays."""
+    write_archive(path, Archive(KIND, FORMAT_NUMBER, *with_common(policy, facts, arrays)))
+
+
+def with_common(policy: Any, facts: dict[str, Any], arrays: dict[str, Any]) -> Packed:
+    """Return a policy's own facts and arrays with those that all policies have."""
     names, rows = getattr(policy, "feature_names_in_", None), policy.training_rows_
     document = {
         "class": type(policy).__name__,
@@ -96,7 +151,7 @@ def write_policy(policy: Any, facts: dict[str, Any], arrays: dict[str, Any], pat
         arrays = arrays | {"training_rows": rows.lowest}
     if policy.action_features_ is not None:
         arrays = arrays | {"action_features": policy.action_features_}
-    write_archive(path, Archive(KIND, FORMAT_NUMBER, document, arrays))
+    return document, arrays
 
 
 def restore_common(policy: Any, archive: Archive) -> None:
@@ -138,24 +193,75 @@ def _boosted_from(archive: Archive) -> BoostedPolicy:
     document, arrays = archive.document, archive.arrays
     if document["class"] != "BoostedPolicy":
         raise ValueError(f"it holds a {document['class']!r}")
+    settings = {name: from_plain(value) for name, value in document["settings"].items() if name in _PLAIN_SETTINGS}
+    learner = learner_from(document["learner"])
+    if learner is None and archive.format_number == 1:
+        learner = HistTree()  # the learner of a policy that named none, when such files were written
     policy = BoostedPolicy(
-        objective=document["objective"],
-        learner=learner_from(document["learner"]),
-        **{name: document["settings"][name] for name in _PLAIN_SETTINGS},
+        objective=_objective_from(document["objective"]),
+        learner=learner,
+        reward_model=reward_model_from(document.get("reward_model")),
+        **settings,
     )
     restore_common(policy, archive)
-    rounds = unpack_rounds(
-        document["rounds"],
-        arrays,
-        n_features=policy.n_features_in_,
-        n_actions=len(policy.actions_),
-        action_features=policy.action_features_,
-    )
+    shape: dict[str, Any] = {
+        "n_features": policy.n_features_in_,
+        "n_actions": len(policy.actions_),
+        "action_features": policy.action_features_,
+    }
+    rounds = unpack_rounds(document["rounds"], arrays, **shape)
     columns = [{name: arrays[f"history/{name}"][row].item() for name in COLUMNS} for row in range(_n_recorded(arrays))]
-    policy.ensemble_ = Ensemble(rounds, len(policy.actions_))
-    policy.history_ = History.from_records(columns, document["history_objective"])
+    policy.ensemble_ = Ensemble(rounds, len(policy.actions_), _start_from(archive, shape))
+    policy.history_ = History.from_records(columns, document["history_objective"], document.get("history_title"))
     policy.stop_reason_ = document["stop_reason"]
     return policy
+
+
+def _describe_objective(objective: Any) -> dict[str, Any]:
+    """Return name and settings; the name alone of an objective that a file named and nobody registered."""
+    if isinstance(objective, str) and objective not in OBJECTIVES:
+        return {"name": objective}
+    return describe(get_objective(objective))
+
+
+def _objective_from(description: Any) -> Any:
+    """Return the objective of a file: the name alone where nothing else was set; its name if it is not known here."""
+    from bopl.policy.paper import PAPER_OBJECTIVES
+
+    if isinstance(description, str):  # files written while an objective was a name and nothing else
+        return PAPER_OBJECTIVES.get(description, description)
+    name = description["name"]
+    found = objective_from(description)
+    return name if found is None or found == get_objective(name) else found
+
+
+def _start_from(archive: Archive, shape: dict[str, Any]) -> Start:
+    facts = archive.document.get("start")
+    if facts is None:  # files written while boosting always started at zero
+        return Start()
+    own = {name.removeprefix("start/"): array for name, array in archive.arrays.items() if name.startswith("start/")}
+    coefficients = own.pop("coefficients")
+    predictors = unpack_predictors(facts["predictors"], own, **shape)
+    if coefficients.shape != (len(predictors),) or not np.isfinite(coefficients).all():
+        raise ValueError("the coefficients of the start do not match its predictors")
+    return Start(str(facts["kind"]), predictors, tuple(coefficients.tolist()))
+
+
+def describe_reward_model(model: Any) -> dict[str, Any] | None:
+    """Return the settings of a `BoostedRewardModel` for a JSON document; None for the default, or if it is another."""
+    if not isinstance(model, BoostedRewardModel):
+        return None
+    settings = {name: to_plain(value) for name, value in model.get_params(deep=False).items() if name != "learner"}
+    return {"settings": settings, "learner": describe_learner(model.learner)}
+
+
+def reward_model_from(description: dict[str, Any] | None) -> BoostedRewardModel | None:
+    """Return the unfitted model that `describe_reward_model` described."""
+    if description is None:
+        return None
+    known = BoostedRewardModel().get_params(deep=False)
+    settings = {name: value for name, value in description["settings"].items() if name in known}
+    return BoostedRewardModel(learner_from(description["learner"]), **settings)
 
 
 def _n_recorded(arrays: dict[str, Any]) -> int:
@@ -165,8 +271,17 @@ def _n_recorded(arrays: dict[str, Any]) -> int:
     return int(lengths.pop()[0])
 
 
-def _plain(value: Any) -> Any:
-    return value.item() if isinstance(value, np.generic) else value
+def to_plain(value: Any) -> Any:
+    """Return a setting as JSON has it; a source of randomness that is no number is forgotten."""
+    value = value.item() if isinstance(value, np.generic) else value
+    if isinstance(value, float) and value == np.inf:
+        return INFINITY
+    return value if isinstance(value, bool | int | float | str | None) else None
+
+
+def from_plain(value: Any) -> Any:
+    """Return a setting as it was before it was written."""
+    return np.inf if isinstance(value, str) and value == INFINITY else value
 
 
 def label_to_json(label: Hashable) -> Any:

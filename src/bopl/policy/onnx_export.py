@@ -17,14 +17,21 @@ import numpy as np
 
 from bopl._typing import AnyArray, BoolArray
 from bopl.boosting import Ensemble
-from bopl.learner.hist_tree.predictor import HistTreePredictor
 from bopl.learner.hist_tree.storage import TOP_THRESHOLD
 from bopl.learner.hist_tree.tree import ACTION_SPLIT, LEAF_FEATURE, WORD_BITS, Tree
+from bopl.policy.explanation import engine_trees
 
 ML_OPSET, OPSET, IR_VERSION = 3, 13, 8  # old enough for runtimes that are in use
 
 
-def write_onnx(ensemble: Ensemble, path: str | Path, *, actions: AnyArray, metadata: dict[str, Any]) -> None:
+def write_onnx(
+    ensemble: Ensemble,
+    path: str | Path,
+    *,
+    actions: AnyArray,
+    metadata: dict[str, Any],
+    inverse_temperature: float = 1.0,
+) -> None:
     """Write the ensemble as an ONNX model.
 
     Parameters
@@ -36,16 +43,18 @@ def write_onnx(ensemble: Ensemble, path: str | Path, *, actions: AnyArray, metad
         Labels; text and whole numbers come out as they are, others as positions.
     metadata : dict
         What to keep in the model beside the graph, as JSON.
+    inverse_temperature : float in [0, inf], default=1
+        What the scores are multiplied by before the softmax; infinity puts all probability on the highest score.
     """
     onnx = _import_onnx()
-    trees = [entry.predictor.tree for entry in ensemble.rounds if isinstance(entry.predictor, HistTreePredictor)]
-    if not trees or len(trees) < len(ensemble.rounds):
-        raise TypeError("to_onnx needs a policy whose learner is HistTree or HistTreeClassifier.")
+    trees = engine_trees(ensemble)
+    if not trees:
+        raise ValueError("there are no trees to export: no round was made.")
     nodes = _Nodes()
-    for entry, tree in zip(ensemble.rounds, trees, strict=True):
+    for tree, coefficient in zip(trees, ensemble.coefficients, strict=True):
         for members in _classes(tree):
-            nodes.add(tree, members, entry.step.size)
-    graph = _graph(onnx, nodes, trees[0].n_features, actions)
+            nodes.add(tree, members, coefficient)
+    graph = _graph(onnx, nodes, trees[0].n_features, actions, inverse_temperature)
     opsets = [onnx.helper.make_opsetid("", OPSET), onnx.helper.make_opsetid("ai.onnx.ml", ML_OPSET)]
     model = onnx.helper.make_model(graph, opset_imports=opsets, producer_name="bopl", ir_version=IR_VERSION)
     onnx.helper.set_model_props(model, {name: json.dumps(value) for name, value in metadata.items()})
@@ -145,7 +154,7 @@ class _Nodes:
         return node
 
 
-def _graph(onnx: Any, nodes: _Nodes, n_features: int, actions: AnyArray) -> Any:
+def _graph(onnx: Any, nodes: _Nodes, n_features: int, actions: AnyArray, inverse_temperature: float) -> Any:
     helper, kinds = onnx.helper, onnx.TensorProto
     tree_of, node_of, action_of, weight_of = (list(column) for column in zip(*nodes.target, strict=True))
     ensemble = helper.make_node(
@@ -170,11 +179,12 @@ def _graph(onnx: Any, nodes: _Nodes, n_features: int, actions: AnyArray) -> Any:
         target_weights=weight_of,
     )
     labels, kind = _label_tensor(onnx, actions)
+    probability, constants = _probability(onnx, inverse_temperature, len(actions))
     steps = [
         ensemble,
-        helper.make_node("Softmax", ["score"], ["probability"], axis=1),
         helper.make_node("ArgMax", ["score"], ["best"], axis=1, keepdims=0),
         helper.make_node("Gather", ["actions", "best"], ["action"], axis=0),
+        *probability,
     ]
     outputs = [
         helper.make_tensor_value_info("score", kinds.FLOAT, [None, len(actions)]),
@@ -182,7 +192,27 @@ def _graph(onnx: Any, nodes: _Nodes, n_features: int, actions: AnyArray) -> Any:
         helper.make_tensor_value_info("action", kind, [None]),
     ]
     inputs = [helper.make_tensor_value_info("context", kinds.FLOAT, [None, n_features])]
-    return helper.make_graph(steps, "policy", inputs, outputs, initializer=[labels])
+    return helper.make_graph(steps, "policy", inputs, outputs, initializer=[labels, *constants])
+
+
+def _probability(onnx: Any, inverse_temperature: float, n_actions: int) -> tuple[list[Any], list[Any]]:
+    """Return the steps from ``score`` and ``best`` to ``probability``, and the constants they need."""
+    helper, kinds = onnx.helper, onnx.TensorProto
+    if inverse_temperature == 1.0:
+        return [helper.make_node("Softmax", ["score"], ["probability"], axis=1)], []
+    if inverse_temperature == np.inf:
+        depth = helper.make_tensor("n_actions", kinds.INT64, [], [n_actions])
+        values = helper.make_tensor("off_on", kinds.FLOAT, [2], [0.0, 1.0])
+        return [helper.make_node("OneHot", ["best", "n_actions", "off_on"], ["probability"], axis=1)], [depth, values]
+    # Shift before scaling, as our own softmax does: the largest exponent is exactly zero.
+    factor = helper.make_tensor("inverse_temperature", kinds.FLOAT, [], [float(inverse_temperature)])
+    steps = [
+        helper.make_node("ReduceMax", ["score"], ["highest"], axes=[1], keepdims=1),
+        helper.make_node("Sub", ["score", "highest"], ["shifted"]),
+        helper.make_node("Mul", ["shifted", "inverse_temperature"], ["scaled"]),
+        helper.make_node("Softmax", ["scaled"], ["probability"], axis=1),
+    ]
+    return steps, [factor]
 
 
 def _label_tensor(onnx: Any, actions: AnyArray) -> tuple[Any, int]:

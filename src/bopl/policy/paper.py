@@ -6,8 +6,10 @@ from typing import Any
 
 from bopl._settings import check_choice
 from bopl.learner import XGBTree
+from bopl.objective import IPS, Surrogate
 from bopl.policy.boosted import BoostedPolicy
 
+PAPER_OBJECTIVES = {"ips": IPS(smoothness="paper"), "surrogate": Surrogate(smoothness="paper")}
 # name: (objective, reduction); BOPL-CS is BOPL-S without reward translation.
 PAPER_VARIANTS = {
     "bopl-regr": ("ips", "regr"),
@@ -53,7 +55,7 @@ def paper_policy(
     --------
     >>> import bopl
     >>> policy = bopl.paper_policy("BOPL-S-regr", n_rounds=600, max_depth=25, reward_translation=-0.4)
-    >>> policy.objective
+    >>> policy.objective.name
     'surrogate'
     """
     check_choice("name", name.lower(), tuple(PAPER_VARIANTS))
@@ -64,7 +66,7 @@ def paper_policy(
             "Use bopl-s-regr."
         )
     return BoostedPolicy(
-        objective=objective,
+        objective=PAPER_OBJECTIVES[objective],
         learner=_learner(reduction, max_depth, min_child_weight, reg_lambda, tree_method, n_jobs),
         n_rounds=n_rounds,
         reward_translation=reward_translation,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 from sklearn.base import BaseEstimator
@@ -43,9 +43,6 @@ class ScoredPolicy(Policy, BaseEstimator):
         Fingerprint of the log whose parts it was trained and chosen on, where a run has noted it.
     """
 
-    #: What the scores are multiplied by unless the caller says otherwise; infinity for predicted rewards.
-    trained_inverse_temperature: ClassVar[float] = 1.0
-
     action_features_: FloatArray | None
     n_features_in_: int
     training_rows_: RowSketch | None = None
@@ -59,13 +56,20 @@ class ScoredPolicy(Policy, BaseEstimator):
         "reward": True,
         "propensity": True,
         "actions": True,
+        "sample_weight": True,
     }
     __metadata_request__score = {  # noqa: RUF012
         "context": UNUSED,
         "action": UNUSED,
         "reward": True,
         "propensity": True,
+        "sample_weight": True,
     }
+
+    @property
+    def trained_inverse_temperature(self) -> float:
+        """What the scores are multiplied by unless the caller says otherwise; infinity for predicted rewards."""
+        return 1.0
 
     @abstractmethod
     def decision_function(self, context: Any) -> FloatArray:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from bopl.boosting import Ensemble
 from bopl.learner.hist_tree.export import to_xgboost
-from bopl.learner.hist_tree.predictor import HistTreePredictor
+from bopl.policy.explanation import engine_trees
 
 
 def write_xgboost(ensemble: Ensemble, path: str | Path) -> None:
@@ -16,9 +16,8 @@ def write_xgboost(ensemble: Ensemble, path: str | Path) -> None:
         raise ValueError(
             f"XGBoost tells the format of a model by the file's name: use one that ends in .json, not {path}."
         )
-    trees = [entry.predictor.tree for entry in ensemble.rounds if isinstance(entry.predictor, HistTreePredictor)]
-    if not trees or len(trees) < len(ensemble.rounds):
-        raise TypeError("to_xgboost needs a policy whose learner is HistTree or HistTreeClassifier.")
-    coefficient = [entry.step.size for entry in ensemble.rounds]
-    model = to_xgboost(trees, coefficient, n_action_features=trees[0].n_action_features)
+    trees = engine_trees(ensemble)
+    if not trees:
+        raise ValueError("there are no trees to export: no round was made.")
+    model = to_xgboost(trees, ensemble.coefficients, n_action_features=trees[0].n_action_features)
     Path(path).write_text(json.dumps(model), encoding="utf8")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from copy import copy
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -12,7 +13,8 @@ from sklearn.utils.validation import check_is_fitted
 
 from bopl._settings import check_number
 from bopl._typing import AnyArray, ContextMatrix, FloatArray
-from bopl.learner import HistTree, row_order, with_categories
+from bopl.learner import HistTree, with_categories
+from bopl.learner.hist_tree.learner import BoundHistTree
 from bopl.learner.hist_tree.predict import FlatEnsemble
 from bopl.learner.hist_tree.predictor import HistTreePredictor, stack_trees
 from bopl.learner.hist_tree.tree import ACTION_SPLIT, WORD_BITS, Tree
@@ -84,36 +86,42 @@ class BoostedRewardModel(BaseEstimator):
         self.learning_rate = learning_rate
         self.random_state = random_state
 
-    def fit(self, log: BanditLog) -> BoostedRewardModel:
+    def fit(self, log: BanditLog, *, sample_weight: FloatArray | None = None) -> BoostedRewardModel:
         """Fit the model to the rewards of the logged actions."""
-        check_number("n_rounds", self.n_rounds, low=1, integer=True)
-        check_number("learning_rate", self.learning_rate, low=0.0, high=2.0, low_open=True)
-        pairs = _LoggedPairs(_with_action_column(log.context, log.action_idx), log.reward)
-        bound = self._learner(log).bind(pairs, seed=self.random_state or 0)
-        ones = np.ones(log.n_samples)
-        self.actions_, self.n_features_in_, self.initial_ = log.actions, log.n_features, float(log.reward.mean())
-        order = row_order(bound)
-        residual = (log.reward if order is None else log.reward[order]) - self.initial_
-        trees = []
-        for round_idx in range(self.n_rounds):
-            target = StepTarget(residual[:, None], ones, ones, ones)
-            fitted = bound.fit(target, round_idx)
-            residual = residual - self.learning_rate * fitted.prediction[:, 0]
-            assert isinstance(fitted.predictor, HistTreePredictor)
-            trees.append(HistTreePredictor(score_all_actions(fitted.predictor.tree, log.n_actions)))
+        weight = np.ones(log.n_samples) if sample_weight is None else sample_weight
+        run = RewardBinding(log, self.learner_for(log)).boost(self, weight, seed=self.random_state or 0)
+        for _ in range(self.n_rounds):
+            run.add_round()
+        return self.take(run, log)
+
+    def take(self, run: RewardRun, log: BanditLog, n_rounds: int | None = None) -> BoostedRewardModel:
+        """Take over what a run has learned, its first rounds or all of them."""
+        width = 0 if log.action_features is None else log.action_features.shape[1]
+        trees = [HistTreePredictor(score_all_actions(tree, log.n_actions, width)) for tree in run.trees[:n_rounds]]
+        self.actions_, self.n_features_in_, self.initial_ = log.actions, log.n_features, run.initial
         self.predictors_ = tuple(trees)
-        self.trees_: FlatEnsemble = stack_trees(trees, np.full(len(trees), self.learning_rate).tolist())
+        self.trees_: FlatEnsemble | None = (
+            stack_trees(trees, np.full(len(trees), self.learning_rate).tolist()) if trees else None
+        )
         self.training_rows_ = RowSketch.of(log)
         return self
+
+    def check_settings(self) -> None:
+        """Refuse settings outside their range, by name and value."""
+        check_number("n_rounds", self.n_rounds, low=1, integer=True)
+        check_number("learning_rate", self.learning_rate, low=0.0, high=2.0, low_open=True)
 
     def predict(self, context: Any, *, n_jobs: int | None = None) -> FloatArray:
         """Return the expected reward of every action, of shape (n_samples, n_actions); on all processors by default."""
         check_is_fitted(self)
         matrix, _ = read_context(context)
         n_threads = (n_jobs or os.cpu_count() or 1) if matrix.shape[0] >= MIN_PARALLEL_ROWS else 1
+        if self.trees_ is None:
+            return np.full((matrix.shape[0], len(self.actions_)), self.initial_)
         return self.initial_ + self.trees_.score(matrix, n_jobs=n_threads)
 
-    def _learner(self, log: BanditLog) -> HistTree:
+    def learner_for(self, log: BanditLog) -> HistTree:
+        """Return the learner of a log's pairs: the action is one more column, of categories."""
         learner = with_categories(default_reward_learner() if self.learner is None else clone(self.learner), log)
         if log.n_actions > learner.max_bins:
             raise ValueError(
@@ -124,9 +132,80 @@ class BoostedRewardModel(BaseEstimator):
         return learner
 
 
+class RewardBinding:
+    """The logged pairs of a log, binned once: models of several folds and settings are fitted on them.
+
+    Parameters
+    ----------
+    log : BanditLog
+    learner : HistTree
+        Of `BoostedRewardModel.learner_for`; its bins serve all.
+    """
+
+    def __init__(self, log: BanditLog, learner: HistTree) -> None:
+        pairs = _LoggedPairs(_with_action_column(log.context, log.action_idx), log.reward)
+        self._bound = learner.bind(pairs, seed=0)
+        order = self._bound.row_order
+        self.order = np.arange(log.n_samples) if order is None else order
+        self._reward = log.reward[self.order]
+
+    def with_reward(self, reward: FloatArray) -> RewardBinding:
+        """Return the same pairs with other rewards, given in the order of the log."""
+        other = copy(self)
+        other._reward = reward[self.order]
+        return other
+
+    def boost(
+        self, model: BoostedRewardModel, weight: FloatArray, *, seed: int, learner: HistTree | None = None
+    ) -> RewardRun:
+        """Return a run that has made no round yet.
+
+        Parameters
+        ----------
+        model : BoostedRewardModel
+            Its settings.
+        weight : ndarray of shape (n_samples,)
+            Of the samples, in the order of the log; those with weight zero are not learned from.
+        seed : int
+        learner : HistTree, optional
+            Other settings of the trees than those the pairs were bound with.
+        """
+        model.check_settings()
+        bound = self._bound.rebound(learner or self._bound.settings, seed=seed)
+        return RewardRun(bound, self._reward, weight[self.order], model.learning_rate)
+
+
+class RewardRun:
+    """Least-squares boosting of the rewards of some samples, round by round.
+
+    Attributes
+    ----------
+    initial : float
+        Mean reward of the samples learned from.
+    trees : list of Tree
+        Over ``[x, a]``.
+    residual : ndarray of shape (n_samples,)
+        Reward less prediction, of samples not learned from as well, in the learner's order.
+    """
+
+    def __init__(self, bound: BoundHistTree, reward: FloatArray, weight: FloatArray, learning_rate: float) -> None:
+        self._bound, self._weight, self._learning_rate = bound, weight, learning_rate
+        self.initial = float(np.average(reward, weights=weight))
+        self.residual = reward - self.initial
+        self.trees: list[Tree] = []
+
+    def add_round(self) -> None:
+        """Fit one more tree to what is left."""
+        target = StepTarget((self._weight * self.residual)[:, None], self._weight)
+        fitted = self._bound.fit(target, len(self.trees))
+        self.residual -= self._learning_rate * fitted.prediction[:, 0]
+        assert isinstance(fitted.predictor, HistTreePredictor)
+        self.trees.append(fitted.predictor.tree)
+
+
 def default_reward_learner() -> HistTree:
     """Return the learner of a reward model for which none is given."""
-    return HistTree(max_depth=6, min_samples_leaf=20)
+    return HistTree(max_depth=6, min_child_weight=20.0)
 
 
 def _with_action_column(context: ContextMatrix, action_idx: AnyArray) -> ContextMatrix:
@@ -138,7 +217,7 @@ def _with_action_column(context: ContextMatrix, action_idx: AnyArray) -> Context
     return np.hstack([context, column])
 
 
-def score_all_actions(tree: Tree, n_actions: int) -> Tree:
+def score_all_actions(tree: Tree, n_actions: int, n_action_features: int = 0) -> Tree:
     """Return a tree over ``[x, a]`` as one over x that scores all actions: splits on column a become action splits."""
     at = tree.feature == tree.n_features - 1
     action = np.where(at, tree.threshold, -1.0).astype(np.int32)
@@ -155,4 +234,5 @@ def score_all_actions(tree: Tree, n_actions: int) -> Tree:
         right_actions=right_actions,
         n_actions=n_actions,
         n_features=tree.n_features - 1,
+        n_action_features=n_action_features,
     )

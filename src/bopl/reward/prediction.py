@@ -10,11 +10,12 @@ from typing import Any
 import numpy as np
 
 from bopl._typing import ContextMatrix, FloatArray, IntArray
-from bopl.boosting import BoostedRewardModel
 from bopl.learner.expanded import action_columns, expand
 from bopl.log import BanditLog
 from bopl.log.context import is_sparse
 from bopl.log.row_sketch import RowSketch
+from bopl.reward.boosted import BoostedRewardModel
+from bopl.reward.folds import draw_folds
 
 Predict = Callable[[ContextMatrix], FloatArray]  # contexts to (n_rows, n_actions)
 EXPANDED_BYTES = 1 << 28  # of the rows [x; onehot(a)] that a regressor is given at a time
@@ -99,17 +100,6 @@ def predict_rewards(reward_model: object, log: BanditLog, *, n_folds: int | None
     fold = draw_folds(log, n_folds, seed)
     predicts = [_fit_fold(reward_model, log, fold != number) for number in range(int(fold.max()) + 1)]
     return RewardPredictor(log, tuple(predicts), fold)
-
-
-def draw_folds(log: BanditLog, n_folds: int, seed: int) -> IntArray:
-    """Return a fold number per sample, of sizes as equal as can be; samples of one group share a fold."""
-    unit = np.arange(log.n_samples) if log.group is None else np.unique(log.group, return_inverse=True)[1]
-    n_units = int(unit.max()) + 1
-    if n_units < 2:
-        what = "sample" if log.group is None else "group"
-        raise ValueError(f"cross-fitting needs at least two {what}s; the log has one. Pass predictions of your own.")
-    order = np.random.default_rng([seed, 2]).permutation(n_units)
-    return (order % min(n_folds, n_units))[unit]
 
 
 def is_fitted(model: Any) -> bool:

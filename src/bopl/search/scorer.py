@@ -13,8 +13,8 @@ from bopl._settings import check_choice, check_number
 from bopl._typing import FloatArray
 from bopl.boosting.loop import INTERRUPTED
 from bopl.evaluation import evaluate
-from bopl.evaluation.reward_model import draw_folds
 from bopl.log import BanditLog
+from bopl.reward.folds import draw_folds
 from bopl.simulation import SimulatedProblem
 
 ESTIMATORS = ("snips", "ips")

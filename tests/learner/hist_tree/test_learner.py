@@ -113,7 +113,7 @@ def test_a_bound_learner_bins_once_and_fits_many_rounds(data):
     bound = HistTree(4, n_jobs=2).bind(make_log(context, 3), seed=0)
     from bopl.objective.base import StepTarget
 
-    trees = [bound.fit(StepTarget(gradient, weight, weight, weight), r).predictor.tree.to_bytes() for r in range(3)]
+    trees = [bound.fit(StepTarget(gradient, weight), r).predictor.tree.to_bytes() for r in range(3)]
     assert trees[0] == trees[1] == trees[2]
 
 

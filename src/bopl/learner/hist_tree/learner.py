@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from copy import copy
 from numbers import Integral
 from typing import Any
 
@@ -44,6 +45,9 @@ class HistTree(BaseEstimator):
         less time.
     min_child_weight : float, default=1.0
         Least sum of weights of a child.
+    min_leaf_samples : float, default=0.0
+        Least weight of a child in typical samples: so many times the mean weight of a sample. Unlike
+        ``min_child_weight`` it means the same for every objective, reward translation and scale of the propensities.
     min_samples_leaf : int, default=1
         Least number of eligible (context, action) pairs of a child.
     reg_lambda : float, default=0.0
@@ -74,6 +78,7 @@ class HistTree(BaseEstimator):
         *,
         max_leaves: int | None = None,
         min_child_weight: float = 1.0,
+        min_leaf_samples: float = 0.0,
         min_samples_leaf: int = 1,
         reg_lambda: float = 0.0,
         max_bins: int = 256,
@@ -86,6 +91,7 @@ class HistTree(BaseEstimator):
         self.max_depth = max_depth
         self.max_leaves = max_leaves
         self.min_child_weight = min_child_weight
+        self.min_leaf_samples = min_leaf_samples
         self.min_samples_leaf = min_samples_leaf
         self.reg_lambda = reg_lambda
         self.max_bins = max_bins
@@ -108,10 +114,7 @@ class HistTree(BaseEstimator):
             binned = binned if order is None else store_in_order(binned, order)
         mask = log.action_mask if order is None or log.action_mask is None else log.action_mask[order.row]
         features = _feature_matrix(log.action_features, log.n_actions)
-        seeds = np.random.SeedSequence([seed, 0 if self.random_state is None else self.random_state])
-        return BoundHistTree(
-            self, binned, order, log.n_actions, mask, features, n_jobs, int(seeds.generate_state(1)[0])
-        )
+        return BoundHistTree(self, binned, order, log.n_actions, mask, features, n_jobs, _seed_of(self, seed))
 
 
 class HistTreeClassifier(HistTree):
@@ -144,7 +147,7 @@ class BoundHistTree:
         n_jobs: int,
         seed: int,
     ) -> None:
-        self._settings = settings
+        self.settings = settings
         self._binned = binned
         self._place = None if order is None else order.place
         self.row_order = None if order is None else order.row
@@ -154,7 +157,32 @@ class BoundHistTree:
         self._action_table = ActionTable(np.ascontiguousarray(ascending), np.ascontiguousarray(action_features.T))
         self._n_jobs = n_jobs
         self._seed = seed
+        self._mask = mask
         self._grower = Grower(binned, n_actions, n_jobs, mask=mask, has_count=settings.min_samples_leaf > 1)
+
+    def rebound(self, settings: HistTree, *, seed: int) -> BoundHistTree:
+        """Return a learner with other settings on the same bins, in the same order and with the same working memory.
+
+        The two must not fit at the same time.
+
+        Raises
+        ------
+        ValueError
+            The settings need other bins: ``max_bins`` or ``categorical`` differ.
+        """
+        _check_settings(settings)
+        for name in ("max_bins", "categorical"):
+            own, other_value = getattr(self.settings, name), getattr(settings, name)
+            if _as_plain(own) != _as_plain(other_value):
+                raise ValueError(
+                    f"the contexts were binned with {name}={own!r}; {name}={other_value!r} needs a binding of its own."
+                )
+        other = copy(self)
+        other.settings, other._seed = settings, _seed_of(settings, seed)
+        if (settings.min_samples_leaf > 1) != (self.settings.min_samples_leaf > 1):
+            has_count = settings.min_samples_leaf > 1
+            other._grower = Grower(self._binned, self._n_actions, self._n_jobs, mask=self._mask, has_count=has_count)
+        return other
 
     def fit(self, target: StepTarget, round_idx: int) -> FittedStep:
         """Fit one tree to a round's gradient and weight; return it with its values on the training contexts."""
@@ -168,27 +196,28 @@ class BoundHistTree:
         gradient = np.require(target.gradient.T, np.float64, ["C", "W"])
         weight = np.require(target.weight, np.float64, ["C", "W"])
         step = np.empty((self._n_actions, self._binned.n_samples))
+        least = self._min_child_weight(weight)
         piece = self._grower.grow_tree(
             gradient,
             weight,
             self._action_table,
-            self._limits(rng_seed),
+            self._limits(rng_seed, least),
             rows,
             step,
-            is_classifier=self._settings._is_classifier,
+            is_classifier=self.settings._is_classifier,
         )
         ints, floats = merge_pieces(piece)
-        if self._settings.max_leaves is not None:
-            ints, floats = keep_best_splits(ints, floats, self._settings.max_leaves, self._leaf_rule())
+        if self.settings.max_leaves is not None:
+            ints, floats = keep_best_splits(ints, floats, self.settings.max_leaves, self._leaf_rule(least))
         n_features = len(self._binned.columns)
         tree = make_tree(ints, floats, self._binned.splits, self._action_features, self._n_actions, n_features)
-        if self._settings.max_leaves is not None or len(rows) < self._binned.n_samples:
+        if self.settings.max_leaves is not None or len(rows) < self._binned.n_samples:
             self._grower.apply_tree(ints, tree.value, tree.right_actions, step)
         return FittedStep(HistTreePredictor(tree, self._n_jobs), step.T)
 
     def _draw_rows(self, seed: int) -> NDArray[np.int32]:
         """Return the places of a round's contexts, ascending; who is drawn does not depend on the order in memory."""
-        n_samples, share = self._binned.n_samples, self._settings.subsample
+        n_samples, share = self._binned.n_samples, self.settings.subsample
         if share >= 1.0:
             return np.arange(n_samples, dtype=np.int32)
         n_drawn = max(int(np.ceil(share * n_samples)), 1)
@@ -196,15 +225,23 @@ class BoundHistTree:
         places = drawn if self._place is None else self._place[drawn]
         return np.sort(places).astype(np.int32)
 
-    def _leaf_rule(self) -> tuple[float, float, bool]:
-        settings = self._settings
-        return float(settings.reg_lambda), float(settings.min_child_weight), settings._is_classifier
+    def _min_child_weight(self, weight: NDArray[np.float64]) -> float:
+        """Return the least weight of a child: as it was set, or that of so many typical samples."""
+        settings = self.settings
+        least = float(settings.min_child_weight)
+        if settings.min_leaf_samples > 0.0:
+            counted = int(np.count_nonzero(weight)) or 1  # samples without weight are none
+            least = max(least, float(settings.min_leaf_samples) * float(weight.sum()) / counted)
+        return least
 
-    def _limits(self, seed: int) -> Limits:
-        settings = self._settings
+    def _leaf_rule(self, min_child_weight: float) -> tuple[float, float, bool]:
+        return float(self.settings.reg_lambda), min_child_weight, self.settings._is_classifier
+
+    def _limits(self, seed: int, min_child_weight: float) -> Limits:
+        settings = self.settings
         return Limits(
             int(settings.max_depth),
-            float(settings.min_child_weight),
+            min_child_weight,
             int(settings.min_samples_leaf),
             float(settings.reg_lambda),
             float(settings.colsample),
@@ -212,6 +249,11 @@ class BoundHistTree:
             seed,
             max(self._binned.n_samples // PIECES, MIN_LARGE),
         )
+
+
+def _seed_of(settings: HistTree, seed: int) -> int:
+    seeds = np.random.SeedSequence([seed, 0 if settings.random_state is None else settings.random_state])
+    return int(seeds.generate_state(1)[0])
 
 
 def _check_settings(settings: HistTree) -> None:
@@ -222,10 +264,15 @@ def _check_settings(settings: HistTree) -> None:
     for name, low in (("max_leaves", 2), ("n_jobs", 1), ("random_state", 0)):
         if getattr(settings, name) is not None:
             check_number(name, getattr(settings, name), low=low, integer=True)
-    for name in ("min_child_weight", "reg_lambda"):
+    for name in ("min_child_weight", "min_leaf_samples", "reg_lambda"):
         check_number(name, getattr(settings, name), low=0.0)
     for name in ("colsample", "subsample"):
         check_number(name, getattr(settings, name), low=0.0, high=1.0, low_open=True)
+
+
+def _as_plain(setting: Any) -> Any:
+    """Return a setting that can be compared: sequences of any kind as lists."""
+    return setting if setting is None or isinstance(setting, Integral) else list(setting)
 
 
 def _as_context(context: Any) -> Any:

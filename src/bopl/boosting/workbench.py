@@ -1,0 +1,220 @@
+"""`Workbench`: what several fits on one log have in common is made once and kept here."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from bopl._typing import ContextMatrix, FloatArray
+from bopl.boosting.start import Start, mean_of
+from bopl.learner import BoundLearner, HistTree, bind_learner, with_categories
+from bopl.learner.hist_tree.learner import BoundHistTree
+from bopl.learner.store import learner_settings
+from bopl.log import BanditLog
+from bopl.reward.boosted import BoostedRewardModel, RewardBinding
+from bopl.reward.cross_fit import CrossFit, cross_fit
+from bopl.reward.logging_model import LoggingModel, LoggingTerm, fit_logging_model
+
+
+class Workbench:
+    """Bins, row order, reward models and models of the logging policy of one log, shared by all fits on it.
+
+    Parameters
+    ----------
+    log : BanditLog
+    sample_weight : ndarray of shape (n_samples,), optional
+        With mean 1.
+    n_folds : int, default=5
+        Of cross-fitting.
+    seed : int, default=0
+        Of the folds.
+    logging_model : LoggingModel, optional
+        The logging policy, where it has been learned before, from more samples for example: it knows no rewards.
+    """
+
+    def __init__(
+        self,
+        log: BanditLog,
+        *,
+        sample_weight: FloatArray | None = None,
+        n_folds: int = 5,
+        seed: int = 0,
+        logging_model: LoggingModel | None = None,
+    ) -> None:
+        self.log = log
+        self.sample_weight = sample_weight
+        self.n_folds = n_folds
+        self.seed = seed
+        self._bound: BoundHistTree | None = None
+        self._pairs: dict[str, RewardBinding] = {}
+        self._rewards: dict[str, RewardFit] = {}
+        self._logging: LoggingFit | None = None
+        self._logging_model = logging_model
+
+    def bind(self, learner: Any, *, seed: int) -> BoundLearner:
+        """Return a learner bound to the log; trees of the engine share their bins where their settings allow it."""
+        if not isinstance(learner, HistTree):
+            return bind_learner(learner, self.log, seed=seed)
+        learner = with_categories(learner, self.log)
+        if self._bound is not None and _bins_of(learner) == _bins_of(self._bound.settings):
+            return self._bound.rebound(learner, seed=seed)
+        bound = learner.bind(self.log, seed=seed)
+        self._bound = self._bound or bound
+        return bound
+
+    def rewards(
+        self, model: Any = None, *, has_prior: bool = False, is_over: Callable[[], bool] = lambda: False
+    ) -> RewardFit:
+        """Return cross-fitted estimates of the rewards; the same model is fitted once.
+
+        Parameters
+        ----------
+        model : model, optional
+            `BoostedRewardModel` by default.
+        has_prior : bool, default=False
+            Start the model from what the logging policy's own probabilities say of the rewards.
+        is_over : callable, optional
+            Asked after every round; True ends the fit.
+        """
+        model = BoostedRewardModel() if model is None else model
+        key = f"reward {has_prior} {describe_model(model)}"
+        if key not in self._rewards:
+            prior = self.prior() if has_prior else None
+            log = self.log if prior is None else self.log.with_reward(self.log.reward - prior.logged(self.log))
+            fitted = self._cross_fit(model, log, is_over)
+            self._rewards[key] = RewardFit(fitted, prior)
+        return self._rewards[key]
+
+    def logging(self) -> LoggingFit:
+        """Return the logging policy, learned from the propensities that were logged."""
+        if self._logging is None:
+            self._logging = self._fit_logging()
+        return self._logging
+
+    def prior(self) -> Prior:
+        """Return what the logging policy's own probabilities say of the rewards: least squares of r on 1, ln p, p."""
+        logging = self.logging()
+        logged = logging.log_prob[np.arange(self.log.n_samples), self.log.action_idx]
+        columns = np.stack([np.ones_like(logged), logged, np.exp(logged)], axis=1)
+        root = np.ones((len(logged), 1)) if self.sample_weight is None else np.sqrt(self.sample_weight)[:, None]
+        solution = np.linalg.lstsq(root * columns, root[:, 0] * self.log.reward, rcond=1e-6)[0]
+        constant, log_factor, prob_factor = solution.tolist()
+        term = LoggingTerm(logging.model, log_factor, prob_factor)
+        return Prior(constant, term, constant + term.of(logging.log_prob))
+
+    def _fit_logging(self) -> LoggingFit:
+        model = self._logging_model or fit_logging_model(self.log, seed=self.seed)
+        # Not masked, as new contexts are not: which actions are eligible is left to the softmax of the scores.
+        return LoggingFit(model, np.asfortranarray(model.log_prob(self.log.context)))
+
+    def _cross_fit(self, model: Any, log: BanditLog, is_over: Callable[[], bool]) -> CrossFit:
+        return cross_fit(
+            log,
+            model,
+            n_folds=self.n_folds,
+            seed=self.seed,
+            sample_weight=self.sample_weight,
+            binding=self._binding(model, log) if isinstance(model, BoostedRewardModel) else None,
+            is_over=is_over,
+        )
+
+    def _binding(self, model: BoostedRewardModel, log: BanditLog) -> RewardBinding:
+        learner = model.learner_for(log)
+        key = str(_bins_of(learner))
+        if key not in self._pairs:
+            self._pairs[key] = RewardBinding(log, learner)
+        return self._pairs[key].with_reward(log.reward)
+
+
+@dataclass(frozen=True, eq=False)
+class LoggingFit:
+    """A model of the logging policy, and its log-probabilities on the log, of shape (n_samples, n_actions)."""
+
+    model: LoggingModel
+    log_prob: FloatArray
+
+    def start(self) -> tuple[Start, FloatArray]:
+        """Return the log-probabilities as a start."""
+        return Start("logging", (LoggingTerm(self.model),), (1.0,)), self.log_prob
+
+
+@dataclass(frozen=True, eq=False)
+class Prior:
+    """Rewards as far as the logging policy's probabilities tell them.
+
+    Attributes
+    ----------
+    constant : float
+    term : LoggingTerm
+    estimate : ndarray of shape (n_samples, n_actions)
+        On the log.
+    """
+
+    constant: float
+    term: LoggingTerm
+    estimate: FloatArray
+
+    def logged(self, log: BanditLog) -> FloatArray:
+        """Return the estimates for the logged actions."""
+        return self.estimate[np.arange(log.n_samples), log.action_idx]
+
+
+@dataclass(frozen=True, eq=False)
+class RewardFit:
+    """Cross-fitted rewards, with the prior that the models started from.
+
+    Attributes
+    ----------
+    fitted : CrossFit
+    prior : Prior, optional
+    """
+
+    fitted: CrossFit
+    prior: Prior | None = None
+
+    @cached_property
+    def estimate(self) -> FloatArray:
+        """Estimates of the log's samples, of shape (n_samples, n_actions); column by column in memory."""
+        own = self.fitted.estimate
+        return own if self.prior is None else np.asfortranarray(own + self.prior.estimate)
+
+    def predict(self, context: ContextMatrix) -> FloatArray:
+        """Return the expected rewards of new contexts, of shape (n_samples, n_actions)."""
+        own = self.fitted.predict(context)
+        return own if self.prior is None else own + self.prior.constant + self.prior.term.predict(context)
+
+    def start(self, factor: float) -> tuple[Start, FloatArray]:
+        """Return ``factor · q̂`` as a start: the folds' mean for new contexts, cross-fitted scores for the log's own."""
+        models = self.fitted.models
+        if all(isinstance(model, BoostedRewardModel) for model in models):
+            # The models' constants are left out: a constant in all scores of a context changes no probability.
+            predictors = [list(model.predictors_) for model in models]
+            rates = [[factor * model.learning_rate] * len(model.predictors_) for model in models]
+        else:
+            predictors, rates = [[model] for model in models], [[factor]] * len(models)
+        start = mean_of("reward_model", predictors, rates)
+        if self.prior is not None:
+            start = Start("reward_model", (self.prior.term, *start.predictors), (factor, *start.coefficients))
+        return start, factor * self.estimate
+
+
+def _bins_of(learner: HistTree) -> tuple[Any, ...]:
+    categorical = None if learner.categorical is None else tuple(learner.categorical)
+    return learner.max_bins, categorical, learner.n_jobs
+
+
+def describe_model(model: Any) -> str:
+    """Return what tells a reward model from others: its class and all settings but the threads."""
+    if not hasattr(model, "get_params"):
+        return f"{type(model).__name__} {id(model)}"
+    settings = {
+        name: learner_settings(value) if hasattr(value, "get_params") else value
+        for name, value in model.get_params(deep=False).items()
+        if name != "n_jobs"
+    }
+    return json.dumps({"class": type(model).__name__, **settings}, default=repr, sort_keys=True)

@@ -1,0 +1,318 @@
+"""`AutoPolicy`: the default of the house. It lets candidates race and trains the winner on all samples."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import check_is_fitted
+
+from bopl._archive import Archive
+from bopl._settings import check_number
+from bopl._typing import FloatArray
+from bopl.boosting import TimeLimit, Workbench
+from bopl.learner.store import Packed
+from bopl.log import BanditLog
+from bopl.objective.training_data import check_sample_weight
+from bopl.policy.blend import BlendedPolicy
+from bopl.policy.boosted import BoostedPolicy
+from bopl.policy.scored import ScoredPolicy, as_log
+from bopl.race.candidate import choose
+from bopl.race.contender import SHARPNESS, Contender
+from bopl.race.leaderboard import Leaderboard
+from bopl.race.progress import RaceProgress
+from bopl.race.race import MAX_BINNED_ACTIONS, Outcome, Race, RaceSettings, make_panel
+
+if TYPE_CHECKING:
+    from bopl.boosting import History
+    from bopl.policy.explanation import Explanation
+
+MAX_RACED = 60_000  # samples that a race uses: more make it slower, hardly surer
+CROSS_VALIDATE_BELOW = 12_000  # samples below which all of them judge, by cross-validation
+RACE_SHARE = 0.6  # of the time allowed; the rest trains the winner
+
+
+class AutoPolicy(ScoredPolicy):
+    """A policy without settings to choose: candidates race on validation samples, and the best is trained on all.
+
+    Parameters
+    ----------
+    include : sequence of str, optional
+        Names of the candidates that may take part; all by default. The logging policy always does.
+    exclude : sequence of str, default=()
+        Names of candidates that may not.
+    minutes : float, optional
+        About how long the whole fit may take.
+    validation_fraction : float in (0, 1), default=0.25
+        Share of the samples that judge. Logs of few samples are cross-validated instead.
+    blend : bool, default=True
+        Whether the mean of the leaders' probabilities may win.
+    n_jobs : int, optional
+        Threads; all processors by default. The policy does not depend on it, unless ``minutes`` ends the race.
+    progress : bool, default=True
+        Show one line of progress where standard error is a terminal.
+    random_state : int, RandomState instance or None, default=None
+
+    Attributes
+    ----------
+    best_policy_ : BoostedPolicy or BlendedPolicy
+        The policy that was chosen, trained on all samples.
+    leaderboard_ : Leaderboard
+        What the judges saw of every candidate.
+    is_logging_ : bool
+        Whether nothing beat the logging policy, so that the policy is the logging policy.
+    is_interrupted_ : bool
+        Whether Ctrl-C ended the race early.
+    actions_, n_features_in_, feature_names_in_, history_
+        As for `bopl.BoostedPolicy`; the history is that of the winner's training.
+
+    Examples
+    --------
+    >>> import numpy as np, bopl
+    >>> rng = np.random.default_rng(0)
+    >>> context, action = rng.normal(size=(500, 2)), rng.integers(0, 2, size=500)
+    >>> reward = (action == (context[:, 0] > 0)).astype(float)
+    >>> log = bopl.BanditLog(context, action, reward, np.full(500, 0.5))
+    >>> policy = bopl.AutoPolicy(include=["regression"], random_state=0).fit(log)
+    >>> policy.predict([[1.0, 0.0], [-1.0, 0.0]]).tolist()
+    [1, 0]
+    """
+
+    def __init__(
+        self,
+        include: Any = None,
+        exclude: Any = (),
+        *,
+        minutes: float | None = None,
+        validation_fraction: float = 0.25,
+        blend: bool = True,
+        n_jobs: int | None = None,
+        progress: bool = True,
+        random_state: Any = None,
+    ) -> None:
+        self.include = include
+        self.exclude = exclude
+        self.minutes = minutes
+        self.validation_fraction = validation_fraction
+        self.blend = blend
+        self.n_jobs = n_jobs
+        self.progress = progress
+        self.random_state = random_state
+
+    # -- Fitting --------------------------------------------------------------------------------------------------
+
+    def fit(
+        self,
+        context: Any,
+        action: Any = None,
+        *,
+        reward: Any = None,
+        propensity: Any = None,
+        actions: Any = None,
+        sample_weight: Any = None,
+    ) -> AutoPolicy:
+        """Let the candidates race on a log, and train the winner on all of it.
+
+        Ctrl-C ends the race with the best candidate so far.
+
+        Parameters
+        ----------
+        context, action, reward, propensity, actions, sample_weight
+            As for `bopl.BoostedPolicy.fit`.
+        """
+        log = as_log(context, action, reward, propensity, actions)
+        self._check_settings()
+        weight = check_sample_weight(sample_weight, log.n_samples)
+        seed = int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
+        began = time.monotonic()
+        deadline = np.inf if self.minutes is None else began + 60.0 * self.minutes
+        with RaceProgress(is_shown=self.progress) as progress:
+            outcome, is_whole = self._race(log, weight, seed, began, progress)
+            self._finish(outcome, log, weight, seed, deadline, is_whole=is_whole, progress=progress)
+        self._remember(log)
+        return self
+
+    def _check_settings(self) -> None:
+        if self.minutes is not None:
+            check_number("minutes", self.minutes, low=0.0, low_open=True)
+        check_number("validation_fraction", self.validation_fraction, low=0.0, high=1.0, low_open=True, high_open=True)
+        if self.n_jobs is not None:
+            check_number("n_jobs", self.n_jobs, low=1, integer=True)
+
+    def _race(
+        self, log: BanditLog, weight: FloatArray | None, seed: int, began: float, progress: RaceProgress
+    ) -> tuple[Outcome, bool]:
+        """Return the outcome of the race, and whether it was run on the whole log."""
+        names = choose(self.include, tuple(self.exclude))
+        if log.n_actions > MAX_BINNED_ACTIONS:
+            names = tuple(one for one in names if not one.needs_reward_model)
+        is_whole = log.n_samples <= MAX_RACED
+        rows = np.arange(log.n_samples)
+        if not is_whole:
+            rows = np.sort(np.random.default_rng([seed, 1]).permutation(log.n_samples)[:MAX_RACED])
+        raced = log if is_whole else log.subset(rows)
+        settings = RaceSettings(
+            self.validation_fraction,
+            n_parts=3 if raced.n_samples < CROSS_VALIDATE_BELOW else 1,
+            n_folds=4,
+            is_blended=self.blend,
+            n_jobs=self.n_jobs,
+            seed=seed,
+        )
+        share = 1.0 if is_whole and self.minutes is None else RACE_SHARE
+        deadline = np.inf if self.minutes is None else began + share * 60.0 * self.minutes
+        progress.say("preparing the race")
+        panel = make_panel(raced, settings, sample_weight=None if weight is None else weight[rows])
+        race = Race(panel, names, settings, deadline=deadline, report=progress.report)
+        return race.run(), is_whole
+
+    def _finish(
+        self,
+        outcome: Outcome,
+        log: BanditLog,
+        weight: FloatArray | None,
+        seed: int,
+        deadline: float,
+        *,
+        is_whole: bool,
+        progress: RaceProgress,
+    ) -> None:
+        """Train the winners on all samples, or keep what the race has trained if there is no time for more."""
+        self.leaderboard_: Leaderboard = outcome.leaderboard
+        self.is_logging_, self.is_interrupted_ = outcome.is_logging, outcome.is_interrupted
+        parts: list[BoostedPolicy] = []
+        try:
+            if not outcome.is_interrupted:
+                workbench = Workbench(
+                    log,
+                    sample_weight=weight,
+                    n_folds=4 if is_whole else 2,
+                    seed=seed,
+                    logging_model=outcome.logging_model,
+                )
+                for number, winner in enumerate(outcome.winners):
+                    progress.say(f"training the winner{'' if len(outcome.winners) == 1 else f' ({number + 1})'}")
+                    parts.append(self._retrain(winner, workbench, deadline, outcome.is_logging))
+        except KeyboardInterrupt:
+            self.is_interrupted_ = True
+        if len(parts) < len(outcome.winners):
+            parts = [winner.trained() for winner in outcome.winners]
+        if len(parts) == 1:
+            factor = 1.0 if outcome.is_logging else SHARPNESS * outcome.sharpness
+            self.best_policy_: BoostedPolicy | BlendedPolicy = parts[0].set_params(inverse_temperature=factor)
+        else:
+            self.best_policy_ = BlendedPolicy.of(parts, inverse_temperature=outcome.sharpness)
+
+    def _retrain(self, winner: Contender, workbench: Workbench, deadline: float, is_logging: bool) -> BoostedPolicy:
+        policy = winner.unfitted(n_jobs=self.n_jobs)
+        left = deadline - time.monotonic()
+        limits = [] if np.isinf(left) else [TimeLimit(max(left, 0.0))]
+        policy.fit(workbench.log, workbench=workbench, callbacks=limits)
+        return policy
+
+    # -- Predicting: all of it is the best policy's ---------------------------------------------------------------
+
+    def decision_function(self, context: Any) -> FloatArray:
+        """Return the scores of the best policy before the softmax, of shape (n_samples, n_actions)."""
+        check_is_fitted(self)
+        return self.best_policy_.decision_function(context)
+
+    def predict_proba(
+        self, context: Any, *, inverse_temperature: float | None = None, action_mask: Any = None
+    ) -> FloatArray:
+        """Return action probabilities; see `bopl.BoostedPolicy.predict_proba`."""
+        check_is_fitted(self)
+        matrix = self._read(context)
+        return self.best_policy_.predict_proba(matrix, inverse_temperature=inverse_temperature, action_mask=action_mask)
+
+    def predict(self, context: Any, *, action_mask: Any = None) -> Any:
+        """Return the most probable action for each context, among those the mask allows."""
+        check_is_fitted(self)
+        return self.best_policy_.predict(self._read(context), action_mask=action_mask)
+
+    # -- What was learned -------------------------------------------------------------------------------------------
+
+    @property
+    def history_(self) -> History:
+        """Training history of the winner."""
+        return self.best_policy_.history_
+
+    @property
+    def stop_reason_(self) -> str:
+        """Why the winner's training ended."""
+        return self.best_policy_.stop_reason_
+
+    @property
+    def n_rounds_(self) -> int:
+        """Rounds of the winner."""
+        return self.best_policy_.n_rounds_
+
+    @property
+    def feature_importances_(self) -> FloatArray:
+        """Share of each context column in what the winner's splits gained, of shape (n_features,)."""
+        return self.best_policy_.feature_importances_
+
+    @property
+    def action_importance_(self) -> float:
+        """Share of the splits on the action."""
+        return self.best_policy_.action_importance_
+
+    def explain(self, context: Any, action: Any = None) -> Explanation:
+        """Return SHAP values of the best policy's scores; see `bopl.BoostedPolicy.explain`."""
+        return self.best_policy_.explain(self._read(context), action)
+
+    # -- Files ----------------------------------------------------------------------------------------------------
+
+    def save(self, path: str | Path) -> None:
+        """Write the policy and its leaderboard to one file that `bopl.load` reads."""
+        from bopl.policy.model_file import save_packed
+
+        check_is_fitted(self)
+        save_packed(self, path)
+
+    def pack(self) -> Packed:
+        """Return the best policy, the leaderboard and the settings as JSON facts and arrays."""
+        from bopl.policy.model_file import nest
+
+        facts, arrays = nest([self.best_policy_])
+        names = ("include", "exclude", "minutes", "validation_fraction", "blend", "progress")
+        settings = {name: getattr(self, name) for name in names}
+        for name in ("include", "exclude"):
+            settings[name] = None if settings[name] is None else list(settings[name])
+        settings["random_state"] = self.random_state if isinstance(self.random_state, int) else None
+        found = {
+            "leaderboard": self.leaderboard_.to_dict(),
+            "is_logging": self.is_logging_,
+            "is_interrupted": self.is_interrupted_,
+        }
+        return {**facts, "settings": settings, "race": found}, arrays
+
+    @classmethod
+    def from_archive(cls, archive: Archive) -> AutoPolicy:
+        """Return the policy of a model file; `bopl.load` calls this."""
+        from bopl.policy.model_file import restore_common, unnest
+
+        known = cls().get_params(deep=False)
+        policy = cls(**{name: value for name, value in archive.document["settings"].items() if name in known})
+        restore_common(policy, archive)
+        policy.best_policy_ = unnest(archive)[0]
+        found = archive.document["race"]
+        policy.leaderboard_ = Leaderboard.from_dict(found["leaderboard"])
+        policy.is_logging_, policy.is_interrupted_ = bool(found["is_logging"]), bool(found["is_interrupted"])
+        return policy
+
+    def to_onnx(self, path: str | Path) -> None:
+        """Write the best policy as an ONNX model."""
+        check_is_fitted(self)
+        self.best_policy_.to_onnx(path)
+
+    def to_xgboost(self, path: str | Path) -> None:
+        """Write the best policy as an XGBoost model, if it is a sum of trees."""
+        check_is_fitted(self)
+        self.best_policy_.to_xgboost(path)
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "best_policy_")

@@ -1,0 +1,139 @@
+"""Who takes part in a race: a small set of candidates that covers what wins on one log or another."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from bopl._errors import did_you_mean
+from bopl.learner import HistTree
+from bopl.objective import DR, IPS, Clipped, ExponentialSmoothing, Surrogate
+from bopl.policy import BoostedPolicy
+from bopl.reward import BoostedRewardModel
+
+MAX_ROUNDS = 200
+REWARD_ROUNDS = 150
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """One way to learn a policy.
+
+    Attributes
+    ----------
+    name : str
+    about : str
+        What it is, in one clause.
+    settings : dict
+        Of `bopl.BoostedPolicy`.
+    n_rounds : int
+        Maximum number of rounds; 0 is the start alone.
+    complexity : int
+        The simpler candidate wins a tie.
+    """
+
+    name: str
+    about: str
+    settings: dict[str, Any] = field(default_factory=dict)
+    n_rounds: int = MAX_ROUNDS
+    complexity: int = 1
+
+    @property
+    def needs_reward_model(self) -> bool:
+        """Whether rewards have to be regressed."""
+        objective = self.settings.get("objective", "dr")
+        return objective == "dr" or isinstance(objective, DR) or "reward_model" in (self.settings.get("start") or "")
+
+    def make(self, *, n_jobs: int | None, random_state: int) -> BoostedPolicy:
+        """Return the unfitted policy."""
+        settings = dict(self.settings)
+        learner: HistTree = settings.pop("learner", None) or trees()
+        return BoostedPolicy(
+            **settings,
+            learner=learner.set_params(n_jobs=n_jobs),
+            n_rounds=self.n_rounds,
+            certificate=False,
+            progress=False,
+            random_state=random_state,
+        )
+
+
+def trees(max_depth: int = 12, min_leaf_samples: float = 20.0) -> HistTree:
+    """Return the learner of a candidate: trees that look at half of the columns in every node."""
+    return HistTree(max_depth, min_child_weight=0.0, min_leaf_samples=min_leaf_samples, colsample=0.5)
+
+
+def rewards(max_depth: int = 10, min_child_weight: float = 20.0) -> BoostedRewardModel:
+    """Return a reward model; its rounds end where the error on samples not seen stops falling."""
+    learner = HistTree(max_depth, min_child_weight=min_child_weight, colsample=0.5)
+    return BoostedRewardModel(learner, n_rounds=REWARD_ROUNDS)
+
+
+def candidates() -> tuple[Candidate, ...]:
+    """Return all candidates, the simpler ones first."""
+    both = "logging+reward_model"
+    smooth = {"reward_model": rewards(6, 100.0), "reward_prior": True, "start": both, "start_sharpness": 12.5}
+    likelihood = Surrogate(weight=ExponentialSmoothing(0.0))
+    return (
+        Candidate(
+            "logging", "the logging policy, sharpened", {"objective": likelihood, "start": "logging"}, 0, complexity=0
+        ),
+        Candidate("regression", "predicted rewards", {"reward_model": rewards()}, 0),
+        Candidate("regression-logging", "predicted rewards, from what the logging policy knew", smooth, 0),
+        Candidate(
+            "dr",
+            "doubly robust from predicted rewards and the logging policy",
+            {"reward_model": rewards(), "start": both},
+            complexity=3,
+        ),
+        Candidate(
+            "dr-deep",
+            "doubly robust from predicted rewards, deep trees with small leaves",
+            {"reward_model": rewards(20, 5.0), "learner": trees(18, 10.0)},
+            complexity=2,
+        ),
+        Candidate(
+            "dr-logging",
+            "doubly robust from the logging policy and what it knew of rewards",
+            {"reward_model": rewards(), "reward_prior": True, "start": both},
+            complexity=3,
+        ),
+        Candidate(
+            "dr-smooth",
+            "doubly robust from the logging policy and what it knew of rewards, shallow trees with large leaves",
+            {**smooth, "learner": trees(6, 100.0)},
+            complexity=3,
+        ),
+        Candidate(
+            "dr-clipped",
+            "doubly robust with clipped weights, from predicted rewards and the logging policy",
+            {"objective": DR(weight=Clipped(0.1)), "reward_model": rewards(), "start": both},
+            complexity=3,
+        ),
+        Candidate(
+            "likelihood",
+            "likelihood of the logged actions weighted by their rewards, from the logging policy",
+            {"objective": likelihood, "start": "logging", "learner": trees()},
+            complexity=2,
+        ),
+        Candidate("surrogate", "BOPL-S from equal scores", {"objective": "surrogate", "learner": trees(16, 10.0)}),
+        Candidate(
+            "ips",
+            "BOPL with clipped weights, from the logging policy",
+            {"objective": IPS(weight=Clipped(0.1)), "start": "logging", "learner": trees(8, 50.0)},
+            complexity=2,
+        ),
+    )
+
+
+def choose(include: Sequence[str] | None, exclude: Sequence[str]) -> tuple[Candidate, ...]:
+    """Return the candidates that may take part; the logging policy always does."""
+    known = {one.name: one for one in candidates()}
+    for name in (*(include or ()), *exclude):
+        if name not in known:
+            raise ValueError(
+                f"there is no candidate {name!r}; there are {', '.join(known)}.{did_you_mean(name, list(known))}"
+            )
+    wanted = [name for name in known if (include is None or name in include) and name not in exclude]
+    return tuple(known[name] for name in known if name in wanted or name == "logging")

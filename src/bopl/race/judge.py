@@ -1,0 +1,102 @@
+"""The judge of a race: paired, doubly robust estimates on samples that no candidate was trained on."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from bopl._typing import FloatArray
+from bopl.log import BanditLog
+from bopl.log.weight import mean_std_err
+
+
+@dataclass(frozen=True, eq=False)
+class Judge:
+    """Validation samples with reward estimates that were made without them.
+
+    Attributes
+    ----------
+    log : BanditLog
+    reward_estimate : ndarray of shape (n_samples, n_actions)
+    """
+
+    log: BanditLog
+    reward_estimate: FloatArray
+
+    def estimates(self, action_prob: FloatArray) -> FloatArray:
+        """Return the self-normalised doubly robust terms of a policy, whose mean estimates its value.
+
+        ``Σ_a pi(a) q̂(a) + ρ + w/w̄ · (r - q̂(a_i) - ρ)`` with ``ρ = Σ w (r - q̂) / Σ w``: the linearised estimate, so
+        that the standard error of a mean of these terms, or of their difference between two policies, is that of the
+        estimates.
+
+        Parameters
+        ----------
+        action_prob : ndarray of shape (n_samples, n_actions)
+        """
+        direct, weight, left = self._parts(action_prob)
+        mean_weight = float(weight.mean())
+        if mean_weight <= 0.0:
+            return direct
+        shift = float((weight * left).mean()) / mean_weight
+        return direct + shift + weight / mean_weight * (left - shift)
+
+    def cautious(self, action_prob: FloatArray) -> FloatArray:
+        """Return terms that rank policies: two lower estimates of the value, in equal parts.
+
+        Inverse-propensity and doubly robust terms whose gains are smoothed, ``ln(1 + λ·w·r)/λ`` for ``w·r > 0``: a few
+        samples with large weights cannot win a race, and a policy is held to what its losses say. ``λ`` is
+        ``1 / (√n · sd(r))``. Rewards are counted from the lower end of what was logged, as their zero is arbitrary.
+        """
+        direct, weight, left = self._parts(action_prob)
+        reward = self.log.reward
+        low = float(np.quantile(reward, LOW_QUANTILE))
+        strength = 1.0 / (np.sqrt(len(reward)) * (float(reward.std()) or 1.0))
+        by_propensity = low + _smoothed(weight * (reward - low), strength)
+        return 0.5 * (by_propensity + direct + _smoothed(weight * left, strength))
+
+    def _parts(self, action_prob: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """Return the reward model's estimate, the importance weight, and what the model left of the reward."""
+        log, rows = self.log, np.arange(self.log.n_samples)
+        direct = np.einsum("ia,ia->i", action_prob, self.reward_estimate)
+        weight = action_prob[rows, log.action_idx] / log.propensity
+        return direct, weight, log.reward - self.reward_estimate[rows, log.action_idx]
+
+
+LOW_QUANTILE = 0.01
+
+
+def _smoothed(value: FloatArray, strength: float) -> FloatArray:
+    """Return ``ln(1 + strength · v) / strength`` where v > 0, v itself elsewhere."""
+    return np.where(value > 0.0, np.log1p(strength * np.maximum(value, 0.0)) / strength, value)
+
+
+@dataclass(frozen=True)
+class Standing:
+    """How one policy compares with another on the same samples.
+
+    Attributes
+    ----------
+    value : float
+        Estimated reward.
+    uplift : float
+        Over the reference.
+    std_err : float
+        Of the uplift.
+    """
+
+    value: float
+    uplift: float
+    std_err: float
+
+    def lower(self, n_std_err: float) -> float:
+        """Return the uplift less so many standard errors."""
+        return self.uplift - n_std_err * self.std_err
+
+
+def compare(terms: FloatArray, reference: FloatArray, log: BanditLog) -> Standing:
+    """Return how a policy compares with a reference, from the terms of both on the same samples."""
+    gap = terms - reference
+    std_err = mean_std_err(gap, log.group) if float(np.ptp(gap)) > 0.0 else 0.0
+    return Standing(float(terms.mean()), float(gap.mean()), float(std_err))

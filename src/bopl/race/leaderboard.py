@@ -1,0 +1,134 @@
+"""The leaderboard of a race: one row per candidate, with what the judges saw."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass, fields
+from typing import Any
+
+import numpy as np
+
+from bopl._frame import to_arrow, to_frame
+from bopl._html import card, table
+
+COLUMNS: dict[str, str] = {
+    "candidate": "name of the candidate",
+    "about": "what it is",
+    "value": "estimated reward on validation samples, doubly robust",
+    "uplift": "estimated reward above the logging policy's",
+    "lower": "lower end of the uplift's 95% interval",
+    "upper": "upper end of the uplift's 95% interval",
+    "rounds": "rounds at which it was best",
+    "sharpness": "inverse temperature at which it was best; infinity takes the best action always",
+    "seconds": "time it took",
+    "status": "won, in the blend, dropped after some rounds, raced to the end, or not begun",
+}
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A row of the leaderboard; see `COLUMNS`."""
+
+    candidate: str
+    about: str
+    value: float
+    uplift: float
+    lower: float
+    upper: float
+    rounds: int
+    sharpness: float
+    seconds: float
+    status: str
+
+
+@dataclass(frozen=True)
+class Leaderboard(Sequence[Entry]):
+    """What a race has found, the best first.
+
+    Attributes
+    ----------
+    entries : tuple of Entry
+    verdict : str
+        One sentence: what was chosen, and why.
+    n_judged : int
+        Samples that the judges looked at.
+    n_parts : int
+        Divisions of the log: 1 is a validation part, more are cross-validation.
+    """
+
+    entries: tuple[Entry, ...]
+    verdict: str
+    n_judged: int
+    n_parts: int
+
+    def __getitem__(self, index: Any) -> Any:
+        return self.entries[index]
+
+    def __len__(self) -> int:
+        return len(self.entries)
+
+    def __iter__(self) -> Iterator[Entry]:
+        return iter(self.entries)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return it as plain values; an infinite sharpness is the word ``greedy``."""
+        rows = [asdict(entry) for entry in self.entries]
+        for row in rows:
+            row["sharpness"] = "greedy" if np.isinf(row["sharpness"]) else row["sharpness"]
+            row |= {name: None for name, value in row.items() if isinstance(value, float) and not np.isfinite(value)}
+        return {"verdict": self.verdict, "n_judged": self.n_judged, "n_parts": self.n_parts, "entries": rows}
+
+    @classmethod
+    def from_dict(cls, plain: dict[str, Any]) -> Leaderboard:
+        """Return the leaderboard of `to_dict`."""
+        kinds = {entry.name: entry.type for entry in fields(Entry)}
+        rows = []
+        for row in plain["entries"]:
+            known = {name: row[name] for name in kinds}
+            known["sharpness"] = np.inf if known["sharpness"] == "greedy" else known["sharpness"]
+            rows.append(
+                Entry(
+                    **{
+                        name: float("nan") if value is None and kinds[name] == "float" else value
+                        for name, value in known.items()
+                    }
+                )
+            )
+        return cls(tuple(rows), str(plain["verdict"]), int(plain["n_judged"]), int(plain["n_parts"]))
+
+    def columns(self) -> dict[str, Any]:
+        """Return one list per column."""
+        return {name: [getattr(entry, name) for entry in self.entries] for name in COLUMNS}
+
+    def to_frame(self, backend: str | None = None) -> Any:
+        """Return a frame: pandas, polars or pyarrow, whichever is named or installed."""
+        return to_frame(self.columns(), backend)
+
+    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
+        return to_arrow(self.columns()).__arrow_c_stream__(requested_schema)
+
+    def cells(self) -> list[list[str]]:
+        """Return the rows as text: candidate, uplift with its interval, rounds, sharpness, seconds, status."""
+        return [
+            [
+                entry.candidate,
+                "" if np.isnan(entry.value) else f"{entry.value:.4g}",
+                "" if np.isnan(entry.uplift) else f"{entry.uplift:+.4g} [{entry.lower:+.4g}, {entry.upper:+.4g}]",
+                f"{entry.rounds:,}",
+                "greedy" if np.isinf(entry.sharpness) else f"{entry.sharpness:g}",
+                f"{entry.seconds:.1f}",
+                entry.status,
+            ]
+            for entry in self.entries
+        ]
+
+    HEADINGS = ("candidate", "value", "uplift over logging [95%]", "rounds", "sharpness", "seconds", "")
+
+    def __str__(self) -> str:
+        rows = [list(self.HEADINGS), *self.cells()]
+        widths = [max(len(row[k]) for row in rows) for k in range(len(self.HEADINGS))]
+        lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
+        return "\n".join([*lines, self.verdict])
+
+    def _repr_html_(self) -> str:
+        return card("Leaderboard", self.verdict, table(list(self.HEADINGS), self.cells(), numeric=range(1, 6)))

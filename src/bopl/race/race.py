@@ -1,0 +1,293 @@
+"""The race itself: who is trained how long, who is dropped, who wins."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from bopl._typing import AnyArray, FloatArray
+from bopl.boosting import Workbench
+from bopl.log import BanditLog
+from bopl.objective.softmax import softmax
+from bopl.race.candidate import Candidate, rewards
+from bopl.race.contender import SHARPNESS, Arena, Contender, Panel, Verdict
+from bopl.race.judge import Judge, compare
+from bopl.race.leaderboard import Entry, Leaderboard
+from bopl.reward import draw_folds
+from bopl.reward.logging_model import LoggingModel, fit_logging_model
+
+RUNGS = (25, 100, 200)  # rounds after which the weaker half is dropped
+MIN_KEPT = 3
+MAX_BLENDED = 5
+SAME_POLICY = 0.01  # a part that moves less probability than this is not needed in a blend
+SHARPENED = (1.0, np.inf)  # what is tried on the winner's probabilities: as judged, or the best action always
+MIN_BLENDED, FEW_JUDGED = 3, 4_000  # with few judged samples so many leaders are blended unless one is clearly better
+GATE = 1.645  # standard errors by which a policy must beat the logging policy, by the cautious terms
+Z95 = 1.959963984540054
+MAX_BINNED_ACTIONS = 256  # of a boosted reward model
+
+
+@dataclass(frozen=True)
+class RaceSettings:
+    """How a race is run.
+
+    Attributes
+    ----------
+    validation_fraction : float
+        Share of the samples that judge.
+    n_parts : int
+        1, or the number of folds of a cross-validation over all samples.
+    n_folds : int
+        Of cross-fitting inside a training part.
+    is_blended : bool
+        Whether leaders may be blended.
+    n_jobs : int, optional
+    seed : int
+    """
+
+    validation_fraction: float = 0.25
+    n_parts: int = 1
+    n_folds: int = 5
+    is_blended: bool = True
+    n_jobs: int | None = None
+    seed: int = 0
+
+
+@dataclass(frozen=True, eq=False)
+class Outcome:
+    """What a race has decided.
+
+    Attributes
+    ----------
+    winners : list of Contender
+        One, or those to blend; the logging policy's alone where nothing beats it.
+    sharpness : float
+        Inverse temperature of the winner, or of the blend.
+    leaderboard : Leaderboard
+    is_logging : bool
+        Whether the logging policy stays.
+    is_interrupted : bool
+    logging_model : LoggingModel
+        Learned from the propensities of all raced samples.
+    """
+
+    winners: list[Contender]
+    sharpness: float
+    leaderboard: Leaderboard
+    is_logging: bool
+    is_interrupted: bool
+    logging_model: LoggingModel
+
+
+def make_panel(log: BanditLog, settings: RaceSettings, *, sample_weight: FloatArray | None = None) -> Panel:
+    """Divide the samples and prepare the judges."""
+    divisions: list[tuple[AnyArray, AnyArray]]
+    if settings.n_parts == 1:
+        divisions = [log.split_rows(settings.validation_fraction, random_state=settings.seed)]
+    else:
+        fold = draw_folds(log, settings.n_parts, settings.seed)
+        divisions = [(np.flatnonzero(fold != k), np.flatnonzero(fold == k)) for k in range(int(fold.max()) + 1)]
+    model = fit_logging_model(log, seed=settings.seed)  # knows no rewards: one for all
+    arenas = [_make_arena(log, train, judged, settings, sample_weight, model) for train, judged in divisions]
+    order = np.concatenate([arena.rows for arena in arenas])
+    return Panel(arenas, log.subset(order), model)
+
+
+def _make_arena(
+    log: BanditLog,
+    train: AnyArray,
+    judged: AnyArray,
+    settings: RaceSettings,
+    sample_weight: FloatArray | None,
+    logging_model: LoggingModel,
+) -> Arena:
+    weight = None if sample_weight is None else sample_weight[train] / sample_weight[train].mean()
+    workbench = Workbench(
+        log.subset(train),
+        sample_weight=weight,
+        n_folds=settings.n_folds,
+        seed=settings.seed,
+        logging_model=logging_model,
+    )
+    held_out = log.subset(judged)
+    if log.n_actions > MAX_BINNED_ACTIONS:
+        estimate = np.full((held_out.n_samples, log.n_actions), workbench.log.reward.mean())
+    else:
+        estimate = 0.5 * (
+            workbench.rewards(rewards()).predict(held_out.context)
+            + workbench.rewards(rewards(), has_prior=True).predict(held_out.context)
+        )
+    return Arena(workbench, Judge(held_out, estimate), judged)
+
+
+class Race:
+    """Candidates on one panel, dropped rung by rung.
+
+    Parameters
+    ----------
+    panel : Panel
+    candidates : sequence of Candidate
+    settings : RaceSettings
+    deadline : float
+        Of `time.monotonic`; nothing is begun after it.
+    report : callable, optional
+        Told what is being done: number of the candidate, how many there are, share of the work done.
+    """
+
+    def __init__(
+        self,
+        panel: Panel,
+        candidates: Sequence[Candidate],
+        settings: RaceSettings,
+        *,
+        deadline: float = np.inf,
+        report: Callable[[int, int, float], None] = lambda number, total, share: None,
+    ) -> None:
+        self.panel = panel
+        self.settings = settings
+        self.contenders = [Contender(one, panel, n_jobs=settings.n_jobs, seed=settings.seed) for one in candidates]
+        self.is_interrupted = False
+        self._deadline = deadline
+        self._report = report
+        self._n_done, self._n_planned = 0.0, float(sum(_work(one) for one in candidates))
+
+    def run(self) -> Outcome:
+        """Run the race to its end, to its deadline, or to Ctrl-C, and decide."""
+        try:
+            alive = list(self.contenders)
+            for rung, n_rounds in enumerate((0, *RUNGS)):
+                self._run_rung(alive, n_rounds, rung)
+                alive = self._keep(alive, n_rounds)
+        except KeyboardInterrupt:
+            if not any(one.best is not None for one in self.contenders):
+                raise
+            self.is_interrupted = True
+        return self._decide()
+
+    def _run_rung(self, alive: list[Contender], n_rounds: int, rung: int) -> None:
+        for number, contender in enumerate(alive):
+            if time.monotonic() >= self._deadline and any(one.best is not None for one in self.contenders):
+                contender.stop_reason = contender.stop_reason or "the time was up"
+                continue
+            self._report(number + 1, len(alive), min(self._n_done / self._n_planned, 0.99))
+            began = time.monotonic()
+            if rung == 0:
+                contender.begin()
+            else:
+                contender.advance(n_rounds)
+            contender.seconds += time.monotonic() - began
+            self._n_done += 10.0 if rung == 0 else min(n_rounds, contender.candidate.n_rounds) / (2.0**rung)
+
+    def _keep(self, alive: list[Contender], n_rounds: int) -> list[Contender]:
+        """Return who goes on: the better half, and at least a few; those that are over wait for the decision."""
+        going = [one for one in alive if not one.is_over]
+        if n_rounds == 0 or n_rounds == RUNGS[-1]:
+            return going
+        ranked = sorted(going, key=lambda one: -np.inf if one.best is None else one.best.rank, reverse=True)
+        n_kept = max(MIN_KEPT, -(-len(alive) // 2))
+        for one in ranked[n_kept:]:
+            one.status = f"dropped after {one.n_rounds} rounds"
+            one.stop_reason = "others were better"
+        return [one for one in going if one in ranked[:n_kept]]
+
+    # -- The decision ---------------------------------------------------------------------------------------------
+
+    def _decide(self) -> Outcome:
+        ranked = sorted(
+            (one for one in self.contenders if one.best is not None),
+            key=lambda one: (-_rank(one), one.candidate.complexity),
+        )
+        logging = next(one for one in self.contenders if one.candidate.name == "logging")
+        chosen, verdict = self._blend(ranked)
+        gap = compare(verdict.cautious, self.panel.log.reward, self.panel.log)
+        is_logging = gap.uplift <= GATE * gap.std_err
+        sharpness, verdict = self._sharpen(verdict)
+        if is_logging:
+            chosen, sharpness = [logging], 1.0
+        for one in chosen:
+            one.status = "won" if len(chosen) == 1 else "in the blend"
+        leaderboard = self._leaderboard(ranked, chosen, verdict, sharpness, is_logging)
+        return Outcome(chosen, sharpness, leaderboard, is_logging, self.is_interrupted, self.panel.logging_model)
+
+    def _blend(self, ranked: list[Contender]) -> tuple[list[Contender], Verdict]:
+        """Return the leaders that the judges cannot tell from the first, and what they say of their mean."""
+        leader = ranked[0].best
+        assert leader is not None
+        chosen, mixed = ranked[:1], leader
+        for contender in ranked[1:] if self.settings.is_blended else ():
+            assert contender.best is not None
+            gap = compare(contender.best.cautious, leader.cautious, self.panel.log)
+            is_wanted = len(chosen) < MIN_BLENDED and self.panel.log.n_samples < FEW_JUDGED
+            allowed = 2.0 if is_wanted else 1.0
+            if len(chosen) == MAX_BLENDED or gap.uplift < -allowed * gap.std_err:
+                continue
+            moved = np.abs(contender.best.action_prob - mixed.action_prob).sum(axis=1).mean() / 2.0
+            if moved > SAME_POLICY:
+                chosen = [*chosen, contender]
+                mixed = self.panel.verdict(np.mean([one.best.action_prob for one in chosen if one.best], axis=0))
+        return chosen, mixed
+
+    def _sharpen(self, verdict: Verdict) -> tuple[float, Verdict]:
+        """Return how sharp the winner should act, and what the judges say of that."""
+        score = np.log(np.maximum(verdict.action_prob, 1e-300))
+        mask = self.panel.log.action_mask
+        tried = [
+            (one, self.panel.verdict(softmax(score, inverse_temperature=one, action_mask=mask), verdict.n_rounds))
+            for one in SHARPENED
+        ]
+        return max(tried, key=lambda pair: pair[1].estimate.lower(1.0))
+
+    def _leaderboard(
+        self, ranked: list[Contender], chosen: list[Contender], verdict: Verdict, sharpness: float, is_logging: bool
+    ) -> Leaderboard:
+        entries = [_entry(one.candidate.name, one.candidate.about, one.best, one) for one in ranked]
+        if len(chosen) > 1:
+            about = "mean of the probabilities of " + ", ".join(one.candidate.name for one in chosen)
+            entries.insert(0, replace(_entry("blend", about, verdict, None), sharpness=sharpness))
+        unbegun = [one for one in self.contenders if one.best is None]
+        entries += [_entry(one.candidate.name, one.candidate.about, None, one) for one in unbegun]
+        names = " + ".join(one.candidate.name for one in chosen)
+        gap = verdict.estimate
+        if is_logging:
+            text = (
+                "Nothing beats the logging policy on the validation samples: the best differs from it by "
+                f"{gap.uplift:+.4g} ± {Z95 * gap.std_err:.2g}. The policy is the logging policy."
+            )
+        else:
+            text = (
+                f"{names} won: {gap.uplift:+.4g} ± {Z95 * gap.std_err:.2g} over the logging policy on the validation "
+                "samples."
+            )
+        return Leaderboard(tuple(entries), text, self.panel.log.n_samples, len(self.panel.arenas))
+
+
+def _work(candidate: Candidate) -> float:
+    """Return about how much of the race a candidate is, in rounds."""
+    return 10.0 + sum(min(n_rounds, candidate.n_rounds) / 2.0 ** (rung + 1) for rung, n_rounds in enumerate(RUNGS))
+
+
+def _rank(contender: Contender) -> float:
+    return -np.inf if contender.best is None else contender.best.rank
+
+
+def _entry(name: str, about: str, verdict: Verdict | None, contender: Contender | None) -> Entry:
+    seconds = 0.0 if contender is None else contender.seconds
+    if verdict is None:
+        nan = float("nan")
+        return Entry(name, about, nan, nan, nan, nan, 0, 1.0, seconds, "not begun")
+    standing = verdict.estimate
+    return Entry(
+        name,
+        about,
+        standing.value,
+        standing.uplift,
+        standing.lower(Z95),
+        standing.lower(-Z95),
+        verdict.n_rounds,
+        SHARPNESS,
+        seconds,
+        "won" if contender is None else contender.status,
+    )

@@ -1,0 +1,7 @@
+"""Reward models: what an action is expected to earn, and estimates of it that no sample had a part in."""
+
+from bopl.reward.boosted import BoostedRewardModel
+from bopl.reward.cross_fit import CrossFit, cross_fit
+from bopl.reward.folds import draw_folds
+
+__all__ = ["BoostedRewardModel", "CrossFit", "cross_fit", "draw_folds"]

@@ -1,0 +1,152 @@
+"""Cross-fitting for training: every sample's rewards are estimated by a model that has not seen it.
+
+The folds of a `BoostedRewardModel` are fitted on one binding, side by side: samples of a fold have weight zero in its
+model, so that each round also tells how well the model predicts them, and boosting ends where that stops improving.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from bopl._settings import check_number
+from bopl._typing import FloatArray, IntArray
+from bopl.learner import Predictor
+from bopl.log import BanditLog
+from bopl.reward.boosted import BoostedRewardModel, RewardBinding
+from bopl.reward.folds import draw_folds
+from bopl.reward.prediction import predict_rewards
+
+PATIENCE = 10  # rounds without a smaller error on samples not seen, after which boosting ends
+
+
+@dataclass(frozen=True, eq=False)
+class CrossFit:
+    """Models of all folds, and what each predicts for the samples it has not seen.
+
+    Attributes
+    ----------
+    models : tuple of model
+        One per fold; the mean of their predictions serves new contexts.
+    fold : ndarray of shape (n_samples,)
+    estimate : ndarray of shape (n_samples, n_actions)
+        Of every sample by the model of its fold; column by column in memory.
+    error : float
+        Mean squared error of the logged rewards' estimates.
+    explained : float
+        Share of the variance of the logged rewards that the estimates explain; below 0 they are worse than the mean.
+    """
+
+    models: tuple[Any, ...]
+    fold: IntArray
+    estimate: FloatArray
+    error: float
+    explained: float
+
+    def predict(self, context: Any) -> FloatArray:
+        """Return the mean of the models' predictions, of shape (n_samples, n_actions)."""
+        return np.asarray(sum(model.predict(context) for model in self.models)) / len(self.models)
+
+
+def cross_fit(
+    log: BanditLog,
+    model: Any = None,
+    *,
+    n_folds: int = 5,
+    seed: int = 0,
+    sample_weight: FloatArray | None = None,
+    binding: RewardBinding | None = None,
+    is_over: Callable[[], bool] = lambda: False,
+) -> CrossFit:
+    """Fit one model per fold and estimate every sample's rewards by the one that has not seen it.
+
+    Parameters
+    ----------
+    log : BanditLog
+    model : model, optional
+        `BoostedRewardModel` by default, whose rounds end where the error on samples not seen stops falling
+        (``n_rounds`` is the maximum). Any other with ``fit(log)`` and ``predict(context)``, or a scikit-learn
+        regressor of rows ``[x; onehot(a)]``, is fitted as it is.
+    n_folds : int, default=5
+    seed : int, default=0
+    sample_weight : ndarray of shape (n_samples,), optional
+    binding : RewardBinding, optional
+        Pairs of this log that are binned already.
+    is_over : callable, optional
+        Asked after every round of all folds; True ends the boosting.
+    """
+    check_number("n_folds", n_folds, low=2, integer=True)
+    model = BoostedRewardModel(random_state=seed) if model is None else model
+    if isinstance(model, BoostedRewardModel):
+        return _cross_fit_boosted(log, model, draw_folds(log, n_folds, seed), seed, sample_weight, binding, is_over)
+    predictor = predict_rewards(model, log, n_folds=n_folds, seed=seed)
+    fold = np.zeros(log.n_samples, np.intp) if predictor.fold is None else predictor.fold
+    estimate = np.asfortranarray(predictor.block(slice(0, log.n_samples)))
+    models = tuple(_Function(predict) for predict in predictor.predicts)
+    return _judged(models, fold, estimate, log, sample_weight)
+
+
+@dataclass(frozen=True)
+class _Function(Predictor):
+    """A prediction function as a model."""
+
+    function: Callable[[Any], FloatArray]
+
+    def predict(self, context: Any) -> FloatArray:
+        """Return what the function returns."""
+        return self.function(context)
+
+
+def _cross_fit_boosted(
+    log: BanditLog,
+    model: BoostedRewardModel,
+    fold: IntArray,
+    seed: int,
+    sample_weight: FloatArray | None,
+    binding: RewardBinding | None,
+    is_over: Callable[[], bool],
+) -> CrossFit:
+    from sklearn.base import clone
+
+    weight = np.ones(log.n_samples) if sample_weight is None else sample_weight
+    learner = model.learner_for(log)
+    binding = RewardBinding(log, learner) if binding is None else binding
+    numbers = range(int(fold.max()) + 1)
+    runs = [
+        binding.boost(model, np.where(fold == number, 0.0, weight), seed=seed + number, learner=learner)
+        for number in numbers
+    ]
+    unseen = [np.where((fold == number)[binding.order], weight[binding.order], 0.0) for number in numbers]
+
+    def error() -> float:
+        return sum(float(own @ run.residual**2) for run, own in zip(runs, unseen, strict=True)) / float(weight.sum())
+
+    least, best = error(), 0
+    for round_idx in range(model.n_rounds):
+        for run in runs:
+            run.add_round()
+        found = error()
+        if found < least:
+            least, best = found, round_idx + 1
+        if is_over() or round_idx + 1 - best >= max(PATIENCE, math.ceil(PATIENCE / (10.0 * model.learning_rate))):
+            break
+    models = tuple(clone(model).take(run, log, best) for run in runs)
+    estimate = np.empty((log.n_samples, log.n_actions), order="F")
+    for number, fitted in enumerate(models):
+        own = np.flatnonzero(fold == number)
+        estimate[own] = fitted.predict(log.context[own])
+    return _judged(models, fold, estimate, log, sample_weight)
+
+
+def _judged(
+    models: tuple[Any, ...], fold: IntArray, estimate: FloatArray, log: BanditLog, sample_weight: FloatArray | None
+) -> CrossFit:
+    logged = estimate[np.arange(log.n_samples), log.action_idx]
+    mean = np.average(log.reward, weights=sample_weight)
+    error = float(np.average((log.reward - logged) ** 2, weights=sample_weight))
+    spread = float(np.average((log.reward - mean) ** 2, weights=sample_weight))
+    return CrossFit(models, fold, estimate, error, 1.0 - error / spread if spread > 0.0 else 0.0)

@@ -1,0 +1,19 @@
+"""Folds of a log: who is predicted by a model that has not seen it."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from bopl._typing import IntArray
+from bopl.log import BanditLog
+
+
+def draw_folds(log: BanditLog, n_folds: int, seed: int) -> IntArray:
+    """Return a fold number per sample, of sizes as equal as can be; samples of one group share a fold."""
+    unit = np.arange(log.n_samples) if log.group is None else np.unique(log.group, return_inverse=True)[1]
+    n_units = int(unit.max()) + 1
+    if n_units < 2:
+        what = "sample" if log.group is None else "group"
+        raise ValueError(f"cross-fitting needs at least two {what}s; the log has one. Pass predictions of your own.")
+    order = np.random.default_rng([seed, 2]).permutation(n_units)
+    return (order % min(n_folds, n_units))[unit]

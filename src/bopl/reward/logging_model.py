@@ -1,0 +1,300 @@
+"""`LoggingModel`: the policy that wrote the log, learned from the propensities it left behind.
+
+A logged propensity is the logging policy's own number, without noise: a model that is fitted to it is far nearer to
+that policy than one fitted to the actions that happened to be drawn, and whether it fits shows on samples held out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
+
+import numpy as np
+
+from bopl._archive import check_array
+from bopl._typing import AnyArray, ContextMatrix, FloatArray
+from bopl.learner import register_predictor
+from bopl.learner.hist_tree.predictor import HistTreePredictor, pack_hist_trees, stack_trees, unpack_hist_trees
+from bopl.log import BanditLog
+from bopl.log.context import is_sparse
+from bopl.log.layout import InputLayout, category_sizes, fit_layout, unpack_layout
+from bopl.objective.softmax import log_softmax
+from bopl.reward.boosted import BoostedRewardModel
+from bopl.reward.cross_fit import cross_fit
+
+MAX_SAMPLES = 30_000  # more hardly change a linear model
+MIN_SAMPLES, MAX_PRODUCTS = 5_000, 120_000_000  # fewer where inputs or actions are many: rows · inputs · actions
+MAX_ITERATIONS = 100
+PENALTIES = (1e-3, 1e-4, 1e-5)  # ridge, on inputs of unit variance
+WORTH_LESS_PENALTY = 0.05  # a smaller penalty must lower the error by this share
+LEAST_PROB = 1e-12
+NEVER_LOGGED = -8.0  # score of an action that the log does not contain, below the others' mean
+FLOOR_SHARE = 0.999  # of the least propensity, that is taken to be a floor
+MIN_FLOOR = 0.005  # share of uniform exploration that is looked for
+GOOD_FIT = 0.15  # a linear model that is off by less of the spread of the log-propensities needs no trees
+WORTH_TREES = 0.1  # share of what it leaves over that trees must explain
+TREE_ROUNDS = 200
+MAX_BINNED_ACTIONS = 256
+
+
+@dataclass(frozen=True, eq=False)
+class LoggingModel:
+    """``pi_0(a | x) = (1 - epsilon) · softmax(inputs(x)·coef + intercept + trees) + epsilon / n_actions``.
+
+    Attributes
+    ----------
+    layout : InputLayout
+        From contexts to inputs: gaps filled, categories as indicators.
+    coef : ndarray of shape (n_inputs, n_actions)
+    intercept : ndarray of shape (n_actions,)
+    epsilon : float
+        Share of uniform exploration.
+    trees : tuple of HistTreePredictor
+        What the linear part leaves over; each counts ``tree_factor``.
+    tree_factor : float
+    error : float
+        Root mean squared error of the log-propensities of samples held out.
+    spread : float
+        Standard deviation of these log-propensities.
+    """
+
+    layout: InputLayout
+    coef: FloatArray
+    intercept: FloatArray
+    epsilon: float = 0.0
+    trees: tuple[HistTreePredictor, ...] = ()
+    tree_factor: float = 0.0
+    error: float = float("nan")
+    spread: float = float("nan")
+
+    @property
+    def n_actions(self) -> int:
+        """Number of actions."""
+        return len(self.intercept)
+
+    def score(self, context: ContextMatrix) -> FloatArray:
+        """Return the scores before the softmax, of shape (n_samples, n_actions)."""
+        score = np.asarray(self.layout(context) @ self.coef, dtype=np.float64) + self.intercept
+        if self.trees:
+            score += stack_trees(self.trees, [self.tree_factor] * len(self.trees)).score(context, n_jobs=1)
+        return score
+
+    def log_prob(self, context: ContextMatrix, action_mask: Any = None) -> FloatArray:
+        """Return log-probabilities of all actions; those of ineligible ones are low, but finite."""
+        log_prob = log_softmax(self.score(context), action_mask)
+        if self.epsilon > 0.0:
+            log_prob = np.log((1.0 - self.epsilon) * np.exp(log_prob) + self.epsilon / self.n_actions)
+        return np.maximum(log_prob, np.log(LEAST_PROB))
+
+    def pack(self) -> tuple[dict[str, Any], dict[str, AnyArray]]:
+        """Return the model as JSON facts and plain arrays."""
+        arrays = {"coef": self.coef, "intercept": self.intercept, **self.layout.pack()}
+        if self.trees:
+            arrays |= {f"tree/{name}": array for name, array in pack_hist_trees(self.trees)[1].items()}
+        facts = {name: getattr(self, name) for name in ("epsilon", "tree_factor", "error", "spread")}
+        return facts | {"n_trees": len(self.trees)}, arrays
+
+    @classmethod
+    def unpack(
+        cls, facts: Mapping[str, Any], arrays: Mapping[str, AnyArray], *, n_features: int, by_action: FloatArray
+    ) -> LoggingModel:
+        """Return the model of `pack`, after checking whatever predicting relies on."""
+        layout, n_actions = unpack_layout(arrays, n_features), len(by_action)
+        numbers = {name: float(facts[name]) for name in ("epsilon", "tree_factor", "error", "spread")}
+        if not 0.0 <= numbers["epsilon"] <= 1.0 or not np.isfinite(numbers["tree_factor"]):
+            raise ValueError("the model of the logging policy is not valid")
+        trees: tuple[HistTreePredictor, ...] = ()
+        if facts["n_trees"]:
+            own = {name.removeprefix("tree/"): array for name, array in arrays.items() if name.startswith("tree/")}
+            trees = tuple(unpack_hist_trees({}, own, n_features=n_features, by_action=by_action))
+        return cls(
+            layout,
+            check_array(arrays, "coef", (layout.n_inputs, n_actions)),
+            check_array(arrays, "intercept", (n_actions,)),
+            trees=trees,
+            **numbers,
+        )
+
+
+def fit_logging_model(log: BanditLog, *, seed: int = 0) -> LoggingModel:
+    """Learn the logging policy from the logged propensities; no reward is looked at.
+
+    The squared error of ``ln pi_0(a_i | x_i) - ln p_i`` is minimised, with the penalty, and with or without a floor
+    under the propensities (uniform exploration), that predict those of samples held out best. Where a linear model is
+    not enough, boosted trees learn what it leaves over.
+    """
+    model = _fit_linear(log, seed)
+    if model.error <= GOOD_FIT * model.spread or log.n_actions > MAX_BINNED_ACTIONS:
+        return model
+    logged = model.log_prob(log.context, log.action_mask)[np.arange(log.n_samples), log.action_idx]
+    left = log.with_reward(np.log(np.maximum(log.propensity, LEAST_PROB)) - logged)
+    fitted = cross_fit(left, BoostedRewardModel(n_rounds=TREE_ROUNDS), n_folds=2, seed=seed)
+    if fitted.explained < WORTH_TREES:
+        return model
+    return replace(
+        model,
+        trees=tuple(tree for one in fitted.models for tree in one.predictors_),
+        tree_factor=fitted.models[0].learning_rate / len(fitted.models),
+        error=float(np.sqrt(fitted.error)),
+    )
+
+
+def _fit_linear(log: BanditLog, seed: int) -> LoggingModel:
+    layout = fit_layout(log.context, category_sizes(log))
+    n_rows = min(MAX_SAMPLES, max(MAX_PRODUCTS // (layout.n_inputs * log.n_actions), MIN_SAMPLES))
+    rows = np.random.default_rng([seed, 5]).permutation(log.n_samples)[:n_rows]
+    part = log.subset(np.sort(rows))
+    held_out = np.arange(part.n_samples) % 5 == 4
+    if not held_out.any():
+        held_out = np.ones(part.n_samples, bool)
+    fit = _LinearFit(part, layout)
+    floor = FLOOR_SHARE * float(part.propensity.min()) * log.n_actions
+    floors = (0.0, floor) if log.action_mask is None and MIN_FLOOR <= floor < 0.9 else (0.0,)
+    train = held_out if held_out.all() else ~held_out
+    best_error, found, epsilon, penalty = min(
+        (fit.search_penalty(train, held_out, epsilon) for epsilon in floors), key=lambda one: one[0]
+    )
+    everything = fit.solve(np.ones(part.n_samples, bool), epsilon, penalty, found)
+    spread = float(np.log(np.maximum(part.propensity[held_out], LEAST_PROB)).std())
+    return replace(fit.model(everything, epsilon), error=best_error, spread=spread)
+
+
+class _LinearFit:
+    """Least squares of log-propensities under a softmax of linear scores, by L-BFGS."""
+
+    def __init__(self, part: BanditLog, layout: InputLayout) -> None:
+        self.part, self.layout = part, layout
+        self.inputs, self.shift, self.scale = _standardised(layout(part.context))
+        self.target = np.log(np.maximum(part.propensity, LEAST_PROB))
+
+    def begin(self) -> FloatArray:
+        """Return where the search starts: equal scores, actions that were never logged below them."""
+        n_logged = np.bincount(self.part.action_idx, minlength=self.part.n_actions)
+        return np.concatenate(
+            [np.zeros(self.inputs.shape[1] * len(n_logged)), np.where(n_logged > 0, 0.0, NEVER_LOGGED)]
+        )
+
+    def search_penalty(
+        self, train: AnyArray, held_out: AnyArray, epsilon: float
+    ) -> tuple[float, FloatArray, float, float]:
+        """Lower the penalty while that predicts held-out propensities better; return error, solution and settings."""
+        found, best = self.begin(), (np.inf, self.begin(), epsilon, PENALTIES[0])
+        for penalty in PENALTIES:  # each from where the one before it ended
+            found = self.solve(train, epsilon, penalty, found)
+            error = self.error(self.model(found, epsilon), held_out)
+            if error >= (1.0 - WORTH_LESS_PENALTY) * best[0]:
+                break
+            best = (error, found, epsilon, penalty)
+        return best
+
+    def solve(self, rows: AnyArray, epsilon: float, penalty: float, begin: FloatArray) -> FloatArray:
+        """Return the coefficients, and after them the intercepts, that fit some rows."""
+        from scipy.optimize import minimize
+        from threadpoolctl import threadpool_limits
+
+        inputs, target, action = self.inputs[rows], self.target[rows], self.part.action_idx[rows]
+        mask = None if self.part.action_mask is None else self.part.action_mask[rows]
+        n_inputs, n_actions, here = inputs.shape[1], self.part.n_actions, np.arange(len(target))
+
+        def loss(flat: FloatArray) -> tuple[float, FloatArray]:
+            coef, intercept = flat[:-n_actions].reshape(n_inputs, n_actions), flat[-n_actions:]
+            score = np.asarray(inputs @ coef.astype(np.float32), np.float64) + intercept
+            prob = np.exp(log_softmax(score, mask))
+            logged = prob[here, action]
+            mixed = np.maximum((1.0 - epsilon) * logged + epsilon / n_actions, LEAST_PROB)
+            off = (np.log(mixed) - target) / len(target)
+            pull = off * (1.0 - epsilon) * logged / mixed  # of the logged action's score
+            slope = -pull[:, None] * prob
+            slope[here, action] += pull
+            gradient = np.asarray(inputs.T @ slope.astype(np.float32), np.float64) + penalty * coef
+            value = 0.5 * len(target) * float((off**2).sum()) + 0.5 * penalty * float((coef**2).sum())
+            return value, np.concatenate([gradient.ravel(), slope.sum(axis=0)])
+
+        with threadpool_limits(limits=1):  # sums of more threads would differ in their last digits
+            found = minimize(loss, begin, jac=True, method="L-BFGS-B", options={"maxiter": MAX_ITERATIONS})
+        return np.asarray(found.x)
+
+    def model(self, found: FloatArray, epsilon: float) -> LoggingModel:
+        """Return the model of what `solve` found."""
+        n_actions = self.part.n_actions
+        coef = found[:-n_actions].reshape(-1, n_actions) / self.scale[:, None]
+        return LoggingModel(self.layout, coef, found[-n_actions:] - self.shift @ coef, epsilon)
+
+    def error(self, model: LoggingModel, rows: AnyArray) -> float:
+        """Return the root mean squared error of the log-propensities of some rows."""
+        mask = None if self.part.action_mask is None else self.part.action_mask[rows]
+        log_prob = model.log_prob(self.part.context[rows], mask)
+        predicted = log_prob[np.arange(len(log_prob)), self.part.action_idx[rows]]
+        return float(np.sqrt(np.mean((predicted - self.target[rows]) ** 2)))
+
+
+def _standardised(inputs: ContextMatrix) -> tuple[ContextMatrix, FloatArray, FloatArray]:
+    """Return inputs of about unit variance, and what was subtracted and divided; sparse ones are only divided."""
+    if is_sparse(inputs):
+        square = np.asarray(inputs.multiply(inputs).mean(axis=0)).ravel()
+        scale = np.sqrt(np.where(square > 0.0, square, 1.0))
+        return inputs @ _diagonal(1.0 / scale), np.zeros(len(scale)), scale
+    shift = inputs.mean(axis=0, dtype=np.float64)
+    spread = inputs.std(axis=0, dtype=np.float64)
+    scale = np.where(spread > 1e-12, spread, 1.0)
+    return ((inputs - shift) / scale).astype(np.float32), shift, scale
+
+
+def _diagonal(values: FloatArray) -> Any:
+    from scipy.sparse import dia_array
+
+    return dia_array((values[None].astype(np.float32), [0]), shape=(len(values), len(values))).tocsr()
+
+
+@dataclass(frozen=True, eq=False)
+class LoggingTerm:
+    """``log_factor · ln pi_0(a | x) + prob_factor · pi_0(a | x)`` as a predictor of scores or rewards."""
+
+    kind: ClassVar[str] = "logging"
+
+    model: LoggingModel
+    log_factor: float = 1.0
+    prob_factor: float = 0.0
+
+    def predict(self, context: ContextMatrix) -> FloatArray:
+        """Return the term for all actions, of shape (n_samples, n_actions)."""
+        return self.of(self.model.log_prob(context))
+
+    def of(self, log_prob: FloatArray) -> FloatArray:
+        """Return the term from log-probabilities that are known."""
+        return self.log_factor * log_prob + self.prob_factor * np.exp(log_prob)
+
+    def gain_by_column(self) -> None:
+        """Return None: a linear function has no splits."""
+
+
+def _pack_terms(terms: Sequence[LoggingTerm]) -> tuple[dict[str, Any], dict[str, AnyArray]]:
+    models: list[LoggingModel] = []
+    for term in terms:  # terms of one start share their model
+        if not any(term.model is model for model in models):
+            models.append(term.model)
+    packed = [model.pack() for model in models]
+    facts = {
+        "terms": [
+            [next(k for k, model in enumerate(models) if model is term.model), term.log_factor, term.prob_factor]
+            for term in terms
+        ],
+        "models": [facts for facts, _ in packed],
+    }
+    arrays = {f"{number}/{name}": array for number, (_, own) in enumerate(packed) for name, array in own.items()}
+    return facts, arrays
+
+
+def _unpack_terms(
+    facts: dict[str, Any], arrays: dict[str, AnyArray], *, n_features: int, by_action: FloatArray
+) -> list[LoggingTerm]:
+    models = []
+    for number, own_facts in enumerate(facts["models"]):
+        prefix = f"{number}/"
+        own = {name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)}
+        models.append(LoggingModel.unpack(own_facts, own, n_features=n_features, by_action=by_action))
+    return [LoggingTerm(models[int(k)], float(log), float(prob)) for k, log, prob in facts["terms"]]
+
+
+register_predictor(LoggingTerm.kind, _pack_terms, _unpack_terms)
