@@ -115,7 +115,7 @@ def test_validation_may_keep_the_start_alone():
     assert len(policy.history_["validation_value"]) == 4
 
 
-@pytest.mark.parametrize("start", TREES_ALONE)
+@pytest.mark.parametrize("start", STARTS)
 @pytest.mark.parametrize("has_features", [False, True])
 def test_exports_and_explanations_know_the_start(start, has_features, tmp_path):
     log, _ = skewed_log()
@@ -125,30 +125,44 @@ def test_exports_and_explanations_know_the_start(start, has_features, tmp_path):
     )
     policy = fitted(log, start)
     score = policy.decision_function(log.context)
+    explanation = policy.explain(log.context, log.action)
+    np.testing.assert_allclose(explanation.score, score[np.arange(300), log.action_idx], atol=1e-9)
+    ours = run_onnx(policy, log.context, tmp_path)[0]
+    np.testing.assert_allclose(ours, score, rtol=1e-5, atol=1e-4)
+    assert policy.feature_importances_.sum() == pytest.approx(1.0)
+    if start not in TREES_ALONE:
+        return
     policy.to_xgboost(tmp_path / "policy.json")
     rows = expand(log.context, action_columns(3, features))
     booster = xgboost.Booster(model_file=tmp_path / "policy.json")
     theirs = booster.predict(xgboost.DMatrix(rows)).reshape(score.shape)
     np.testing.assert_allclose(theirs, score, rtol=1e-5, atol=1e-4)
-    explanation = policy.explain(log.context, log.action)
-    np.testing.assert_allclose(explanation.score, score[np.arange(300), log.action_idx], atol=1e-9)
-    ours = run_onnx(policy, log.context, tmp_path)[0]
-    np.testing.assert_allclose(ours, score, rtol=1e-5, atol=1e-4)
-    assert policy.feature_importances_.shape == (4,)
 
 
-@pytest.mark.parametrize("start", ["logging", "logging+reward_model"])
-def test_exports_of_a_start_that_is_not_made_of_trees_are_refused(start, tmp_path):
+@pytest.mark.parametrize(("start", "has_prior"), [("logging", False), ("reward_model", True)])
+def test_xgboost_cannot_hold_the_logging_policy(start, has_prior, tmp_path):
     log, _ = skewed_log()
-    policy = fitted(log, start)
-    assert policy.feature_importances_.sum() == pytest.approx(1.0)
-    for refused in (
-        lambda: policy.to_xgboost(tmp_path / "policy.json"),
-        lambda: policy.to_onnx(tmp_path / "policy.onnx"),
-        lambda: policy.explain(log.context),
-    ):
-        with pytest.raises(TypeError, match="explanations and exports need a policy"):
-            refused()
+    policy = fitted(log, start, reward_prior=has_prior)
+    with pytest.raises(TypeError, match="starts from a linear model of the logging policy, which is not a tree"):
+        policy.to_xgboost(tmp_path / "policy.json")
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("is_masked", [False, True])
+def test_training_and_predicting_start_from_the_same_logging_policy(is_masked):
+    """Also where some actions are ineligible: the model is not told, in training as in predicting."""
+    log, _ = skewed_log()
+    log = masked(log) if is_masked else log
+    bench = Workbench(log, seed=1)
+    start, score = bench.logging().start()
+    np.testing.assert_array_equal(start.score(log.context, 3), score)
+    prior = bench.prior()
+    np.testing.assert_array_equal(prior.constant + prior.term.predict(log.context), prior.estimate)
+    policy = fitted(log, "logging", objective="ips")
+    bound = bopl.objective.IPS().bind(bopl.objective.TrainingData(log))
+    unboosted = policy.ensemble_.start.score(log.context, 3)
+    before = policy.history_["recursive_bound"][0] + policy.history_["guaranteed_decrease"][0]
+    assert before == pytest.approx(bound.risk(log_softmax(unboosted, log.action_mask)))
 
 
 def test_a_reward_model_of_ones_own_can_be_started_from():

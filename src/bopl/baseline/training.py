@@ -18,6 +18,7 @@ from bopl.baseline.network import Network, fit_scaling, layer_widths
 from bopl.log import BanditLog
 from bopl.log.layout import category_sizes
 from bopl.objective.value import snips_value
+from bopl.reward.network import import_torch, pick_device
 
 Tensor: TypeAlias = Any  # torch is an optional dependency: it is imported when a network is trained
 
@@ -26,29 +27,6 @@ NORM_MOMENTUM = 0.1
 INITIAL_WEIGHT = 0.07  # uniform in ±0.07, as in the library of the paper; larger ones cost DRR over 0.01 on Scene
 ADAGRAD_EPSILON = 1e-7  # inside the root: parameters whose gradients were always tiny move little
 EVALUATED_VALUES = {"cuda": 1 << 28, "cpu": 1 << 22}  # activations of one layer held while scoring a whole log
-
-
-def import_torch(owner: str) -> Any:
-    """Return torch, or say in one sentence how to get it."""
-    try:
-        import torch
-    except ImportError:
-        raise ImportError(f"{owner} needs PyTorch: pip install 'bopl[deep]'.") from None
-    return torch
-
-
-def pick_device(torch: Any, device: str) -> Any:
-    """Return the device called ``device``; ``"auto"`` is CUDA where there is a GPU."""
-    has_cuda = torch.cuda.is_available()
-    if device == "auto":
-        return torch.device("cuda" if has_cuda else "cpu")
-    try:
-        found = torch.device(device)
-    except RuntimeError:
-        raise ValueError(f"device must be 'auto', 'cpu' or 'cuda'; got {device!r}.") from None
-    if found.type == "cuda" and not has_cuda:
-        raise ValueError("device='cuda' was asked for, but PyTorch finds no GPU here; use device='cpu' or 'auto'.")
-    return found
 
 
 @dataclass(frozen=True)

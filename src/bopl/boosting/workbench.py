@@ -196,7 +196,8 @@ class RewardFit:
             predictors = [list(model.predictors_) for model in models]
             rates = [[factor * model.learning_rate] * len(model.predictors_) for model in models]
         else:
-            predictors, rates = [[model] for model in models], [[factor]] * len(models)
+            predictors = [[model.predictor() if hasattr(model, "predictor") else model] for model in models]
+            rates = [[factor]] * len(models)
         start = mean_of("reward_model", predictors, rates)
         if self.prior is not None:
             start = Start("reward_model", (self.prior.term, *start.predictors), (factor, *start.coefficients))

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from sklearn import get_config
 from sklearn.base import clone
 from sklearn.utils.validation import check_is_fitted
 
@@ -94,7 +95,9 @@ class BlendedPolicy(ScoredPolicy):
             check_is_fitted(policy)
             if policy.actions_.tolist() != first.actions_.tolist() or policy.n_features_in_ != first.n_features_in_:
                 raise ValueError("the policies of a blend must be fitted on the same columns and actions.")
-        self.policies_, self.weights_ = tuple(policies), share / share.sum()
+        total = float(share.sum())
+        # Shares that sum to one, as those of a file do, keep their bits.
+        self.policies_, self.weights_ = tuple(policies), share if abs(total - 1.0) < 1e-12 else share / total
         for name in ("actions_", "action_features_", "n_features_in_", "training_rows_", "schema_", "trained_on_"):
             setattr(self, name, getattr(first, name))
         if hasattr(first, "feature_names_in_"):
@@ -218,6 +221,20 @@ class BlendedPolicy(ScoredPolicy):
             f"a blend of {len(self.policies_)} policies is no sum of trees and has no XGBoost form; export its parts, "
             "policy.policies_[0].to_xgboost(…), or the blend to ONNX."
         )
+
+    # -- Notebooks ------------------------------------------------------------------------------------------------
+
+    def _repr_html_inner(self) -> str:
+        """Return what notebooks show, in place of scikit-learn's diagram."""
+        from bopl.policy.notebook import blend_card
+
+        return blend_card(self, repr(self))
+
+    def _repr_mimebundle_(self, **kwargs: Any) -> dict[str, str]:
+        shown = {"text/plain": repr(self)}
+        if get_config()["display"] == "diagram":
+            shown["text/html"] = self._repr_html_inner()
+        return shown
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "policies_")

@@ -427,7 +427,10 @@ class BoostedPolicy(ScoredPolicy):
         return total
 
     def explain(self, context: Any, action: Any = None) -> Explanation:
-        """Return what each context column and the action add to the score of one action per context: SHAP values.
+        """Return what each context column and the action add to the score of one action per context.
+
+        These are SHAP values of the trees. What comes from the logging policy, if boosting starts from it, is
+        attributed along a path from a typical context: see `bopl.policy.explanation.Explanation`.
 
         Parameters
         ----------
@@ -474,7 +477,8 @@ class BoostedPolicy(ScoredPolicy):
         """Write the scores as a standard XGBoost JSON model over rows ``[x; onehot(a); features of a]``.
 
         Whatever reads XGBoost models can then serve and explain the policy: the model's output for a row is the score
-        of that action before the softmax, in float32. It needs trees of `bopl.HistTree` or `bopl.HistTreeClassifier`.
+        of that action before the softmax, in float32. It needs trees of `bopl.HistTree` or `bopl.HistTreeClassifier`,
+        and a start that is made of trees: not one from the logging policy.
         """
         from bopl.policy.xgboost_export import write_xgboost
 
@@ -485,19 +489,13 @@ class BoostedPolicy(ScoredPolicy):
         """Write the policy as an ONNX model: ``context`` (float32) in; ``score``, ``probability`` and ``action`` out.
 
         Contexts are encoded as in ``policy.schema_``, which the model carries in its metadata together with the
-        actions. It needs trees of `bopl.HistTree` or `bopl.HistTreeClassifier`, and ``pip install 'bopl[onnx]'``.
+        actions. The start is part of it, also that from the logging policy. It needs trees of `bopl.HistTree` or
+        `bopl.HistTreeClassifier`, and ``pip install 'bopl[onnx]'``.
         """
         from bopl.policy.onnx_export import write_onnx
 
         check_is_fitted(self)
-        schema = None if self.schema_ is None else self.schema_.to_json()
-        write_onnx(
-            self.ensemble_,
-            path,
-            actions=self.actions_,
-            metadata={"actions": [str(label) for label in self.actions_.tolist()], "schema": schema},
-            inverse_temperature=float(self.inverse_temperature),
-        )
+        write_onnx([(self, 1.0)], path, policy=self)
 
     # -- Notebooks ------------------------------------------------------------------------------------------------
 

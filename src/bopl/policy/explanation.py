@@ -1,8 +1,9 @@
-"""Why a policy scores as it does: SHAP values of (context, action) pairs."""
+"""Why a policy scores as it does: what each column and the action add to the scores of (context, action) pairs."""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -10,9 +11,9 @@ import numpy as np
 from bopl._typing import ContextMatrix, FloatArray, IntArray
 from bopl.boosting import Ensemble
 from bopl.learner.expanded import dense_chunks
-from bopl.learner.hist_tree.predictor import HistTreePredictor
 from bopl.learner.hist_tree.shap import explain_pairs, work_of
-from bopl.learner.hist_tree.tree import Tree
+from bopl.policy.logging_attribution import attribute_term, attribution_work
+from bopl.policy.summands import Summands, summands_of
 
 
 @dataclass(frozen=True, eq=False)
@@ -21,14 +22,20 @@ class Explanation:
 
     ``expected + feature.sum(axis=1) + action`` is the score before the softmax.
 
+    Trees are explained by their SHAP values. Where boosting starts from the logging policy, or from a reward model that
+    knows it, the part of that model is no tree and has no such values: it is attributed along the straight path from a
+    typical context, in which numbers are at their means and categories unknown, to the context explained (integrated
+    gradients). These values add up as well, but they are not Shapley values.
+
     Attributes
     ----------
     feature : ndarray of shape (n_pairs, n_features)
-        SHAP values of the context columns.
+        Of the context columns.
     action : ndarray of shape (n_pairs,)
-        Those of the action, by its identity and by its features, together.
+        Of the action, by its identity and by its features, together.
     expected : float
-        Score of a pair of which nothing is known: the mean over training pairs, by their weights.
+        Score of a pair of which nothing is known: the mean over training pairs, by their weights, of the trees, and
+        over the actions in the typical context of the logging policy's part.
     """
 
     feature: FloatArray
@@ -42,28 +49,38 @@ class Explanation:
 
 
 def explain_scores(ensemble: Ensemble, context: ContextMatrix, row: IntArray, action_idx: IntArray) -> Explanation:
-    """Return SHAP values of the scores of pairs ``(context[row[k]], action_idx[k])``.
+    """Explain the scores of pairs ``(context[row[k]], action_idx[k])``.
 
     Raises
     ------
     TypeError
-        The rounds are not trees of the engine.
+        The ensemble holds other predictors than the engine's trees and the logging policy.
     """
-    trees, n_features = engine_trees(ensemble), context.shape[1]
-    feature, action, expected = np.zeros((len(row), n_features)), np.zeros(len(row)), 0.0
+    summands = summands_of(ensemble)
+    feature, action, expected = np.zeros((len(row), context.shape[1])), np.zeros(len(row)), 0.0
     for rows, dense in dense_chunks(context):
         here = (row >= rows.start) & (row < rows.stop)
-        if not trees or not here.any():
+        if not here.any():
             continue
+        found = _explain_dense(summands, dense, row[here] - rows.start, action_idx[here])
+        feature[here], action[here], expected = found.feature, found.action, found.expected
+    return Explanation(feature, action, expected)
+
+
+def _explain_dense(summands: Summands, context: FloatArray, row: IntArray, action_idx: IntArray) -> Explanation:
+    n_features, n_jobs = context.shape[1], os.cpu_count() or 1
+    feature, action, expected = np.zeros((len(row), n_features)), np.zeros(len(row)), 0.0
+    if summands.trees:
         contribution, expected = explain_pairs(
-            trees,
-            ensemble.coefficients,
-            dense,
-            row[here] - rows.start,
-            action_idx[here],
-            n_jobs=os.cpu_count() or 1,
+            summands.trees, summands.coefficients, context, row, action_idx, n_jobs=n_jobs
         )
-        feature[here], action[here] = contribution[:, :n_features], contribution[:, n_features:].sum(axis=1)
+        feature += contribution[:, :n_features]
+        action += contribution[:, n_features:].sum(axis=1)
+    for term in summands.terms:
+        own = attribute_term(term, context, row, action_idx, n_jobs=n_jobs)
+        feature += own.feature
+        action += own.action
+        expected += own.expected
     return Explanation(feature, action, expected)
 
 
@@ -78,15 +95,5 @@ def mean_explanation(parts: Sequence[tuple[Explanation, float]]) -> Explanation:
 
 def explanation_work(ensemble: Ensemble) -> int:
     """Return about how many steps it takes to explain one pair."""
-    return work_of(engine_trees(ensemble))
-
-
-def engine_trees(ensemble: Ensemble) -> list[Tree]:
-    """Return the trees of an ensemble, those of its start first, or say that they are no trees of the engine."""
-    trees = [predictor.tree for predictor in ensemble.predictors if isinstance(predictor, HistTreePredictor)]
-    if len(trees) < len(ensemble.predictors):
-        raise TypeError(
-            "explanations and exports need a policy whose learner is HistTree or HistTreeClassifier, and whose reward "
-            "model, if boosting starts from one, is BoostedRewardModel."
-        )
-    return trees
+    summands = summands_of(ensemble)
+    return work_of(summands.trees) + sum(attribution_work(term.model) for term in summands.terms)

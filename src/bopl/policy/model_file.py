@@ -74,7 +74,8 @@ def pack_boosted(policy: BoostedPolicy) -> Packed:
 
 def save_packed(policy: Any, path: str | Path) -> None:
     """Write a fitted policy that packs itself."""
-    write_policy(policy, *policy.pack(), path)
+    facts, arrays = policy.pack()
+    write_policy(policy, facts, arrays, path)
 
 
 def nest(policies: Sequence[Any]) -> Packed:

@@ -1,4 +1,4 @@
-"""A boosted policy as a card in a notebook: settings, how training went, what it looks at."""
+"""Policies as cards in a notebook: settings, how training went, what they look at, what a blend is made of."""
 
 from __future__ import annotations
 
@@ -9,13 +9,19 @@ import numpy as np
 from bopl._html import Markup, bar, card, element, facts, table
 from bopl._typing import AnyArray
 from bopl.boosting import History
+from bopl.objective import OBJECTIVES, get_objective
+from bopl.objective.registry import describe
 
 if TYPE_CHECKING:
+    from bopl.policy.blend import BlendedPolicy
     from bopl.policy.boosted import BoostedPolicy
 
 MAX_FEATURES = 5  # that are listed
 WIDTH, HEIGHT = 260.0, 46.0  # of the curve, in pixels
 MAX_POINTS = 130
+
+
+_START_WORDS = {"uniform": "equal scores", "logging": "the logging policy", "reward_model": "the reward model"}
 
 
 def policy_card(policy: BoostedPolicy, settings: str) -> str:
@@ -26,21 +32,82 @@ def policy_card(policy: BoostedPolicy, settings: str) -> str:
     values = {
         "actions": f"{len(policy.actions_):,}",
         "features": f"{policy.n_features_in_:,}",
-        "objective": history.objective,
+        "objective": _objective(policy),
         "reward translation": f"{policy.reward_translation:g}",
+        "starts from": _start(policy),
+        "inverse temperature": _sharpness(policy.inverse_temperature),
         "ended because": policy.stop_reason_,
     }
-    rounds = f"{policy.n_rounds_:,} rounds" + (
-        f" of {history.n_rounds:,} made" if history.n_rounds > policy.n_rounds_ else ""
-    )
     return card(
         "BoostedPolicy",
-        rounds,
+        _rounds(policy),
         facts(values),
         _curve(history, policy.n_rounds_),
         _features(policy),
-        element("details", element("summary", "settings", class_="soft"), element("p", element("code", settings))),
+        _settings(settings),
     )
+
+
+def blend_card(blend: BlendedPolicy, settings: str) -> str:
+    """Return a blend as HTML: its parts and their shares; ``settings`` is its representation as text."""
+    if not blend.__sklearn_is_fitted__():
+        return card("BlendedPolicy", "not fitted", element("p", element("code", settings)))
+    values = {
+        "actions": f"{len(blend.actions_):,}",
+        "features": f"{blend.n_features_in_:,}",
+        "inverse temperature": _sharpness(blend.inverse_temperature),
+    }
+    rows = [
+        (f"{share:.0%}", _objective(part), _start(part), _rounds(part), _sharpness(part.inverse_temperature))
+        for part, share in zip(blend.policies_, blend.weights_, strict=True)
+    ]
+    heads = ("share", "objective", "starts from", "rounds", "inverse temperature")
+    return card(
+        "BlendedPolicy",
+        f"the mean of {len(rows):,} policies",
+        facts(values),
+        table(heads, rows, numeric=(0, 4)),
+        _features(blend),
+        _settings(settings),
+    )
+
+
+def _settings(text: str) -> Markup:
+    return element("details", element("summary", "settings", class_="soft"), element("p", element("code", text)))
+
+
+def _rounds(policy: BoostedPolicy) -> str:
+    n_made = policy.history_.n_rounds
+    return f"{policy.n_rounds_:,} rounds" + (f" of {n_made:,} made" if n_made > policy.n_rounds_ else "")
+
+
+def _objective(policy: BoostedPolicy) -> str:
+    """Return the objective's name, with those of its settings that differ from the defaults."""
+    name = policy.history_.objective
+    if isinstance(policy.objective, str) or name not in OBJECTIVES:
+        return name
+    usual = describe(get_objective(name))
+    changed = {key: value for key, value in describe(policy.objective).items() if value != usual.get(key)}
+    return ", ".join([name, *(f"{key.replace('_', ' ')} {_setting(value)}" for key, value in changed.items())])
+
+
+def _setting(value: Any) -> str:
+    """Return a setting as text; a record as its name and its numbers."""
+    if not isinstance(value, dict):
+        return f"{value:g}" if isinstance(value, float) else str(value)
+    numbers = " ".join(_setting(one) for key, one in value.items() if key != "name")
+    return f"{value['name'].replace('_', ' ')} {numbers}".rstrip()
+
+
+def _start(policy: BoostedPolicy) -> str:
+    """Return where boosting started, in words."""
+    kinds = policy.ensemble_.start.kind.split("+")
+    words = " and ".join(_START_WORDS.get(kind, kind) for kind in kinds)
+    return f"{words}, sharpness {policy.start_sharpness:g}" if "reward_model" in kinds else words
+
+
+def _sharpness(inverse_temperature: float) -> str:
+    return "∞ (always the best action)" if inverse_temperature == np.inf else f"{inverse_temperature:.4g}"
 
 
 def _curve(history: History, chosen: int) -> Markup | None:
@@ -53,14 +120,14 @@ def _curve(history: History, chosen: int) -> Markup | None:
     x = 4.0 + (WIDTH - 8.0) * np.arange(len(values)) / (len(values) - 1)
     y = HEIGHT - 4.0 - (HEIGHT - 8.0) * (values - values.min()) / ((values.max() - values.min()) or 1.0)
     points = " ".join(f"{x[k]:.1f},{y[k]:.1f}" for k in rounds)
-    at = min(chosen, len(values)) - 1
+    at = max(min(chosen, len(values)) - 1, 0)
     text = (
         f"{'validation' if is_validated else 'training'} value by round: {_number(values, 0)} to {_number(values, at)}"
     )
     drawing = element(
         "svg",
         element("polyline", points=points, fill="none", stroke="#2f86d6", stroke_width="2", stroke_linejoin="round"),
-        element("circle", cx=f"{x[at]:.1f}", cy=f"{y[at]:.1f}", r="3.5", fill="#2f86d6"),
+        element("circle", cx=f"{x[at]:.1f}", cy=f"{y[at]:.1f}", r="3.5", fill="#2f86d6") if chosen else None,
         width=f"{WIDTH:g}",
         height=f"{HEIGHT:g}",
         role="img",

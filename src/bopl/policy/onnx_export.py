@@ -1,226 +1,183 @@
-"""A boosted policy as an ONNX model: contexts in, scores, probabilities and the best action out.
+"""A policy as an ONNX model: contexts in, scores, probabilities and the best action out.
 
-ONNX trees know nothing of actions. But actions that a tree never tells apart share one tree over the context, in which
-the splits on the action are already decided, and whose leaves add their value to the scores of all of them. A tree of
-the ensemble becomes one such tree for each set of actions that it keeps together.
+A policy is one boosted policy or a blend of several; each of these is a sum of trees and of functions of the logging
+policy's probabilities (`Summands`), followed by a softmax. Everything is computed in float32.
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from bopl._typing import AnyArray, BoolArray
-from bopl.boosting import Ensemble
-from bopl.learner.hist_tree.storage import TOP_THRESHOLD
-from bopl.learner.hist_tree.tree import ACTION_SPLIT, LEAF_FEATURE, WORD_BITS, Tree
-from bopl.policy.explanation import engine_trees
+from bopl._typing import AnyArray
+from bopl.policy.onnx_graph import Graph
+from bopl.policy.onnx_trees import add_trees
+from bopl.policy.summands import Summands, summands_of
+from bopl.reward.logging_model import LEAST_PROB as LEAST_LOGGING_PROB
+from bopl.reward.logging_model import LoggingModel
 
-ML_OPSET, OPSET, IR_VERSION = 3, 13, 8  # old enough for runtimes that are in use
+if TYPE_CHECKING:
+    from bopl.policy.boosted import BoostedPolicy
+    from bopl.policy.scored import ScoredPolicy
+
+LEAST_PROB = 1e-300  # of a blend's action before the logarithm is taken, as in `BlendedPolicy`
+LOWEST = -1e4  # logarithm of a probability of zero, within a blend: finite, and far below the logarithm above
+HIGHEST_FACTOR = 1e30  # a finite inverse temperature stays finite in float32
 
 
-def write_onnx(
-    ensemble: Ensemble,
-    path: str | Path,
-    *,
-    actions: AnyArray,
-    metadata: dict[str, Any],
-    inverse_temperature: float = 1.0,
-) -> None:
-    """Write the ensemble as an ONNX model.
+def write_onnx(parts: Sequence[tuple[BoostedPolicy, float]], path: str | Path, *, policy: ScoredPolicy) -> None:
+    """Write a policy as an ONNX model.
 
     Parameters
     ----------
-    ensemble : Ensemble
-        Of `bopl.HistTree` or `bopl.HistTreeClassifier`.
+    parts : sequence of (BoostedPolicy, float)
+        What the policy is the mean of, and the share of each; for a single policy itself.
     path : path
-    actions : ndarray of shape (n_actions,)
-        Labels; text and whole numbers come out as they are, others as positions.
-    metadata : dict
-        What to keep in the model beside the graph, as JSON.
-    inverse_temperature : float in [0, inf], default=1
-        What the scores are multiplied by before the softmax; infinity puts all probability on the highest score.
+    policy : BoostedPolicy or BlendedPolicy
+        What has the parts. Labels that are text or whole numbers come out as they are, others as positions.
     """
-    onnx = _import_onnx()
-    trees = engine_trees(ensemble)
-    if not trees:
-        raise ValueError("there are no trees to export: no round was made.")
-    nodes = _Nodes()
-    for tree, coefficient in zip(trees, ensemble.coefficients, strict=True):
-        for members in _classes(tree):
-            nodes.add(tree, members, coefficient)
-    graph = _graph(onnx, nodes, trees[0].n_features, actions, inverse_temperature)
-    opsets = [onnx.helper.make_opsetid("", OPSET), onnx.helper.make_opsetid("ai.onnx.ml", ML_OPSET)]
-    model = onnx.helper.make_model(graph, opset_imports=opsets, producer_name="bopl", ir_version=IR_VERSION)
-    onnx.helper.set_model_props(model, {name: json.dumps(value) for name, value in metadata.items()})
-    onnx.checker.check_model(model)
-    Path(path).write_bytes(model.SerializeToString())
+    writer = _PolicyWriter(policy.n_features_in_, len(policy.actions_))
+    if policy is parts[0][0]:
+        score = writer.add_score(summands_of(parts[0][0].ensemble_))
+    else:
+        score = writer.add_log_mean(parts)
+    writer.finish(score, float(policy.trained_inverse_temperature), policy.actions_)
+    schema = None if policy.schema_ is None else policy.schema_.to_json()
+    writer.graph.write(path, {"actions": [str(label) for label in policy.actions_.tolist()], "schema": schema})
 
 
-def _import_onnx() -> Any:
-    try:
-        import onnx
-        import onnx.checker
-        import onnx.helper
-    except ImportError:
-        raise ImportError("the export to ONNX needs onnx: pip install 'bopl[onnx]'.") from None
-    return onnx
+class _PolicyWriter:
+    """Adds the pieces of a policy to a graph; tensors have the shape (n_samples, n_actions)."""
+
+    def __init__(self, n_features: int, n_actions: int) -> None:
+        self.graph = Graph(n_features)
+        self.n_actions = n_actions
+        self._log_prob: dict[int, tuple[LoggingModel, str]] = {}  # parts of a blend share their logging model
+
+    def add_score(self, summands: Summands) -> str:
+        """Add the scores of an ensemble."""
+        graph = self.graph
+        addends = [add_trees(graph, summands.trees, summands.coefficients)] if summands.trees else []
+        for term in summands.terms:
+            log_prob = self._add_logging(term.model)
+            if term.log_factor != 0.0:
+                addends.append(graph.add("Mul", log_prob, graph.constant(term.log_factor)))
+            if term.prob_factor != 0.0:
+                addends.append(graph.add("Mul", graph.add("Exp", log_prob), graph.constant(term.prob_factor)))
+        return graph.add("Sum", *addends) if addends else self._add_zeros()
+
+    def _add_zeros(self) -> str:
+        graph = self.graph
+        n_samples = graph.add("Gather", graph.add("Shape", graph.context), graph.constant([0]), axis=0)
+        shape = graph.add("Concat", n_samples, graph.constant([1]), axis=0)
+        return graph.add("Expand", graph.constant(np.zeros((1, self.n_actions))), shape)
+
+    # -- The logging policy ---------------------------------------------------------------------------------------
+
+    def _add_logging(self, model: LoggingModel) -> str:
+        """Add the logging policy's log-probabilities, once for each model."""
+        if id(model) not in self._log_prob:
+            self._log_prob[id(model)] = (model, self._add_log_prob(model))
+        return self._log_prob[id(model)][1]
+
+    def _add_log_prob(self, model: LoggingModel) -> str:
+        graph, score = self.graph, self._add_linear(model)
+        if model.trees:
+            trees = add_trees(graph, [one.tree for one in model.trees], [model.tree_factor] * len(model.trees))
+            score = graph.add("Add", score, trees)
+        if model.epsilon > 0.0:
+            kept = graph.add("Mul", graph.add("Softmax", score, axis=1), graph.constant(1.0 - model.epsilon))
+            log_prob = graph.add("Log", graph.add("Add", kept, graph.constant(model.epsilon / self.n_actions)))
+        else:
+            log_prob = graph.add("LogSoftmax", score, axis=1)
+        return graph.add("Max", log_prob, graph.constant(np.log(LEAST_LOGGING_PROB)))
+
+    def _add_linear(self, model: LoggingModel) -> str:
+        """Add the linear scores of the inputs of `InputLayout`, up to a number that all actions of a context share."""
+        graph, layout = self.graph, model.layout
+        inputs = []
+        if len(layout.number):
+            # Numbers less their means: products of large numbers would cancel each other in float32.
+            number = graph.add("Gather", graph.context, graph.constant(layout.number), axis=1)
+            centred = graph.add("Sub", number, graph.constant(layout.fill[None]))
+            inputs.append(graph.add("Where", graph.add("IsNaN", number), graph.constant(0.0), centred))
+        if len(layout.gap):
+            number = graph.add("Gather", graph.context, graph.constant(layout.gap), axis=1)
+            inputs.append(graph.to_float(graph.add("IsNaN", number)))
+        if layout.n_categories.sum():
+            inputs.append(self._add_indicators(layout.category, layout.n_categories))
+        intercept = model.intercept + layout.fill.astype(np.float64) @ model.coef[: len(layout.number)]
+        shift = graph.constant((intercept - intercept.mean())[None])
+        if not inputs:
+            return graph.add("Add", self._add_zeros(), shift)
+        coef = model.coef - model.coef.mean(axis=1, keepdims=True)  # which changes no probability
+        joined = inputs[0] if len(inputs) == 1 else graph.add("Concat", *inputs, axis=1)
+        return graph.add("Add", graph.add("MatMul", joined, graph.constant(coef)), shift)
+
+    def _add_indicators(self, category: AnyArray, n_categories: AnyArray) -> str:
+        """Add an indicator for each category; NaN and codes of no category equal none."""
+        graph = self.graph
+        column = graph.constant(np.repeat(category, n_categories))
+        code = graph.add("Floor", graph.add("Gather", graph.context, column, axis=1))
+        known = np.concatenate([np.arange(size) for size in n_categories]).astype(np.float32)
+        return graph.to_float(graph.add("Equal", code, graph.constant(known[None])))
+
+    # -- Probabilities --------------------------------------------------------------------------------------------
+
+    def add_log_mean(self, parts: Sequence[tuple[BoostedPolicy, float]]) -> str:
+        """Add the logarithm of the mean of the parts' probabilities, without leaving the logarithms: see logsumexp."""
+        graph = self.graph
+        weighted = []
+        for part, share in parts:
+            log_prob = self._add_part(self.add_score(summands_of(part.ensemble_)), float(part.inverse_temperature))
+            weighted.append(graph.add("Add", log_prob, graph.constant(np.log(share))))
+        highest = graph.add("Max", *weighted)
+        ratios = [graph.add("Exp", graph.add("Sub", one, highest)) for one in weighted]
+        log_mean = graph.add("Add", highest, graph.add("Log", graph.add("Sum", *ratios)))
+        return graph.add("Max", log_mean, graph.constant(np.log(LEAST_PROB)))
+
+    def _add_part(self, score: str, inverse_temperature: float) -> str:
+        """Add the log-probabilities of a part of a blend."""
+        graph = self.graph
+        if inverse_temperature == np.inf:
+            return self._add_one_hot(score, [LOWEST, 0.0])
+        scaled = self._add_scaled(score, inverse_temperature)
+        return graph.add("LogSoftmax", graph.add("Max", scaled, graph.constant(LOWEST)), axis=1)
+
+    def _add_probability(self, score: str, inverse_temperature: float) -> str:
+        if inverse_temperature == np.inf:
+            return self._add_one_hot(score, [0.0, 1.0])
+        return self.graph.add("Softmax", self._add_scaled(score, inverse_temperature), axis=1)
+
+    def _add_scaled(self, score: str, inverse_temperature: float) -> str:
+        """Add the scores times a factor; shifted before, as our own softmax does: the largest exponent is zero."""
+        graph = self.graph
+        shifted = graph.add("Sub", score, graph.add("ReduceMax", score, axes=[1], keepdims=1))
+        return graph.add("Mul", shifted, graph.constant(min(inverse_temperature, HIGHEST_FACTOR)))
+
+    def _add_one_hot(self, score: str, values: list[float]) -> str:
+        """Add the second value for the highest score, and the first for the others."""
+        graph = self.graph
+        best = graph.add("ArgMax", score, axis=1, keepdims=0)
+        return graph.add("OneHot", best, graph.constant(self.n_actions), graph.constant(values), axis=1)
+
+    def finish(self, score: str, inverse_temperature: float, actions: AnyArray) -> None:
+        """Make scores, probabilities and the best action outputs."""
+        graph, shape = self.graph, [None, self.n_actions]
+        numbers, labels = np.zeros(0, np.float32), _labels(actions)
+        best = graph.add("ArgMax", score, axis=1, keepdims=0)
+        graph.put_out(score, "score", numbers, shape)
+        graph.put_out(self._add_probability(score, inverse_temperature), "probability", numbers, shape)
+        graph.put_out(graph.add("Gather", graph.constant(labels), best, axis=0), "action", labels, [None])
 
 
-def goes_right(tree: Tree, node: int) -> BoolArray:
-    """Return which actions a split on the action sends right, of shape (n_actions,)."""
-    action = np.arange(tree.n_actions)
-    word = tree.right_actions[node, action // WORD_BITS]
-    return (word >> (action % WORD_BITS).astype(np.uint64)) & np.uint64(1) == 1
-
-
-def _classes(tree: Tree) -> list[AnyArray]:
-    """Return the sets of actions that no split of the tree tells apart."""
-    splits = np.flatnonzero(tree.feature == ACTION_SPLIT)
-    sides = np.array([goes_right(tree, int(node)) for node in splits]).reshape(len(splits), tree.n_actions)
-    _, number = np.unique(sides, axis=1, return_inverse=True)
-    number = np.asarray(number).reshape(-1)
-    return [np.flatnonzero(number == one) for one in range(int(number.max()) + 1)]
-
-
-@dataclass
-class _Nodes:
-    """The attributes of ONNX's tree ensemble: one entry per node, and one per leaf and action."""
-
-    n_trees: int = 0
-    tree_id: list[int] = field(default_factory=list)
-    node_id: list[int] = field(default_factory=list)
-    feature: list[int] = field(default_factory=list)
-    threshold: list[float] = field(default_factory=list)
-    mode: list[str] = field(default_factory=list)
-    if_true: list[int] = field(default_factory=list)
-    if_false: list[int] = field(default_factory=list)
-    missing_is_true: list[int] = field(default_factory=list)
-    target: list[tuple[int, int, int, float]] = field(default_factory=list)  # tree, node, action, weight
-
-    def add(self, tree: Tree, members: AnyArray, coefficient: float) -> None:
-        """Add the tree as it is for a set of actions that it does not tell apart."""
-        start = len(self.node_id)
-        todo = [(self._resolve(tree, 0, int(members[0])), -1, True)]
-        while todo:
-            node, parent, is_true = todo.pop()
-            own = len(self.node_id) - start
-            if parent >= 0:
-                (self.if_true if is_true else self.if_false)[parent] = own
-            if tree.feature[node] == LEAF_FEATURE:
-                self._put(own, 0, 0.0, "LEAF", missing_is_true=False)
-                weight = float(np.float32(coefficient * tree.value[node]))
-                self.target += [(self.n_trees, own, int(action), weight) for action in members]
-                continue
-            true_child, false_child = self._put_split(tree, node, own)
-            at = start + own
-            todo.append((self._resolve(tree, false_child, int(members[0])), at, False))
-            todo.append((self._resolve(tree, true_child, int(members[0])), at, True))
-        self.n_trees += 1
-
-    def _put_split(self, tree: Tree, node: int, own: int) -> tuple[int, int]:
-        """Write a split on the context; return the children for true and false."""
-        left, right = int(tree.left[node]), int(tree.right[node])
-        threshold, feature = float(tree.threshold[node]), int(tree.feature[node])
-        if not tree.is_equal[node]:
-            self._put(own, feature, threshold, "BRANCH_LT", missing_is_true=bool(tree.default_left[node]))
-            return left, right
-        if np.isnan(threshold):  # missing against the rest: every present value is below the largest number
-            self._put(own, feature, float(TOP_THRESHOLD), "BRANCH_LEQ", missing_is_true=False)
-            return left, right
-        self._put(own, feature, threshold, "BRANCH_EQ", missing_is_true=False)
-        return right, left
-
-    def _put(self, own: int, feature: int, threshold: float, mode: str, *, missing_is_true: bool) -> None:
-        self.tree_id.append(self.n_trees)
-        self.node_id.append(own)
-        self.feature.append(feature)
-        self.threshold.append(threshold)
-        self.mode.append(mode)
-        self.if_true.append(0)
-        self.if_false.append(0)
-        self.missing_is_true.append(int(missing_is_true))
-
-    @staticmethod
-    def _resolve(tree: Tree, node: int, action: int) -> int:
-        """Follow splits on the action down to a leaf or a split on the context."""
-        while tree.feature[node] == ACTION_SPLIT:
-            node = int((tree.right if goes_right(tree, node)[action] else tree.left)[node])
-        return node
-
-
-def _graph(onnx: Any, nodes: _Nodes, n_features: int, actions: AnyArray, inverse_temperature: float) -> Any:
-    helper, kinds = onnx.helper, onnx.TensorProto
-    tree_of, node_of, action_of, weight_of = (list(column) for column in zip(*nodes.target, strict=True))
-    ensemble = helper.make_node(
-        "TreeEnsembleRegressor",
-        ["context"],
-        ["score"],
-        domain="ai.onnx.ml",
-        n_targets=len(actions),
-        aggregate_function="SUM",
-        post_transform="NONE",
-        nodes_treeids=nodes.tree_id,
-        nodes_nodeids=nodes.node_id,
-        nodes_featureids=nodes.feature,
-        nodes_values=nodes.threshold,
-        nodes_modes=nodes.mode,
-        nodes_truenodeids=nodes.if_true,
-        nodes_falsenodeids=nodes.if_false,
-        nodes_missing_value_tracks_true=nodes.missing_is_true,
-        target_treeids=tree_of,
-        target_nodeids=node_of,
-        target_ids=action_of,
-        target_weights=weight_of,
-    )
-    labels, kind = _label_tensor(onnx, actions)
-    probability, constants = _probability(onnx, inverse_temperature, len(actions))
-    steps = [
-        ensemble,
-        helper.make_node("ArgMax", ["score"], ["best"], axis=1, keepdims=0),
-        helper.make_node("Gather", ["actions", "best"], ["action"], axis=0),
-        *probability,
-    ]
-    outputs = [
-        helper.make_tensor_value_info("score", kinds.FLOAT, [None, len(actions)]),
-        helper.make_tensor_value_info("probability", kinds.FLOAT, [None, len(actions)]),
-        helper.make_tensor_value_info("action", kind, [None]),
-    ]
-    inputs = [helper.make_tensor_value_info("context", kinds.FLOAT, [None, n_features])]
-    return helper.make_graph(steps, "policy", inputs, outputs, initializer=[labels, *constants])
-
-
-def _probability(onnx: Any, inverse_temperature: float, n_actions: int) -> tuple[list[Any], list[Any]]:
-    """Return the steps from ``score`` and ``best`` to ``probability``, and the constants they need."""
-    helper, kinds = onnx.helper, onnx.TensorProto
-    if inverse_temperature == 1.0:
-        return [helper.make_node("Softmax", ["score"], ["probability"], axis=1)], []
-    if inverse_temperature == np.inf:
-        depth = helper.make_tensor("n_actions", kinds.INT64, [], [n_actions])
-        values = helper.make_tensor("off_on", kinds.FLOAT, [2], [0.0, 1.0])
-        return [helper.make_node("OneHot", ["best", "n_actions", "off_on"], ["probability"], axis=1)], [depth, values]
-    # Shift before scaling, as our own softmax does: the largest exponent is exactly zero.
-    factor = helper.make_tensor("inverse_temperature", kinds.FLOAT, [], [float(inverse_temperature)])
-    steps = [
-        helper.make_node("ReduceMax", ["score"], ["highest"], axes=[1], keepdims=1),
-        helper.make_node("Sub", ["score", "highest"], ["shifted"]),
-        helper.make_node("Mul", ["shifted", "inverse_temperature"], ["scaled"]),
-        helper.make_node("Softmax", ["scaled"], ["probability"], axis=1),
-    ]
-    return steps, [factor]
-
-
-def _label_tensor(onnx: Any, actions: AnyArray) -> tuple[Any, int]:
-    """Return the labels that positions are turned into, and the type they come out as."""
-    labels: Sequence[Any] = actions.tolist()
+def _labels(actions: AnyArray) -> AnyArray:
+    """Return what positions are turned into: text and whole numbers as they are, else the positions."""
+    labels: list[Any] = actions.tolist()
     if all(isinstance(label, str) for label in labels):
-        text = [label.encode() for label in labels]
-        return onnx.helper.make_tensor("actions", onnx.TensorProto.STRING, [len(labels)], text), onnx.TensorProto.STRING
+        return np.array(labels, dtype=np.str_)
     is_whole = all(isinstance(label, int) and not isinstance(label, bool) for label in labels)
-    numbers = labels if is_whole else list(range(len(labels)))
-    return onnx.helper.make_tensor("actions", onnx.TensorProto.INT64, [len(labels)], numbers), onnx.TensorProto.INT64
+    return np.array(labels if is_whole else range(len(labels)), dtype=np.int64)

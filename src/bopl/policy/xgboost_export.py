@@ -7,7 +7,7 @@ from pathlib import Path
 
 from bopl.boosting import Ensemble
 from bopl.learner.hist_tree.export import to_xgboost
-from bopl.policy.explanation import engine_trees
+from bopl.policy.summands import summands_of
 
 
 def write_xgboost(ensemble: Ensemble, path: str | Path) -> None:
@@ -16,8 +16,14 @@ def write_xgboost(ensemble: Ensemble, path: str | Path) -> None:
         raise ValueError(
             f"XGBoost tells the format of a model by the file's name: use one that ends in .json, not {path}."
         )
-    trees = engine_trees(ensemble)
-    if not trees:
+    summands = summands_of(ensemble)
+    if summands.terms:
+        raise TypeError(
+            "the policy starts from a linear model of the logging policy, which is not a tree and has no XGBoost form; "
+            "export it to ONNX instead, which can hold it."
+        )
+    if not summands.trees:
         raise ValueError("there are no trees to export: no round was made.")
-    model = to_xgboost(trees, ensemble.coefficients, n_action_features=trees[0].n_action_features)
+    n_action_features = summands.trees[0].n_action_features
+    model = to_xgboost(summands.trees, summands.coefficients, n_action_features=n_action_features)
     Path(path).write_text(json.dumps(model), encoding="utf8")

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from sklearn import get_config
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
@@ -24,7 +25,7 @@ from bopl.race.candidate import choose
 from bopl.race.contender import SHARPNESS, Contender
 from bopl.race.leaderboard import Leaderboard
 from bopl.race.progress import RaceProgress
-from bopl.race.race import MAX_BINNED_ACTIONS, Outcome, Race, RaceSettings, make_panel
+from bopl.race.race import Outcome, Race, RaceSettings, make_panel
 
 if TYPE_CHECKING:
     from bopl.boosting import History
@@ -32,6 +33,8 @@ if TYPE_CHECKING:
 
 MAX_RACED = 60_000  # samples that a race uses: more make it slower, hardly surer
 CROSS_VALIDATE_BELOW = 12_000  # samples below which all of them judge, by cross-validation
+FINAL_FOLDS = ((100_000, 4), (500_000, 3), (np.inf, 2))  # of cross-fitting the winner's reward model, by samples
+ROUNDS_GROWTH = 0.25  # rounds grow with this power of the samples
 RACE_SHARE = 0.6  # of the time allowed; the rest trains the winner
 
 
@@ -146,9 +149,7 @@ class AutoPolicy(ScoredPolicy):
         self, log: BanditLog, weight: FloatArray | None, seed: int, began: float, progress: RaceProgress
     ) -> tuple[Outcome, bool]:
         """Return the outcome of the race, and whether it was run on the whole log."""
-        names = choose(self.include, tuple(self.exclude))
-        if log.n_actions > MAX_BINNED_ACTIONS:
-            names = tuple(one for one in names if not one.needs_reward_model)
+        names = tuple(one for one in choose(self.include, tuple(self.exclude)) if one.suits(log))
         is_whole = log.n_samples <= MAX_RACED
         rows = np.arange(log.n_samples)
         if not is_whole:
@@ -189,13 +190,13 @@ class AutoPolicy(ScoredPolicy):
                 workbench = Workbench(
                     log,
                     sample_weight=weight,
-                    n_folds=4 if is_whole else 2,
+                    n_folds=next(folds for size, folds in FINAL_FOLDS if log.n_samples <= size),
                     seed=seed,
                     logging_model=outcome.logging_model,
                 )
                 for number, winner in enumerate(outcome.winners):
                     progress.say(f"training the winner{'' if len(outcome.winners) == 1 else f' ({number + 1})'}")
-                    parts.append(self._retrain(winner, workbench, deadline, outcome.is_logging))
+                    parts.append(self._retrain(winner, workbench, deadline))
         except KeyboardInterrupt:
             self.is_interrupted_ = True
         if len(parts) < len(outcome.winners):
@@ -206,8 +207,11 @@ class AutoPolicy(ScoredPolicy):
         else:
             self.best_policy_ = BlendedPolicy.of(parts, inverse_temperature=outcome.sharpness)
 
-    def _retrain(self, winner: Contender, workbench: Workbench, deadline: float, is_logging: bool) -> BoostedPolicy:
+    def _retrain(self, winner: Contender, workbench: Workbench, deadline: float) -> BoostedPolicy:
+        """Train a winner on all samples; the more there are beyond those it raced on, the more rounds it makes."""
         policy = winner.unfitted(n_jobs=self.n_jobs)
+        growth = max(workbench.log.n_samples / winner.n_trained_on, 1.0) ** ROUNDS_GROWTH
+        policy.set_params(n_rounds=int(round(policy.n_rounds * growth)))
         left = deadline - time.monotonic()
         limits = [] if np.isinf(left) else [TimeLimit(max(left, 0.0))]
         policy.fit(workbench.log, workbench=workbench, callbacks=limits)
@@ -313,6 +317,20 @@ class AutoPolicy(ScoredPolicy):
         """Write the best policy as an XGBoost model, if it is a sum of trees."""
         check_is_fitted(self)
         self.best_policy_.to_xgboost(path)
+
+    # -- Notebooks ------------------------------------------------------------------------------------------------
+
+    def _repr_html_inner(self) -> str:
+        """Return what notebooks show, in place of scikit-learn's diagram."""
+        from bopl.race.notebook import race_card
+
+        return race_card(self, repr(self))
+
+    def _repr_mimebundle_(self, **kwargs: Any) -> dict[str, str]:
+        shown = {"text/plain": repr(self)}
+        if get_config()["display"] == "diagram":
+            shown["text/html"] = self._repr_html_inner()
+        return shown
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "best_policy_")

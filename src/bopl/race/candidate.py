@@ -8,12 +8,17 @@ from typing import Any
 
 from bopl._errors import did_you_mean
 from bopl.learner import HistTree
+from bopl.log import BanditLog
+from bopl.log.context import is_sparse
 from bopl.objective import DR, IPS, Clipped, ExponentialSmoothing, Surrogate
 from bopl.policy import BoostedPolicy
-from bopl.reward import BoostedRewardModel
+from bopl.reward import BoostedRewardModel, NetworkRewardModel
+from bopl.reward.network import has_torch
 
 MAX_ROUNDS = 200
 REWARD_ROUNDS = 150
+MAX_BINNED_ACTIONS = 256  # of a boosted reward model, which the judges need as well
+MIN_NETWORK_COLUMNS, MIN_NETWORK_SAMPLES = 100, 5_000  # trees are as good on fewer, and quicker
 
 
 @dataclass(frozen=True)
@@ -31,6 +36,8 @@ class Candidate:
         Maximum number of rounds; 0 is the start alone.
     complexity : int
         The simpler candidate wins a tie.
+    needs_network : bool
+        Whether it trains a network: it takes part where PyTorch is installed and the contexts are wide.
     """
 
     name: str
@@ -38,12 +45,20 @@ class Candidate:
     settings: dict[str, Any] = field(default_factory=dict)
     n_rounds: int = MAX_ROUNDS
     complexity: int = 1
+    needs_network: bool = False
 
     @property
     def needs_reward_model(self) -> bool:
         """Whether rewards have to be regressed."""
         objective = self.settings.get("objective", "dr")
         return objective == "dr" or isinstance(objective, DR) or "reward_model" in (self.settings.get("start") or "")
+
+    def suits(self, log: BanditLog) -> bool:
+        """Return whether it can and should take part in a race on this log."""
+        if self.needs_reward_model and log.n_actions > MAX_BINNED_ACTIONS:
+            return False
+        is_wide = log.n_features >= MIN_NETWORK_COLUMNS and log.n_samples >= MIN_NETWORK_SAMPLES
+        return not self.needs_network or (is_wide and not is_sparse(log.context) and has_torch())
 
     def make(self, *, n_jobs: int | None, random_state: int) -> BoostedPolicy:
         """Return the unfitted policy."""
@@ -90,7 +105,7 @@ def candidates() -> tuple[Candidate, ...]:
         Candidate(
             "dr-deep",
             "doubly robust from predicted rewards, deep trees with small leaves",
-            {"reward_model": rewards(20, 5.0), "learner": trees(18, 10.0)},
+            {"reward_model": rewards(25, 5.0), "learner": trees(25, 10.0)},
             complexity=2,
         ),
         Candidate(
@@ -118,6 +133,13 @@ def candidates() -> tuple[Candidate, ...]:
             complexity=2,
         ),
         Candidate("surrogate", "BOPL-S from equal scores", {"objective": "surrogate", "learner": trees(16, 10.0)}),
+        Candidate(
+            "dr-network",
+            "doubly robust from the rewards that a network predicts",
+            {"reward_model": NetworkRewardModel(), "learner": trees(16, 10.0)},
+            complexity=4,
+            needs_network=True,
+        ),
         Candidate(
             "ips",
             "BOPL with clipped weights, from the logging policy",

@@ -122,6 +122,11 @@ class Contender:
         """Whether there is nothing more to be done."""
         return self.stop_reason is not None or self.n_rounds >= self.candidate.n_rounds
 
+    @property
+    def n_trained_on(self) -> int:
+        """Samples of a training part."""
+        return min(arena.workbench.log.n_samples for arena in self._panel.arenas)
+
     def begin(self) -> None:
         """Prepare the runs, and ask the judges about the start."""
         for arena in self._panel.arenas:

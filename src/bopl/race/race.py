@@ -12,7 +12,7 @@ from bopl._typing import AnyArray, FloatArray
 from bopl.boosting import Workbench
 from bopl.log import BanditLog
 from bopl.objective.softmax import softmax
-from bopl.race.candidate import Candidate, rewards
+from bopl.race.candidate import MAX_BINNED_ACTIONS, Candidate, rewards
 from bopl.race.contender import SHARPNESS, Arena, Contender, Panel, Verdict
 from bopl.race.judge import Judge, compare
 from bopl.race.leaderboard import Entry, Leaderboard
@@ -27,7 +27,6 @@ SHARPENED = (1.0, np.inf)  # what is tried on the winner's probabilities: as jud
 MIN_BLENDED, FEW_JUDGED = 3, 4_000  # with few judged samples so many leaders are blended unless one is clearly better
 GATE = 1.645  # standard errors by which a policy must beat the logging policy, by the cautious terms
 Z95 = 1.959963984540054
-MAX_BINNED_ACTIONS = 256  # of a boosted reward model
 
 
 @dataclass(frozen=True)

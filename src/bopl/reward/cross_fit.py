@@ -19,6 +19,7 @@ from bopl.learner import Predictor
 from bopl.log import BanditLog
 from bopl.reward.boosted import BoostedRewardModel, RewardBinding
 from bopl.reward.folds import draw_folds
+from bopl.reward.network import NetworkRewardModel
 from bopl.reward.prediction import predict_rewards
 
 PATIENCE = 10  # rounds without a smaller error on samples not seen, after which boosting ends
@@ -83,6 +84,9 @@ def cross_fit(
     model = BoostedRewardModel(random_state=seed) if model is None else model
     if isinstance(model, BoostedRewardModel):
         return _cross_fit_boosted(log, model, draw_folds(log, n_folds, seed), seed, sample_weight, binding, is_over)
+    if isinstance(model, NetworkRewardModel):
+        fold = draw_folds(log, min(n_folds, model.max_folds), seed)
+        return _cross_fit_network(log, model, fold, sample_weight)
     predictor = predict_rewards(model, log, n_folds=n_folds, seed=seed)
     fold = np.zeros(log.n_samples, np.intp) if predictor.fold is None else predictor.fold
     estimate = np.asfortranarray(predictor.block(slice(0, log.n_samples)))
@@ -140,6 +144,20 @@ def _cross_fit_boosted(
         own = np.flatnonzero(fold == number)
         estimate[own] = fitted.predict(log.context[own])
     return _judged(models, fold, estimate, log, sample_weight)
+
+
+def _cross_fit_network(
+    log: BanditLog, model: NetworkRewardModel, fold: IntArray, sample_weight: FloatArray | None
+) -> CrossFit:
+    from sklearn.base import clone
+
+    models, estimate = [], np.empty((log.n_samples, log.n_actions), order="F")
+    for number in range(int(fold.max()) + 1):
+        own, others = np.flatnonzero(fold == number), np.flatnonzero(fold != number)
+        weight = None if sample_weight is None else sample_weight[others]
+        models.append(clone(model).fit(log.subset(others), sample_weight=weight))
+        estimate[own] = models[-1].predict(log.context[own])
+    return _judged(tuple(models), fold, estimate, log, sample_weight)
 
 
 def _judged(

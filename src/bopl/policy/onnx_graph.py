@@ -1,0 +1,90 @@
+"""`Graph`: an ONNX graph that is written down step by step."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from bopl._typing import AnyArray
+
+ML_OPSET, OPSET, IR_VERSION = 3, 13, 8  # old enough for runtimes that are in use
+
+
+class Graph:
+    """Steps over tensors that are known by name; all numbers are float32.
+
+    Attributes
+    ----------
+    context : str
+        Name of the input, of shape (n_samples, n_features).
+    """
+
+    context = "context"
+
+    def __init__(self, n_features: int) -> None:
+        self._onnx = _import_onnx()
+        self._steps: list[Any] = []
+        self._constants: list[Any] = []
+        self._outputs: list[Any] = []
+        self._input = self._onnx.helper.make_tensor_value_info(self.context, self._float, [None, n_features])
+
+    @property
+    def _float(self) -> int:
+        return int(self._onnx.TensorProto.FLOAT)
+
+    def add(self, operator: str, *inputs: str, domain: str = "", **attributes: Any) -> str:
+        """Add a step; return the name of its result."""
+        name = f"{operator}_{len(self._steps)}"
+        self._steps.append(
+            self._onnx.helper.make_node(operator, list(inputs), [name], name=name, domain=domain, **attributes)
+        )
+        return name
+
+    def constant(self, values: Any) -> str:
+        """Add a constant: floats become float32, whole numbers int64, text stays text; return its name."""
+        array = np.asarray(values)
+        name = f"constant_{len(self._constants)}"
+        if array.dtype.kind == "U":
+            kind, flat = self._onnx.TensorProto.STRING, [text.encode() for text in array.ravel().tolist()]
+            tensor = self._onnx.helper.make_tensor(name, kind, array.shape, flat)
+        else:
+            plain = array.astype(np.int64 if array.dtype.kind in "iu" else np.float32)
+            tensor = self._onnx.numpy_helper.from_array(plain, name)
+        self._constants.append(tensor)
+        return name
+
+    def to_float(self, name: str) -> str:
+        """Add the step from truth values to 0 and 1; return its name."""
+        return self.add("Cast", name, to=self._float)
+
+    def put_out(self, name: str, output: str, values: AnyArray, shape: list[int | None]) -> None:
+        """Make a tensor an output, under another name; ``values`` is an array of its type."""
+        proto = self._onnx.TensorProto
+        kind = {"U": proto.STRING, "i": proto.INT64}.get(values.dtype.kind, proto.FLOAT)
+        self._steps.append(self._onnx.helper.make_node("Identity", [name], [output]))
+        self._outputs.append(self._onnx.helper.make_tensor_value_info(output, kind, shape))
+
+    def write(self, path: str | Path, metadata: Mapping[str, Any]) -> None:
+        """Write the model; ``metadata`` is kept in it as JSON."""
+        helper = self._onnx.helper
+        graph = helper.make_graph(self._steps, "policy", [self._input], self._outputs, initializer=self._constants)
+        opsets = [helper.make_opsetid("", OPSET), helper.make_opsetid("ai.onnx.ml", ML_OPSET)]
+        model = helper.make_model(graph, opset_imports=opsets, producer_name="bopl", ir_version=IR_VERSION)
+        helper.set_model_props(model, {name: json.dumps(value) for name, value in metadata.items()})
+        self._onnx.checker.check_model(model)
+        Path(path).write_bytes(model.SerializeToString())
+
+
+def _import_onnx() -> Any:
+    try:
+        import onnx
+        import onnx.checker
+        import onnx.helper
+        import onnx.numpy_helper
+    except ImportError:
+        raise ImportError("the export to ONNX needs onnx: pip install 'bopl[onnx]'.") from None
+    return onnx

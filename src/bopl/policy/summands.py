@@ -1,0 +1,65 @@
+"""What a policy's scores are the sum of: trees of the engine, and functions of the logging policy's probabilities."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from bopl.boosting import Ensemble
+from bopl.learner.hist_tree.predictor import HistTreePredictor
+from bopl.learner.hist_tree.tree import Tree
+from bopl.reward.logging_model import LoggingTerm
+
+
+@dataclass(frozen=True, eq=False)
+class Summands:
+    """``score = Σ coefficient · tree + Σ term``, of the start and of the rounds.
+
+    Attributes
+    ----------
+    trees : list of Tree
+    coefficients : list of float
+        What each tree is multiplied by.
+    terms : list of LoggingTerm
+        One for each model of the logging policy; their coefficients are multiplied in.
+    """
+
+    trees: list[Tree]
+    coefficients: list[float]
+    terms: list[LoggingTerm]
+
+
+def summands_of(ensemble: Ensemble) -> Summands:
+    """Return what an ensemble adds up.
+
+    Raises
+    ------
+    TypeError
+        It holds other predictors than the engine's trees and the logging policy.
+    """
+    trees: list[tuple[Tree, float]] = []
+    terms: list[tuple[LoggingTerm, float]] = []
+    for predictor, coefficient in zip(ensemble.predictors, ensemble.coefficients, strict=True):
+        if isinstance(predictor, HistTreePredictor):
+            trees.append((predictor.tree, coefficient))
+        elif isinstance(predictor, LoggingTerm):
+            terms.append((predictor, coefficient))
+        else:
+            raise TypeError(
+                "explanations and exports need a policy whose learner is HistTree or HistTreeClassifier, and whose "
+                "reward model, if boosting starts from one, is BoostedRewardModel."
+            )
+    return Summands([tree for tree, _ in trees], [coefficient for _, coefficient in trees], _merged(terms))
+
+
+def _merged(terms: Sequence[tuple[LoggingTerm, float]]) -> list[LoggingTerm]:
+    """Return one term for each model: terms are linear in their factors."""
+    factors = {id(term.model): (term.model, 0.0, 0.0) for term, _ in terms}
+    for term, coefficient in terms:
+        model, log_factor, prob_factor = factors[id(term.model)]
+        factors[id(term.model)] = (
+            model,
+            log_factor + coefficient * term.log_factor,
+            prob_factor + coefficient * term.prob_factor,
+        )
+    return [LoggingTerm(*entry) for entry in factors.values()]
