@@ -11,7 +11,8 @@ from bopl.cli import main
 
 ITEMS = ("tea", "milk", "water")
 ROLES = ("--action", "item", "--reward", "click", "--propensity", "p")
-SMALL = ("--rounds", "12", "--max-depth", "3", "--threads", "1")
+SMALL = ("--objective", "ips", "--n-rounds", "12", "--max-depth", "3", "--n-jobs", "1")
+RACE = ("--include", "regression", "--n-jobs", "1")  # a race of two: the logging policy always takes part
 
 
 def click_table(n_samples=3000, seed=0, *, lift=0.6):

@@ -12,8 +12,8 @@ import json
 import os
 import tempfile
 import zipfile
-from dataclasses import dataclass
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 

@@ -1,20 +1,22 @@
 """The whole chain of commands on a Parquet file made on the spot."""
 
+import json
+
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
 import bopl
 from bopl.evaluation.registry import ESTIMATORS
-from product import ITEMS, ROLES, SMALL, run_bopl, run_json, write_log
+from product import ITEMS, RACE, ROLES, SMALL, run_bopl, run_json, write_log
 
 
-@pytest.fixture(scope="module")
-def trained(tmp_path_factory):
+@pytest.fixture(scope="module", params=[RACE, SMALL], ids=["race", "ips"])
+def trained(tmp_path_factory, request):
     """A trained policy, its log and a later one."""
     folder = tmp_path_factory.mktemp("chain")
     log, later = write_log(folder / "log.parquet"), write_log(folder / "later.parquet", seed=1)
-    code = run_bopl("train", log, *ROLES, *SMALL, "--ignore", "user", "--out", folder / "policy.bopl")
+    code = run_bopl("train", log, *ROLES, *request.param, "--ignore", "user", "--out", folder / "policy.bopl")
     assert code == 0
     return folder, log, later
 
@@ -28,6 +30,8 @@ def test_a_trained_policy_lies_beside_a_folder_that_tells_how_it_came_about(trai
     policy = bopl.load(folder / "policy.bopl")
     assert policy.schema_.roles == {"action": "item", "reward": "click", "propensity": "p"}
     assert sorted(policy.actions_) == sorted(ITEMS)
+    lines = (folder / "history.csv").read_text().splitlines()
+    assert len(lines) == 1 + policy.history_.n_rounds
 
 
 def test_the_run_repeats_byte_for_byte_from_its_configuration(trained):
@@ -40,7 +44,7 @@ def test_the_run_repeats_byte_for_byte_from_its_configuration(trained):
 
 def test_a_policy_is_the_same_for_any_number_of_threads_and_way_of_telling(trained, capsys):
     again = trained[0] / "threads.bopl"
-    call = ("train", "--config", trained[0] / "policy.run" / "config.toml", "--threads", 2, "--out", again)
+    call = ("train", "--config", trained[0] / "policy.run" / "config.toml", "--n-jobs", 2, "--out", again)
     assert run_json(capsys, *call)[0] == 0
     assert again.read_bytes() == (trained[0] / "policy.bopl").read_bytes()
 
@@ -50,7 +54,7 @@ def test_a_repeated_run_says_if_the_log_has_changed(trained, tmp_path, capsys):
     config = tmp_path / "config.toml"
     for file in ("config.toml", "run.json"):
         (tmp_path / file).write_text((folder / "policy.run" / file).read_text())
-    call = ("train", "--config", config, "--out", tmp_path / "again.bopl", "--reward-translation", "-0.4")
+    call = ("train", "--config", config, "--out", tmp_path / "again.bopl", "--random-state", "1")
     assert run_json(capsys, *call)[1]["log_has_changed"] is False
     config.write_text(config.read_text().replace("log.parquet", "later.parquet"))
     assert run_json(capsys, *call)[1]["log_has_changed"] is True
@@ -69,21 +73,34 @@ def test_evaluate_needs_no_flags_and_knows_the_log_it_was_trained_on(trained, ca
     assert "trained on parts of this very log" in result["warnings"][0]
 
 
-def test_training_reports_every_estimator_and_step_as_json(trained, capsys):
-    folder, log, _ = trained
-    code, result = run_json(capsys, "train", log, *ROLES, *SMALL, "--ignore", "user", "--out", folder / "other.bopl")
+@pytest.mark.parametrize("more", [RACE, SMALL], ids=["race", "ips"])
+def test_training_reports_every_estimator_and_step_as_json(tmp_path, capsys, more):
+    log = write_log(tmp_path / "log.parquet")
+    code, result = run_json(capsys, "train", log, *ROLES, *more, "--ignore", "user", "--out", tmp_path / "other.bopl")
     assert (code, result["verdict"]) == (0, "better")
     assert {row["estimator"] for row in result["evaluation"]["rows"]} == set(ESTIMATORS)
     assert result["estimator"] == "dr"
     assert [step["step"] for step in result["steps"]] == ["read", "audit", "split", "train", "evaluate", "report"]
     assert all(step["seconds"] >= 0.0 and step["peak_mib"] > 10.0 for step in result["steps"])
+    assert result["is_logging"] is False
+    if more is SMALL:
+        assert result["leaderboard"] is None
+        return
+    assert [entry["candidate"] for entry in result["leaderboard"]["entries"]] == ["regression", "logging"]
+    assert result["reward_translation"] is None
+    summary = json.loads((tmp_path / "other.run" / "summary.json").read_text())
+    assert [entry["status"] for entry in summary["race"]["entries"]] == ["won", "raced"]
+    assert all(entry["seconds"] >= 0.0 for entry in summary["race"]["entries"])
 
 
 def test_drawn_decisions_have_the_propensities_of_the_policy(trained):
     folder, _, later = trained
     out = folder / "decisions.parquet"
     assert (
-        run_bopl("predict", later, folder / "policy.bopl", "--sample", "--seed", 3, "--keep", "user", "--out", out) == 0
+        run_bopl(
+            "predict", later, folder / "policy.bopl", "--sample", "--random-state", 3, "--keep", "user", "--out", out
+        )
+        == 0
     )
     decided = pq.read_table(out).to_pandas()
     assert list(decided.columns) == ["user", "action", "propensity"]

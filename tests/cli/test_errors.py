@@ -135,7 +135,37 @@ WRONG_CALLS = {
     ),
     "no such engine": (["tune", "{log}", *ROLES, "--engine", "magic"], "engine must be one of 'random', 'tpe'"),
     "no time to tune": (["tune", "{log}", *ROLES, "--minutes", "0"], "minutes must be greater than 0"),
-    "not a number": (["train", "{log}", *ROLES, "--rounds", "many"], "Invalid value for '--rounds'"),
+    "not a number": (["train", "{log}", *ROLES, "--n-rounds", "many"], "Invalid value for '--n-rounds'"),
+    "no such candidate": (
+        ["train", "{log}", *ROLES, "--include", "regresion,dr"],
+        "there is no candidate 'regresion'; there are logging, ",
+    ),
+    "a near candidate": (["train", "{log}", *ROLES, "--exclude", "regresion"], "Did you mean 'regression'"),
+    "no such weight": (["train", "{log}", *ROLES, "--weight", "cliped:0.1"], "Did you mean 'clipped'?"),
+    "no such start": (["train", "{log}", *ROLES, "--start", "nowhere"], "start must be one of 'uniform'"),
+    "no such smoothness": (["train", "{log}", *ROLES, "--smoothness", "x"], "smoothness must be one of 'sharp'"),
+    "a setting without effect on the race": (
+        ["train", "{log}", *ROLES, "--max-depth", "3"],
+        "max_depth has no effect here: the race chooses its own settings. Leave it out, or set objective to dr, ips",
+    ),
+    "a setting without effect on an objective": (
+        ["train", "{log}", *ROLES, "--objective", "ips", "--include", "dr"],
+        "include has no effect here: a single objective has no candidates. Leave it out, or set objective to auto.",
+    ),
+    "an old flag": (["train", "{log}", *ROLES, "--rounds", "3"], "--rounds is now called --n-rounds."),
+    "an old flag with a hyphen": (
+        ["train", "{log}", *ROLES, "--early-stopping=3"],
+        "--early-stopping is now called --early-stopping-rounds.",
+    ),
+    "an old flag of another command": (
+        ["predict", "{log}", "{policy}", "--seed", "3"],
+        "--seed is now called --random-state.",
+    ),
+    "an old flag that a command never had": (["audit", "{log}", "--rounds", "3"], "No such option"),
+    "an old setting": (
+        ["train", "--config", "{folder}/old.toml"],
+        "sets 'threads', which is now called 'n_jobs'.",
+    ),
     "not a translation": (["train", "{log}", *ROLES, "--reward-translation", "some"], "must be a number or auto"),
     "no such flag": (["train", "{log}", "--acton", "item"], "No such option"),
     "context of a policy": (
@@ -149,10 +179,13 @@ WRONG_CALLS = {
     "no such policy": (["evaluate", "{log}", "{folder}/none.bopl"], "there is no policy file"),
     "no such config": (["train", "--config", "{folder}/none.toml"], "there is no configuration file"),
     "broken config": (["train", "--config", "{folder}/broken.toml"], "is not valid TOML"),
-    "unknown setting": (["train", "--config", "{folder}/unknown.toml"], "which is no setting. Did you mean 'rounds'?"),
+    "unknown setting": (
+        ["train", "--config", "{folder}/unknown.toml"],
+        "which is no setting. Did you mean 'n_rounds'?",
+    ),
     "wrong type of setting": (
         ["train", "--config", "{folder}/wrong.toml"],
-        "rounds must be a whole number; got 'many'",
+        "n_rounds must be a whole number; got 'many'",
     ),
     "no folder for decisions": (
         ["predict", "{log}", "{policy}", "--out", "{folder}/no/d.parquet"],
@@ -193,9 +226,10 @@ def folder(tmp_path_factory):
     (made / "empty").mkdir()
     (made / "taken.run").mkdir()
     (made / "taken.run" / "thesis.tex").write_text("precious")
-    (made / "broken.toml").write_text("rounds = = 3")
-    (made / "unknown.toml").write_text("roundz = 3")
-    (made / "wrong.toml").write_text(f'log = "{log}"\nrounds = "many"')
+    (made / "broken.toml").write_text("n_rounds = = 3")
+    (made / "old.toml").write_text(f'log = "{log}"\nthreads = 2')
+    (made / "unknown.toml").write_text("n_roundz = 3")
+    (made / "wrong.toml").write_text(f'log = "{log}"\nn_rounds = "many"')
     pq.write_table(click_table(50).rename_columns({"item": "action"}), made / "named.parquet")
     frame = bopl.BanditLog.read(log, action="item", reward="click", propensity="p")
     bopl.BoostedPolicy(n_rounds=2, random_state=0, reward_translation=-0.3).fit(frame).save(made / "policy.bopl")

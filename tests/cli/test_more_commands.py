@@ -15,7 +15,7 @@ from bopl.cli import app
 from bopl.cli.main import app as main_app
 from bopl.search import CrossValidatedScorer
 from bopl.workflow.exporting import contexts_at_splits
-from product import ROLES, SMALL, click_table, run_bopl, run_json, write_log
+from product import RACE, ROLES, SMALL, click_table, run_bopl, run_json, write_log
 
 COMMANDS = ("demo", "audit", "train", "tune", "evaluate", "predict", "report", "export", "reproduce")
 
@@ -132,6 +132,69 @@ def test_exports_agree_with_the_policy(trained, capsys, target, name):
     assert not list(trained.glob(".*part*"))
 
 
+@pytest.fixture(scope="module")
+def raced(trained):
+    """The winner of a race."""
+    log, out = trained / "log.parquet", trained / "raced.bopl"
+    assert run_bopl("train", log, *ROLES, *RACE, "--ignore", "user,when", "--out", out) == 0
+    return out
+
+
+@pytest.mark.parametrize("target", ["xgboost", "onnx"])
+def test_the_winner_of_a_race_is_exported(raced, capsys, target):
+    code, result = run_json(capsys, "export", raced, "--to", target)
+    assert code == 0
+    assert result["largest_difference"] < 1e-4
+
+
+def test_a_blend_has_no_xgboost_form_and_says_so(raced, tmp_path, capsys):
+    policy = bopl.load(raced)
+    policy.best_policy_ = bopl.BlendedPolicy.of([policy.best_policy_] * 2)
+    policy.save(tmp_path / "blend.bopl")
+    code, result = run_json(capsys, "export", tmp_path / "blend.bopl", "--to", "xgboost")
+    assert (code, "a blend of 2 policies" in result["error"]) == (2, True)
+    assert [file.name for file in tmp_path.iterdir()] == ["blend.bopl"]
+
+
+@pytest.mark.parametrize("more", [(), ("--sample",)], ids=["best", "drawn"])
+def test_a_policy_that_always_takes_its_best_action_is_said_to_explore_nothing(raced, tmp_path, capsys, more):
+    policy = bopl.load(raced)
+    policy.best_policy_.set_params(inverse_temperature=float("inf"))
+    policy.save(tmp_path / "greedy.bopl")
+    out = tmp_path / "decisions.parquet"
+    assert run_bopl("predict", raced.parent / "log.parquet", tmp_path / "greedy.bopl", "--out", out, *more) == 0
+    assert "The policy always takes its best action, which explores nothing" in capsys.readouterr().out
+
+
+def test_contexts_for_the_check_visit_the_splits_of_all_parts(raced):
+    policy = bopl.load(raced)
+    trees = [one.tree for one in policy.best_policy_.ensemble_.start.predictors]
+    context = contexts_at_splits(policy)
+    thresholds = {float(tree.threshold[0]) for tree in trees if tree.feature[0] >= 0 and np.isfinite(tree.threshold[0])}
+    assert thresholds <= set(context[~np.isnan(context)].tolist())
+
+
+def test_the_report_of_a_race_on_another_log_shows_the_race_without_its_times(raced, tmp_path, capsys):
+    later = write_log(tmp_path / "later.parquet", n_samples=800, seed=4)
+    page = tmp_path / "later.html"
+    code, _ = run_json(capsys, "report", later, raced, "--out", page, "--estimators", "snips,ips")
+    assert code == 0
+    assert "2 candidates raced on" in page.read_text()
+    assert "NaN" not in page.read_text().split('id="summary"')[1].split("</script>")[0]
+
+
+def test_an_interrupted_race_is_exit_code_130_with_a_verdict(trained, tmp_path, monkeypatch, capsys):
+    def interrupted(self, n_rounds):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("bopl.race.contender.Contender.advance", interrupted)
+    call = ("train", trained / "log.parquet", *ROLES, "--include", "dr", "--n-jobs", 1, "--out", tmp_path / "p.bopl")
+    code, result = run_json(capsys, *call)
+    assert code == result["exit_code"] == 130
+    assert result["verdict"]
+    assert (tmp_path / "p.bopl").is_file()
+
+
 def test_an_export_that_scores_otherwise_is_not_written(trained, monkeypatch, capsys):
     monkeypatch.setattr("bopl.workflow.exporting.TOLERANCE", -1.0)
     code, result = run_json(capsys, "export", trained / "policy.bopl", "--to", "onnx", "--out", trained / "bad.onnx")
@@ -143,8 +206,8 @@ def test_an_export_that_scores_otherwise_is_not_written(trained, monkeypatch, ca
 def test_contexts_for_the_check_visit_both_sides_of_every_split(trained):
     policy = bopl.load(trained / "policy.bopl")
     context = contexts_at_splits(policy)
-    for entry in policy.ensemble_.rounds:
-        tree = entry.predictor.tree
+    for predictor in policy.ensemble_.predictors:
+        tree = predictor.tree
         for node in np.flatnonzero((tree.feature >= 0) & np.isfinite(tree.threshold)):
             column, threshold = context[:, tree.feature[node]], tree.threshold[node]
             goes_right = column == threshold if tree.is_equal[node] else column >= threshold
@@ -202,7 +265,7 @@ def test_flags_override_the_names_that_a_policy_remembers(trained, capsys):
 
 def test_tuning_writes_a_configuration_that_train_takes(trained, capsys):
     out = trained / "tuned.toml"
-    call = ("tune", trained / "log.parquet", *ROLES, "--ignore", "user,when", "--rounds", 25, "--threads", 1)
+    call = ("tune", trained / "log.parquet", *ROLES, "--ignore", "user,when", "--n-rounds", 25, "--n-jobs", 1)
     code, result = run_json(capsys, *call, "--trials", 2, "--folds", 2, "--out", out)
     assert code == 0
     assert len(result["configurations"]) == 2
@@ -211,7 +274,7 @@ def test_tuning_writes_a_configuration_that_train_takes(trained, capsys):
     assert isinstance(written["reward_translation"], float)
     _, result = run_json(capsys, *call, "--trials", 3, "--folds", 2, "--out", out)  # goes on where it was
     assert len(result["configurations"]) == 3
-    code, result = run_json(capsys, "train", "--config", out, "--out", trained / "tuned.bopl", "--rounds", 20)
+    code, result = run_json(capsys, "train", "--config", out, "--out", trained / "tuned.bopl", "--n-rounds", 20)
     assert code == 0
     assert result["reward_translation"] == tomllib.loads(out.read_text())["reward_translation"]
 
@@ -294,7 +357,7 @@ def test_ctrl_c_ends_a_search_with_what_was_found(trained, tmp_path, monkeypatch
 
     monkeypatch.setattr("bopl.workflow.tuning.CrossValidatedScorer", Interrupted)
     out = tmp_path / "tuned.toml"
-    call = ("tune", trained / "log.parquet", *ROLES, "--rounds", 20, "--folds", 2, "--trials", 3, "--out", out)
+    call = ("tune", trained / "log.parquet", *ROLES, "--n-rounds", 20, "--folds", 2, "--trials", 3, "--out", out)
     code, result = run_json(capsys, *call)
     assert code == result["exit_code"] == 130
     assert out.exists() == (n_scored > 0)

@@ -7,14 +7,28 @@ from importlib.resources import files
 import pytest
 
 import bopl
-from bopl.experiment.config import BOOSTED, DATASETS, FIGURE_METHODS, METHODS, NETWORKS, read_config
+from bopl.experiment.config import (
+    BOOSTED,
+    COLUMNS,
+    DATASETS,
+    DEFAULT,
+    FIGURE_METHODS,
+    LOGGING,
+    METHODS,
+    NETWORKS,
+    NOISY,
+    NOISY_METHODS,
+    PAPER_METHODS,
+    SPLITS,
+    read_config,
+)
 from bopl.experiment.method import build_policy
 from bopl.experiment.plan import Task, figure_plan, full_plan, identity, quick_plan, task_identity, without_done
 
 TRAINED = [method for method in METHODS if method != "logging"]
 
 
-@pytest.mark.parametrize("dataset", [*DATASETS, "digits"])
+@pytest.mark.parametrize("dataset", COLUMNS)
 @pytest.mark.parametrize("method", TRAINED)
 def test_every_dataset_and_method_has_settings_that_make_a_policy(dataset, method):
     config = read_config(dataset, method)
@@ -34,6 +48,33 @@ def test_the_papers_selected_values_are_those_of_its_table():
     assert read_config("tmc2007_500_v1", "drr") == read_config("tmc2007_500", "drr")
 
 
+def test_the_default_has_nothing_to_set():
+    for dataset in COLUMNS:
+        assert read_config(dataset, DEFAULT).policy == {}
+    policy = build_policy(DEFAULT, {}, n_jobs=2, seed=5)
+    assert isinstance(policy, bopl.AutoPolicy)
+    assert policy.get_params() == bopl.AutoPolicy(n_jobs=2, progress=False, random_state=5).get_params()
+
+
+def test_splits_and_noisy_rewards_keep_the_settings_of_their_data_with_xgboost_by_histogram():
+    for method in METHODS:
+        settings = read_config("scene", method).policy
+        assert read_config(SPLITS, method).policy == settings
+        changed = {"tree_method": "hist"} if method == "brr-xgb" else {}
+        assert read_config("noisy_scene", method).policy == settings | changed
+    for method in PAPER_METHODS:  # worlds have what the digits have, but for the scale of the contexts
+        world, digits = (read_config(name, method).policy for name in ("noisy_world_50", "noisy_digits"))
+        assert {name for name in world if world[name] != digits[name]} <= {"scaling"}
+
+
+def test_noisy_columns_are_those_of_the_study_in_one_file():
+    assert {COLUMNS[name].file for name in NOISY} == {"noisy"}
+    assert [COLUMNS[name].title for name in NOISY] == [
+        "Covertype", "Fashion-MNIST", "Scene", "TMC2007-500", "Digits", "50 actions", "200 actions",
+    ]  # fmt: skip
+    assert set(NOISY_METHODS) == {*METHODS, *LOGGING}
+
+
 def test_class_variants_count_rows_and_regression_variants_weigh_them():
     settings = read_config("scene", "bopl-s-class").policy
     learner = build_policy("bopl-s-class", settings).learner
@@ -45,7 +86,9 @@ def test_class_variants_count_rows_and_regression_variants_weigh_them():
 
 def test_objectives_are_those_the_names_promise():
     found = {name: build_policy(name, read_config("figure", name).policy).objective for name in FIGURE_METHODS}
-    assert found == {"bopl-regr": "ips", "bopl-s-regr": "surrogate", "bopl-cs-regr": "surrogate"}
+    kinds = {name: (type(objective), objective.smoothness) for name, objective in found.items()}
+    surrogate = (bopl.objective.Surrogate, "paper")
+    assert kinds == {"bopl-regr": (bopl.objective.IPS, "paper"), "bopl-s-regr": surrogate, "bopl-cs-regr": surrogate}
     assert read_config("figure", "bopl-cs-regr").policy["reward_translation"] == 0.0
 
 
@@ -60,7 +103,7 @@ def test_unknown_names_are_refused_with_those_that_are_known():
 
 def test_every_settings_file_is_read_by_somebody():
     found = {path.name for path in (files("bopl.experiment") / "settings").iterdir()}
-    assert found == {*(set(DATASETS) - {"tmc2007_500_v1"}), "digits", "figure"}
+    assert found == {*(set(DATASETS) - {"tmc2007_500_v1"}), "digits", "world", "figure"}
     for folder in (files("bopl.experiment") / "settings").iterdir():
         for path in folder.iterdir():
             assert {"seconds", "policy"} <= set(tomllib.loads(path.read_text()))
@@ -69,7 +112,7 @@ def test_every_settings_file_is_read_by_somebody():
 def test_full_plan_has_every_trial_once_and_groups_networks_only():
     plan = full_plan(list(DATASETS), list(METHODS), range(10), together=10, device="cuda")
     trials = [(task.dataset, task.method, trial) for task in plan for trial in task.trials]
-    assert len(trials) == len(set(trials)) == 5 * 9 * 10
+    assert len(trials) == len(set(trials)) == 5 * 10 * 10
     assert {len(task.trials) for task in plan if task.method in NETWORKS} == {10}
     assert {len(task.trials) for task in plan if task.method not in NETWORKS} == {1}
 

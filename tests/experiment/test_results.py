@@ -8,12 +8,22 @@ from typer.testing import CliRunner
 
 from bopl import cli
 from bopl.experiment.claim import check_claims
-from bopl.experiment.config import DATASETS, METHODS, read_config
+from bopl.experiment.config import DATASETS, DEFAULT, METHODS, NOISY, NOISY_METHODS, PAPER_METHODS, SPLITS, read_config
 from bopl.experiment.figure import draw_figure, write_figure
 from bopl.experiment.paper import paper_direct_method, paper_reward
 from bopl.experiment.plan import figure_plan, quick_plan
-from bopl.experiment.result import Cell, append_lines, collect, collect_direct_method, mean_interval, read_results
-from bopl.experiment.table import shortfalls, table_1, table_2
+from bopl.experiment.result import (
+    Cell,
+    append_lines,
+    collect,
+    collect_direct_method,
+    collect_trials,
+    mean_interval,
+    paired_gap,
+    read_results,
+)
+from bopl.experiment.standing import against_best, against_logging
+from bopl.experiment.table import noisy_table, shortfalls, splits_table, table_1, table_2
 
 
 def line(method="bopl-regr", dataset="scene", trial=0, reward=0.5, **more):
@@ -29,7 +39,7 @@ def written(method, dataset="scene", trial=0, reward=0.5, settings=None, n_sampl
 def paper_lines():
     """Lines whose means are the paper's, with a spread that is next to nothing."""
     lines = []
-    for method in METHODS:
+    for method in PAPER_METHODS:
         for dataset in DATASETS:
             mean = paper_reward(method, dataset).mean
             more = {}
@@ -246,6 +256,112 @@ def test_figure_has_three_panels_with_one_curve_for_each_algorithm(tmp_path):
         draw_figure([line()])
 
 
+# -- The default -------------------------------------------------------------------------------------------------------
+
+
+def trials(method, dataset, mean, spread=0.001, n_trials=3):
+    """Lines of three trials around a mean; what is the trial's own is the same for all methods."""
+    own = spread * np.linspace(-1.0, 1.0, n_trials)
+    return [line(method, dataset, trial, mean + own[trial]) for trial in range(n_trials)]
+
+
+def test_the_default_has_a_row_once_it_has_results():
+    assert "bopl (default)" not in table_1(paper_lines()).to_markdown()
+    table = table_1([*paper_lines(), *trials(DEFAULT, "covertype", 0.97)])
+    assert table.rows[-1][:4] == ("bopl (default)", "0.9700 ± 0.0025", "–", "–")
+    assert (9, 1) in table.bold  # best of our column, of which nothing else is tied
+    assert {row for row, at in table.bold if at == 1} == {9}
+
+
+def test_results_on_splits_and_of_noisy_rewards_are_no_columns_of_the_first_table():
+    lines = [*paper_lines(), *trials("drr", SPLITS, 0.7), *trials("drr", "noisy_scene", 0.7, n_trials=2)]
+    assert table_1(lines) == table_1(paper_lines())
+
+
+def test_differences_on_the_same_trials_are_sharper_than_two_intervals():
+    lines = [*trials(DEFAULT, SPLITS, 0.78, 0.05), *trials("drr", SPLITS, 0.77, 0.05), *trials("brr-gb", SPLITS, 0.5)]
+    gap = paired_gap(collect_trials(lines), SPLITS, DEFAULT, "drr")
+    assert (gap.mean, gap.half_width, gap.n_trials) == (pytest.approx(0.01), pytest.approx(0.0, abs=1e-12), 3)
+    assert paired_gap(collect_trials(lines), SPLITS, DEFAULT, "banditnet") is None
+    rows = {row[0]: row[1:] for row in splits_table(lines).rows}
+    assert rows["DRR"] == ("0.7700 ± 0.1242", "-0.0100 ± 0.0000")
+    assert rows["bopl (default)"] == ("0.7800 ± 0.1242", "")
+    assert rows["BanditNet"] == ("–", "–")
+    bold = {splits_table(lines).rows[row][0] for row, _ in splits_table(lines).bold}
+    assert bold == {"DRR", "bopl (default)"}
+    assert splits_table(paper_lines()) is None
+
+
+@pytest.mark.parametrize(
+    ("mean", "spread", "holds", "word"),
+    [
+        (0.80, 0.001, True, "best; next is DRR 0.7700 ± 0.0025; on the same trials +0.0300 ± 0.0000"),
+        (0.769, 0.001, True, "tied with the best, DRR"),
+        (0.75, 0.001, False, "below the best, DRR 0.7700 ± 0.0025; on the same trials -0.0200 ± 0.0000"),
+    ],
+)
+def test_the_default_is_best_tied_or_below_by_the_intervals(mean, spread, holds, word):
+    lines = [*trials(DEFAULT, "scene", mean, spread), *trials("drr", "scene", 0.77), *trials("brr-gb", "scene", 0.7)]
+    (standing,) = against_best(lines, ["scene", "covertype"])
+    assert standing.holds is holds
+    assert str(standing).startswith("Scene: ")
+    assert word in str(standing)
+
+
+def test_a_single_trial_of_the_default_has_no_standing():
+    assert against_best([line(DEFAULT), *trials("drr", "scene", 0.7)], ["scene"]) == []
+    assert against_logging([line(DEFAULT, "noisy_scene"), line("logging-greedy", "noisy_scene")], NOISY) == []
+
+
+@pytest.mark.parametrize(
+    ("values", "holds", "word"),
+    [
+        ((0.71, 0.71, 0.71), True, "above"),
+        ((0.68, 0.71, 0.70), True, "not below by more than noise"),
+        ((0.69, 0.691, 0.69), False, "below by more than noise"),
+    ],
+)
+def test_below_the_logging_policys_action_by_more_than_noise_is_a_whole_interval_below(values, holds, word):
+    lines = [line(DEFAULT, "noisy_scene", trial, value) for trial, value in enumerate(values)]
+    lines += [line("logging-greedy", "noisy_scene", trial, 0.7) for trial in range(3)]
+    (standing,) = against_logging(lines, NOISY)
+    assert standing.holds is holds
+    assert str(standing).endswith(f", {word}.")
+
+
+def test_noisy_table_has_all_methods_and_the_default_as_it_samples():
+    lines = [each for method in NOISY_METHODS for each in trials(method, "noisy_digits", 0.7)]
+    lines += [each | {"value_sampled": 0.65} for each in trials(DEFAULT, "noisy_digits", 0.9)]
+    table = noisy_table(lines)
+    assert table.heading == ("method", "Digits")
+    assert len(table.rows) == len(NOISY_METHODS) + 1 == 12
+    assert {table.rows[row][0] for row, _ in table.bold} == {"bopl (default)"}
+    assert table.rows[-1] == ("bopl (default), as it samples", "0.6500 ± 0.0000")
+    assert noisy_table(paper_lines()) is None
+
+
+def test_pages_of_noisy_rewards_and_splits_are_written_where_there_are_lines(tmp_path):
+    lines = [
+        written(method, dataset, trial, 0.7 + 0.01 * trial + 0.1 * (method == DEFAULT))
+        for method in (DEFAULT, "drr", "logging-greedy")
+        for dataset in ("noisy_digits", SPLITS)
+        for trial in range(3)
+    ]
+    append_lines(tmp_path, lines)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["noisy.jsonl", "scene_splits.jsonl"]
+    result = CliRunner().invoke(cli.app, ["reproduce", "table", "--json", "--out", str(tmp_path)])
+    assert result.exit_code == 0, result.exception
+    told = json.loads(result.output)["standings"]
+    assert [(one["dataset"], one["holds"]) for one in told] == [
+        (SPLITS, True), ("noisy_digits", True), ("noisy_digits", True),
+    ]  # fmt: skip
+    noisy, tables = ((tmp_path / name).read_text(encoding="utf8") for name in ("noisy.md", "tables.md"))
+    assert "- Digits: 0.8100 ± 0.0248, best; next is Logging, most probable action 0.7100 ± 0.0248" in noisy
+    assert "most probable action by more than noise: holds**" in noisy
+    assert "**Average reward on Scene over 3 trials, trial t on split t, with 95% intervals over splits**" in tables
+    assert "left out" not in CliRunner().invoke(cli.app, ["reproduce", "list", "--out", str(tmp_path)]).output
+
+
 # -- Lines of other settings ------------------------------------------------------------------------------------------
 
 
@@ -277,7 +393,7 @@ def test_figure_is_drawn_from_lines_of_todays_settings_alone(tmp_path):
 
 
 def test_quick_tables_say_so_and_are_not_held_to_the_paper(tmp_path):
-    tasks = [task for task in quick_plan(list(DATASETS), list(METHODS)) if task.dataset in ("scene", "covertype")]
+    tasks = [task for task in quick_plan(list(DATASETS), list(PAPER_METHODS)) if task.dataset in ("scene", "covertype")]
     append_lines(
         tmp_path,
         [

@@ -7,7 +7,9 @@ import signal
 import subprocess
 import sys
 from contextlib import suppress
+from types import SimpleNamespace
 
+import numpy as np
 import pytest
 from typer.testing import CliRunner
 
@@ -15,7 +17,8 @@ from bopl import cli
 from bopl.experiment.plan import Task, without_done
 from bopl.experiment.result import append_lines, read_results
 from bopl.experiment.runner import Clock, Outcome, run_plan
-from bopl.experiment.trial import make_problem, run_task
+from bopl.experiment.trial import _describe_race, make_problem, run_task
+from bopl.simulation import load_dataset, paper_split
 
 SETTINGS = {"n_rounds": 5, "max_depth": 4, "min_child_weight": 5, "reward_translation": -0.2}
 TASK = Task("digits", "bopl-s-regr", (0,), SETTINGS)
@@ -83,6 +86,39 @@ def test_logging_policy_is_measured_as_it_is_and_not_made_greedy():
     assert line["test_reward"] == line["logging_reward"] == pytest.approx(0.5, abs=0.05)
 
 
+def test_the_logging_policys_most_probable_action_is_another_method():
+    (sampled,), (greedy,) = (run_task(Task("digits", method, (2,))) for method in ("logging", "logging-greedy"))
+    problem = make_problem("digits", 2, None)
+    assert greedy["test_reward"] == problem.true_value(problem.logging_policy) > sampled["test_reward"]
+    assert greedy["logging_reward"] == sampled["test_reward"]
+
+
+def test_a_line_of_the_default_has_the_verdict_the_winners_and_the_value_as_sampled():
+    settings = {"include": ["regression", "likelihood"]}
+    (line,) = run_task(Task("noisy_digits", "bopl", (1,), settings, 600))
+    assert set(line) >= FIELDS
+    assert line["verdict"]
+    assert line["winners"]
+    assert set(line["winners"]) <= {"logging", "regression", "likelihood"}
+    assert 0.1 < line["value_sampled"] <= line["test_reward"] + 0.1 <= 1.1
+    assert json.loads(json.dumps(line)) == line
+
+
+def test_winners_are_the_parts_of_a_blend_or_the_one_that_won():
+    def winners(*rows):
+        entries = [SimpleNamespace(candidate=candidate, status=status) for candidate, status in rows]
+        return _describe_race(Board(entries))["winners"]
+
+    class Board(list):
+        verdict = "It won."
+
+    assert winners(("blend", "won"), ("dr", "in the blend"), ("ips", "in the blend"), ("logging", "raced")) == [
+        "dr",
+        "ips",
+    ]
+    assert winners(("dr", "won"), ("ips", "raced")) == ["dr"]
+
+
 def test_figure_task_records_every_round():
     (line,) = run_task(Task("digits", "bopl-cs-regr", (0,), SETTINGS | {"reward_translation": 0.0}, is_figure=True))
     assert [len(line[name]) for name in ("gradient_norm", "training_reward", "round_reward")] == [5, 5, 5]
@@ -105,6 +141,41 @@ def test_smaller_problems_have_about_the_samples_asked_for():
     assert problem.train.n_samples < make_problem("digits", 0, None).train.n_samples
 
 
+def test_noisy_rewards_keep_contexts_actions_and_propensities_of_their_split():
+    problem = make_problem("noisy_digits", 3, None)
+    assert set(np.unique(problem.train.reward)) == set(np.unique(problem.test_reward)) == {0.0, 1.0}
+    assert problem.train.reward.mean() == pytest.approx(0.2 + 0.4 * 0.5, abs=0.05)  # half of the actions are right
+    tests = [make_problem("noisy_digits", trial, None).test.context for trial in range(2)]
+    assert not np.array_equal(*tests)
+
+
+@pytest.mark.parametrize("method", ["logging-greedy", "bopl-s-regr"])
+def test_a_world_is_a_column_without_data(method, no_data, tmp_path):
+    task = Task("noisy_world_50", method, (0,), SETTINGS if method == "bopl-s-regr" else {}, n_samples=1500)
+    assert run_plan([task], tmp_path, report=lambda text: None).failures == []
+    (line,) = read_results(tmp_path)
+    assert (line["dataset"], line["n_train"]) == ("noisy_world_50", 1500)
+    assert [path.name for path in tmp_path.glob("*.jsonl")] == ["noisy.jsonl"]
+
+
+@pytest.mark.usefixtures("paper_data")
+def test_trials_on_splits_of_scene_are_on_the_split_of_their_number():
+    data = load_dataset("scene")
+    for trial in (2, 4):
+        context = make_problem("scene_splits", trial, None).test.context
+        np.testing.assert_array_equal(context, data.context[paper_split(data, random_state=trial).test])
+    # Seed 4 is the split of all trials of the column "scene".
+    one, two = (make_problem(name, 4, None).train.fingerprint() for name in ("scene_splits", "scene"))
+    assert one == two
+
+
+@pytest.mark.usefixtures("paper_data")
+def test_drawn_samples_differ_from_trial_to_trial_and_the_test_part_stays_whole():
+    one, two = (make_problem("noisy_covertype", trial, None) for trial in (0, 1))
+    assert (one.train.n_samples, one.test.n_samples) == (50_000, 58_101)
+    assert one.train.fingerprint() != two.train.fingerprint()
+
+
 def test_runner_writes_what_is_missing_and_says_where_it_stands(tmp_path):
     tasks = [TASK, Task("digits", "logging", (0,)), Task("digits", "logging", (1,))]
     append_lines(tmp_path, run_task(tasks[1]))
@@ -125,7 +196,7 @@ def test_a_task_that_fails_is_reported_and_the_others_go_on(tmp_path):
     bad = Task("digits", "bopl-s-regr", (0,), SETTINGS | {"n_rounds": -1})
     outcome = run_plan([bad, Task("digits", "logging", (0,))], tmp_path, report=lambda text: None)
     assert outcome.n_written == 1
-    assert outcome.failures == ["digits bopl-s-regr trial 0: ValueError: n_rounds must be at least 1; got -1."]
+    assert outcome.failures == ["digits bopl-s-regr trial 0: ValueError: n_rounds must be at least 0; got -1."]
 
 
 def test_a_worker_that_dies_is_a_failure_of_its_task_alone(tmp_path, monkeypatch):
@@ -151,6 +222,16 @@ def test_small_tasks_share_a_process_and_full_ones_have_their_own(tmp_path, monk
     for task in good:
         (line,) = [found for found in read_results(tmp_path) if found["trial"] == task.trials[0]]
         assert line["test_reward"] == run_task(task)[0]["test_reward"]
+
+
+@pytest.mark.parametrize("minutes", [1e-9, 0.02])
+def test_a_run_whose_time_is_up_ends_its_workers_and_says_what_is_left(tmp_path, minutes):
+    settings = {"n_rounds": 100_000, "max_depth": 4, "min_child_weight": 5}
+    tasks = [Task("digits", "bopl-regr", (trial,), settings) for trial in range(3)]
+    said = []
+    outcome = run_plan(tasks, tmp_path, n_jobs=2, minutes=minutes, report=said.append)
+    assert (outcome.n_written, outcome.n_left, outcome.failures) == (0, 3, [])
+    assert said[-1] == "The time is up, and 3 trials are left; the same command goes on with them."
 
 
 ENDLESS = """
@@ -214,11 +295,21 @@ def test_command_runs_lists_and_tabulates(tmp_path):
     listed = json.loads(invoke(cli.app, ["reproduce", "list", "--json", *out]).output)
     assert listed["done"]["digits"] == {"logging": 2, "bopl-s-regr": 2}
     again = ["reproduce", "run", "--datasets", "digits", "--methods", "logging", "--trials", "2", "--json", *out]
-    assert json.loads(invoke(cli.app, again).output) == {"folder": str(tmp_path), "exit_code": 0}
+    assert json.loads(invoke(cli.app, again).output) == {"folder": str(tmp_path), "n_left": 0, "exit_code": 0}
     told = json.loads(invoke(cli.app, ["reproduce", "table", "--json", *out]).output)
     records = {(record["dataset"], record["method"]): record for record in told["rewards"]}
     assert records.keys() == {(line["dataset"], line["method"]) for line in read_results(tmp_path)}
     assert {claim["holds"] for claim in told["claims"]} == {None}
+
+
+def test_command_runs_noisy_rewards_and_writes_their_page(tmp_path):
+    call = ["noisy", "--datasets", "digits", "--methods", "logging,logging-greedy", "--trials", "2", "--jobs", "1"]
+    result = CliRunner().invoke(cli.app, ["reproduce", *call, "--out", str(tmp_path)])
+    assert result.exit_code == 0, result.output
+    assert "| Logging, most probable action |" in (tmp_path / "noisy.md").read_text(encoding="utf8")
+    assert {line["dataset"] for line in read_results(tmp_path)} == {"noisy_digits"}
+    told = json.loads(CliRunner().invoke(cli.app, ["reproduce", *call, "--json", "--out", str(tmp_path)]).output)
+    assert (told["n_left"], told["standings"], told["exit_code"]) == (0, [], 0)
 
 
 @pytest.fixture
@@ -261,7 +352,8 @@ def test_data_is_not_asked_for_when_every_trial_is_done(tmp_path):
 def test_failures_are_told_although_nothing_can_be_tabulated(tmp_path, monkeypatch):
     from bopl.experiment import command
 
-    monkeypatch.setattr(command, "_run_trials", lambda *arguments: ["scene drr trial 0: it broke."])
+    broken = Outcome(failures=["scene drr trial 0: it broke."])
+    monkeypatch.setattr(command, "_run_trials", lambda *arguments: broken)
     monkeypatch.setattr(command, "_run_figure", lambda *arguments: [])
     result = CliRunner().invoke(cli.app, ["reproduce", "--out", str(tmp_path)])
     assert str(result.exception) == "1 task failed, the first: scene drr trial 0: it broke."
@@ -273,6 +365,7 @@ def test_failures_are_told_although_nothing_can_be_tabulated(tmp_path, monkeypat
     [
         (["run", "--datasets", "mnist"], "--datasets knows covertype, .* and all; got mnist"),
         (["run", "--methods", "dqn"], "--methods knows logging, .* and all; got dqn"),
+        (["noisy", "--datasets", "scenes"], "--datasets knows covertype, .* world_200 and all; got scenes"),
         (["run", "--trials", "many"], "--trials takes a number of trials, a range like 0-9"),
         (["run", "--quick", "--trials", "3"], "a quick run has trials of its own: leave --trials out"),
         (["run", "--quick", "--together", "2", "--trials", "3"], "leave --trials and --together out"),
@@ -289,7 +382,7 @@ def test_command_refuses_in_one_sentence(tmp_path, arguments, message):
 
 
 def test_help_of_every_command_has_an_example():
-    for arguments in ([], ["list"], ["run"], ["table"], ["figure"], ["search"]):
+    for arguments in ([], ["list"], ["run"], ["noisy"], ["table"], ["figure"], ["search"]):
         assert "Example: bopl reproduce" in CliRunner().invoke(cli.app, ["reproduce", *arguments, "--help"]).output
 
 
@@ -309,11 +402,24 @@ def test_networks_run_where_neither_the_compiled_engine_nor_xgboost_is_installed
     assert done.stdout == "2\n", done.stderr
 
 
+def test_the_default_runs_where_xgboost_is_not_installed():
+    code = (
+        "import sys\n"
+        "sys.modules.update(dict.fromkeys(['xgboost', 'optuna']))\n"
+        "from bopl import cli\n"
+        "from bopl.experiment.plan import Task\n"
+        "from bopl.experiment.trial import run_task\n"
+        "print(len(run_task(Task('digits', 'bopl', (0,), {'include': ['regression']}, 600))))\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.stdout == "1\n", done.stderr
+
+
 def test_methods_that_cannot_run_here_are_left_out_with_a_word(monkeypatch, capsys):
     from bopl.experiment import command
 
     monkeypatch.setattr(command, "find_spec", lambda package: None)
-    left = ["logging", "brr-gb", "bopl-regr", "bopl-class", "bopl-s-regr", "bopl-s-class"]
+    left = ["logging", "brr-gb", "bopl-regr", "bopl-class", "bopl-s-regr", "bopl-s-class", "bopl"]
     assert command._methods("all", print) == left
     assert "drr and banditnet are left out: they need torch, pip install 'bopl[deep]'" in capsys.readouterr().out
     assert command._methods("drr", print) == ["drr"]  # asked for by name: its task says what is missing

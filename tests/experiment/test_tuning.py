@@ -4,7 +4,7 @@ import pytest
 from typer.testing import CliRunner
 
 from bopl import cli
-from bopl.experiment.config import DATASETS, METHODS, read_config
+from bopl.experiment.config import DATASETS, PAPER_METHODS, read_config
 from bopl.experiment.plan import Task
 from bopl.experiment.trial import run_task
 from bopl.experiment.tuning import paper_space, tune
@@ -12,7 +12,7 @@ from bopl.search import Float, Int
 
 
 @pytest.mark.parametrize("dataset", DATASETS)
-@pytest.mark.parametrize("method", [method for method in METHODS if method != "logging"])
+@pytest.mark.parametrize("method", [method for method in PAPER_METHODS if method != "logging"])
 def test_ranges_of_the_paper_make_a_space(dataset, method):
     space = paper_space(dataset, method)
     assert set(space) == set(read_config(dataset, method).search)
@@ -22,6 +22,8 @@ def test_ranges_of_the_paper_make_a_space(dataset, method):
 def test_a_dataset_the_paper_does_not_know_has_no_ranges():
     with pytest.raises(ValueError, match="the paper searched nothing for drr on digits"):
         paper_space("digits", "drr")
+    with pytest.raises(ValueError, match="the paper searched nothing for bopl on scene"):
+        paper_space("scene", "bopl")
 
 
 @pytest.mark.usefixtures("paper_data")

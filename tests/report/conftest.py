@@ -1,3 +1,6 @@
+from copy import copy
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -51,7 +54,8 @@ def nasty_log(n_samples=1500, n_actions=200):
 def nasty_summary():
     """The summary of a run with 200 actions, names that are markup, negative rewards and a log that cannot answer."""
     log = nasty_log()
-    policy = bopl.BoostedPolicy(learner=bopl.HistTree(3), n_rounds=3, reward_translation=0.002, random_state=0).fit(log)
+    learner = bopl.HistTree(3)
+    policy = bopl.BoostedPolicy("surrogate", learner, n_rounds=3, reward_translation=0.002, random_state=0).fit(log)
     evaluation = bopl.evaluate(log, {SCRIPT: policy, LONG: np.full(len(log), 1 / 200)}, estimators=["snips", "ips"])
     encoder = {'"quoted" & <b>bold</b>': [SCRIPT, LONG, "三"]}
     config = {SCRIPT: LONG, "a": {"b": SCRIPT}}
@@ -67,9 +71,46 @@ def bare_summary():
 
 
 @pytest.fixture(scope="session")
-def pages(tmp_path_factory, shop_summary, nasty_summary, bare_summary):
+def race_policy():
+    """A policy that won a race, the log it was trained on and held-out samples."""
+    train, test = simulate_shop(2500).to_log().split(0.4, random_state=0)
+    include = ["regression", "dr", "surrogate"]
+    return bopl.AutoPolicy(include, progress=False, random_state=0).fit(train), train, test
+
+
+@pytest.fixture(scope="session")
+def race_summary(race_policy):
+    """The summary of a policy that won a race."""
+    policy, _, test = race_policy
+    return summarise(policy, test, bopl.evaluate(test, policy), encoder=CATEGORIES)
+
+
+@pytest.fixture(scope="session")
+def blend_summary(race_policy):
+    """The summary of a greedy blend, with a leaderboard as bad as they get: long names, wide intervals, one unbegun."""
+    policy, train, test = race_policy
+    parts = [
+        bopl.BoostedPolicy(name, n_rounds=8, inverse_temperature=3.0, progress=False, random_state=0).fit(train)
+        for name in ("dr", "ips")
+    ]
+    blended = copy(policy)
+    blended.best_policy_ = bopl.BlendedPolicy.of(parts, inverse_temperature=np.inf)
+    entry, nan = policy.leaderboard_[0], float("nan")
+    odd = [
+        replace(entry, candidate="blend", about=LONG, status="won"),
+        replace(entry, candidate=SCRIPT, about=SCRIPT, status="in the blend", lower=-3.0, upper=5.0),
+        replace(entry, candidate=LONG, about=LONG, status=f"dropped after {10**6} rounds", uplift=-1.0, upper=-0.5),
+        replace(entry, value=nan, uplift=nan, lower=nan, upper=nan, seconds=nan, status="not begun"),
+    ]
+    blended.leaderboard_ = replace(policy.leaderboard_, entries=tuple(odd))
+    return summarise(blended, test, bopl.evaluate(test, blended), encoder=CATEGORIES)
+
+
+@pytest.fixture(scope="session")
+def pages(tmp_path_factory, shop_summary, nasty_summary, bare_summary, race_summary, blend_summary):
     folder = tmp_path_factory.mktemp("pages")
     summaries = {"shop": shop_summary, "nasty": nasty_summary, "bare": bare_summary}
+    summaries |= {"race": race_summary, "blend": blend_summary}
     for name, summary in summaries.items():
         write_page(summary, folder / f"{name}.html")
     return {name: folder / f"{name}.html" for name in summaries}

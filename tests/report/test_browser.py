@@ -10,7 +10,7 @@ from helpers import informative_log
 
 LOOKS = (Path(__file__).parent / "looks.js").read_text(encoding="utf8")
 WIDTHS = [1280, 390, 320]
-CASES = ["shop", "nasty", "bare"]
+CASES = ["shop", "nasty", "bare", "race", "blend"]
 
 
 def complaints(browser, check):
@@ -120,6 +120,28 @@ def test_importance_is_shown_by_shap_value_and_by_gain(browser, pages):
     assert "SHAP" in text_of(browser, "[data-chart=importance] svg")
     browser.evaluate("document.querySelector('#importance-kind input[value=gain]').click()")
     assert "gain" in text_of(browser, "[data-chart=importance] svg")
+
+
+def test_the_race_shows_every_candidate_with_its_status(browser, pages, race_summary):
+    browser.open(pages["race"])
+    shown = text_of(browser, "[data-chart=race] svg")
+    for entry in race_summary["race"]["entries"]:
+        assert entry["candidate"] in shown
+        assert entry["status"] in shown
+    circles = "[...document.querySelectorAll('[data-chart=race] circle')]"
+    n_drawn, n_filled = browser.evaluate(
+        f"[{circles}.length, {circles}.filter(c => !c.classList.contains('paper-fill')).length]"
+    )
+    judged = [entry for entry in race_summary["race"]["entries"] if entry["uplift"] is not None]
+    assert n_drawn == len(judged) > 1
+    assert n_filled == sum(entry["status"] in ("won", "in the blend") for entry in judged)
+    assert race_summary["race"]["verdict"] in text_of(browser, "#race .lead")
+
+
+def test_a_greedy_policy_is_not_said_to_have_odds(browser, pages):
+    browser.open(pages["blend"])
+    assert "odds" not in text_of(browser, "#reasons")
+    assert "always takes the action with the highest score" in text_of(browser, "#reasons")
 
 
 def test_many_actions_are_folded_and_can_be_unfolded(browser, pages):

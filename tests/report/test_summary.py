@@ -15,6 +15,7 @@ from bopl.report.feature import Column, make_bins, read_columns
 from bopl.report.movement import follow_policy
 from bopl.report.plain import fixed_text, number_text, percent_text, plain, signed_text, within_text
 from bopl.report.verdict import SPEAKERS, describe_verdict, speaking_row
+from bopl.simulation.shop import CATEGORIES
 from helpers import informative_log
 
 
@@ -180,6 +181,76 @@ def test_policies_without_trees_have_no_reasons(run, bare_summary):
     assert not {"importance", "effects", "segments", "training", "examples", "audit", "config"} & set(bare_summary)
     for part in (by_gain, bare_summary):
         assert "{{" not in render_page(part)
+
+
+# -- The race -------------------------------------------------------------------------------------------------------
+
+
+def test_the_race_is_the_leaderboard_and_the_verdict(race_policy, race_summary):
+    policy, board = race_policy[0], race_policy[0].leaderboard_
+    race = race_summary["race"]
+    assert [entry["candidate"] for entry in race["entries"]] == [entry.candidate for entry in board]
+    assert (race["verdict"], race["is_logging"]) == (board.verdict, policy.is_logging_)
+    assert race["entries"][0]["uplift"] == pytest.approx(board[0].uplift, rel=1e-4)
+    page = render_page(race_summary)
+    assert "{{" not in page
+    assert board.verdict.split(":")[0] in page
+    assert "race" not in summarise(policy.best_policy_, race_policy[2], bopl.evaluate(race_policy[2], policy))
+
+
+def test_everything_else_is_that_of_the_winner(race_policy, race_summary):
+    policy, _, test = race_policy
+    alone = summarise(policy.best_policy_, test, bopl.evaluate(test, policy), encoder=CATEGORIES)
+    for part in ("actions", "segments", "importance", "effects", "examples", "weights", "training"):
+        assert race_summary.get(part) == alone.get(part), part
+
+
+def test_of_a_blend_the_first_part_shows_its_training(blend_summary):
+    training = blend_summary["training"]
+    assert (training["n_parts"], training["objective"], training["n_rounds"]) == (2, "dr", 8)
+    assert "This is the first of the 2 policies in the blend." in render_page(blend_summary)
+    assert blend_summary["effects"]["is_greedy"] is True
+    assert blend_summary["race"]["entries"][-1]["uplift"] is None
+
+
+def test_reasons_are_as_sharp_as_the_policy(run):
+    _, log, _ = run
+    policy = bopl.BoostedPolicy("ips", n_rounds=6, reward_translation=-0.3, inverse_temperature=2.5, random_state=0)
+    policy.fit(log)
+    examples = summarise(policy, log, bopl.evaluate(log, policy))["examples"]
+    assert examples
+    for example in examples:
+        total = sum(part["effect"] for part in example["parts"]) + example["rest"] + example["general"]
+        assert total == pytest.approx(np.log(example["to_prob"] / example["from_prob"]), abs=0.05)
+
+
+def test_a_start_alone_has_reasons_and_no_history(run):
+    _, log, _ = run
+    policy = bopl.BoostedPolicy("dr", n_rounds=0, random_state=0).fit(log)
+    summary = summarise(policy, log, bopl.evaluate(log, policy))
+    assert "training" not in summary
+    assert summary["importance"]["features"][0] == "feature 0"
+    assert "{{" not in render_page(summary)
+
+
+def test_values_that_are_not_shapley_values_are_said_to_be_none(run, summary):
+    _, log, _ = run
+    policy = bopl.BoostedPolicy("ips", n_rounds=2, start="logging", reward_translation=-0.3, random_state=0).fit(log)
+    known = summarise(policy, log, bopl.evaluate(log, policy))
+    assert known["importance"]["knows_logging"] is True
+    assert "integrated gradients" in render_page(known)
+    assert "integrated gradients" not in render_page(summary)
+
+
+def test_a_policy_that_kept_no_round_says_so(run):
+    _, log, _ = run
+    policy = bopl.BoostedPolicy("dr", n_rounds=4, random_state=0).fit(log)
+    policy.ensemble_ = policy.ensemble_.truncated(0)
+    summary = summarise(policy, log, bopl.evaluate(log, policy))
+    assert summary["training"]["chosen_round"] == 0
+    assert summary["training"]["columns"]["round"] == [1, 2, 3, 4]
+    summary["training"]["is_validated"] = True
+    assert "keeps none of them, only what boosting started from" in render_page(summary)
 
 
 # -- Columns --------------------------------------------------------------------------------------------------------

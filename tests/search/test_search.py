@@ -323,3 +323,13 @@ def test_a_fit_that_ctrl_c_cut_short_is_not_scored(tmp_path):
         CrossValidatedScorer(informative_log(0))(Interrupted())
     with pytest.raises(KeyboardInterrupt):
         SimulatedScorer(digits, (0,))(Interrupted())
+
+
+def test_a_race_that_ctrl_c_cut_short_ends_the_search(monkeypatch):
+    def interrupted(self, n_rounds):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("bopl.race.contender.Contender.advance", interrupted)
+    policy = bopl.AutoPolicy(include=["dr"], progress=False, random_state=0)
+    with pytest.raises(KeyboardInterrupt):
+        CrossValidatedScorer(informative_log())(policy)

@@ -1,5 +1,6 @@
 """Runs: what they choose, what Ctrl-C leaves, and what they write down."""
 
+import io
 import json
 import signal
 from dataclasses import replace
@@ -7,19 +8,24 @@ from dataclasses import replace
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
+from rich.console import Console
 
 import bopl
 from bopl.boosting.loop import INTERRUPTED
+from bopl.race.leaderboard import Entry, Leaderboard
 from bopl.workflow.config import TrainConfig
+from bopl.workflow.racing import leaderboard_table
+from bopl.workflow.run_folder import without_machine
 from bopl.workflow.step import StepClock
 from bopl.workflow.training import train
 from bopl.workflow.translation import SHARES, candidates
+from bopl.workflow.tuning import apply_settings, search_space
 from product import click_table, write_log
 
 
 def config_for(folder, **settings):
     roles = {"action": "item", "reward": "click", "propensity": "p"}
-    small = {"rounds": 10, "max_depth": 3, "threads": 1, "ignore": ("user",)}
+    small = {"objective": "ips", "n_rounds": 10, "max_depth": 3, "n_jobs": 1, "ignore": ("user",)}
     log = write_log(folder / "log.parquet", n_samples=1500)
     return TrainConfig(**{"log": log, "out": str(folder / "policy.bopl"), **roles, **small, **settings})
 
@@ -56,6 +62,16 @@ def test_what_a_log_is_worth_to_the_uniform_policy_is_told_and_forbids_nothing(t
     train(config_for(tmp_path, log=small), say=lambda text: said.append(str(text)))
     assert any(text.startswith("Note: To the uniform policy the log is worth") for text in said)
     assert "Audit: 15 checks, no problem that forbids training." in said
+
+
+def test_candidates_of_the_translation_bin_the_contexts_once(tmp_path, monkeypatch):
+    bound = []
+    bind = bopl.HistTree.bind
+    monkeypatch.setattr(
+        bopl.HistTree, "bind", lambda self, log, *, seed: bound.append(log) or bind(self, log, seed=seed)
+    )
+    train(config_for(tmp_path, estimators=("snips",)))
+    assert len(bound) == 1
 
 
 def test_a_policy_without_a_round_is_said_to_be_uniform(tmp_path):
@@ -159,7 +175,7 @@ def test_the_run_folder_tells_versions_fingerprint_steps_and_history(tmp_path):
     assert len(lines) == 1 + result.policy.history_.n_rounds
     summary = json.loads((tmp_path / "policy.run" / "summary.json").read_text())
     assert summary["steps"] == facts["steps"]
-    assert summary["config"]["rounds"] == 10
+    assert summary["config"]["n_rounds"] == 10
 
 
 def test_a_clock_knows_the_memory_of_each_step():
@@ -191,3 +207,168 @@ def test_a_time_limit_ends_the_boosting_after_the_round_in_which_it_passes(tmp_p
     result = train(config_for(tmp_path, minutes=1e-9))
     assert result.policy.stop_reason_ == "the time limit was reached"
     assert result.policy.history_.n_rounds == 1
+
+
+def test_a_single_objective_gets_its_settings(tmp_path):
+    settings = {"weight": "clipped:0.3", "smoothness": "paper", "start": "logging", "learning_rate": 0.5}
+    settings |= {"colsample": 1.0, "reg_lambda": 2.0, "min_leaf_samples": 5.0, "objective": "dr"}
+    policy = train(config_for(tmp_path, **settings)).policy
+    assert policy.objective == bopl.objective.DR(weight=bopl.objective.Clipped(0.3), smoothness="paper")
+    assert (policy.start, policy.learning_rate, policy.certificate) == ("logging", 0.5, False)
+    assert (policy.learner.colsample, policy.learner.reg_lambda, policy.learner.min_leaf_samples) == (1.0, 2.0, 5.0)
+    assert policy.reward_translation == 0.0  # it would change nothing
+    assert policy.ensemble_.start.kind == "logging"
+
+
+def test_rounds_that_are_no_better_than_the_start_are_said_to_be_none(tmp_path):
+    said = []
+    config = config_for(tmp_path, objective="dr", min_leaf_samples=1e9)
+    result = train(config, say=lambda text: said.append(str(text)))
+    assert any(text.endswith("the policy is where boosting started.") for text in said)
+    assert result.policy.ensemble_.start.predictors
+    assert [row["verdict"] for row in result.evaluation.rows if row["estimator"] == "dr"] == ["better"]
+
+
+# -- The race -------------------------------------------------------------------------------------------------------
+
+
+def race_config(folder, **settings):
+    nothing = {"objective": "auto", "n_rounds": TrainConfig.n_rounds, "max_depth": TrainConfig.max_depth}
+    return config_for(folder, **{**nothing, "include": ("regression",), **settings})
+
+
+def printed(said):
+    """Return what was said as a terminal of eighty columns shows it."""
+    output = io.StringIO()
+    for text in said:
+        Console(file=output, width=80, soft_wrap=isinstance(text, str)).print(text)
+    return output.getvalue()
+
+
+def test_a_race_is_told_in_a_table_and_a_sentence(tmp_path):
+    said = []
+    result = train(race_config(tmp_path), say=said.append)
+    board, text = result.policy.leaderboard_, printed(said)
+    assert isinstance(result.policy, bopl.AutoPolicy)
+    assert board.verdict in said
+    assert "Racing on 1,200 samples, and holding out 300 for the verdict." in said
+    assert [entry.candidate for entry in board] == ["regression", "logging"]
+    assert "regression" in text
+    assert "won" in text
+    assert result.summary["race"]["verdict"] == board.verdict
+    assert result.policy.trained_on_ == bopl.load(tmp_path / "policy.bopl").trained_on_
+
+
+def test_the_table_of_a_race_fits_eighty_columns_whatever_happened():
+    entry = Entry(
+        "regression-logging", "x", 0.5, -0.01234, -0.0345, 0.0123, 1000, 3.0, 1234.5, "dropped after 100 rounds"
+    )
+    nan = float("nan")
+    odd = replace(entry, value=nan, uplift=nan, lower=nan, upper=nan, seconds=nan, status="not begun")
+    text = printed([leaderboard_table(Leaderboard((entry, odd), "", 123_456, 3))])
+    rows = [line for line in text.splitlines() if "regression-logging" in line]
+    assert len(rows) == 2
+    assert "dropped after 100" in rows[0]
+    assert "not begun" in rows[1]
+    assert "nan" not in text
+    assert max(map(len, text.splitlines())) <= 80
+
+
+def test_where_nothing_beats_the_logging_policy_the_policy_is_the_logging_policy(tmp_path):
+    said = []
+    noise = write_log(tmp_path / "noise.parquet", n_samples=1200, lift=0.0)
+    result = train(race_config(tmp_path, log=noise), say=said.append)
+    assert result.policy.is_logging_
+    assert any("The policy is the logging policy." in text for text in said if isinstance(text, str))
+    assert bopl.load(tmp_path / "policy.bopl").is_logging_
+    assert result.summary["race"]["is_logging"] is True
+    log = bopl.BanditLog.read(noise, action="item", reward="click", propensity="p", ignore=["user"])
+    action_prob = result.policy.predict_proba(log.context)
+    drawn = action_prob[np.arange(log.n_samples), log.action_idx] / log.propensity
+    assert drawn.mean() == pytest.approx(1.0, abs=0.1)
+    assert action_prob.max() < 0.6  # nothing is sharpened: the largest propensity is a half
+
+
+def test_minutes_bound_the_race(tmp_path):
+    result = train(race_config(tmp_path, include=None, minutes=1e-6))
+    statuses = {entry.candidate: entry.status for entry in result.policy.leaderboard_}
+    assert "not begun" in statuses.values()
+    assert result.evaluation.rows
+
+
+def test_callbacks_are_not_taken_by_a_race(tmp_path):
+    with pytest.raises(ValueError, match="callbacks watch the boosting of a single objective"):
+        train(race_config(tmp_path), callbacks=[Interrupt(1, 1)])
+
+
+def test_ctrl_c_in_a_race_keeps_the_best_so_far_and_judges_it(tmp_path, monkeypatch):
+    def interrupted(self, n_rounds):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("bopl.race.contender.Contender.advance", interrupted)
+    said = []
+    result = train(race_config(tmp_path, include=("regression", "dr")), say=said.append)
+    assert result.is_interrupted
+    assert result.policy.is_interrupted_
+    assert "Interrupted: the policy is the best of what was trained so far." in said
+    assert result.evaluation.rows
+    assert (tmp_path / "policy.run" / "report.html").is_file()
+    assert bopl.load(tmp_path / "policy.bopl").predict(click_table(20)).shape == (20,)
+
+
+def test_ctrl_c_before_anything_has_raced_leaves_nothing(tmp_path, monkeypatch):
+    def interrupted(*given, **more):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("bopl.race.auto.make_panel", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        train(race_config(tmp_path))
+    assert not (tmp_path / "policy.bopl").exists()
+    assert not (tmp_path / "policy.run").exists()
+
+
+def test_a_saved_policy_forgets_the_machine_and_the_fitted_one_does_not(tmp_path):
+    policy = train(race_config(tmp_path)).policy
+    seconds = [entry.seconds for entry in policy.leaderboard_]
+    assert policy.n_jobs == 1
+    assert policy.best_policy_.learner.n_jobs == 1
+    assert all(one >= 0.0 for one in seconds)
+    loaded = bopl.load(tmp_path / "policy.bopl")
+    assert loaded.n_jobs is None
+    assert loaded.progress is True
+    assert loaded.best_policy_.learner.n_jobs is None
+    assert all(np.isnan(entry.seconds) for entry in loaded.leaderboard_)
+    assert [entry.uplift for entry in loaded.leaderboard_] == [entry.uplift for entry in policy.leaderboard_]
+
+
+def test_the_file_of_a_blend_does_not_depend_on_the_threads(tmp_path):
+    log = bopl.BanditLog.from_frame(click_table(400), action="item", reward="click", propensity="p", ignore=["user"])
+    for n_jobs in (1, 2):
+        parts = [
+            bopl.BoostedPolicy(
+                name,
+                bopl.HistTree(3, n_jobs=n_jobs),
+                n_rounds=3,
+                reward_model=bopl.BoostedRewardModel(bopl.HistTree(3, n_jobs=n_jobs), n_rounds=3),
+                progress=False,
+                random_state=0,
+            ).fit(log)
+            for name in ("dr", "ips")
+        ]
+        without_machine(bopl.BlendedPolicy.of(parts)).save(tmp_path / f"{n_jobs}.bopl")
+        assert parts[0].learner.n_jobs == n_jobs
+    assert (tmp_path / "1.bopl").read_bytes() == (tmp_path / "2.bopl").read_bytes()
+
+
+# -- Tuning -----------------------------------------------------------------------------------------------------------
+
+
+def test_what_a_search_found_is_a_configuration_of_a_single_objective():
+    config = TrainConfig("log.parquet", include=("dr",), exclude=("ips",), minutes=3.0)
+    reward = np.array([0.0, 1.0, 1.0])
+    found = {"n_rounds": 30, "max_depth": 4, "min_leaf_samples": 5.0, "learning_rate": 0.5, "translation_share": 1.0}
+    assert set(search_space(config)) == {"objective", *found}
+    for objective, translation in (("dr", 0.0), ("ips", -0.6667), ("surrogate", -0.6667)):
+        made = apply_settings(config, {"objective": objective, **found}, reward)
+        made.check().check_objective()
+        assert (made.objective, made.reward_translation, made.learning_rate) == (objective, translation, 0.5)

@@ -12,7 +12,7 @@ from bopl.cli.options import LOG_SETTINGS, Json, with_settings
 from bopl.cli.output import Output
 
 
-@with_settings(*LOG_SETTINGS, "seed")
+@with_settings(*LOG_SETTINGS, "random_state")
 def audit(
     log: Annotated[str, typer.Argument(help="File, folder or pattern with the logged decisions.")],
     policy: Annotated[Path | None, typer.Argument(help="A policy file: can this log answer for it?")] = None,

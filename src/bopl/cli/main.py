@@ -22,6 +22,7 @@ from bopl.cli.report import report
 from bopl.cli.train import train
 from bopl.cli.tune import tune
 from bopl.experiment.command import app as reproduce_app
+from bopl.workflow.config import RENAMED
 
 DEBUG = "--debug"
 # typer brings its own copy of click in newer versions; this is the base of its errors in all of them.
@@ -116,4 +117,14 @@ def _click_sentence(error: BaseException) -> str:
     message = getattr(error, "format_message", error.__str__)()
     if not message:  # the help was printed instead
         return ""
+    message = _renamed(error, context) or message
     return f"{message}{'' if message.endswith(('.', '?')) else '.'} See {command} --help."
+
+
+def _renamed(error: BaseException, context: Any) -> str | None:
+    """Return what a flag is called now, where it is one that was renamed."""
+    given = getattr(error, "option_name", None)
+    name = RENAMED.get((given or "").removeprefix("--").replace("-", "_"))
+    if name is None or context is None or name not in {one.name for one in context.command.params}:
+        return None
+    return f"{given} is now called --{name.replace('_', '-')}."

@@ -19,6 +19,7 @@ Json: TypeAlias = Annotated[bool, typer.Option("--json", help="Print one JSON ob
 ROLE_SETTINGS = ("action", "reward", "propensity", "assume_propensity", "time", "group", "format")
 LOG_SETTINGS = (*ROLE_SETTINGS, "context", "ignore", "categorical")
 EVALUATION_SETTINGS = ("estimators", "interval", "confidence")
+_LISTS = ("context", "ignore", "categorical", "include", "exclude", "estimators")
 
 
 def with_settings(*names: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
@@ -92,7 +93,7 @@ def _read(name: str, value: Any) -> Any:
     """Return a flag's value as the setting it stands for."""
     if value is None or not isinstance(value, str):
         return value
-    if name in ("context", "ignore", "categorical", "estimators"):
+    if name in _LISTS:
         return tuple(part.strip() for part in value.split(",") if part.strip())
     if name == "reward_translation":
         with suppress(ValueError):  # other words are left to the check of the setting

@@ -22,7 +22,9 @@ def predict(
     ] = False,
     keep: Annotated[str, typer.Option(help="Columns to copy beside the decisions, separated by commas.")] = "",
     format: Annotated[str | None, typer.Option(help="Format of the contexts, if the extension does not tell.")] = None,
-    seed: Annotated[int | None, typer.Option(min=0, help="Seed of the draws; a new one each time by default.")] = None,
+    random_state: Annotated[
+        int | None, typer.Option(min=0, help="Seed of the draws; a new one each time by default.")
+    ] = None,
     json: Json = False,
 ) -> None:
     """Decide: an action for every context, with its propensity to log.
@@ -33,10 +35,15 @@ def predict(
 
     output = Output(json)
     kept = [name.strip() for name in keep.split(",") if name.strip()]
-    result = decide(contexts, policy, out, is_sampled=sample, keep=kept, format=format, seed=seed)
+    result = decide(contexts, policy, out, is_sampled=sample, keep=kept, format=format, random_state=random_state)
     output.say(f"{result.n_samples:,} decisions written to {out}: {', '.join(result.columns)}.")
     output.say_warnings(result.warnings)
-    if not sample:
+    if result.is_certain:
+        output.say(
+            "The policy always takes its best action, which explores nothing: to learn from later decisions, make some "
+            "of them at random."
+        )
+    elif not sample:
         output.say(
             "Always taking the most probable action explores nothing: use --sample, and log the propensities, to learn "
             "from these decisions later."

@@ -13,7 +13,7 @@ from bopl.cli.options import EVALUATION_SETTINGS, ROLE_SETTINGS, Json, with_sett
 from bopl.cli.output import Output
 
 
-@with_settings(*ROLE_SETTINGS, *EVALUATION_SETTINGS, "seed", "threads")
+@with_settings(*ROLE_SETTINGS, *EVALUATION_SETTINGS, "random_state", "n_jobs")
 def report(
     source: Annotated[
         str, typer.Argument(help="A run folder or its summary.json; or a log, with a policy file after it.")
@@ -40,7 +40,9 @@ def report(
     code = exit_code.FINE
     if policy is None:
         if settings:
-            raise UsageError(f"--{next(iter(settings))} needs a log and a policy; a run folder is taken as it is.")
+            raise UsageError(
+                f"--{next(iter(settings)).replace('_', '-')} needs a log and a policy; a run folder is taken as it is."
+            )
         page, summary = report_run(source, out)
     else:
         from bopl.workflow.config import make_config

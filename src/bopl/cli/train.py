@@ -24,6 +24,9 @@ def train(
 ) -> None:
     """Audit a log, learn a policy from it, judge the policy on samples held out, and write a report.
 
+    Candidates race on validation samples, and the best is trained on all that is not held out; where none of them beats
+    the logging policy, the policy is the logging policy. --objective trains a single one.
+
     Example: bopl train log.parquet --action item --reward click --propensity p --out policy.bopl
     """
     from bopl.workflow.judging import deciding_rows
@@ -52,10 +55,20 @@ def train(
             "run": str(result.folder.path),
             "report": str(result.folder.report),
             "evaluation": result.evaluation.to_dict(),
-            "reward_translation": result.policy.reward_translation,
-            "rounds": result.policy.n_rounds_,
+            **_training_facts(result.policy),
             "steps": result.steps,
             "log_has_changed": not is_same,
         },
         code,
     )
+
+
+def _training_facts(policy: Any) -> dict[str, Any]:
+    """Return what is to be told of the training: of a race its leaderboard, of a single objective its translation."""
+    board = getattr(policy, "leaderboard_", None)
+    return {
+        "n_rounds": policy.n_rounds_,
+        "reward_translation": getattr(policy, "reward_translation", None),
+        "leaderboard": None if board is None else board.to_dict(),
+        "is_logging": getattr(policy, "is_logging_", False),
+    }

@@ -14,7 +14,7 @@ from bopl.cli.output import Output
 SHOWN = 5
 
 
-@with_settings(*LOG_SETTINGS, "rounds", "holdout", "force", "seed", "threads")
+@with_settings(*LOG_SETTINGS, "n_rounds", "holdout", "force", "random_state", "n_jobs")
 def tune(
     log: Annotated[str | None, typer.Argument(help="File, folder or pattern with the logged decisions.")] = None,
     config: Annotated[Path | None, typer.Option(help="TOML file with settings; flags come first.")] = None,

@@ -1,10 +1,10 @@
-"""``bopl reproduce``: list, run, table, figure, search."""
+"""``bopl reproduce``: list, run, noisy, table, figure, search."""
 
 from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from importlib.util import find_spec
 from json import dumps
 from pathlib import Path
@@ -16,6 +16,7 @@ from bopl._errors import UsageError, did_you_mean
 
 if TYPE_CHECKING:
     from bopl.experiment.result import Line
+    from bopl.experiment.runner import Outcome
 
 app = typer.Typer(invoke_without_command=True, no_args_is_help=False)
 
@@ -29,6 +30,7 @@ DEVICE = typer.Option("auto", help="Of the networks: auto, cpu or cuda.")
 TOGETHER = typer.Option(0, min=0, help="Trials of a network trained in lockstep; 0: ten on cuda, one elsewhere.")
 STUDY = typer.Option(None, help="File that a later call continues; runs/study-DATASET-METHOD.log if none is named.")
 QUICK = typer.Option(False, "--quick", help="Minutes instead of hours: Scene in full, the rest on subsamples.")
+MINUTES = typer.Option(0.0, min=0.0, help="End after so many minutes, unfinished trials left for later; 0: no limit.")
 JSON = typer.Option(False, "--json", help="Print one JSON object, and nothing else.")
 
 Say = Callable[[str], None]
@@ -54,7 +56,7 @@ def reproduce(
         _refuse(context, list(context.params), f"write {{}} after {context.invoked_subcommand}.")
         return
     say = _voice(json)
-    failures = _run_trials("all", "all", "0-9", jobs, threads, device, 0, quick, out, say)
+    failures = _run_trials("all", "all", "0-9", jobs, threads, device, 0, quick, out, say).failures
     failures += _run_figure(jobs, threads, quick, out, say)
     found: dict[str, Any] = {}
     try:
@@ -79,7 +81,7 @@ def show(out: Path | None = OUT, quick: bool = QUICK, json: bool = JSON) -> None
     say = _voice(json)
     cells = collect(_lines(out, quick, say))
     done = {
-        dataset: {name: cells[name, dataset].n_trials for name in config.METHODS if (name, dataset) in cells}
+        dataset: {name: cells[name, dataset].n_trials for name in config.NOISY_METHODS if (name, dataset) in cells}
         for dataset in (*config.DATASETS, *sorted({name for _, name in cells} - {*config.DATASETS}))
     }
     for dataset, trials in done.items():
@@ -99,6 +101,7 @@ def run(
     threads: int = THREADS,
     device: str = DEVICE,
     together: int = TOGETHER,
+    minutes: float = MINUTES,
     quick: bool = QUICK,
     out: Path | None = OUT,
     json: bool = JSON,
@@ -109,8 +112,41 @@ def run(
     """
     if quick:
         _refuse(context, ["trials", "together"], "a quick run has trials of its own: leave {} out.")
-    _raise(_run_trials(datasets, methods, trials, jobs, threads, device, together, quick, out, _voice(json)))
-    _finish({"folder": str(_folder(out, quick))}, json)
+    done = _run_trials(datasets, methods, trials, jobs, threads, device, together, quick, out, _voice(json), minutes)
+    _raise(done.failures)
+    _finish({"folder": str(_folder(out, quick)), "n_left": done.n_left}, json)
+
+
+@app.command()
+def noisy(
+    datasets: str = DATASETS,
+    methods: str = METHODS,
+    trials: str = typer.Option("0-2", help="Trials: 3 means the first three, 0-4 or 2,5 those."),
+    jobs: int = JOBS,
+    threads: int = THREADS,
+    device: str = DEVICE,
+    together: int = TOGETHER,
+    minutes: float = MINUTES,
+    out: Path | None = OUT,
+    json: bool = JSON,
+) -> None:
+    """Train and measure where rewards are noisy: 1 with probability 0.6 if the action is right, 0.2 if it is not.
+
+    Then write noisy.md, beside the lines in noisy.jsonl.
+
+    Example: bopl reproduce noisy --datasets digits,world_50 --methods bopl,drr,logging-greedy
+    """
+    from bopl.experiment import config
+    from bopl.experiment.page import write_noisy
+
+    say = _voice(json)
+    known = {name.removeprefix("noisy_"): name for name in config.NOISY}
+    wanted = [known[name] for name in _names(datasets, "datasets", list(known)) or known]
+    by = _methods(methods, say, list(config.NOISY_METHODS))
+    done = _run_full(wanted, by, trials, jobs, threads, device, together, out, say, minutes)
+    told = write_noisy(_lines(out, False, say), _folder(out, False), say=say)
+    _raise(done.failures)
+    _finish({"folder": str(_folder(out, False)), "n_left": done.n_left, "standings": told}, json)
 
 
 @app.command()
@@ -119,7 +155,7 @@ def table(
     out: Path | None = OUT,
     json: bool = JSON,
 ) -> None:
-    """Print both tables and the paper's claims, and write them as Markdown and LaTeX beside the lines.
+    """Print the tables and the paper's claims, and write them as Markdown and LaTeX beside the lines.
 
     Example: bopl reproduce table --out results
     """
@@ -128,32 +164,14 @@ def table(
 
 def _write_tables(out: Path | None, quick: bool, say: Say) -> dict[str, Any]:
     """Write and say the tables and claims; return them as plain values."""
-    from dataclasses import asdict
-
-    from bopl.experiment.claim import check_claims
-    from bopl.experiment.table import TOLERANCE, of_quick_run, shortfalls, table_1, table_2, table_records
+    from bopl.experiment.page import write_noisy, write_tables
 
     folder, lines = _folder(out, quick), _lines(out, quick, say)
     if not lines:
         raise ValueError(f"there are no result lines in {folder} yet: run `bopl reproduce run` first.")
-    tables = [table_1(lines), table_2(lines)]
-    if quick:
-        tables = [of_quick_run(each) for each in tables]
-    claims = check_claims(lines)
-    parts = [each.to_markdown() for each in tables]
-    parts.append(_bullets("The paper's claims, judged by the intervals", map(str, claims)))
-    if not quick:
-        parts.append(_bullets(f"More than {TOLERANCE} below the paper", shortfalls(lines) or ["Nothing."]))
-    text = "\n".join(parts)
-    (folder / "tables.md").write_text(text, encoding="utf8")
-    (folder / "tables.tex").write_text("\n".join(each.to_latex() for each in tables), encoding="utf8")
-    say(text)
-    say(f"Written to {folder / 'tables.md'} and {folder / 'tables.tex'}.")
-    return {"rewards": table_records(lines), "claims": [asdict(claim) for claim in claims]}
-
-
-def _bullets(title: str, sentences: Iterable[str]) -> str:
-    return "\n".join([f"**{title}**\n", *(f"- {sentence}" for sentence in sentences), ""])
+    told = write_tables(lines, folder, quick=quick, say=say)
+    told["standings"] += write_noisy(lines, folder, say=say)
+    return told
 
 
 @app.command()
@@ -237,19 +255,39 @@ def _run_trials(
     quick: bool,
     out: Path | None,
     say: Say,
-) -> list[str]:
-    """Run what is missing; return a sentence for each failure."""
-    from bopl.experiment.plan import full_plan, quick_plan
+    minutes: float = 0.0,
+) -> Outcome:
+    """Run what is missing of the paper's experiments."""
+    from bopl.experiment.plan import quick_plan
     from bopl.experiment.runner import run_plan
 
-    wanted = _datasets(datasets, quick), _methods(methods, say)
-    device = _device(wanted[1], device)
-    if quick:
-        tasks = quick_plan(*wanted, threads=threads, device=device)
-    else:
-        size = together or (10 if device.startswith("cuda") else 1)
-        tasks = full_plan(*wanted, _trials(trials), threads=threads, device=device, together=size)
-    return run_plan(tasks, _folder(out, quick), n_jobs=_n_jobs(jobs, threads), report=say).failures
+    on, by = _datasets(datasets, quick), _methods(methods, say)
+    if not quick:
+        return _run_full(on, by, trials, jobs, threads, device, together, out, say, minutes)
+    tasks = quick_plan(on, by, threads=threads, device=_device(by, device))
+    return run_plan(tasks, _folder(out, True), n_jobs=_n_jobs(jobs, threads), minutes=minutes or None, report=say)
+
+
+def _run_full(
+    datasets: list[str],
+    methods: list[str],
+    trials: str,
+    jobs: int,
+    threads: int,
+    device: str,
+    together: int,
+    out: Path | None,
+    say: Say,
+    minutes: float,
+) -> Outcome:
+    """Run what is missing of some columns, on all of their samples."""
+    from bopl.experiment.plan import full_plan
+    from bopl.experiment.runner import run_plan
+
+    place = _device(methods, device)
+    size = together or (10 if place.startswith("cuda") else 1)
+    tasks = full_plan(datasets, methods, _trials(trials), threads=threads, device=place, together=size)
+    return run_plan(tasks, _folder(out, False), n_jobs=_n_jobs(jobs, threads), minutes=minutes or None, report=say)
 
 
 def _device(methods: list[str], device: str) -> str:
@@ -317,13 +355,13 @@ def _n_jobs(jobs: int, threads: int) -> int:
 def _known_datasets() -> list[str]:
     from bopl.experiment import config
 
-    return [*config.DATASETS, "digits"]
+    return list(config.COLUMNS)
 
 
 def _known_methods() -> list[str]:
     from bopl.experiment import config
 
-    return list(config.METHODS)
+    return [*config.METHODS, config.GREEDY_LOGGING]
 
 
 def _datasets(text: str, quick: bool) -> list[str]:
@@ -333,11 +371,11 @@ def _datasets(text: str, quick: bool) -> list[str]:
     return _names(text, "datasets", _known_datasets()) or everything
 
 
-def _methods(text: str, say: Say) -> list[str]:
+def _methods(text: str, say: Say, everything: list[str] | None = None) -> list[str]:
     """Return the methods asked for; of all methods those that can run here, with a word about the others."""
     from bopl.experiment import config
 
-    runnable = _known_methods()
+    runnable = everything or list(config.METHODS)
     for package, extra, methods in (("torch", "deep", config.NETWORKS), ("xgboost", "xgboost", ("brr-xgb",))):
         if text == "all" and find_spec(package) is None:
             say(f"{' and '.join(methods)} are left out: they need {package}, pip install 'bopl[{extra}]'.")

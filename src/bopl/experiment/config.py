@@ -9,6 +9,74 @@ from typing import Any
 
 from bopl._settings import check_choice
 
+
+@dataclass(frozen=True)
+class Column:
+    """A column of a table: the data, how logs are made of it, and where its settings and results are.
+
+    Attributes
+    ----------
+    title : str
+        Heading.
+    data : str
+        Name for `bopl.simulation.load_dataset`; empty for a world.
+    settings : str
+        Folder of the settings.
+    file : str
+        Result lines are in ``<file>.jsonl``.
+    has_split_per_trial : bool
+        Whether trial t is on split t; otherwise all trials are on the same split.
+    is_noisy : bool
+        Whether rewards are drawn; see `bopl.simulation.with_noisy_rewards`.
+    n_drawn : int or None
+        Samples of the training log, drawn anew in every trial; None: all there are.
+    n_actions : int or None
+        Of a world; see `bopl.simulation.make_mixture`.
+    tree_method : str
+        Of XGBoost.
+    cost : float
+        What a trial takes, as a multiple of what its settings file says.
+    """
+
+    title: str
+    data: str
+    settings: str
+    file: str
+    has_split_per_trial: bool = False
+    is_noisy: bool = False
+    n_drawn: int | None = None
+    n_actions: int | None = None
+    tree_method: str = "exact"
+    cost: float = 1.0
+
+
+NOISY_FILE = "noisy"
+
+
+def _noisy(
+    title: str,
+    data: str,
+    *,
+    settings: str | None = None,
+    n_drawn: int | None = None,
+    n_actions: int | None = None,
+    cost: float = 1.0,
+) -> Column:
+    """Return a column of noisy rewards; XGBoost grows its trees by histogram, in a part of the time."""
+    return Column(
+        title,
+        data,
+        settings or data,
+        NOISY_FILE,
+        has_split_per_trial=True,
+        is_noisy=True,
+        n_drawn=n_drawn,
+        n_actions=n_actions,
+        tree_method="hist",
+        cost=cost,
+    )
+
+
 # Name in the result lines: heading in the tables.
 DATASETS = {
     "covertype": "Covertype",
@@ -17,7 +85,23 @@ DATASETS = {
     "tmc2007_500": "TMC2007-500",
     "tmc2007_500_v1": "TMC2007-500 v1",
 }
-METHODS = {
+SPLITS = "scene_splits"
+# The paper knows one TMC2007-500; both versions of the data run with its values. The digits need no download.
+COLUMNS = {
+    **{name: Column(title, name, name.removesuffix("_v1"), name) for name, title in DATASETS.items()},
+    "digits": Column("Digits", "digits", "digits", "digits"),
+    SPLITS: Column("Scene, trial t on split t", "scene", "scene", SPLITS, has_split_per_trial=True),
+    "noisy_covertype": _noisy("Covertype", "covertype", n_drawn=50_000, cost=0.12),
+    "noisy_fashion_mnist": _noisy("Fashion-MNIST", "fashion_mnist"),
+    "noisy_scene": _noisy("Scene", "scene"),
+    "noisy_tmc2007_500": _noisy("TMC2007-500", "tmc2007_500"),
+    "noisy_digits": _noisy("Digits", "digits"),
+    "noisy_world_50": _noisy("50 actions", "", settings="world", n_actions=50),
+    "noisy_world_200": _noisy("200 actions", "", settings="world", n_actions=200, cost=4.0),
+}
+NOISY = tuple(name for name, column in COLUMNS.items() if column.is_noisy)
+
+PAPER_METHODS = {
     "logging": "Logging",
     "brr-gb": "BRR-gb",
     "brr-xgb": "BRR-xgb",
@@ -28,17 +112,23 @@ METHODS = {
     "bopl-s-regr": "BOPL-S-regr",
     "bopl-s-class": "BOPL-S-class",
 }
+DEFAULT = "bopl"  # what a user gets without a choice
+METHODS = PAPER_METHODS | {DEFAULT: "bopl (default)"}
+GREEDY_LOGGING = "logging-greedy"
+LOGGING = ("logging", GREEDY_LOGGING)  # they are not trained
+NOISY_METHODS = {
+    "logging": "Logging, as it samples",
+    GREEDY_LOGGING: "Logging, most probable action",
+    **{name: title for name, title in METHODS.items() if name != "logging"},
+}
 NETWORKS = ("drr", "banditnet")
-BOOSTED = tuple(name for name in METHODS if name not in ("logging", *NETWORKS))
-OWN_ENGINE = tuple(name for name in BOOSTED if name != "brr-xgb")
+BOOSTED = tuple(name for name in PAPER_METHODS if name not in ("logging", *NETWORKS))
+OWN_ENGINE = (*(name for name in BOOSTED if name != "brr-xgb"), DEFAULT)
 FIGURE_METHODS = {"bopl-regr": "BOPL", "bopl-s-regr": "BOPL-S", "bopl-cs-regr": "BOPL-CS"}
 FIGURE_DATASET = "covertype"
 
 N_TRIALS = 10  # of the paper
-
-# The paper knows one TMC2007-500; both versions of the data run with its values. The digits need no download.
-_FOLDER_OF = {"tmc2007_500_v1": "tmc2007_500"}
-_KNOWN_DATASETS = (*DATASETS, "digits", "figure")
+NOISY_TRIALS = 3
 
 
 @dataclass(frozen=True)
@@ -66,11 +156,18 @@ def read_config(dataset: str, method: str) -> Config:
     >>> read_config("scene", "bopl-s-regr").policy["n_rounds"]
     100
     """
-    check_choice("dataset", dataset, _KNOWN_DATASETS)
-    check_choice("method", method, (*METHODS, *FIGURE_METHODS))
-    if method == "logging":
+    check_choice("dataset", dataset, (*COLUMNS, "figure"))
+    check_choice("method", method, (*METHODS, GREEDY_LOGGING, *FIGURE_METHODS))
+    if method in LOGGING:
         return Config()
-    path = files("bopl.experiment") / "settings" / _FOLDER_OF.get(dataset, dataset) / f"{method}.toml"
+    column = COLUMNS.get(dataset)
+    folder = dataset if column is None else column.settings
+    path = files("bopl.experiment") / "settings" / folder / f"{method}.toml"
     document = tomllib.loads(path.read_text(encoding="utf8"))
+    policy, seconds = document["policy"], float(document["seconds"])
+    if column is not None:
+        seconds *= column.cost
+        if method == "brr-xgb" and column.tree_method != "exact":
+            policy["tree_method"] = column.tree_method
     ranges = {name: (low, high) for name, (low, high) in document.get("search", {}).items()}
-    return Config(document["policy"], ranges, float(document["seconds"]))
+    return Config(policy, ranges, seconds)

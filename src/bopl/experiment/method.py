@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from bopl._settings import check_choice
-from bopl.experiment.config import NETWORKS
+from bopl.experiment.config import DEFAULT, NETWORKS
 from bopl.policy.scored import ScoredPolicy
 
 _OBJECTIVE_OF = {
@@ -16,7 +16,7 @@ _OBJECTIVE_OF = {
     "bopl-s-class": "surrogate",
     "bopl-cs-regr": "surrogate",
 }
-_TRAINED = ("brr-gb", "brr-xgb", "drr", "banditnet", *_OBJECTIVE_OF)
+_TRAINED = ("brr-gb", "brr-xgb", "drr", "banditnet", *_OBJECTIVE_OF, DEFAULT)
 
 
 def build_policy(
@@ -31,9 +31,9 @@ def build_policy(
     Parameters
     ----------
     method : str
-        One of the methods of the tables, or ``"bopl-cs-regr"``.
+        One of the methods of the tables that are trained, or ``"bopl-cs-regr"``.
     settings : mapping
-        Hyper-parameters as in the configuration files.
+        Hyper-parameters as in the configuration files; the default, ``"bopl"``, has none.
     n_jobs : int, optional
         Threads.
     device : {"auto", "cpu", "cuda"}
@@ -54,6 +54,10 @@ def build_policy(
         from bopl.baseline import XGBRewardPolicy
 
         return XGBRewardPolicy(**known, n_jobs=n_jobs, random_state=seed)
+    if method == DEFAULT:
+        from bopl.race import AutoPolicy
+
+        return AutoPolicy(**known, n_jobs=n_jobs, progress=False, random_state=seed)
     learner = _learner(method, known, n_jobs)
     if method == "brr-gb":
         from bopl.baseline import BoostedRewardPolicy
@@ -72,7 +76,7 @@ def resolve_device(method: str, device: str) -> str:
         return "cpu"
     import torch
 
-    from bopl.baseline.training import pick_device
+    from bopl.reward.network import pick_device
 
     return str(pick_device(torch, device).type)
 

@@ -6,10 +6,22 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from bopl.experiment.config import BOOSTED, DATASETS, FIGURE_METHODS, METHODS, NETWORKS, OWN_ENGINE, read_config
+from bopl.experiment.config import (
+    BOOSTED,
+    COLUMNS,
+    DATASETS,
+    DEFAULT,
+    FIGURE_METHODS,
+    METHODS,
+    NETWORKS,
+    NOISY_METHODS,
+    OWN_ENGINE,
+    read_config,
+)
 
 QUICK_TRIALS = 3
 QUICK_SAMPLES = 1_000  # training samples of every dataset but Scene
+QUICK_SECONDS = {DEFAULT: 30.0}  # of one trial on so few; 5 elsewhere
 # Settings that suit so few samples.
 QUICK_LIMITS = {
     "n_rounds": 10, "max_depth": 8, "min_child_weight": 20, "n_epochs": 8, "batch_size": 50, "first_layer_width": 128,
@@ -108,7 +120,7 @@ def full_plan(
 def quick_plan(
     datasets: Sequence[str], methods: Sequence[str], *, threads: int = 1, device: str = "auto"
 ) -> list[Task]:
-    """Return the tasks of a run of minutes: Scene in full with all boosted methods, the rest small.
+    """Return the tasks of a run of minutes: Scene in full with the paper's boosted methods, the rest small.
 
     XGBoost's trees are grown by histogram, in half the time of its exact ones.
     """
@@ -117,7 +129,8 @@ def quick_plan(
         if task.dataset == "scene" and task.method in ("logging", *BOOSTED):
             tasks.append(task)
         elif task.trials == (0,):
-            tasks.append(replace(task, settings=shrink(task.settings), n_samples=QUICK_SAMPLES, seconds=5.0))
+            seconds = QUICK_SECONDS.get(task.method, 5.0)
+            tasks.append(replace(task, settings=shrink(task.settings), n_samples=QUICK_SAMPLES, seconds=seconds))
     tasks = [
         replace(task, settings=task.settings | {"tree_method": "hist"}) if task.method == "brr-xgb" else task
         for task in tasks
@@ -172,8 +185,10 @@ def task_identity(task: Task, trial: int) -> tuple[Any, ...]:
 
 def current_lines(lines: Iterable[dict[str, Any]], *, quick: bool = False) -> list[dict[str, Any]]:
     """Return the lines that the plan of today would write: those of other settings or sample sizes are left out."""
-    everything = [*DATASETS, "digits"], list(METHODS)
-    tasks = quick_plan(*everything) if quick else full_plan(*everything, (0,))
+    if quick:
+        tasks = quick_plan([*DATASETS, "digits"], list(METHODS))
+    else:
+        tasks = full_plan(list(COLUMNS), list(NOISY_METHODS), (0,))  # every method there is
     wanted = {_without_trial(task_identity(task, 0)) for task in (*tasks, *figure_plan(quick=quick))}
     return [line for line in lines if _without_trial(identity(line)) in wanted]
 

@@ -11,6 +11,8 @@ from typing import Any
 
 import numpy as np
 
+from bopl.experiment.config import COLUMNS
+
 Line = dict[str, Any]
 
 CONFIDENCE = 0.95
@@ -18,8 +20,8 @@ FIGURE_FILE = "figure"
 
 
 def result_file(folder: Path, line: Line) -> Path:
-    """Return the file a line belongs to: one per dataset, and one for the figure."""
-    name = FIGURE_FILE if "gradient_norm" in line else line["dataset"]
+    """Return the file a line belongs to: one per dataset, one for noisy rewards, and one for the figure."""
+    name = FIGURE_FILE if "gradient_norm" in line else COLUMNS[line["dataset"]].file
     return folder / f"{name}.jsonl"
 
 
@@ -112,13 +114,32 @@ def mean_interval(values: Sequence[float]) -> Cell:
     return Cell(float(sample.mean()), quantile * float(sample.std(ddof=1)) / len(sample) ** 0.5, len(sample))
 
 
-def collect(lines: Iterable[Line], field: str = "test_reward") -> dict[tuple[str, str], Cell]:
-    """Return mean and interval of a field by (method, dataset); of lines for the same trial the last counts."""
-    latest: dict[tuple[str, str], dict[int, float]] = {}
+Trials = dict[tuple[str, str], dict[int, float]]
+
+
+def collect_trials(lines: Iterable[Line], field: str = "test_reward") -> Trials:
+    """Return a field's values by (method, dataset) and trial; of lines for the same trial the last counts."""
+    latest: Trials = {}
     for line in lines:
         if field in line and "gradient_norm" not in line:
             latest.setdefault((line["method"], line["dataset"]), {})[line["trial"]] = line[field]
-    return {key: mean_interval(list(trials.values())) for key, trials in latest.items()}
+    return latest
+
+
+def collect(lines: Iterable[Line], field: str = "test_reward") -> dict[tuple[str, str], Cell]:
+    """Return mean and interval of a field by (method, dataset)."""
+    return {key: mean_interval(list(trials.values())) for key, trials in collect_trials(lines, field).items()}
+
+
+def paired_gap(trials: Trials, dataset: str, method: str, other: str) -> Cell | None:
+    """Return by how much a method is above another, trial by trial; None where they have no trial in common.
+
+    Methods of one trial learn from the same log and are measured on the same contexts: what is the trial's own leaves
+    the difference.
+    """
+    ours, theirs = trials.get((method, dataset), {}), trials.get((other, dataset), {})
+    common = sorted(ours.keys() & theirs.keys())
+    return mean_interval([ours[trial] - theirs[trial] for trial in common]) if common else None
 
 
 def collect_direct_method(lines: Iterable[Line]) -> dict[tuple[str, str], Cell]:

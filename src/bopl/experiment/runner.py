@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import signal
 import time
@@ -15,6 +16,7 @@ from threading import Thread
 from typing import Any
 
 from bopl._machine import thread_variables
+from bopl.experiment.config import COLUMNS
 from bopl.experiment.plan import Task, without_done
 from bopl.experiment.result import append_lines, read_results
 from bopl.simulation.dataset import check_dataset
@@ -24,9 +26,10 @@ Report = Callable[[str], None]
 
 @dataclass
 class Outcome:
-    """What came of a run: how many trials were written, and what failed and why."""
+    """What came of a run: how many trials were written, how many the time did not suffice for, what failed and why."""
 
     n_written: int = 0
+    n_left: int = 0
     failures: list[str] = field(default_factory=list)
 
 
@@ -63,7 +66,9 @@ class Clock:
         return max(self.remaining, 0.0) * ratio / self.n_jobs
 
 
-def run_plan(tasks: Sequence[Task], folder: Path, *, n_jobs: int = 1, report: Report = print) -> Outcome:
+def run_plan(
+    tasks: Sequence[Task], folder: Path, *, n_jobs: int = 1, minutes: float | None = None, report: Report = print
+) -> Outcome:
     """Run what is not yet in ``folder``; every finished trial is a line there before the next begins.
 
     Parameters
@@ -73,6 +78,8 @@ def run_plan(tasks: Sequence[Task], folder: Path, *, n_jobs: int = 1, report: Re
         Of the result files. Lines that are already there, for the same settings, are not computed again.
     n_jobs : int
         Tasks at a time, each in a process of its own.
+    minutes : float, optional
+        When the time is up, tasks that are not finished are ended; the next run begins them anew.
     report : callable
         Gets one sentence at a time: what is to come, what was done, how long the rest will take.
 
@@ -94,13 +101,14 @@ def run_plan(tasks: Sequence[Task], folder: Path, *, n_jobs: int = 1, report: Re
     )
     running: dict[Connection, _Running] = {}
     queue = list(waiting)
+    deadline = math.inf if minutes is None else time.monotonic() + 60.0 * minutes
     with _terminated_on_signal():
         try:
             while queue or running:
                 while queue and len(running) < n_jobs:
                     started = _start(queue.pop(0))
                     running[started.connection] = started
-                for ready in wait(list(running)):
+                for ready in wait(list(running), _seconds_until(deadline)):
                     assert isinstance(ready, Connection)
                     finished = running.pop(ready)
                     n_done += _finish(finished, folder, clock, outcome, n_done, n_trials, report)
@@ -108,16 +116,27 @@ def run_plan(tasks: Sequence[Task], folder: Path, *, n_jobs: int = 1, report: Re
                         running[ready] = _go_on(finished, queue.pop(0))
                     else:
                         _end(finished)
+                if time.monotonic() >= deadline:
+                    break
         finally:
             for left in running.values():
                 left.process.terminate()
                 left.process.join()
+    outcome.n_left = sum(len(task.trials) for task in (*queue, *(left.task for left in running.values())))
+    if outcome.n_left:
+        report(f"The time is up, and {outcome.n_left} trials are left; the same command goes on with them.")
     return outcome
+
+
+def _seconds_until(deadline: float) -> float | None:
+    return None if math.isinf(deadline) else max(deadline - time.monotonic(), 0.0)
 
 
 def _check_data(tasks: Sequence[Task]) -> None:
     """Find or fetch every data file once, and check it, before any worker looks for it."""
-    for dataset in dict.fromkeys(task.dataset for task in tasks):
+    for dataset in dict.fromkeys(COLUMNS[task.dataset].data for task in tasks):
+        if not dataset:  # a world
+            continue
         try:
             check_dataset(dataset)
         except FileNotFoundError as error:

@@ -6,12 +6,21 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from bopl.experiment.config import DATASETS, METHODS
+from bopl.experiment.config import (
+    COLUMNS,
+    DATASETS,
+    DEFAULT,
+    METHODS,
+    NOISY,
+    NOISY_METHODS,
+    PAPER_METHODS,
+    SPLITS,
+)
 from bopl.experiment.paper import paper_direct_method, paper_reward
-from bopl.experiment.result import Cell, Line, collect, collect_direct_method
+from bopl.experiment.result import Cell, Line, collect, collect_direct_method, collect_trials, paired_gap
 
 TOLERANCE = 0.015  # below the paper's mean by more than this needs an explanation
-_EXTRA_DATASETS = {"digits": "Digits"}
+_EXTRA_DATASETS = ("digits",)
 
 
 @dataclass(frozen=True)
@@ -78,6 +87,8 @@ def datasets_in(cells: Iterable[tuple[str, str]]) -> list[str]:
 def table_1(lines: Sequence[Line]) -> Table:
     """Return average test rewards: for each dataset our column and, where the paper has one, the paper's.
 
+    Rows are the paper's methods and, once it has results, the default.
+
     Versions of one dataset stand side by side, with the paper's column after the last.
 
     Bold is the paper's rule: the best of a column and whatever has an interval that overlaps the best one's. A single
@@ -85,20 +96,78 @@ def table_1(lines: Sequence[Line]) -> Table:
     """
     cells = collect(lines)
     datasets = datasets_in(cells)
+    methods = [method for method in METHODS if method in PAPER_METHODS or _is_in(cells, method, datasets)]
     heading, columns = ["method"], []
-    papers = [{method: paper_reward(method, dataset) for method in METHODS} for dataset in datasets]
+    papers = [{method: paper_reward(method, dataset) for method in methods} for dataset in datasets]
     for place, (dataset, paper) in enumerate(zip(datasets, papers, strict=True), start=1):
-        title = DATASETS.get(dataset) or _EXTRA_DATASETS[dataset]
+        title = COLUMNS[dataset].title
         heading.append(title)
-        columns.append({method: cells.get((method, dataset)) for method in METHODS})
+        columns.append({method: cells.get((method, dataset)) for method in methods})
         if any(paper.values()) and paper not in papers[place : place + 1]:
             heading.append(f"{title.removesuffix(' v1')}, paper")
             columns.append(paper)
-    rows = tuple((METHODS[method], *(cell_text(column[method]) for column in columns)) for method in METHODS)
-    n_trials = sorted({cell.n_trials for cell in cells.values()})
+    rows = tuple((METHODS[method], *(cell_text(column[method]) for column in columns)) for method in methods)
+    n_trials = sorted({cell.n_trials for (_, dataset), cell in cells.items() if dataset in datasets})
     title = f"Average reward on the test data over {_trials_text(n_trials)}, with 95% intervals"
-    bold = {(row, at) for at, column in enumerate(columns, start=1) for row in _best_rows(list(column.values()))}
-    return Table(title if cells else "No results yet", tuple(heading), rows, frozenset(bold))
+    bold = {(row, at) for at, column in enumerate(columns, start=1) for row in best_rows(list(column.values()))}
+    return Table(title if datasets else "No results yet", tuple(heading), rows, frozenset(bold))
+
+
+def _is_in(cells: Iterable[tuple[str, str]], method: str, datasets: Sequence[str]) -> bool:
+    return any(name == method and dataset in datasets for name, dataset in cells)
+
+
+def splits_table(lines: Sequence[Line]) -> Table | None:
+    """Return the rewards on Scene over splits, trial t on split t, or None where there are none.
+
+    Bold is the rule of `table_1`. Splits differ more than methods do, which widens every interval; the last column has
+    the difference to the default on the same splits.
+    """
+    trials = collect_trials(line for line in lines if line["dataset"] == SPLITS)
+    cells = collect(line for line in lines if line["dataset"] == SPLITS)
+    if not cells:
+        return None
+    column = [cells.get((method, SPLITS)) for method in METHODS]
+    rows = tuple(
+        (title, cell_text(cell), "" if method == DEFAULT else gap_text(paired_gap(trials, SPLITS, method, DEFAULT)))
+        for (method, title), cell in zip(METHODS.items(), column, strict=True)
+    )
+    n_trials = sorted({cell.n_trials for cell in cells.values()})
+    title = f"Average reward on Scene over {_trials_text(n_trials)}, trial t on split t, with 95% intervals over splits"
+    bold = frozenset((row, 1) for row in best_rows(column))
+    return Table(title, ("method", "Scene over splits", f"less {METHODS[DEFAULT]}, paired"), rows, bold)
+
+
+def noisy_table(lines: Sequence[Line]) -> Table | None:
+    """Return shares of right actions where rewards are noisy, or None where there are none.
+
+    Bold is the rule of `table_1`, among policies that take their most probable action and the logging policy. The
+    default as it samples stands below, out of competition.
+    """
+    known = [line for line in lines if line["dataset"] in NOISY]
+    cells, sampled = collect(known), collect(known, "value_sampled")
+    columns = [name for name in NOISY if any(dataset == name for _, dataset in cells)]
+    if not columns:
+        return None
+    rows = [
+        (title, *(cell_text(cells.get((method, name))) for name in columns)) for method, title in NOISY_METHODS.items()
+    ]
+    rows.append((f"{METHODS[DEFAULT]}, as it samples", *(cell_text(sampled.get((DEFAULT, name))) for name in columns)))
+    bold = {
+        (row, at)
+        for at, name in enumerate(columns, start=1)
+        for row in best_rows([cells.get((method, name)) for method in NOISY_METHODS])
+    }
+    n_trials = sorted({cell.n_trials for cell in cells.values()})
+    title = f"Share of right actions over {_trials_text(n_trials)}, learned from noisy rewards, with 95% intervals"
+    return Table(title, ("method", *(COLUMNS[name].title for name in columns)), tuple(rows), frozenset(bold))
+
+
+def gap_text(gap: Cell | None) -> str:
+    """Return a difference with its sign."""
+    if gap is None:
+        return "–"
+    return f"{gap.mean:+.4f}" if gap.n_trials < 2 else f"{gap.mean:+.4f} ± {gap.half_width:.4f}"
 
 
 def _trials_text(n_trials: Sequence[int]) -> str:
@@ -108,15 +177,16 @@ def _trials_text(n_trials: Sequence[int]) -> str:
     return " ".join("1 trial" if number == 1 else f"{number} trials" for number in n_trials)
 
 
-def _best_rows(column: list[Cell | None]) -> list[int]:
+def best_rows(column: Sequence[Cell | None]) -> list[int]:
+    """Return the rows of the best cell and of those that are tied with it."""
     found = [cell for cell in column if cell is not None]
     if not found:
         return []
     best = max(found, key=lambda cell: cell.mean)
-    return [row for row, cell in enumerate(column) if cell is not None and (cell is best or _is_tied(cell, best))]
+    return [row for row, cell in enumerate(column) if cell is not None and (cell is best or is_tied(cell, best))]
 
 
-def _is_tied(cell: Cell, best: Cell) -> bool:
+def is_tied(cell: Cell, best: Cell) -> bool:
     """Return whether the intervals overlap; a single trial has none, and is tied with nothing."""
     return min(cell.n_trials, best.n_trials) > 1 and cell.overlaps(best)
 

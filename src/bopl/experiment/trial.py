@@ -3,18 +3,32 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from functools import lru_cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from bopl._machine import peak_memory_mib, versions
 from bopl._typing import FloatArray
-from bopl.experiment.config import read_config
+from bopl.experiment.config import COLUMNS, DEFAULT, LOGGING, read_config
 from bopl.experiment.method import build_policy, resolve_device
 from bopl.experiment.plan import Task, shrink
 from bopl.policy.base import Policy
-from bopl.simulation import SimulatedProblem, Split, load_dataset, paper_split, simulate
+from bopl.simulation import (
+    SimulatedProblem,
+    Split,
+    load_dataset,
+    make_mixture,
+    paper_split,
+    simulate,
+    simulate_mixture,
+    with_noisy_rewards,
+)
+from bopl.simulation.problem import LOGGING_SHARE
+
+if TYPE_CHECKING:
+    from bopl.race import Leaderboard
 
 # Table 2 sets the direct method's estimate, by BRR-xgb's regressor, beside the truth on these datasets.
 DIRECT_METHOD_DATASETS = ("scene", "tmc2007_500", "tmc2007_500_v1")
@@ -24,11 +38,12 @@ def run_task(task: Task) -> list[dict[str, Any]]:
     """Return one result line per trial of the task."""
     problems = [make_problem(task.dataset, trial, task.n_samples) for trial in task.trials]
     start = time.perf_counter()
-    policies = [_logging_policy(problem) for problem in problems] if task.method == "logging" else _fit(task, problems)
+    policies = [_logging_policy(problem) for problem in problems] if task.method in LOGGING else _fit(task, problems)
     duration = (time.perf_counter() - start) / len(problems)
     lines = []
     for trial, problem, policy in zip(task.trials, problems, policies, strict=True):
-        line = _describe(task, trial, duration) | _measure(task, problem, policy)
+        line = _describe(task, trial, duration) | {"n_train": problem.train.n_samples}
+        line |= _measure(task, problem, policy)
         lines.append(line | {"memory": peak_memory_mib()})
     return lines
 
@@ -37,14 +52,41 @@ _load_once = lru_cache(maxsize=1)(load_dataset)
 
 
 def make_problem(dataset: str, trial: int, n_samples: int | None) -> SimulatedProblem:
-    """Return the simulated logs of a trial; a smaller one keeps the shares of the dataset's parts."""
-    data = _load_once(dataset)
-    split = paper_split(data)
-    if n_samples is not None:
-        share = min(n_samples / (0.9 * len(split.train)), 1.0)
-        parts = [part[: max(round(share * len(part)), 500)] for part in (split.train, split.validation, split.test)]
-        split = Split(*parts)
-    return simulate(data, split, trial=trial)
+    """Return the simulated logs of a trial.
+
+    Parameters
+    ----------
+    dataset : str
+        One of `COLUMNS`.
+    trial : int
+    n_samples : int, optional
+        About how many samples the training log has, if not all; the other parts keep their share of the dataset.
+    """
+    column = COLUMNS[dataset]
+    if column.n_actions is not None:
+        sized = {} if n_samples is None else {"n_samples": n_samples}
+        problem = simulate_mixture(make_mixture(column.n_actions), trial=trial, **sized)
+    else:
+        data = _load_once(column.data)
+        split = paper_split(data, random_state=trial if column.has_split_per_trial else None)
+        split = _drawn(split, column.n_drawn, trial) if n_samples is None else _shrunk(split, n_samples)
+        problem = simulate(data, split, trial=trial)
+    return with_noisy_rewards(problem, random_state=trial) if column.is_noisy else problem
+
+
+def _shrunk(split: Split, n_samples: int) -> Split:
+    """Return the first rows of every part, in proportion."""
+    share = min(n_samples / ((1.0 - LOGGING_SHARE) * len(split.train)), 1.0)
+    parts = [part[: max(round(share * len(part)), 500)] for part in (split.train, split.validation, split.test)]
+    return Split(*parts)
+
+
+def _drawn(split: Split, n_drawn: int | None, trial: int) -> Split:
+    """Return the split with a training part of which so many samples are logged; the test part stays whole."""
+    if n_drawn is None:
+        return split
+    order = np.random.default_rng([trial, 5]).permutation(split.train)
+    return replace(split, train=order[: round(n_drawn / (1.0 - LOGGING_SHARE))])
 
 
 def _logging_policy(problem: SimulatedProblem) -> Policy:
@@ -97,9 +139,19 @@ def _measure(task: Task, problem: SimulatedProblem, policy: Any) -> dict[str, An
         measured["best_epoch"] = policy.best_epoch_
     if hasattr(policy, "n_rounds_"):
         measured["rounds"] = policy.n_rounds_
+    if task.method == DEFAULT:
+        measured |= _describe_race(policy.leaderboard_)
+        measured["value_sampled"] = _expected_reward(policy, problem.test.context, problem.test_reward)
     if task.dataset in DIRECT_METHOD_DATASETS and task.method == "brr-xgb":
         measured["direct_method"] = _direct_method(task, problem, policy)
     return measured
+
+
+def _describe_race(leaderboard: Leaderboard) -> dict[str, Any]:
+    """Return what a race decided: its verdict, and the winner or the parts of the blend that won."""
+    blended = [entry.candidate for entry in leaderboard if entry.status == "in the blend"]
+    winners = blended or [entry.candidate for entry in leaderboard if entry.status == "won"]
+    return {"verdict": leaderboard.verdict, "winners": winners}
 
 
 def _expected_reward(policy: Policy, context: Any, reward: FloatArray) -> float:

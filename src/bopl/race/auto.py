@@ -15,6 +15,7 @@ from bopl._archive import Archive
 from bopl._settings import check_number
 from bopl._typing import FloatArray
 from bopl.boosting import TimeLimit, Workbench
+from bopl.boosting.loop import INTERRUPTED
 from bopl.learner.store import Packed
 from bopl.log import BanditLog
 from bopl.objective.training_data import check_sample_weight
@@ -31,7 +32,10 @@ if TYPE_CHECKING:
     from bopl.boosting import History
     from bopl.policy.explanation import Explanation
 
-MAX_RACED = 60_000  # samples that a race uses: more make it slower, hardly surer
+MAX_WHOLE, MAX_RACED = (
+    60_000,
+    30_000,
+)  # of a log with more samples than the first, so many race: it is as sure, and quick
 CROSS_VALIDATE_BELOW = 12_000  # samples below which all of them judge, by cross-validation
 FINAL_FOLDS = ((100_000, 4), (500_000, 3), (np.inf, 2))  # of cross-fitting the winner's reward model, by samples
 ROUNDS_GROWTH = 0.25  # rounds grow with this power of the samples
@@ -150,7 +154,7 @@ class AutoPolicy(ScoredPolicy):
     ) -> tuple[Outcome, bool]:
         """Return the outcome of the race, and whether it was run on the whole log."""
         names = tuple(one for one in choose(self.include, tuple(self.exclude)) if one.suits(log))
-        is_whole = log.n_samples <= MAX_RACED
+        is_whole = log.n_samples <= MAX_WHOLE
         rows = np.arange(log.n_samples)
         if not is_whole:
             rows = np.sort(np.random.default_rng([seed, 1]).permutation(log.n_samples)[:MAX_RACED])
@@ -197,10 +201,11 @@ class AutoPolicy(ScoredPolicy):
                 for number, winner in enumerate(outcome.winners):
                     progress.say(f"training the winner{'' if len(outcome.winners) == 1 else f' ({number + 1})'}")
                     parts.append(self._retrain(winner, workbench, deadline))
+                    if parts[-1].stop_reason_ == INTERRUPTED:
+                        raise KeyboardInterrupt
         except KeyboardInterrupt:
             self.is_interrupted_ = True
-        if len(parts) < len(outcome.winners):
-            parts = [winner.trained() for winner in outcome.winners]
+        parts += [winner.trained() for winner in outcome.winners[len(parts) :]]
         if len(parts) == 1:
             factor = 1.0 if outcome.is_logging else SHARPNESS * outcome.sharpness
             self.best_policy_: BoostedPolicy | BlendedPolicy = parts[0].set_params(inverse_temperature=factor)

@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from sklearn.base import clone
+
 from bopl._errors import did_you_mean
 from bopl.learner import HistTree
 from bopl.log import BanditLog
@@ -64,9 +66,11 @@ class Candidate:
         """Return the unfitted policy."""
         settings = dict(self.settings)
         learner: HistTree = settings.pop("learner", None) or trees()
+        if isinstance(settings.get("reward_model"), BoostedRewardModel):
+            settings["reward_model"] = clone(settings["reward_model"]).set_params(learner__n_jobs=n_jobs)
         return BoostedPolicy(
             **settings,
-            learner=learner.set_params(n_jobs=n_jobs),
+            learner=clone(learner).set_params(n_jobs=n_jobs),
             n_rounds=self.n_rounds,
             certificate=False,
             progress=False,
@@ -79,9 +83,9 @@ def trees(max_depth: int = 12, min_leaf_samples: float = 20.0) -> HistTree:
     return HistTree(max_depth, min_child_weight=0.0, min_leaf_samples=min_leaf_samples, colsample=0.5)
 
 
-def rewards(max_depth: int = 10, min_child_weight: float = 20.0) -> BoostedRewardModel:
+def rewards(max_depth: int = 10, min_child_weight: float = 20.0, *, n_jobs: int | None = None) -> BoostedRewardModel:
     """Return a reward model; its rounds end where the error on samples not seen stops falling."""
-    learner = HistTree(max_depth, min_child_weight=min_child_weight, colsample=0.5)
+    learner = HistTree(max_depth, min_child_weight=min_child_weight, colsample=0.5, n_jobs=n_jobs)
     return BoostedRewardModel(learner, n_rounds=REWARD_ROUNDS)
 
 

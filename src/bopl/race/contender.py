@@ -134,7 +134,8 @@ class Contender:
             self._runs.append((problem, run))
             context = arena.judge.log.context
             self._scores.append(problem.start.score(context, arena.judge.log.n_actions))
-        if any(problem.start.predictors for problem, _ in self._runs):
+        # Equal scores are worth no question where rounds are to come.
+        if self.candidate.n_rounds == 0 or any(problem.start.predictors for problem, _ in self._runs):
             self._ask()
 
     def advance(self, n_rounds: int) -> None:

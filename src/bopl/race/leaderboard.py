@@ -116,7 +116,7 @@ class Leaderboard(Sequence[Entry]):
                 "" if np.isnan(entry.uplift) else f"{entry.uplift:+.4g} [{entry.lower:+.4g}, {entry.upper:+.4g}]",
                 f"{entry.rounds:,}",
                 "greedy" if np.isinf(entry.sharpness) else f"{entry.sharpness:g}",
-                f"{entry.seconds:.1f}",
+                "" if np.isnan(entry.seconds) else f"{entry.seconds:.1f}",
                 entry.status,
             ]
             for entry in self.entries

@@ -116,8 +116,8 @@ def _make_arena(
         estimate = np.full((held_out.n_samples, log.n_actions), workbench.log.reward.mean())
     else:
         estimate = 0.5 * (
-            workbench.rewards(rewards()).predict(held_out.context)
-            + workbench.rewards(rewards(), has_prior=True).predict(held_out.context)
+            workbench.rewards(rewards(n_jobs=settings.n_jobs)).predict(held_out.context)
+            + workbench.rewards(rewards(n_jobs=settings.n_jobs), has_prior=True).predict(held_out.context)
         )
     return Arena(workbench, Judge(held_out, estimate), judged)
 

@@ -13,13 +13,14 @@ from bopl._html import Markup, element, join
 from bopl.report import text
 from bopl.report.summary import SCHEMA
 
-CHARTS = ("core", "forest", "shares", "segments", "importance", "effects", "weights", "history")
+CHARTS = ("core", "forest", "shares", "segments", "importance", "effects", "weights", "race", "history")
 CONTENTS = {
     "evaluation": ("evidence", "How sure?"),
     "actions": ("actions", "What changes"),
     "importance": ("reasons", "What drives it"),
     "examples": ("examples", "Disagreements"),
     "weights": ("trust", "Can the log answer?"),
+    "race": ("race", "The race"),
     "training": ("training", "Training"),
     "run": ("run", "The run"),
 }

@@ -13,11 +13,12 @@ from typing import Any
 import numpy as np
 
 from bopl._typing import FloatArray, IntArray
-from bopl.boosting import Ensemble
 from bopl.log import BanditLog
-from bopl.policy.explanation import explain_scores, explanation_work
+from bopl.policy.explanation import explanation_work
+from bopl.policy.summands import summands_of
 from bopl.report.feature import Bins, Column, column_values
 from bopl.report.movement import Movement
+from bopl.report.parts import boosted_parts, winner
 from bopl.report.plain import label, plain
 
 MAX_CONTEXTS, MIN_CONTEXTS = 600, 40  # contexts that are explained
@@ -41,33 +42,57 @@ class Reasons:
     feature : ndarray of shape (n_contexts, n_explained, n_features)
         Less their mean over the actions explained.
     action : ndarray of shape (n_contexts, n_explained)
+    sharpness : float
+        What scores and values are multiplied by for a contribution of c to multiply odds by ``exp(c)``; infinity where
+        the policy always takes the highest score, and values are shown as they are.
     """
 
     rows: IntArray
     actions: IntArray
     feature: FloatArray
     action: FloatArray
+    sharpness: float
 
 
 def find_reasons(policy: Any, log: BanditLog, rows: IntArray) -> Reasons | None:
-    """Explain the most likely actions in some contexts; None if the policy is not made of the engine's trees."""
-    ensemble = getattr(policy, "ensemble_", None)
-    if not isinstance(ensemble, Ensemble) or not ensemble.rounds:
+    """Explain the most likely actions in some contexts; None if the policy cannot explain itself."""
+    ensembles = [part.ensemble_ for part in boosted_parts(policy)]
+    if not any(ensemble.predictors for ensemble in ensembles):
         return None
     try:
-        work = explanation_work(ensemble)
-    except TypeError:
+        work = sum(explanation_work(ensemble) for ensemble in ensembles)
+    except TypeError:  # a learner or a start that cannot be explained
         return None
     actions = _likely_actions(policy, log, rows)
-    n_contexts = int(np.clip(MAX_WORK // (work * len(actions)), MIN_CONTEXTS, MAX_CONTEXTS))
+    n_contexts = int(np.clip(MAX_WORK // (max(work, 1) * len(actions)), MIN_CONTEXTS, MAX_CONTEXTS))
     rows = np.sort(rows[:n_contexts])
-    explained = explain_scores(
-        ensemble, log.context[rows], np.repeat(np.arange(len(rows)), len(actions)), np.tile(actions, len(rows))
-    )
-    feature = explained.feature.reshape(len(rows), len(actions), log.n_features)
-    action = explained.action.reshape(len(rows), len(actions))
+    feature, action = _explain(policy, log, np.repeat(rows, len(actions)), np.tile(actions, len(rows)))
+    feature = feature.reshape(len(rows), len(actions), log.n_features)
+    action = action.reshape(len(rows), len(actions))
     return Reasons(
-        rows, actions, feature - feature.mean(axis=1, keepdims=True), action - action.mean(axis=1, keepdims=True)
+        rows,
+        actions,
+        feature - feature.mean(axis=1, keepdims=True),
+        action - action.mean(axis=1, keepdims=True),
+        _sharpness(policy),
+    )
+
+
+def _explain(policy: Any, log: BanditLog, rows: IntArray, action_idx: IntArray) -> tuple[FloatArray, FloatArray]:
+    """Return what columns and action add to the scores of some (row, action) pairs, as the policy sharpens them."""
+    explained = policy.explain(log.context[rows], log.actions[action_idx])
+    factor = _sharpness(policy)
+    factor = factor if np.isfinite(factor) else 1.0
+    return factor * explained.feature, factor * explained.action
+
+
+def _sharpness(policy: Any) -> float:
+    """Return the inverse temperature at which a policy acts; that of its parts' mean score for a blend."""
+    acting, parts = winner(policy), boosted_parts(policy)
+    if len(parts) == 1:
+        return float(parts[0].inverse_temperature)
+    return float(
+        acting.inverse_temperature * np.average([p.inverse_temperature for p in parts], weights=acting.weights_)
     )
 
 
@@ -83,7 +108,7 @@ def _likely_actions(policy: Any, log: BanditLog, rows: IntArray) -> IntArray:
 def describe_importance(policy: Any, columns: Sequence[Column], reasons: Reasons | None) -> dict[str, Any] | None:
     """Return the columns that matter most: by what their splits gained, and by mean absolute SHAP value."""
     gain = _gain(policy)
-    if gain is None and reasons is None:
+    if reasons is None and (gain is None or not gain.any()):  # nothing is known of what it looks at
         return None
     shap = None if reasons is None else np.abs(reasons.feature).mean(axis=(0, 1))
     ranked = rank_columns(gain, shap)[:MAX_FEATURES]
@@ -95,7 +120,13 @@ def describe_importance(policy: Any, columns: Sequence[Column], reasons: Reasons
         "action_shap": None if reasons is None else plain(float(np.abs(reasons.action).mean())),
         "n_features": len(columns),
         "n_contexts": 0 if reasons is None else len(reasons.rows),
+        "knows_logging": reasons is not None and _knows_logging(policy),
     }
+
+
+def _knows_logging(policy: Any) -> bool:
+    """Return whether a part of the scores is the logging policy's, which has other values than trees have."""
+    return any(summands_of(part.ensemble_).terms for part in boosted_parts(policy))
 
 
 def _gain(policy: Any) -> FloatArray | None:
@@ -131,6 +162,7 @@ def describe_effects(log: BanditLog, divisions: Sequence[Bins], reasons: Reasons
     return {
         "actions": [label(log.actions[idx]) for idx in reasons.actions],
         "n_actions": log.n_actions,
+        "is_greedy": bool(np.isinf(reasons.sharpness)),
         "general": plain(reasons.action.mean(axis=0), 4),
         "features": [_effect(log, bins, reasons) for bins in divisions],
     }
@@ -161,10 +193,8 @@ def describe_examples(
     examples = [_describe_move(log, movement, rows) for rows in moves]
     if reasons is not None and examples:
         picked = np.array([example["row"] for example in examples])
-        new, old = movement.best[picked], log.action_idx[picked]
-        pairs = np.arange(len(picked))
-        sides = [explain_scores(policy.ensemble_, log.context[picked], pairs, action) for action in (new, old)]
-        feature, action = sides[0].feature - sides[1].feature, sides[0].action - sides[1].action
+        new, old = (_explain(policy, log, picked, side) for side in (movement.best[picked], log.action_idx[picked]))
+        feature, action = new[0] - old[0], new[1] - old[1]
         for k, example in enumerate(examples):
             example |= _describe_parts(log, columns, int(picked[k]), feature[k], float(action[k]))
     return examples

@@ -15,6 +15,7 @@ from bopl.log.finding import Audit
 from bopl.report.feature import find_bins, read_columns
 from bopl.report.movement import describe_actions, describe_segments, describe_weights, follow_policy, shown_actions
 from bopl.report.plain import plain
+from bopl.report.race import describe_race
 from bopl.report.reasons import (
     describe_effects,
     describe_examples,
@@ -79,6 +80,7 @@ def summarise(
         "examples": describe_examples(policy, log, columns, movement, reasons) or None,
         "weights": describe_weights(log, movement),
         "audit": None if audit is None else _describe_audit(audit),
+        "race": describe_race(policy),
         "training": describe_training(policy),
         "config": None if config is None else plain(config, digits=None),
         "steps": [plain(step) for step in steps] or None,

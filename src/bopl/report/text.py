@@ -158,11 +158,21 @@ def _importance(summary: Summary) -> dict[str, Markup]:
 def _in_general(importance: Summary) -> str:
     """Return how much the choice of the action depends on no context at all."""
     if importance["action_shap"] is not None:
-        return (
+        general = (
             f" Whatever the context, actions differ by {importance['action_shap']:.2g} on the scale of SHAP "
             "values: some are liked everywhere."
         )
+        path = (
+            " The part of a score that was learned from the logging policy is divided by integrated gradients instead."
+        )
+        return general + (path if importance.get("knows_logging") else "")
     return f" {percent_text(importance['action_gain'])} of all gain came from telling actions apart in every context."
+
+
+def _effects(summary: Summary) -> dict[str, Markup]:
+    if summary["effects"].get("is_greedy"):
+        return {"odds": join("The policy always takes the action with the highest score.")}
+    return {"odds": join("A bar of +0.7 doubles the odds that the action is chosen, one of −0.7 halves them.")}
 
 
 def _examples(summary: Summary) -> dict[str, Markup]:
@@ -268,12 +278,41 @@ def _counted(number: int, word: str) -> str:
 # -- The run --------------------------------------------------------------------------------------------------------
 
 
+def _race(summary: Summary) -> dict[str, Markup]:
+    race = summary["race"]
+    judged = f"{race['n_judged']:,} validation decisions"
+    if race["n_parts"] > 1:
+        judged += f", all of them in turn by {race['n_parts']}-fold cross-validation"
+    n_candidates = sum(entry["candidate"] != "blend" for entry in race["entries"])
+    sentence = f"{_counted(n_candidates, 'candidate')} raced on {judged}. {race['verdict']}"
+    if race["is_interrupted"]:
+        sentence += " The race was interrupted: it was decided by what had been trained until then."
+    heads = ("candidate", "what it is", "reward", "difference", "95% interval", "rounds", "time", "status")
+    rows = [
+        (
+            entry["candidate"],
+            entry["about"],
+            _number(entry["value"]),
+            _signed(entry["uplift"]),
+            "–" if entry["uplift"] is None else f"{_signed(entry['lower'])} to {_signed(entry['upper'])}",
+            f"{entry['rounds']:,}",
+            _seconds(entry["seconds"]),
+            entry["status"],
+        )
+        for entry in race["entries"]
+    ]
+    return {"race": join(sentence), "leaderboard": table(heads, rows, numeric=range(2, 7))}
+
+
 def _training(summary: Summary) -> dict[str, Markup]:
     training = summary["training"]
     sentence = f"Boosting ended after {training['n_rounds']:,} rounds: {training['stop_reason']}."
+    if training.get("n_parts", 1) > 1:
+        sentence = f"This is the first of the {training['n_parts']} policies in the blend. {sentence}"
     if training["is_validated"]:
         chosen = training["chosen_round"]
-        sentence += f" The policy keeps the first {chosen:,}, up to the best value on validation decisions."
+        kept = f"keeps the first {chosen:,}" if chosen else "keeps none of them, only what boosting started from"
+        sentence += f" The policy {kept}, up to the best value on validation decisions."
     if training.get("reward_translation"):
         sentence += f" Rewards were translated by {number_text(training['reward_translation'])}."
     return {"training": join(sentence)}
@@ -335,6 +374,8 @@ PARTS: dict[str, Callable[[Summary], dict[str, Markup]]] = {
     "examples": _examples,
     "weights": _weights,
     "audit": _audit,
+    "effects": _effects,
+    "race": _race,
     "training": _training,
     "steps": _steps,
     "config": _config,

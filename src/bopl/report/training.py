@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from bopl._typing import IntArray
-from bopl.boosting import History
+from bopl.report.parts import boosted_parts
 from bopl.report.plain import plain
 
 MAX_POINTS = 300  # rounds that are drawn
@@ -23,19 +23,24 @@ COLUMNS = (
 
 
 def describe_training(policy: Any) -> dict[str, Any] | None:
-    """Return the history of a boosted policy, or None for a policy that has none."""
-    history = getattr(policy, "history_", None)
-    if not isinstance(history, History) or history.n_rounds == 0:
+    """Return the history of a boosted policy, or None for a policy that has none; of a blend, that of its first part.
+
+    The parts of a blend stand in the order of the race, the best first.
+    """
+    parts = boosted_parts(policy)
+    if not parts or parts[0].history_.n_rounds == 0:
         return None
-    rows = _shown_rounds(history.n_rounds, policy.n_rounds_)
+    shown, history = parts[0], parts[0].history_
+    rows = _shown_rounds(history.n_rounds, shown.n_rounds_)
     columns = {name: history[name][rows] for name in COLUMNS if np.isfinite(history[name]).any()}
     return {
         "objective": history.objective,
         "n_rounds": history.n_rounds,
-        "chosen_round": policy.n_rounds_,
+        "chosen_round": shown.n_rounds_,
+        "n_parts": len(parts),
         "is_validated": bool(np.isfinite(history["validation_value"]).any()),
-        "stop_reason": policy.stop_reason_,
-        "reward_translation": plain(float(policy.reward_translation)),
+        "stop_reason": shown.stop_reason_,
+        "reward_translation": plain(float(shown.reward_translation)),
         "columns": plain({"round": history["round"][rows], "risk": history.objective_risk[rows], **columns}),
     }
 
@@ -43,4 +48,4 @@ def describe_training(policy: Any) -> dict[str, Any] | None:
 def _shown_rounds(n_rounds: int, chosen: int) -> IntArray:
     """Return the rounds to draw: evenly spaced, with the first, the last and the chosen one."""
     spaced = np.linspace(0, n_rounds - 1, min(n_rounds, MAX_POINTS)).round().astype(np.int64)
-    return np.unique(np.append(spaced, chosen - 1))
+    return np.unique(np.append(spaced, max(chosen - 1, 0)))

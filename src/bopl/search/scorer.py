@@ -46,7 +46,7 @@ def off_policy_score(
 def _fit(policy: Any, log: BanditLog) -> Any:
     """Return the fitted policy; one that Ctrl-C cut short must not be scored, and ends the search."""
     fitted = policy.fit(log)
-    if getattr(fitted, "stop_reason_", None) == INTERRUPTED:
+    if getattr(fitted, "stop_reason_", None) == INTERRUPTED or getattr(fitted, "is_interrupted_", False):
         raise KeyboardInterrupt
     return fitted
 

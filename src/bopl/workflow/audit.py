@@ -42,5 +42,5 @@ def audit_file(config: TrainConfig, policy_file: str | Path | None = None) -> tu
         log = read_training_log(config)
         return log, log.audit()
     policy = load(policy_file)
-    log = fill_propensity(read_log_for(policy, config.request()), config.assume_propensity, config.seed)
+    log = fill_propensity(read_log_for(policy, config.request()), config.assume_propensity, config.random_state)
     return log, log.audit(align_policy(policy, log))

@@ -21,9 +21,35 @@ if TYPE_CHECKING:
 
 AUTO = "auto"
 ASSUMPTIONS = ("estimate", "uniform")
-OBJECTIVES = ("ips", "surrogate")
+OBJECTIVES = (AUTO, "dr", "ips", "surrogate")
+STARTS = ("uniform", "reward_model", "logging", "logging+reward_model")
+SMOOTHNESS = ("sharp", "paper")
 INTERVALS = ("normal", "bootstrap", "empirical_bernstein", "log_smoothing", "betting")
 FORMATS = ("parquet", "csv", "arrow", "jsonl", "vw", "dsjson", "obd")
+
+#: What settings and flags were called before they had the names of the parameters.
+RENAMED = {
+    "rounds": "n_rounds",
+    "seed": "random_state",
+    "threads": "n_jobs",
+    "early_stopping": "early_stopping_rounds",
+    "validation": "validation_fraction",
+}
+# The race decides for itself what a single objective is told, and a single objective has no candidates.
+SINGLE_SETTINGS = (
+    "n_rounds",
+    "max_depth",
+    "min_leaf_samples",
+    "colsample",
+    "reg_lambda",
+    "learning_rate",
+    "weight",
+    "smoothness",
+    "start",
+    "reward_translation",
+    "early_stopping_rounds",
+)
+RACE_SETTINGS = ("include", "exclude")
 
 
 def _about(help: str, default: Any = None, section: str = "", choices: tuple[str, ...] = ()) -> Any:
@@ -49,27 +75,48 @@ class TrainConfig:
     categorical: tuple[str, ...] = _about("Columns of numbers that are categories; text always is.", ())
     format: str | None = _about("Format of the files, where the extension does not tell it.", choices=FORMATS)
 
-    objective: str = _about("ips (BOPL) or surrogate (BOPL-S).", "ips", section="The policy", choices=OBJECTIVES)
-    rounds: int = _about("Most boosting rounds.", 500)
-    max_depth: int = _about("Depth of the trees.", 6)
-    min_leaf_samples: float = _about("Typical samples that a leaf must hold, by weight.", 10.0)
+    objective: str = _about(
+        "auto lets candidates race and trains the best; dr, ips (BOPL) and surrogate (BOPL-S) train that one alone.",
+        AUTO,
+        section="The policy",
+        choices=OBJECTIVES,
+    )
+    include: tuple[str, ...] | None = _about("Candidates that may race, separated by commas; all by default.")
+    exclude: tuple[str, ...] = _about("Candidates that may not, separated by commas.", ())
+    minutes: float | None = _about("About how long the race, or the boosting, may take.")
+
+    n_rounds: int = _about("Maximum number of boosting rounds.", 300, section="A single objective")
+    max_depth: int = _about("Maximum depth of the trees.", 12)
+    min_leaf_samples: float = _about("Minimum weight of a leaf, in typical samples.", 20.0)
+    colsample: float = _about("Share of the context columns drawn for each node.", 0.5)
     reg_lambda: float = _about("Ridge penalty on the leaves.", 0.0)
-    reward_translation: float | str = _about("Added to every reward; auto chooses on validation.", AUTO)
-    early_stopping: int = _about("Stop after so many rounds without a better validation value.", 30)
-    minutes: float | None = _about("Stop boosting after so long.")
+    learning_rate: float = _about("Share of the certified step that is taken in every round.", 1.0)
+    weight: str = _about("How rewards are weighted by propensities: plain, or as in clipped:0.05.", "plain")
+    smoothness: str = _about("Curvature of the objective: sharp, or the paper's.", "sharp", choices=SMOOTHNESS)
+    start: str | None = _about(
+        "Where boosting starts: uniform, reward_model, logging or logging+reward_model; for dr the reward model by "
+        "default, else uniform.",
+        choices=STARTS,
+    )
+    reward_translation: float | str = _about(
+        "Added to every reward; auto chooses on validation, and is 0 for dr, where it changes nothing.", AUTO
+    )
+    early_stopping_rounds: int = _about("Stop after this many rounds without a better validation value.", 30)
 
     holdout: float = _about("Share of the log held out for the verdict.", 0.2, section="Honesty")
-    validation: float = _about("Share of the rest that chooses rounds and reward translation.", 0.2)
+    validation_fraction: float = _about(
+        "Share of the rest that judges the race, or chooses rounds and reward translation.", 0.25
+    )
     force: bool = _about("Train although the audit found problems.", False)
     estimators: tuple[str, ...] | None = _about(
         "Estimators, separated by commas; by default all, and in evaluate snips, ips and dr. Of those that are there "
         "dr decides, else sndr, snips, ips."
     )
     interval: str = _about("Kind of interval: normal, bootstrap, or a bound.", "normal", choices=INTERVALS)
-    confidence: float = _about("Of the intervals.", 0.95)
+    confidence: float = _about("Confidence level of the intervals.", 0.95)
 
-    seed: int = _about("Seed of everything that is drawn.", 0, section="The run")
-    threads: int | None = _about("Threads; all processors by default. They change nothing but the time.")
+    random_state: int = _about("Seed of everything that is drawn.", 0, section="The run")
+    n_jobs: int | None = _about("Number of threads; all processors by default. The policy does not depend on it.")
     out: str = _about("The policy file; the folder .run beside it holds the report and all else.", "policy.bopl")
 
     def request(self) -> LogRequest:
@@ -92,6 +139,16 @@ class TrainConfig:
         with checking_usage():
             _check(self)
         return self
+
+    def check_objective(self) -> None:
+        """Raise one sentence if a setting would have no effect on the training that was asked for."""
+        is_race = self.objective == AUTO
+        defaults = {entry.name: entry.default for entry in fields(self)}
+        for name in SINGLE_SETTINGS if is_race else RACE_SETTINGS:
+            if getattr(self, name) != defaults[name]:
+                needed = "dr, ips or surrogate" if is_race else AUTO
+                what = "the race chooses its own settings" if is_race else "a single objective has no candidates"
+                raise UsageError(f"{name} has no effect here: {what}. Leave it out, or set objective to {needed}.")
 
     def absolute(self) -> TrainConfig:
         """Return the settings with paths that are found from any folder."""
@@ -121,6 +178,8 @@ def read_config(path: str | Path) -> dict[str, Any]:
         raise UsageError(f"{str(path)!r} is not valid TOML: {error}.") from None
     known = [entry.name for entry in fields(TrainConfig)]
     unknown = [name for name in found if name not in known]
+    if unknown and unknown[0] in RENAMED:
+        raise UsageError(f"{str(path)!r} sets {unknown[0]!r}, which is now called {RENAMED[unknown[0]]!r}.")
     if unknown:
         raise UsageError(f"{str(path)!r} sets {unknown[0]!r}, which is no setting.{did_you_mean(unknown[0], known)}")
     return found
@@ -138,7 +197,7 @@ def _check(config: TrainConfig) -> None:
         raise UsageError(
             "there is no log to read: name a file, as in `bopl train log.parquet`, or set log in the file."
         )
-    for name in ("log", "objective", "interval", "out"):
+    for name in ("log", "objective", "weight", "smoothness", "interval", "out"):
         if not isinstance(getattr(config, name), str):
             raise TypeError(f"{name} must be text; got {getattr(config, name)!r}.")
     for name in ("action", "reward", "propensity", "time", "group"):
@@ -146,11 +205,14 @@ def _check(config: TrainConfig) -> None:
             raise TypeError(f"{name} must be the name of a column; got {getattr(config, name)!r}.")
     if not isinstance(config.force, bool):
         raise TypeError(f"force must be true or false; got {config.force!r}.")
-    for name in ("context", "ignore", "categorical", "estimators"):
+    for name in ("context", "ignore", "categorical", "include", "exclude", "estimators"):
         value = getattr(config, name)
         if value is not None and not (isinstance(value, tuple) and all(isinstance(one, str) for one in value)):
             raise TypeError(f"{name} must be a list of names; got {value!r}.")
     check_choice("objective", config.objective, OBJECTIVES)
+    check_choice("smoothness", config.smoothness, SMOOTHNESS)
+    if config.start is not None:
+        check_choice("start", config.start, STARTS)
     if config.assume_propensity is not None:
         check_choice("assume_propensity", config.assume_propensity, ASSUMPTIONS)
         if config.propensity is not None:
@@ -159,18 +221,33 @@ def _check(config: TrainConfig) -> None:
         raise TypeError(f"reward_translation must be a number or {AUTO}; got {config.reward_translation!r}.")
     if config.reward_translation != AUTO:
         check_number("reward_translation", config.reward_translation, low_open=True, high_open=True)
-    for name in ("rounds", "max_depth", "early_stopping"):
+    for name in ("n_rounds", "max_depth", "early_stopping_rounds"):
         check_number(name, getattr(config, name), low=1, integer=True)
-    check_number("seed", config.seed, low=0, integer=True)
+    check_number("random_state", config.random_state, low=0, integer=True)
+    for name in ("colsample", "learning_rate"):
+        check_number(name, getattr(config, name), low=0.0, high=1.0, low_open=True)
     for name in ("min_leaf_samples", "reg_lambda"):
         check_number(name, getattr(config, name), low=0.0)
-    for name in ("holdout", "validation", "confidence"):
+    for name in ("holdout", "validation_fraction", "confidence"):
         check_number(name, getattr(config, name), low=0.0, high=1.0, low_open=True, high_open=True)
     if config.minutes is not None:
         check_number("minutes", config.minutes, low=0.0, low_open=True)
-    if config.threads is not None:
-        check_number("threads", config.threads, low=1, integer=True)
+    if config.n_jobs is not None:
+        check_number("n_jobs", config.n_jobs, low=1, integer=True)
+    _check_names(config)
     _check_estimators(config)
+
+
+def _check_names(config: TrainConfig) -> None:
+    """Raise if there is no such weight or candidate; what knows them is imported only where they are named."""
+    if config.weight != "plain":
+        from bopl.objective.registry import parse_weight
+
+        parse_weight(config.weight)
+    if config.include is not None or config.exclude:
+        from bopl.race.candidate import choose
+
+        choose(config.include, config.exclude)
 
 
 def _check_estimators(config: TrainConfig) -> None:

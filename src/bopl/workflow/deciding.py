@@ -22,12 +22,16 @@ BLOCK_ROWS = 1 << 17
 
 @dataclass(frozen=True)
 class Decisions:
-    """What was decided: how many, in which columns, the share of each action, and what should be known of it."""
+    """What was decided: how many, in which columns, the share of each action, and what should be known of it.
+
+    ``is_certain`` says that every action had probability one, so that nothing can be learned from what is drawn.
+    """
 
     n_samples: int
     columns: list[str]
     shares: dict[str, float]
     warnings: list[str]
+    is_certain: bool
 
 
 def decide(
@@ -38,7 +42,7 @@ def decide(
     is_sampled: bool,
     keep: Sequence[str] = (),
     format: str | None = None,
-    seed: int | None = None,
+    random_state: int | None = None,
 ) -> Decisions:
     """Write an action for every context of a file.
 
@@ -52,7 +56,8 @@ def decide(
         Columns of the contexts to copy.
     format : str, optional
         Of the contexts.
-    seed : int, optional
+    random_state : int, optional
+        Seed of the draws.
     """
     check_extension(out)
     check_writable(out, read=[contexts, policy_file])
@@ -67,13 +72,14 @@ def decide(
     if taken:
         raise UsageError(f"{taken[0]!r} cannot be kept: a column of the decisions is called so; rename it first.")
     with noting_unseen() as unseen:
-        chosen, probability = _choose(policy, parts, np.random.default_rng(seed) if is_sampled else None)
+        chosen, probability = _choose(policy, parts, np.random.default_rng(random_state) if is_sampled else None)
     columns = {name: parts.table[name] for name in keep}
     columns |= dict(zip(decided, (policy.actions_[chosen], probability), strict=True))
     write_table(columns, out)
     shares = np.bincount(chosen, minlength=len(policy.actions_)) / len(chosen)
     names = map(str, policy.actions_.tolist())
-    return Decisions(len(chosen), list(columns), dict(zip(names, shares.tolist(), strict=True)), unseen)
+    named = dict(zip(names, shares.tolist(), strict=True))
+    return Decisions(len(chosen), list(columns), named, unseen, bool((probability == 1.0).all()))
 
 
 def _choose(policy: Any, parts: LogParts, rng: np.random.Generator | None) -> tuple[AnyArray, AnyArray]:

@@ -13,7 +13,8 @@ from bopl._errors import UsageError
 from bopl._typing import AnyArray, FloatArray
 from bopl.learner.expanded import action_columns, expand
 from bopl.learner.hist_tree.predictor import HistTreePredictor
-from bopl.policy import BoostedPolicy, load
+from bopl.policy import load
+from bopl.report.parts import boosted_parts, winner
 from bopl.workflow.run_folder import check_writable
 
 N_CONTEXTS = 2000  # that agreement is checked on
@@ -54,15 +55,18 @@ def export(policy_file: str | Path, to: str, out: str | Path | None = None) -> E
     target = TARGETS[to]
     path = Path(policy_file).with_suffix(target.extension) if out is None else Path(out)
     check_writable(path, read=[policy_file])
-    policy = load(policy_file)
-    if not isinstance(policy, BoostedPolicy):
+    policy = winner(load(policy_file))
+    if not boosted_parts(policy):
         raise UsageError(
             f"a {type(policy).__name__} cannot be exported, a BoostedPolicy can; bopl.load and bopl predict serve all."
         )
     context = contexts_at_splits(policy)
     temporary = path.with_name(f".{path.stem}.part{target.extension}")
     try:
-        target.write(policy, temporary)
+        try:
+            target.write(policy, temporary)
+        except TypeError as error:  # a policy that the format has no form for
+            raise UsageError(str(error)) from None
         difference = _largest_difference(target.score(policy, temporary, context), policy.decision_function(context))
         if not difference <= TOLERANCE:
             raise ValueError(
@@ -92,9 +96,9 @@ def contexts_at_splits(policy: Any, *, seed: int = 0) -> AnyArray:
 
 def _thresholds(policy: Any) -> dict[int, list[float]]:
     found: dict[int, list[float]] = {}
-    for entry in policy.ensemble_.rounds:
-        if isinstance(entry.predictor, HistTreePredictor):
-            tree = entry.predictor.tree
+    for predictor in (one for part in boosted_parts(policy) for one in part.ensemble_.predictors):
+        if isinstance(predictor, HistTreePredictor):
+            tree = predictor.tree
             for node in np.flatnonzero((tree.feature >= 0) & np.isfinite(tree.threshold)):
                 found.setdefault(int(tree.feature[node]), []).append(float(tree.threshold[node]))
     return found

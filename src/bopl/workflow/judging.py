@@ -11,7 +11,6 @@ import numpy as np
 
 from bopl._errors import UsageError
 from bopl._typing import BoolArray, FloatArray
-from bopl.boosting import BoostedRewardModel
 from bopl.evaluation import Evaluation, evaluate
 from bopl.evaluation.estimator import Need
 from bopl.evaluation.interval import get_interval
@@ -21,6 +20,7 @@ from bopl.log.action import label_array
 from bopl.log.context import quoted
 from bopl.policy import load
 from bopl.report.verdict import SPEAKERS
+from bopl.reward import BoostedRewardModel
 from bopl.workflow.config import TrainConfig
 from bopl.workflow.reading import fill_propensity, noting_unseen, read_log_for, schema_of
 from bopl.workflow.translation import drawn_part
@@ -36,8 +36,8 @@ def fit_reward_model(log: BanditLog, config: TrainConfig) -> Any:
     """Return a reward model of the training samples for the estimators that want one, or None."""
     if log.n_actions > MAX_MODEL_ACTIONS or not set(chosen_estimators(config)) & set(NEEDS_MODEL):
         return None
-    part = drawn_part(log, MAX_REWARD_SAMPLES, [config.seed, 3])
-    return BoostedRewardModel(random_state=config.seed).fit(part)
+    part = drawn_part(log, MAX_REWARD_SAMPLES, [config.random_state, 3])
+    return BoostedRewardModel(random_state=config.random_state).fit(part)
 
 
 def judge(log: BanditLog, policy: Any, config: TrainConfig, reward_model: Any) -> Evaluation:
@@ -52,8 +52,8 @@ def judge(log: BanditLog, policy: Any, config: TrainConfig, reward_model: Any) -
         interval=config.interval,
         confidence=config.confidence,
         reward_model=reward_model,
-        random_state=config.seed,
-        n_jobs=config.threads,
+        random_state=config.random_state,
+        n_jobs=config.n_jobs,
     )
 
 
@@ -110,7 +110,7 @@ def evaluate_files(config: TrainConfig, files: Sequence[str | Path]) -> tuple[Ev
     first = next(iter(policies.values()))
     readable, warnings = {}, []
     with noting_unseen() as unseen:
-        log = fill_propensity(read_log_for(first, config.request()), config.assume_propensity, config.seed)
+        log = fill_propensity(read_log_for(first, config.request()), config.assume_propensity, config.random_state)
         for name, policy in policies.items():
             warnings += warnings_about(name, policy, log)
             is_alike = schema_of(policy) == schema_of(first)
@@ -140,8 +140,8 @@ def evaluate_on(log: BanditLog, policies: Mapping[str, Any], config: TrainConfig
         estimators=list(names),
         interval=config.interval,
         confidence=config.confidence,
-        random_state=config.seed,
-        n_jobs=config.threads,
+        random_state=config.random_state,
+        n_jobs=config.n_jobs,
     )
 
 

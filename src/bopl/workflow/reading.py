@@ -37,7 +37,7 @@ def read_training_log(config: TrainConfig) -> BanditLog:
         )
     for label in log.actions.tolist():
         label_to_json(label)  # raises if a policy with such a label could not be saved
-    return fill_propensity(log, config.assume_propensity, config.seed)
+    return fill_propensity(log, config.assume_propensity, config.random_state)
 
 
 def fill_propensity(log: BanditLog, assumption: str | None, seed: int) -> BanditLog:

@@ -53,7 +53,7 @@ def report_log(config: TrainConfig, policy_file: str | Path, out: Path) -> tuple
     clock = StepClock()
     policy = load(policy_file)
     with clock.step("read"), noting_unseen() as unseen:
-        log = fill_propensity(read_log_for(policy, config.request()), config.assume_propensity, config.seed)
+        log = fill_propensity(read_log_for(policy, config.request()), config.assume_propensity, config.random_state)
     judged = align_policy(policy, log)
     with clock.step("audit"):
         audit = log.audit(judged)

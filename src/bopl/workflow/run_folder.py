@@ -8,7 +8,7 @@ import shutil
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from copy import copy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,8 @@ from sklearn.base import clone
 
 from bopl._errors import UsageError
 from bopl._machine import versions
+from bopl.policy import BlendedPolicy, BoostedPolicy
+from bopl.race import AutoPolicy, Leaderboard
 from bopl.workflow.config import TrainConfig
 from bopl.workflow.step import StepClock
 from bopl.workflow.summary import write_page
@@ -32,7 +34,7 @@ class RunFolder:
     ``report.html``       the page to show
     ``summary.json``      what the page is made from
     ``config.toml``       ``bopl train --config`` repeats the run
-    ``history.csv``       one line per boosting round
+    ``history.csv``       one line per boosting round, of the winner where there was a race
     ``run.json``          versions, fingerprint of the log, time and memory of each step
     ====================  =========================================================
 
@@ -104,7 +106,7 @@ class RunFolder:
         (self.path / "config.toml").write_text(config.absolute().to_toml(), encoding="utf8")
         csv.write_csv(policy.history_.to_arrow(), self.path / "history.csv")
         self._save_facts(config, policy, {})
-        _without_machine(policy).save(self.policy)
+        without_machine(policy).save(self.policy)
         shutil.copyfile(self.policy, self.out)
 
     def save_run(self, config: TrainConfig, policy: Any, summary: dict[str, Any], clock: StepClock) -> None:
@@ -119,11 +121,32 @@ class RunFolder:
         self.run.write_text(json.dumps(facts, indent=1) + "\n", encoding="utf8")
 
 
-def _without_machine(policy: Any) -> Any:
-    """Return a copy without the threads and the progress bar of this run, which change nothing that was learned."""
+def without_machine(policy: Any) -> Any:
+    """Return a copy without threads, progress bar and times of this run, which change nothing that was learned."""
     copied = copy(policy)
-    copied.progress, copied.learner = True, clone(policy.learner).set_params(n_jobs=None)
+    if isinstance(policy, AutoPolicy):
+        copied.n_jobs, copied.progress = None, True
+        copied.best_policy_ = without_machine(policy.best_policy_)
+        copied.leaderboard_ = _without_seconds(policy.leaderboard_)
+    elif isinstance(policy, BlendedPolicy):
+        copied.policies_ = tuple(without_machine(part) for part in policy.policies_)
+        copied.policies = list(copied.policies_)
+    elif isinstance(policy, BoostedPolicy):
+        copied.progress = True
+        copied.learner, copied.reward_model = _without_threads(policy.learner), _without_threads(policy.reward_model)
     return copied
+
+
+def _without_threads(estimator: Any) -> Any:
+    """Return an unfitted copy of a learner or a reward model that takes all processors."""
+    if not hasattr(estimator, "get_params"):
+        return estimator
+    names = [name for name in estimator.get_params() if name.rpartition("__")[2] == "n_jobs"]
+    return clone(estimator).set_params(**dict.fromkeys(names))
+
+
+def _without_seconds(leaderboard: Leaderboard) -> Leaderboard:
+    return replace(leaderboard, entries=tuple(replace(entry, seconds=float("nan")) for entry in leaderboard))
 
 
 def make_folder(path: Path) -> None:

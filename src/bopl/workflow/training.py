@@ -1,4 +1,4 @@
-"""A run: read, audit, hold out, choose the reward translation, boost, judge, write it all down."""
+"""A run: read, audit, hold out, race or boost, judge, write it all down."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
-from bopl._typing import FloatArray
-from bopl.boosting import TimeLimit
+from bopl.boosting import TimeLimit, Workbench
 from bopl.boosting.loop import AnyCallback
 from bopl.evaluation import Evaluation
 from bopl.learner import HistTree
 from bopl.log import BanditLog
 from bopl.log.finding import Audit
+from bopl.objective.registry import OBJECTIVES, get_objective, parse_weight
 from bopl.policy import BoostedPolicy
+from bopl.race import AutoPolicy
 from bopl.workflow.audit import audit_for_training
 from bopl.workflow.config import AUTO, TrainConfig
 from bopl.workflow.judging import fit_reward_model, judge
+from bopl.workflow.racing import race
 from bopl.workflow.reading import describe_log, read_training_log, split_log
 from bopl.workflow.run_folder import RunFolder
 from bopl.workflow.step import StepClock
@@ -36,7 +36,8 @@ class TrainResult:
 
     Attributes
     ----------
-    policy : BoostedPolicy
+    policy : AutoPolicy or BoostedPolicy
+        The winner of a race, or the policy of a single objective.
     evaluation : Evaluation
         On the samples held out.
     audit : Audit
@@ -50,7 +51,7 @@ class TrainResult:
         Whether Ctrl-C cut the training short.
     """
 
-    policy: BoostedPolicy
+    policy: AutoPolicy | BoostedPolicy
     evaluation: Evaluation
     audit: Audit
     summary: dict[str, Any]
@@ -68,7 +69,7 @@ def train(
 ) -> TrainResult:
     """Do a whole run.
 
-    The policy is saved as soon as it is trained. Ctrl-C while boosting ends the boosting, not the run.
+    The policy is saved as soon as it is trained. Ctrl-C ends the race or the boosting, not the run.
 
     Parameters
     ----------
@@ -76,10 +77,13 @@ def train(
     say : callable, optional
         Gets a sentence, or something that can be printed, after every step.
     progress : bool, default=False
-        Show a progress bar where standard error is a terminal.
+        Show progress where standard error is a terminal.
     callbacks : sequence of callables, optional
-        Further callbacks of the boosting loop.
+        Further callbacks of the boosting loop of a single objective.
     """
+    config.check_objective()
+    if callbacks and config.objective == AUTO:
+        raise ValueError("callbacks watch the boosting of a single objective: set objective to dr, ips or surrogate.")
     folder = RunFolder.create(config.out)
     with folder.kept_if_used():
         return _run(config, folder, say, progress, callbacks)
@@ -96,18 +100,17 @@ def _run(
     with clock.step("audit"):
         audit = audit_for_training(log, force=config.force, say=say)
     with clock.step("split"):
-        rest, held_out = split_log(log, config.holdout, config.seed)
+        rest, held_out = split_log(log, config.holdout, config.random_state)
         del log
-        part, validation = split_log(rest, config.validation, config.seed + 1)
-    say(
-        f"Training on {part.n_samples:,} samples, choosing on {validation.n_samples:,}, and holding out "
-        f"{held_out.n_samples:,} for the verdict."
-    )
-    fitting = _Fitting(config, part, validation, progress, tuple(callbacks))
-    policy, was_interrupted = fitting.run(clock, say)
+    policy: AutoPolicy | BoostedPolicy
+    if config.objective == AUTO:
+        say(f"Racing on {rest.n_samples:,} samples, and holding out {held_out.n_samples:,} for the verdict.")
+        policy, was_interrupted = race(config, rest, clock, say, progress=progress)
+    else:
+        policy, was_interrupted = _boost(config, rest, len(held_out), clock, say, progress, callbacks)
     policy.trained_on_ = fingerprint
     folder.save_policy(config, policy)
-    say(_describe_training(policy, len(held_out)))
+    say(f"Judging on the {len(held_out):,} samples held out.")
     with _telling_of(folder.out, say):
         with clock.step("evaluate"):
             reward_model = fit_reward_model(rest, config)
@@ -129,6 +132,29 @@ def _telling_of(out: Path, say: Say) -> Iterator[None]:
         raise
 
 
+# -- A single objective -----------------------------------------------------------------------------------------------
+
+
+def _boost(
+    config: TrainConfig,
+    rest: BanditLog,
+    n_held_out: int,
+    clock: StepClock,
+    say: Say,
+    progress: bool,
+    callbacks: Sequence[AnyCallback],
+) -> tuple[BoostedPolicy, bool]:
+    """Return the trained policy of a single objective, and whether Ctrl-C cut the training short."""
+    part, validation = split_log(rest, config.validation_fraction, config.random_state + 1)
+    say(
+        f"Training on {part.n_samples:,} samples, choosing on {validation.n_samples:,}, and holding out "
+        f"{n_held_out:,} for the verdict."
+    )
+    policy, was_interrupted = _Fitting(config, part, validation, progress, tuple(callbacks)).run(clock, say)
+    say(_describe_training(policy))
+    return policy, was_interrupted
+
+
 @dataclass(frozen=True)
 class _Fitting:
     """The boosting part of a run."""
@@ -141,12 +167,13 @@ class _Fitting:
 
     def run(self, clock: StepClock, say: Say) -> tuple[BoostedPolicy, bool]:
         """Return the trained policy, and whether Ctrl-C cut the training short."""
-        if self.config.reward_translation != AUTO:
-            return self._fit_final(float(self.config.reward_translation), clock)
+        if not self._is_chosen:
+            given = self.config.reward_translation
+            return self._fit_final(0.0 if given == AUTO else float(given), clock)
         # A log that is small enough is trained on in full for every candidate: then that is the training.
         with clock.step("train" if self.part.n_samples <= MAX_SAMPLES else "choose"):
             choice = choose_translation(
-                self.make, self._fit_candidate, self.part, self.validation, seed=self.config.seed
+                self.make, self._fit_candidate, self.part, self.validation, seed=self.config.random_state
             )
         listed = ", ".join(f"{one:g} gives {value:.4g}" for one, value in choice.values.items())
         say(f"Reward translation {choice.reward_translation:g}, by the validation samples' lower bounds: {listed}.")
@@ -156,51 +183,71 @@ class _Fitting:
             return choice.policy, choice.is_interrupted
         return self._fit_final(choice.reward_translation, clock)
 
+    @property
+    def _is_chosen(self) -> bool:
+        """Whether the validation samples choose the reward translation: with a reward model it changes nothing."""
+        needs_model = get_objective(self.config.objective).needs_reward_model
+        return self.config.reward_translation == AUTO and not needs_model
+
     def make(self, translation: float) -> BoostedPolicy:
         """Return the unfitted policy with one reward translation."""
-        policy = make_policy(self.config, translation, self.part.reward, self.part.propensity)
-        return policy.set_params(early_stopping_rounds=self.config.early_stopping, progress=self.progress)
+        policy = make_policy(self.config, translation)
+        rounds = self.config.early_stopping_rounds
+        return policy.set_params(early_stopping_rounds=rounds, progress=self.progress)
 
     def _fit_final(self, translation: float, clock: StepClock) -> tuple[BoostedPolicy, bool]:
         policy = self.make(translation)
         with clock.step("train"):
-            share = 0.5 if self.config.reward_translation == AUTO else 1.0
-            self._fit(policy, self.part, self.validation, share)
+            self._fit(policy, self.part, self.validation, 0.5 if self._is_chosen else 1.0)
         return policy, is_interrupted(policy)
 
-    def _fit_candidate(self, policy: BoostedPolicy, log: BanditLog, validation: BanditLog) -> None:
-        is_final = log is self.part  # then half of the time need not be left for training on all samples
-        self._fit(policy, log, validation, (1.0 if is_final else 0.5) / len(SHARES))
+    def _fit_candidate(self, policy: BoostedPolicy, workbench: Workbench, validation: BanditLog) -> None:
+        is_final = workbench.log is self.part  # then half of the time need not be left for training on all samples
+        self._fit(policy, workbench.log, validation, (1.0 if is_final else 0.5) / len(SHARES), workbench)
 
-    def _fit(self, policy: BoostedPolicy, log: BanditLog, validation: BanditLog, share: float) -> None:
+    def _fit(
+        self,
+        policy: BoostedPolicy,
+        log: BanditLog,
+        validation: BanditLog,
+        share: float,
+        workbench: Workbench | None = None,
+    ) -> None:
         """Fit a policy within its share of the time."""
         limit = [] if self.config.minutes is None else [TimeLimit(60.0 * share * self.config.minutes)]
-        policy.fit(log, validation=validation, callbacks=[*limit, *self.callbacks])
+        policy.fit(log, validation=validation, callbacks=[*limit, *self.callbacks], workbench=workbench)
 
 
-def make_policy(config: TrainConfig, translation: float, reward: FloatArray, propensity: FloatArray) -> BoostedPolicy:
-    """Return an unfitted policy with the settings of a run.
-
-    Leaves hold at least the weight of so many typical samples of the training part: what a weight is depends on the
-    reward translation and the propensities, which no fixed number could know.
-    """
-    weight = float(np.mean(np.abs(reward + translation) / propensity))
+def make_policy(config: TrainConfig, translation: float) -> BoostedPolicy:
+    """Return an unfitted policy with the settings of a run."""
     learner = HistTree(
         config.max_depth,
-        min_child_weight=config.min_leaf_samples * weight,
+        min_child_weight=0.0,
+        min_leaf_samples=config.min_leaf_samples,
+        colsample=config.colsample,
         reg_lambda=config.reg_lambda,
-        n_jobs=config.threads,
+        n_jobs=config.n_jobs,
     )
+    objective = OBJECTIVES[config.objective](weight=parse_weight(config.weight), smoothness=config.smoothness)
     return BoostedPolicy(
-        config.objective, learner, config.rounds, translation, progress=False, random_state=config.seed
+        objective,
+        learner,
+        config.n_rounds,
+        translation,
+        start=config.start,
+        learning_rate=config.learning_rate,
+        certificate=False,
+        progress=False,
+        random_state=config.random_state,
     )
 
 
-def _describe_training(policy: BoostedPolicy, n_held_out: int) -> str:
-    made = policy.history_.n_rounds
+def _describe_training(policy: BoostedPolicy) -> str:
+    made, kept = policy.history_.n_rounds, policy.n_rounds_
+    has_start = bool(policy.ensemble_.start.predictors)
     if made == 0:
-        return f"No round was made ({policy.stop_reason_}): every action is as probable as any other."
-    return (
-        f"{made} rounds were made ({policy.stop_reason_}), the best {policy.n_rounds_} of them kept. Judging on the "
-        f"{n_held_out:,} samples held out."
-    )
+        left = "the policy is where boosting started" if has_start else "every action is as probable as any other"
+        return f"No round was made ({policy.stop_reason_}): {left}."
+    if kept == 0:
+        return f"{made} rounds were made ({policy.stop_reason_}), none of them better than where boosting started."
+    return f"{made} rounds were made ({policy.stop_reason_}), the best {kept} of them kept."

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from bopl._typing import FloatArray
+from bopl.boosting import Workbench
 from bopl.boosting.loop import INTERRUPTED
 from bopl.log import BanditLog
 from bopl.policy import BoostedPolicy
@@ -60,7 +61,7 @@ def translation_at(reward: FloatArray, share: float) -> float:
 
 def choose_translation(
     make: Callable[[float], BoostedPolicy],
-    fit: Callable[[BoostedPolicy, BanditLog, BanditLog], Any],
+    fit: Callable[[BoostedPolicy, Workbench, BanditLog], Any],
     train: BanditLog,
     validation: BanditLog,
     *,
@@ -71,23 +72,25 @@ def choose_translation(
     Parameters
     ----------
     make : callable of a translation that returns an unfitted policy
-    fit : callable of a policy, a log and a validation log that fits it
+    fit : callable of a policy, the workbench of its log, and a validation log that fits it
     train, validation : BanditLog
     seed : int
-        Of the draw, where the log is larger than the choice needs.
+        Of the draw, where the log is larger than the choice needs, and of the workbench.
 
     Notes
     -----
-    Ctrl-C ends the choice with the candidates trained so far.
+    All candidates share one workbench, so that contexts are binned once. Ctrl-C ends the choice with the candidates
+    trained so far.
     """
     is_whole = train.n_samples <= MAX_SAMPLES
     part = train if is_whole else drawn_part(train, MAX_SAMPLES, [seed, 1])
     watched = validation if is_whole else drawn_part(validation, MAX_VALIDATION, [seed, 2])
+    workbench = Workbench(part, seed=seed)
     trained: list[tuple[float, BoostedPolicy, float]] = []
     for translation in candidates(train.reward):
         policy = make(translation)
         try:
-            fit(policy, part, watched)
+            fit(policy, workbench, watched)
         except KeyboardInterrupt:
             if not trained:
                 raise

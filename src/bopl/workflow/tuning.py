@@ -11,6 +11,7 @@ from typing import Any
 
 from bopl._errors import checking_usage
 from bopl._typing import FloatArray
+from bopl.objective.registry import get_objective
 from bopl.policy import BoostedPolicy
 from bopl.search import Choice, CrossValidatedScorer, Float, Int, SearchResult, search
 from bopl.search.study import check_budget
@@ -22,6 +23,7 @@ from bopl.workflow.training import make_policy
 from bopl.workflow.translation import CONFIDENCE, MAX_SAMPLES, SHARES, drawn_part, translation_at
 
 MIN_ROUNDS = 20
+FIXED = ("colsample", "reg_lambda", "weight", "smoothness", "start")  # settings that scores depend on as well
 
 
 @dataclass(frozen=True)
@@ -30,12 +32,11 @@ class Builder:
 
     config: TrainConfig
     reward: FloatArray
-    propensity: FloatArray
 
     def __call__(self, settings: dict[str, Any]) -> BoostedPolicy:
         """Return the policy."""
         config = apply_settings(self.config, settings, self.reward)
-        return make_policy(config, float(config.reward_translation), self.reward, self.propensity)
+        return make_policy(config, float(config.reward_translation))
 
 
 @dataclass(frozen=True)
@@ -49,12 +50,13 @@ class Tuned:
 
 
 def search_space(config: TrainConfig) -> dict[str, Int | Float | Choice]:
-    """Return what is searched: objective, rounds, trees and reward translation."""
+    """Return what is searched: objective, rounds, trees, steps and reward translation."""
     return {
-        "objective": Choice("ips", "surrogate"),
-        "rounds": Int(min(MIN_ROUNDS, config.rounds), config.rounds, log=True),
-        "max_depth": Int(3, 10),
+        "objective": Choice("dr", "ips", "surrogate"),
+        "n_rounds": Int(min(MIN_ROUNDS, config.n_rounds), config.n_rounds, log=True),
+        "max_depth": Int(3, 16),
         "min_leaf_samples": Float(2.0, 200.0, log=True),
+        "learning_rate": Float(0.1, 1.0, log=True),
         "translation_share": Float(min(SHARES), max(SHARES)),
     }
 
@@ -62,7 +64,9 @@ def search_space(config: TrainConfig) -> dict[str, Int | Float | Choice]:
 def apply_settings(config: TrainConfig, settings: dict[str, Any], reward: FloatArray) -> TrainConfig:
     """Return the configuration with the settings of a search; the translation is told by its place among rewards."""
     changes = {name: value for name, value in settings.items() if name != "translation_share"}
-    return replace(config, **changes, reward_translation=translation_at(reward, settings["translation_share"]))
+    needs_model = get_objective(settings["objective"]).needs_reward_model  # a translation then changes nothing
+    translation = 0.0 if needs_model else translation_at(reward, settings["translation_share"])
+    return replace(config, **changes, reward_translation=translation, include=None, exclude=())
 
 
 def tune(
@@ -85,7 +89,7 @@ def tune(
     Parameters
     ----------
     config : TrainConfig
-        ``rounds`` is the most that is tried.
+        ``n_rounds`` is the largest number that is tried.
     out : path
         The configuration file.
     n_configurations, minutes
@@ -101,22 +105,22 @@ def tune(
     log = read_training_log(config)
     say(describe_log(log, config.log))
     audit_for_training(log, force=config.force, say=say)
-    rest, held_out = split_log(log, config.holdout, config.seed)
+    rest, held_out = split_log(log, config.holdout, config.random_state)
     say(f"Searching on {rest.n_samples:,} samples; the {held_out.n_samples:,} that train will hold out stay unseen.")
     if rest.n_samples > MAX_SAMPLES:
-        rest = drawn_part(rest, MAX_SAMPLES, [config.seed, 4])
+        rest = drawn_part(rest, MAX_SAMPLES, [config.random_state, 4])
         say(f"{MAX_SAMPLES:,} of them, drawn at random, are enough to compare settings.")
-    threads = config.threads or max((os.cpu_count() or 1) // n_jobs, 1)
+    threads = config.n_jobs or max((os.cpu_count() or 1) // n_jobs, 1)
     run = partial(
         search,
-        Builder(replace(config, threads=threads), rest.reward, rest.propensity),
+        Builder(replace(config, n_jobs=threads), rest.reward),
         search_space(config),
-        CrossValidatedScorer(rest, n_folds, confidence=CONFIDENCE, random_state=config.seed),
+        CrossValidatedScorer(rest, n_folds, confidence=CONFIDENCE, random_state=config.random_state),
         study=path.with_name(f"{path.stem}-{rest.fingerprint()[:8]}.study"),  # a study of another log is another study
         engine=engine,
         n_jobs=n_jobs,
-        random_state=config.seed,
-        identity={"number of folds": n_folds, "reg_lambda": config.reg_lambda},
+        random_state=config.random_state,
+        identity={"number of folds": n_folds} | {name: getattr(config, name) for name in FIXED},
         report=say,
     )
     was_interrupted = False

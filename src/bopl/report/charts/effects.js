@@ -4,16 +4,18 @@ const MAX_PANELS = 6;
 const effects = { action: 0 };
 
 charts.effects = (node, summary) => {
-  const { actions, features, general } = summary.effects;
+  const { actions, features, general, is_greedy: isGreedy } = summary.effects;
   const show = () => {
     const size = (entry) => Math.max(...entry.values[effects.action].map(Math.abs));
     const shown = [...features].sort((a, b) => size(b) - size(a)).slice(0, MAX_PANELS);
     const most = Math.max(...shown.map(size), 1e-9);
     const panels = shown.map(() => html("div", { class: "chart" }));
     node.replaceChildren(...panels);
-    shown.forEach((entry, idx) => responsive(panels[idx], (width) => drawEffect(panels[idx], width, entry, most)));
-    const odds = Math.exp(general[effects.action]);
-    const note = `Whatever the context, the odds of “${actions[effects.action]}” are ${number(odds, 2)} times those of the average action.`;
+    shown.forEach((entry, idx) => responsive(panels[idx], (width) => drawEffect(panels[idx], width, entry, most, isGreedy)));
+    const ahead = general[effects.action];
+    const note = isGreedy
+      ? `Whatever the context, the score of “${actions[effects.action]}” differs from that of the average action by ${signed(ahead, 2)}.`
+      : `Whatever the context, the odds of “${actions[effects.action]}” are ${number(Math.exp(ahead), 2)} times those of the average action.`;
     document.getElementById("effects-note").textContent = note;
   };
   const select = document.getElementById("effects-action");
@@ -24,7 +26,7 @@ charts.effects = (node, summary) => {
   show();
 };
 
-function drawEffect(node, width, entry, most) {
+function drawEffect(node, width, entry, most, isGreedy) {
   const values = entry.values[effects.action];
   const rowHeight = 24;
   const top = 26;
@@ -47,7 +49,7 @@ function drawEffect(node, width, entry, most) {
     );
     drawing.append(hoverable(row, `${entry.feature}: ${text}`, () => [
       ["adds to the score", fixed(value, most)],
-      ["multiplies the odds by", number(Math.exp(value), 3)],
+      ...(isGreedy ? [] : [["multiplies the odds by", number(Math.exp(value), 3)]]),
     ]));
   });
 }

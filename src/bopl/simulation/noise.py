@@ -1,0 +1,49 @@
+"""Noisy rewards: a right action often fails, a wrong one sometimes succeeds."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from bopl._settings import check_number
+from bopl.log import BanditLog
+from bopl.simulation.problem import SimulatedProblem
+
+RIGHT_REWARD = 1.0  # of a right action where rewards are certain; less is partial credit, and not right
+
+
+def with_noisy_rewards(
+    problem: SimulatedProblem, *, right: float = 0.6, wrong: float = 0.2, random_state: int = 0
+) -> SimulatedProblem:
+    """Return the problem with rewards that are drawn: 1 with another probability for right actions than for wrong ones.
+
+    Contexts, logged actions and propensities stay. An action is right if it earns 1 where rewards are certain; of
+    several labels each true one is. What is called the reward of every action, ``validation_reward`` and
+    ``test_reward``, becomes 1 for right actions and 0 for others: values of policies are shares of right actions, and
+    as rewards they would be ``wrong + (right - wrong) · share``.
+
+    Parameters
+    ----------
+    problem : SimulatedProblem
+        Of certain rewards.
+    right, wrong : float in [0, 1]
+        Probability of a reward of 1.
+    random_state : int
+    """
+    check_number("right", right, low=0.0, high=1.0)
+    check_number("wrong", wrong, low=0.0, high=1.0)
+    streams = np.random.default_rng([random_state, 4]).spawn(3)
+
+    def drawn(log: BanditLog, rng: np.random.Generator) -> BanditLog:
+        chance = np.where(log.reward == RIGHT_REWARD, right, wrong)
+        return log.with_reward(rng.random(log.n_samples) < chance)
+
+    return replace(
+        problem,
+        train=drawn(problem.train, streams[0]),
+        validation=drawn(problem.validation, streams[1]),
+        test=drawn(problem.test, streams[2]),
+        validation_reward=(problem.validation_reward == RIGHT_REWARD).astype(np.float64),
+        test_reward=(problem.test_reward == RIGHT_REWARD).astype(np.float64),
+    )

@@ -1,0 +1,79 @@
+"""The race of a run: what it is told, and what it tells."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from bopl.boosting.loop import INTERRUPTED
+from bopl.log import BanditLog
+from bopl.race import AutoPolicy, Leaderboard
+from bopl.report.parts import boosted_parts
+from bopl.report.plain import MINUS, within_text
+from bopl.workflow.config import TrainConfig
+from bopl.workflow.step import StepClock
+
+
+def race(
+    config: TrainConfig, log: BanditLog, clock: StepClock, say: Callable[[object], None], *, progress: bool
+) -> tuple[AutoPolicy, bool]:
+    """Return the policy that won a race on a log and was trained on all of it, and whether Ctrl-C cut it short."""
+    policy = AutoPolicy(
+        config.include,
+        config.exclude,
+        minutes=config.minutes,
+        validation_fraction=config.validation_fraction,
+        n_jobs=config.n_jobs,
+        progress=progress,
+        random_state=config.random_state,
+    )
+    with clock.step("train"):
+        policy.fit(log)
+    say(leaderboard_table(policy.leaderboard_))
+    say(policy.leaderboard_.verdict)
+    # A race that was over before Ctrl-C may have had its winner's training cut short.
+    was_interrupted = policy.is_interrupted_ or any(part.stop_reason_ == INTERRUPTED for part in boosted_parts(policy))
+    if was_interrupted:
+        say("Interrupted: the policy is the best of what was trained so far.")
+    return policy, was_interrupted
+
+
+def leaderboard_table(leaderboard: Leaderboard) -> Any:
+    """Return one line per candidate, the best first, in a table that fits a terminal of eighty columns."""
+    from rich import box
+    from rich.table import Table
+    from rich.text import Text
+
+    title = f"Uplift over the logging policy on {leaderboard.n_judged:,} validation samples{_division(leaderboard)}"
+    table = Table(
+        box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0), title=title, title_justify="left", title_style=""
+    )
+    for heading in ("candidate", "uplift [95%]", "rounds", "seconds", "status"):
+        is_number = heading not in ("candidate", "status")
+        table.add_column(heading, justify="right" if is_number else "left", overflow="fold")
+    best = leaderboard[0]
+    for entry in leaderboard:
+        table.add_row(
+            Text(entry.candidate),
+            Text(_interval([entry.uplift, entry.lower, entry.upper], best.lower, best.upper)),
+            f"{entry.rounds:,}",
+            "" if np.isnan(entry.seconds) else f"{entry.seconds:.1f}",
+            Text(entry.status.removesuffix(" rounds")),  # the heading of the column before says what is counted
+            style="bold" if entry.status == "won" else "",
+        )
+    return table
+
+
+def _division(leaderboard: Leaderboard) -> str:
+    return "" if leaderboard.n_parts == 1 else f" ({leaderboard.n_parts}-fold)"
+
+
+def _interval(numbers: list[float], lower: float, upper: float) -> str:
+    """Return an uplift with its interval, in the digits that the best candidate's interval leaves meaning to."""
+    if np.isnan(numbers).any():
+        return ""
+    texts = [within_text(one, lower, upper) for one in numbers]
+    centre, low, high = (text if text.startswith(MINUS) else f"+{text}" for text in texts)
+    return f"{centre} [{low}, {high}]"
