@@ -32,6 +32,8 @@ def main(names):
         "regression": draw_regression,
         "translation": draw_translation,
         "depth": draw_depth,
+        "objectives": draw_objectives,
+        "weights": draw_weights,
         "certificate": draw_certificate,
         "curvature": draw_curvature,
         "history": draw_history,
@@ -143,7 +145,7 @@ def draw_sharpness():
     test = bopl.BanditLog.from_frame(frame[is_test], **roles, schema=train.schema)
     learner = bopl.HistTree(max_depth=4, min_child_weight=20.0)
     policy = bopl.BoostedPolicy(
-        learner=learner, n_rounds=150, reward_translation=-0.1, random_state=0
+        "surrogate", learner, n_rounds=150, reward_translation=-0.1, random_state=0
     ).fit(train)
     rate = click_rate_of(frame[is_test], click_rate)
     factors, rows, truth = np.array([0.0, 0.5, 1, 1.5, 2, 3, 4, 6, 8, 12, 16]), [], []
@@ -347,6 +349,92 @@ def band(panel, x, values, label):
     panel.fill_between(
         x, values.min(axis=1), values.max(axis=1), color=line.get_color(), alpha=0.18, linewidth=0
     )
+
+
+# -- Objectives and weights -----------------------------------------------------------------------------------------
+
+
+def draw_objectives(sizes=(1000, 2000, 4000, 8000)):
+    """True reward of every objective by the length of the log, with certain and with noisy rewards."""
+    mixture = bopl.simulation.make_mixture(20, n_features=8)
+    found = {"certain": {}, "noisy": {}}
+    for size in sizes:
+        certain = bopl.simulation.simulate_mixture(mixture, n_samples=size)
+        noisy = bopl.simulation.with_noisy_rewards(certain)
+        for rewards, problem in (("certain", certain), ("noisy", noisy)):
+            for name, policy in single_policies().items():
+                value = problem.true_value(policy.fit(problem.train))
+                found[rewards].setdefault(name, []).append(value)
+            greedy = problem.true_value(problem.logging_policy)
+            found[rewards].setdefault("logging policy, greedy", []).append(greedy)
+    for rewards, values in found.items():
+        print(rewards, {name: np.round(row, 3).tolist() for name, row in values.items()})
+
+    def draw():
+        figure = Figure(figsize=(7.2, 3.9), layout="constrained")
+        panels = figure.subplots(1, 2, sharey=True)
+        for panel, (rewards, values) in zip(panels, found.items(), strict=True):
+            for name, row in values.items():
+                panel.plot(sizes, row, label=name, **OBJECTIVE_LINES[name])
+            panel.set_xscale("log")
+            panel.set_xticks(sizes, [f"{size:,}" for size in sizes])
+            panel.minorticks_off()
+            panel.set(xlabel="logged samples", title=f"{rewards} rewards", ylim=(0.0, 0.8))
+        panels[0].set_ylabel("share of right actions")
+        figure.legend(*panels[0].get_legend_handles_labels(), loc="outside lower center", ncols=4)
+        return figure
+
+    return draw
+
+
+OBJECTIVE_LINES = {
+    "AutoPolicy": {"color": "C1", "linewidth": 3.2, "marker": "o", "markersize": 5, "zorder": 3},
+    "logging policy, greedy": {"color": "C4", "linestyle": ":", "linewidth": 1.6},
+    "ips": {"color": "C0", "marker": "s", "markersize": 3, **LINE},
+    "surrogate": {"color": "C0", "linestyle": "--", "marker": "s", "markersize": 3, **LINE},
+    "likelihood": {"color": "C2", "marker": "^", "markersize": 4, **LINE},
+    "dr": {"color": "C3", "marker": "D", "markersize": 3, **LINE},
+    "reward regression": {"color": "C3", "linestyle": "--", "marker": "D", "markersize": 3, **LINE},
+}
+
+
+def single_policies():
+    """Return the objectives as they come, and the race."""
+    likelihood = bopl.objective.Surrogate(weight=bopl.objective.ExponentialSmoothing(0.0))
+    objectives = {name: name for name in ("ips", "surrogate", "dr")} | {"likelihood": likelihood}
+    policies = {
+        name: bopl.BoostedPolicy(objective, certificate=False, random_state=0)
+        for name, objective in objectives.items()
+    }
+    regression = bopl.BoostedPolicy(n_rounds=0, certificate=False, random_state=0)  # the start of dr
+    return policies | {"reward regression": regression, "AutoPolicy": bopl.AutoPolicy(random_state=0)}
+
+
+def draw_weights():
+    """What a reward of 1 counts, by the propensity of its action."""
+    weights = {
+        "plain": bopl.objective.Plain(),
+        "clipped, τ = 0.05": bopl.objective.Clipped(0.05),
+        "implicit exploration, γ = 0.05": bopl.objective.ImplicitExploration(0.05),
+        "exponential smoothing, α = 0.5": bopl.objective.ExponentialSmoothing(0.5),
+        "log smoothing, λ = 0.1": bopl.objective.LogSmoothing(0.1),
+    }
+    propensity = np.geomspace(0.002, 1.0, 200)
+
+    def draw():
+        figure = Figure(figsize=(6.4, 3.4), layout="constrained")
+        panel = figure.subplots()
+        for (label, weight), dash in zip(weights.items(), ("-", "--", "-.", ":", "-"), strict=True):
+            value = weight(np.ones_like(propensity), propensity)
+            panel.loglog(propensity, value, dash, label=label, **LINE)
+        panel.set(xlabel="propensity", ylabel="what a reward of 1 counts")
+        panel.set_xticks([0.002, 0.01, 0.05, 0.2, 1.0], ["0.002", "0.01", "0.05", "0.2", "1"])
+        panel.set_yticks([1, 10, 100, 500], ["1", "10", "100", "500"])
+        panel.minorticks_off()
+        panel.legend(loc="upper right")
+        return figure
+
+    return draw
 
 
 # -- The certificate ------------------------------------------------------------------------------------------------

@@ -14,6 +14,7 @@ import pytest
 from typer.testing import CliRunner
 
 from bopl import cli
+from bopl.experiment.method import resolve_device
 from bopl.experiment.plan import Task, without_done
 from bopl.experiment.result import append_lines, read_results
 from bopl.experiment.runner import Clock, Outcome, run_plan
@@ -65,6 +66,16 @@ def has_gpu():
     import torch
 
     return torch.cuda.is_available()
+
+
+@pytest.mark.parametrize("is_there", [True, False])
+def test_the_defaults_device_is_that_of_the_network_it_may_train(monkeypatch, is_there):
+    torch = pytest.importorskip("torch")
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: is_there)
+    assert resolve_device("bopl", "auto") == ("cuda" if is_there else "cpu")
+    assert resolve_device("bopl-regr", "auto") == "cpu"
+    monkeypatch.setattr("bopl.experiment.method.find_spec", lambda package: None)
+    assert resolve_device("bopl", "auto") == "cpu"
 
 
 @pytest.mark.parametrize(("is_there", "size"), [(True, 10), (False, 1)])

@@ -13,12 +13,12 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from bopl._torch import import_torch, pick_device
 from bopl._typing import FloatArray, IntArray
 from bopl.baseline.network import Network, fit_scaling, layer_widths
 from bopl.log import BanditLog
 from bopl.log.layout import category_sizes
 from bopl.objective.value import snips_value
-from bopl.reward.network import import_torch, pick_device
 
 Tensor: TypeAlias = Any  # torch is an optional dependency: it is imported when a network is trained
 

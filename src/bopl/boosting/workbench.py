@@ -17,8 +17,10 @@ from bopl.learner.hist_tree.learner import BoundHistTree
 from bopl.learner.store import learner_settings
 from bopl.log import BanditLog
 from bopl.reward.boosted import BoostedRewardModel, RewardBinding
-from bopl.reward.cross_fit import CrossFit, cross_fit
+from bopl.reward.cross_fitting import CrossFit, cross_fit
 from bopl.reward.logging_model import LoggingModel, LoggingTerm, fit_logging_model
+
+MIN_SPREAD = 1e-3  # of ln p: a logging policy that is nearer to uniform tells nothing, and its slope would be all noise
 
 
 class Workbench:
@@ -100,6 +102,9 @@ class Workbench:
         """Return what the logging policy's own probabilities say of the rewards: least squares of r on 1, ln p, p."""
         logging = self.logging()
         logged = logging.log_prob[np.arange(self.log.n_samples), self.log.action_idx]
+        if float(logged.std()) < MIN_SPREAD:
+            constant = float(np.average(self.log.reward, weights=self.sample_weight))
+            return Prior(constant, LoggingTerm(logging.model, 0.0), np.full_like(logging.log_prob, constant))
         columns = np.stack([np.ones_like(logged), logged, np.exp(logged)], axis=1)
         root = np.ones((len(logged), 1)) if self.sample_weight is None else np.sqrt(self.sample_weight)[:, None]
         solution = np.linalg.lstsq(root * columns, root[:, 0] * self.log.reward, rcond=1e-6)[0]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from importlib.util import find_spec
 from typing import Any
 
 from bopl._settings import check_choice
@@ -71,14 +72,17 @@ def build_policy(
 
 
 def resolve_device(method: str, device: str) -> str:
-    """Return where a method runs, ``"cpu"`` or ``"cuda"``: a device is a matter of the networks alone."""
-    if method not in NETWORKS:
+    """Return where a method's networks run, ``"cpu"`` or ``"cuda"``; trees know the CPU alone.
+
+    The default may train a network where PyTorch is installed, on whatever device there is.
+    """
+    if method not in (*NETWORKS, DEFAULT) or (method == DEFAULT and find_spec("torch") is None):
         return "cpu"
     import torch
 
-    from bopl.reward.network import pick_device
+    from bopl._torch import pick_device
 
-    return str(pick_device(torch, device).type)
+    return str(pick_device(torch, "auto" if method == DEFAULT else device).type)
 
 
 def _learner(method: str, known: dict[str, Any], n_jobs: int | None) -> Any:

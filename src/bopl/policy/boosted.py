@@ -211,7 +211,8 @@ class BoostedPolicy(ScoredPolicy):
             Bins and reward models that other fits on the same log have made.
         """
         log = as_log(context, action, reward, propensity, actions)
-        self._check_settings(log, validation)
+        self._check_settings(validation)
+        self._check_rewards(log)
         if (
             resume_from is not None
             and self.random_state is None
@@ -269,7 +270,7 @@ class BoostedPolicy(ScoredPolicy):
 
     def begin(self, workbench: Workbench, *, seed: int) -> tuple[Problem, BoostingRun]:
         """Return a run of this policy that has made no round yet, to be continued by whoever asked; see `adopt`."""
-        self._check_settings(workbench.log, None)
+        self._check_settings(None)
         learner, problem = self._learner(), self._problem(workbench)
         state = BoostingState(workbench.log, self.n_rounds, seed, problem.start)
         bound = workbench.bind(learner, seed=seed)
@@ -326,8 +327,8 @@ class BoostedPolicy(ScoredPolicy):
     def _uses_models(self) -> bool:
         return bool(self._start_parts()) or get_objective(self.objective).needs_reward_model
 
-    def _check_settings(self, log: BanditLog, validation: BanditLog | None) -> None:
-        objective = get_objective(self.objective)
+    def _check_settings(self, validation: BanditLog | None) -> None:
+        get_objective(self.objective)
         check_number("n_rounds", self.n_rounds, low=0, integer=True)
         check_number("reward_translation", self.reward_translation, low_open=True, high_open=True)
         if self.start is not None:
@@ -350,7 +351,11 @@ class BoostedPolicy(ScoredPolicy):
                     f"early_stopping_rounds={self.early_stopping_rounds} needs a validation log: pass validation=… "
                     "to fit, or set validation_fraction."
                 )
-        if not objective.needs_reward_model and not np.any(log.translated(self.reward_translation).reward):
+
+    def _check_rewards(self, log: BanditLog) -> None:
+        """Say what is wrong where rounds are wanted and all rewards are zero; a race begins candidates without this."""
+        needs_model = get_objective(self.objective).needs_reward_model
+        if self.n_rounds > 0 and not needs_model and not np.any(log.translated(self.reward_translation).reward):
             raise ValueError(
                 f"all {log.n_samples} rewards are zero after adding reward_translation={self.reward_translation:g}: "
                 "there is nothing to learn from. Use another translation, or check the reward column."

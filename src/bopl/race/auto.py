@@ -153,7 +153,7 @@ class AutoPolicy(ScoredPolicy):
         self, log: BanditLog, weight: FloatArray | None, seed: int, began: float, progress: RaceProgress
     ) -> tuple[Outcome, bool]:
         """Return the outcome of the race, and whether it was run on the whole log."""
-        names = tuple(one for one in choose(self.include, tuple(self.exclude)) if one.suits(log))
+        names = tuple(one for one in choose(self.include, self.exclude) if one.suits(log))
         is_whole = log.n_samples <= MAX_WHOLE
         rows = np.arange(log.n_samples)
         if not is_whole:
@@ -190,7 +190,7 @@ class AutoPolicy(ScoredPolicy):
         self.is_logging_, self.is_interrupted_ = outcome.is_logging, outcome.is_interrupted
         parts: list[BoostedPolicy] = []
         try:
-            if not outcome.is_interrupted:
+            if not outcome.is_interrupted and time.monotonic() < deadline:
                 workbench = Workbench(
                     log,
                     sample_weight=weight,
@@ -216,7 +216,7 @@ class AutoPolicy(ScoredPolicy):
         """Train a winner on all samples; the more there are beyond those it raced on, the more rounds it makes."""
         policy = winner.unfitted(n_jobs=self.n_jobs)
         growth = max(workbench.log.n_samples / winner.n_trained_on, 1.0) ** ROUNDS_GROWTH
-        policy.set_params(n_rounds=int(round(policy.n_rounds * growth)))
+        policy.set_params(n_rounds=round(policy.n_rounds * growth))
         left = deadline - time.monotonic()
         limits = [] if np.isinf(left) else [TimeLimit(max(left, 0.0))]
         policy.fit(workbench.log, workbench=workbench, callbacks=limits)

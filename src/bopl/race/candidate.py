@@ -6,19 +6,20 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
 from sklearn.base import clone
 
 from bopl._errors import did_you_mean
+from bopl._torch import has_torch
 from bopl.learner import HistTree
 from bopl.log import BanditLog
 from bopl.log.context import is_sparse
 from bopl.objective import DR, IPS, Clipped, ExponentialSmoothing, Surrogate
 from bopl.policy import BoostedPolicy
 from bopl.reward import BoostedRewardModel, NetworkRewardModel
-from bopl.reward.network import has_torch
 
 MAX_ROUNDS = 200
-REWARD_ROUNDS = 150
+REWARD_ROUNDS = 100
 MAX_BINNED_ACTIONS = 256  # of a boosted reward model, which the judges need as well
 MIN_NETWORK_COLUMNS, MIN_NETWORK_SAMPLES = 100, 5_000  # trees are as good on fewer, and quicker
 
@@ -40,6 +41,8 @@ class Candidate:
         The simpler candidate wins a tie.
     needs_network : bool
         Whether it trains a network: it takes part where PyTorch is installed and the contexts are wide.
+    max_columns : float
+        Contexts of more columns it leaves to others: very deep trees take long there, and are no better.
     """
 
     name: str
@@ -48,6 +51,7 @@ class Candidate:
     n_rounds: int = MAX_ROUNDS
     complexity: int = 1
     needs_network: bool = False
+    max_columns: float = np.inf
 
     @property
     def needs_reward_model(self) -> bool:
@@ -57,7 +61,7 @@ class Candidate:
 
     def suits(self, log: BanditLog) -> bool:
         """Return whether it can and should take part in a race on this log."""
-        if self.needs_reward_model and log.n_actions > MAX_BINNED_ACTIONS:
+        if (self.needs_reward_model and log.n_actions > MAX_BINNED_ACTIONS) or log.n_features > self.max_columns:
             return False
         is_wide = log.n_features >= MIN_NETWORK_COLUMNS and log.n_samples >= MIN_NETWORK_SAMPLES
         return not self.needs_network or (is_wide and not is_sparse(log.context) and has_torch())
@@ -111,6 +115,7 @@ def candidates() -> tuple[Candidate, ...]:
             "doubly robust from predicted rewards, deep trees with small leaves",
             {"reward_model": rewards(25, 5.0), "learner": trees(25, 10.0)},
             complexity=2,
+            max_columns=200,
         ),
         Candidate(
             "dr-logging",
@@ -140,7 +145,7 @@ def candidates() -> tuple[Candidate, ...]:
         Candidate(
             "dr-network",
             "doubly robust from the rewards that a network predicts",
-            {"reward_model": NetworkRewardModel(), "learner": trees(16, 10.0)},
+            {"reward_model": NetworkRewardModel(), "learner": trees(10, 50.0)},
             complexity=4,
             needs_network=True,
         ),
@@ -156,6 +161,9 @@ def candidates() -> tuple[Candidate, ...]:
 def choose(include: Sequence[str] | None, exclude: Sequence[str]) -> tuple[Candidate, ...]:
     """Return the candidates that may take part; the logging policy always does."""
     known = {one.name: one for one in candidates()}
+    for setting, names in (("include", include), ("exclude", exclude)):
+        if isinstance(names, str):
+            raise TypeError(f"{setting} must be a list of candidates; got {names!r}. Write {setting}=[{names!r}].")
     for name in (*(include or ()), *exclude):
         if name not in known:
             raise ValueError(

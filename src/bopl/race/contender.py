@@ -80,6 +80,8 @@ class Panel:
         self.log = log
         self.logging_model = logging_model
         self._ends = np.cumsum([arena.judge.log.n_samples for arena in arenas])[:-1]
+        weights = [arena.judge.sample_weight for arena in arenas if arena.judge.sample_weight is not None]
+        self._sample_weight = np.concatenate(weights) if weights else None
 
     def verdict(self, action_prob: FloatArray, n_rounds: int = 0) -> Verdict:
         """Return what the judges say of some probabilities."""
@@ -87,8 +89,12 @@ class Panel:
         estimates = np.concatenate([arena.judge.estimates(part) for arena, part in judged])
         cautious = np.concatenate([arena.judge.cautious(part) for arena, part in judged])
         # The logging policy's terms are the logged rewards: nothing of it has to be estimated.
-        rank = compare(cautious, self.log.reward, self.log).lower(N_STD_ERR)
-        return Verdict(n_rounds, action_prob, cautious, compare(estimates, self.log.reward, self.log), rank)
+        rank = self.compare(cautious).lower(N_STD_ERR)
+        return Verdict(n_rounds, action_prob, cautious, self.compare(estimates), rank)
+
+    def compare(self, terms: FloatArray, reference: FloatArray | None = None) -> Standing:
+        """Return how a policy compares with a reference, the logging policy by default."""
+        return compare(terms, self.log.reward if reference is None else reference, self.log, self._sample_weight)
 
 
 class Contender:

@@ -19,10 +19,12 @@ class Judge:
     ----------
     log : BanditLog
     reward_estimate : ndarray of shape (n_samples, n_actions)
+    sample_weight : ndarray of shape (n_samples,), optional
     """
 
     log: BanditLog
     reward_estimate: FloatArray
+    sample_weight: FloatArray | None = None
 
     def estimates(self, action_prob: FloatArray) -> FloatArray:
         """Return the self-normalised doubly robust terms of a policy, whose mean estimates its value.
@@ -36,10 +38,10 @@ class Judge:
         action_prob : ndarray of shape (n_samples, n_actions)
         """
         direct, weight, left = self._parts(action_prob)
-        mean_weight = float(weight.mean())
+        mean_weight = float(np.average(weight, weights=self.sample_weight))
         if mean_weight <= 0.0:
             return direct
-        shift = float((weight * left).mean()) / mean_weight
+        shift = float(np.average(weight * left, weights=self.sample_weight)) / mean_weight
         return direct + shift + weight / mean_weight * (left - shift)
 
     def cautious(self, action_prob: FloatArray) -> FloatArray:
@@ -65,6 +67,7 @@ class Judge:
 
 
 LOW_QUANTILE = 0.01
+ROUNDING = 1e-12  # of the rewards: terms that differ by less are equal, or sums in another order would win a race
 
 
 def _smoothed(value: FloatArray, strength: float) -> FloatArray:
@@ -95,8 +98,15 @@ class Standing:
         return self.uplift - n_std_err * self.std_err
 
 
-def compare(terms: FloatArray, reference: FloatArray, log: BanditLog) -> Standing:
+def compare(
+    terms: FloatArray, reference: FloatArray, log: BanditLog, sample_weight: FloatArray | None = None
+) -> Standing:
     """Return how a policy compares with a reference, from the terms of both on the same samples."""
-    gap = terms - reference
+    value, gap = float(np.average(terms, weights=sample_weight)), terms - reference
+    if float(np.abs(gap).max()) <= ROUNDING * float(np.abs(reference).max()):
+        return Standing(value, 0.0, 0.0)
+    uplift = float(np.average(gap, weights=sample_weight))
+    if sample_weight is not None:
+        gap = uplift + sample_weight / sample_weight.mean() * (gap - uplift)  # the weighted mean, linearised
     std_err = mean_std_err(gap, log.group) if float(np.ptp(gap)) > 0.0 else 0.0
-    return Standing(float(terms.mean()), float(gap.mean()), float(std_err))
+    return Standing(value, uplift, float(std_err))

@@ -14,12 +14,13 @@ from bopl.log import BanditLog
 from bopl.objective.softmax import softmax
 from bopl.race.candidate import MAX_BINNED_ACTIONS, Candidate, rewards
 from bopl.race.contender import SHARPNESS, Arena, Contender, Panel, Verdict
-from bopl.race.judge import Judge, compare
+from bopl.race.judge import Judge
 from bopl.race.leaderboard import Entry, Leaderboard
 from bopl.reward import draw_folds
 from bopl.reward.logging_model import LoggingModel, fit_logging_model
 
 RUNGS = (25, 100, 200)  # rounds after which the weaker half is dropped
+MIN_UNITS = 3  # parts of a cross-validation; two of them have to be trained on, cross-fitted
 MIN_KEPT = 3
 MAX_BLENDED = 5
 SAME_POLICY = 0.01  # a part that moves less probability than this is not needed in a blend
@@ -83,6 +84,7 @@ class Outcome:
 
 def make_panel(log: BanditLog, settings: RaceSettings, *, sample_weight: FloatArray | None = None) -> Panel:
     """Divide the samples and prepare the judges."""
+    _check_units(log)
     divisions: list[tuple[AnyArray, AnyArray]]
     if settings.n_parts == 1:
         divisions = [log.split_rows(settings.validation_fraction, random_state=settings.seed)]
@@ -93,6 +95,16 @@ def make_panel(log: BanditLog, settings: RaceSettings, *, sample_weight: FloatAr
     arenas = [_make_arena(log, train, judged, settings, sample_weight, model) for train, judged in divisions]
     order = np.concatenate([arena.rows for arena in arenas])
     return Panel(arenas, log.subset(order), model)
+
+
+def _check_units(log: BanditLog) -> None:
+    n_units = log.n_samples if log.group is None else len(np.unique(log.group))
+    if n_units < MIN_UNITS:
+        what = "samples" if log.group is None else "groups of samples"
+        raise ValueError(
+            f"a race judges candidates on samples they have not seen and needs at least {MIN_UNITS} {what}; the log has "
+            f"{n_units}. Train one policy instead, with BoostedPolicy."
+        )
 
 
 def _make_arena(
@@ -113,13 +125,14 @@ def _make_arena(
     )
     held_out = log.subset(judged)
     if log.n_actions > MAX_BINNED_ACTIONS:
-        estimate = np.full((held_out.n_samples, log.n_actions), workbench.log.reward.mean())
+        estimate = np.full((held_out.n_samples, log.n_actions), np.average(workbench.log.reward, weights=weight))
     else:
         estimate = 0.5 * (
             workbench.rewards(rewards(n_jobs=settings.n_jobs)).predict(held_out.context)
             + workbench.rewards(rewards(n_jobs=settings.n_jobs), has_prior=True).predict(held_out.context)
         )
-    return Arena(workbench, Judge(held_out, estimate), judged)
+    judging = None if sample_weight is None else sample_weight[judged]
+    return Arena(workbench, Judge(held_out, estimate, judging), judged)
 
 
 class Race:
@@ -201,7 +214,7 @@ class Race:
         )
         logging = next(one for one in self.contenders if one.candidate.name == "logging")
         chosen, verdict = self._blend(ranked)
-        gap = compare(verdict.cautious, self.panel.log.reward, self.panel.log)
+        gap = self.panel.compare(verdict.cautious)
         is_logging = gap.uplift <= GATE * gap.std_err
         sharpness, verdict = self._sharpen(verdict)
         if is_logging:
@@ -218,7 +231,7 @@ class Race:
         chosen, mixed = ranked[:1], leader
         for contender in ranked[1:] if self.settings.is_blended else ():
             assert contender.best is not None
-            gap = compare(contender.best.cautious, leader.cautious, self.panel.log)
+            gap = self.panel.compare(contender.best.cautious, leader.cautious)
             is_wanted = len(chosen) < MIN_BLENDED and self.panel.log.n_samples < FEW_JUDGED
             allowed = 2.0 if is_wanted else 1.0
             if len(chosen) == MAX_BLENDED or gap.uplift < -allowed * gap.std_err:

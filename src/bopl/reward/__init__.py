@@ -1,10 +1,29 @@
-"""Reward models: what an action is expected to earn, and estimates of it that no sample had a part in."""
+"""Reward models: what an action is expected to earn, and estimates of it that no sample had a part in.
 
-from bopl.reward.boosted import BoostedRewardModel
-from bopl.reward.cross_fit import CrossFit, cross_fit
-from bopl.reward.folds import draw_folds
-from bopl.reward.logging_model import LoggingModel, fit_logging_model
-from bopl.reward.network import NetworkRewardModel
+Names are imported when first used: a network needs no compiled engine.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from bopl.reward.boosted import BoostedRewardModel as BoostedRewardModel
+    from bopl.reward.cross_fitting import CrossFit as CrossFit
+    from bopl.reward.cross_fitting import cross_fit as cross_fit
+    from bopl.reward.folds import draw_folds as draw_folds
+    from bopl.reward.logging_model import LoggingModel as LoggingModel
+    from bopl.reward.logging_model import fit_logging_model as fit_logging_model
+    from bopl.reward.network import NetworkRewardModel as NetworkRewardModel
+
+_HOME_OF = {
+    "BoostedRewardModel": "boosted",
+    "CrossFit": "cross_fitting",
+    "LoggingModel": "logging_model",
+    "NetworkRewardModel": "network",
+    "cross_fit": "cross_fitting",
+    "draw_folds": "folds",
+    "fit_logging_model": "logging_model",
+}
 
 __all__ = [
     "BoostedRewardModel",
@@ -15,3 +34,9 @@ __all__ = [
     "draw_folds",
     "fit_logging_model",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    if name in _HOME_OF:
+        return getattr(import_module(f"bopl.reward.{_HOME_OF[name]}"), name)
+    raise AttributeError(f"module 'bopl.reward' has no attribute {name!r}")

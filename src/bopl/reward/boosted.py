@@ -145,6 +145,7 @@ class RewardBinding:
     def __init__(self, log: BanditLog, learner: HistTree) -> None:
         pairs = _LoggedPairs(_with_action_column(log.context, log.action_idx), log.reward)
         self._bound = learner.bind(pairs, seed=0)
+        self._bound.n_always = 1  # the action can always be split, as in a tree over contexts and actions
         order = self._bound.row_order
         self.order = np.arange(log.n_samples) if order is None else order
         self._reward = log.reward[self.order]

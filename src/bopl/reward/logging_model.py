@@ -21,7 +21,7 @@ from bopl.log.context import is_sparse
 from bopl.log.layout import InputLayout, category_sizes, fit_layout, unpack_layout
 from bopl.objective.softmax import log_softmax
 from bopl.reward.boosted import BoostedRewardModel
-from bopl.reward.cross_fit import cross_fit
+from bopl.reward.cross_fitting import cross_fit
 
 MAX_SAMPLES = 30_000  # more hardly change a linear model
 MIN_SAMPLES, MAX_PRODUCTS = 5_000, 120_000_000  # fewer where inputs or actions are many: rows · inputs · actions

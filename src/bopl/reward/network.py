@@ -13,6 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from bopl._archive import check_array
 from bopl._settings import check_number
+from bopl._torch import import_torch, pick_device
 from bopl._typing import AnyArray, ContextMatrix, FloatArray
 from bopl.learner import register_predictor
 from bopl.log import BanditLog
@@ -76,12 +77,12 @@ class NetworkRewardModel(BaseEstimator):
     ----------
     hidden : sequence of int, default=(512, 256)
         Widths of the hidden layers.
-    dropout : float in [0, 1), default=0.2
+    dropout : float in [0, 1), default=0.3
     learning_rate : float, default=0.001
     batch_size : int, default=256
     n_epochs : int, default=30
         Maximum number of epochs.
-    patience : int, default=4
+    patience : int, default=6
         Epochs without a smaller error after which training ends.
     device : {"auto", "cpu", "cuda"}, default="auto"
         ``"auto"`` is CUDA where there is a GPU.
@@ -100,11 +101,11 @@ class NetworkRewardModel(BaseEstimator):
     def __init__(
         self,
         hidden: Sequence[int] = (512, 256),
-        dropout: float = 0.2,
+        dropout: float = 0.3,
         learning_rate: float = 0.001,
         batch_size: int = 256,
         n_epochs: int = 30,
-        patience: int = 4,
+        patience: int = 6,
         device: str = "auto",
         random_state: int | None = None,
     ) -> None:
@@ -141,36 +142,6 @@ class NetworkRewardModel(BaseEstimator):
         check_number("learning_rate", self.learning_rate, low=0.0, low_open=True)
         for name in ("batch_size", "n_epochs", "patience"):
             check_number(name, getattr(self, name), low=1, integer=True)
-
-
-def has_torch() -> bool:
-    """Return whether PyTorch is installed, without importing it."""
-    from importlib.util import find_spec
-
-    return find_spec("torch") is not None
-
-
-def import_torch(owner: str) -> Any:
-    """Return torch, or say in one sentence how to get it."""
-    try:
-        import torch
-    except ImportError:
-        raise ImportError(f"{owner} needs PyTorch: pip install 'bopl[deep]'.") from None
-    return torch
-
-
-def pick_device(torch: Any, device: str) -> Any:
-    """Return the device called ``device``; ``"auto"`` is CUDA where there is a GPU."""
-    has_cuda = torch.cuda.is_available()
-    if device == "auto":
-        return torch.device("cuda" if has_cuda else "cpu")
-    try:
-        found = torch.device(device)
-    except RuntimeError:
-        raise ValueError(f"device must be 'auto', 'cpu' or 'cuda'; got {device!r}.") from None
-    if found.type == "cuda" and not has_cuda:
-        raise ValueError("device='cuda' was asked for, but PyTorch finds no GPU here; use device='cpu' or 'auto'.")
-    return found
 
 
 def _train(log: BanditLog, settings: NetworkRewardModel, sample_weight: FloatArray) -> Layers:

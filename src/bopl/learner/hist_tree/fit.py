@@ -131,7 +131,7 @@ def find_order(binned: BinnedContext, reward: NDArray[np.float64], n_jobs: int) 
         return None
     grower = Grower(binned, 1, n_jobs)
     no_features = ActionTable(np.zeros((0, 1), np.int32), np.zeros((0, 1)))
-    limits = Limits(ORDER_DEPTH, ORDER_LEAF, 1, 0.0, 1.0, len(binned.columns), 0, n_samples + 1)
+    limits = Limits(ORDER_DEPTH, ORDER_LEAF, 1, 0.0, 1.0, 0, len(binned.columns), 0, n_samples + 1)
     places = np.arange(n_samples, dtype=np.int32)
     leaf = np.empty((1, n_samples))
     gradient = (reward - reward.mean())[None]

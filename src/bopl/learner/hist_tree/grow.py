@@ -68,6 +68,7 @@ class Limits(NamedTuple):
     min_samples_leaf: int
     reg_lambda: float
     colsample: float
+    n_always: int  # columns at the end that every node may split, however few are drawn
     n_features: int
     seed: int
     large: int  # problems of at least this many contexts go back to the caller
@@ -297,7 +298,7 @@ def _open_root(binned, loaded, rows, depth, node, path, limits, scratch, values,
         scratch.action_sums[slot] = scratch.action_sums[len(scratch.histogram)]
         scratch.is_dead[slot] = False
         if loaded.rule.use_allowed:
-            draw_columns(limits.seed, path, limits.colsample, scratch.allowed[0])
+            draw_columns(limits.seed, path, limits.colsample, limits.n_always, scratch.allowed[0])
         if loaded.has_gradient:
             both = (loaded.sums, loaded.sums)
             _scan_children(
@@ -396,8 +397,8 @@ def _divide(binned, target, limits, loaded, actions, scratch, values, tables, fr
     small_absolute = np.int64(0)
     if small_goes or large_goes:
         if loaded.rule.use_allowed:
-            draw_columns(limits.seed, small_path, limits.colsample, scratch.allowed[0])
-            draw_columns(limits.seed, large_path, limits.colsample, scratch.allowed[1])
+            draw_columns(limits.seed, small_path, limits.colsample, limits.n_always, scratch.allowed[0])
+            draw_columns(limits.seed, large_path, limits.colsample, limits.n_always, scratch.allowed[1])
         small_absolute = _scan_children(
             binned,
             loaded.rule,

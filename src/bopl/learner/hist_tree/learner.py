@@ -134,6 +134,8 @@ class BoundHistTree:
     ----------
     row_order : ndarray of int32 or None
         The log's row at each place of targets and predictions.
+    n_always : int
+        Columns at the end of the contexts that every node may split, whatever ``colsample`` draws.
     """
 
     def __init__(
@@ -158,6 +160,7 @@ class BoundHistTree:
         self._n_jobs = n_jobs
         self._seed = seed
         self._mask = mask
+        self.n_always = 0
         self._grower = Grower(binned, n_actions, n_jobs, mask=mask, has_count=settings.min_samples_leaf > 1)
 
     def rebound(self, settings: HistTree, *, seed: int) -> BoundHistTree:
@@ -245,6 +248,7 @@ class BoundHistTree:
             int(settings.min_samples_leaf),
             float(settings.reg_lambda),
             float(settings.colsample),
+            self.n_always,
             len(self._binned.columns),
             seed,
             max(self._binned.n_samples // PIECES, MIN_LARGE),

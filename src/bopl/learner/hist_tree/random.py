@@ -16,9 +16,10 @@ def mix(state, value):  # type: ignore[no-untyped-def]
 
 
 @njit(nogil=True, cache=True)
-def draw_columns(seed, path, share, allowed_out):  # type: ignore[no-untyped-def]
-    """Mark ``ceil(share * n)`` columns, each set of that size being as likely as another."""
-    n = len(allowed_out)
+def draw_columns(seed, path, share, n_always, allowed_out):  # type: ignore[no-untyped-def]
+    """Mark ``ceil(share * n)`` columns, each set of that size being as likely as another, and the last ``n_always``."""
+    n = len(allowed_out) - n_always
+    allowed_out[n:] = True
     wanted = max(int(np.ceil(share * n)), 1)
     state = mix(seed, path)
     for f in range(n):
