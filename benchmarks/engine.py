@@ -4,12 +4,16 @@
     python benchmarks/engine.py --workloads covertype --rounds 5
     python benchmarks/engine.py --scaling                         # HistTree as n, A, d and threads grow
     python benchmarks/engine.py --startup                         # first and second start: compilation and its cache
+    python benchmarks/engine.py --whole-rounds --rounds 20        # everything between two callbacks of a fit
 
 Every learner boosts BOPL-S on its own in a process of its own, so that peak memory is its own too. HistTree and a rival
 take turns, a round each, so that whatever slows the machine down slows both; a row is one such pair. Seconds per round
 are the median after the first round and cover the fit of one tree and its prediction on the training contexts; for
 XGBoost that is `boost` and `predict`, without the conversion to our arrays. Memory is the process's peak above what it
 held once the log was loaded. Rounds with a slow rival are cut short after --limit seconds, which its row says.
+
+Whole rounds are what a user of `BoostedPolicy.fit` waits for: gradient, tree, step size, scores and the history's row,
+from the end of one call of a callback to the next. HistTree and XGBTree("hist") take turns there, too.
 """
 
 from __future__ import annotations
@@ -185,15 +189,65 @@ def measure(args) -> dict:
     }
 
 
+def measure_whole(args) -> dict:
+    """Boost BOPL-S by `BoostedPolicy.fit`; its callback waits until the next round is asked for."""
+    import bopl
+    from bopl.objective import Surrogate
+
+    settings = PAPER_SETTINGS.get(args.workload, SYNTHETIC_SETTINGS)
+    limits = {"min_child_weight": settings.min_child_weight, "n_jobs": args.threads}
+    learner = bopl.HistTree(settings.max_depth, **limits)
+    if args.learner != "hist_tree":
+        learner = bopl.XGBTree(args.learner.removeprefix("xgb_"), settings.max_depth, **limits)
+    policy = bopl.BoostedPolicy(
+        Surrogate(smoothness="paper"),
+        learner,
+        reward_translation=settings.reward_translation,
+        progress=False,
+        random_state=0,
+    )
+    policy.set_params(n_rounds=2).fit(synthetic_log(5000, 3, 3))  # compiles or loads everything
+    log = read_log(Path(args.log))
+    turns = Turns()
+    policy.set_params(n_rounds=10**6).fit(
+        log.subset(np.arange(args.samples)) if args.samples else log, callbacks=[turns]
+    )
+    return {
+        "seconds": float(np.median(turns.seconds)),
+        "rounds": len(turns.seconds),
+        "reward": float(policy.history_["snips_value"][-1]),
+    }
+
+
+class Turns:
+    """A callback that lets a round begin when it is told to, and notes how long it took; the first is not counted."""
+
+    def __init__(self):
+        self.seconds = []
+        self.began = None
+
+    def __call__(self, state):
+        from bopl.boosting import CallbackAction
+
+        if self.began is None:
+            print("ready", flush=True)
+        else:
+            self.seconds.append(time.perf_counter() - self.began)
+            print("done", flush=True)
+        goes_on = sys.stdin.readline().strip() == "round"
+        self.began = time.perf_counter()
+        return CallbackAction.CONTINUE if goes_on else CallbackAction.STOP
+
+
 # -- The tables ------------------------------------------------------------------------------------------------------
 
 
 class Child:
     """A learner in a process of its own, which makes a round when it is told to."""
 
-    def __init__(self, learner, workload, threads, log=""):
+    def __init__(self, learner, workload, threads, log="", more=()):
         command = [sys.executable, __file__, "--child", "--learner", learner, "--workload", workload]
-        command += ["--log", str(log), "--threads", str(threads)]
+        command += ["--log", str(log), "--threads", str(threads), *more]
         environment = os.environ | {"OMP_NUM_THREADS": str(threads)}
         self.name = f"{learner} on {workload}"
         self.errors = tempfile.TemporaryFile("w+")  # noqa: SIM115, closed with the process
@@ -264,6 +318,22 @@ def compare(args, folder: Path) -> None:
             )
 
 
+def compare_whole(args, folder: Path) -> None:
+    """Print how long whole rounds take with our trees and with XGBoost's."""
+    print(f"commit {commit()}, {args.threads} threads, {args.samples or 'all'} samples\n")
+    print('| workload | rounds | XGBTree("hist") s/round | HistTree s/round | ratio | reward | HistTree |')
+    print("|---|" + "---:|" * 6)
+    for workload in args.whole_rounds.split(","):
+        log, more = cached_log(workload, folder), ["--whole-rounds", "--samples", str(args.samples)]
+        children = [Child(name, workload, args.threads, log, more) for name in ("hist_tree", "xgb_hist")]
+        ours, theirs = take_turns(children, args.rounds, args.limit)
+        print(
+            f"| {workload} | {ours['rounds']} | {theirs['seconds']:.4f} | {ours['seconds']:.4f} | "
+            f"{theirs['seconds'] / ours['seconds']:.1f} | {theirs['reward']:.4f} | {ours['reward']:.4f} |",
+            flush=True,
+        )
+
+
 SCALING = {
     "n": ["synthetic:312500:20:10", "synthetic:625000:20:10", "synthetic:1250000:20:10", "synthetic:2500000:20:10",
           "synthetic:5000000:20:10"],
@@ -319,6 +389,10 @@ def main() -> None:
     parser.add_argument("--limit", type=float, default=120.0, help="seconds of rounds after which a pair is cut short")
     parser.add_argument("--scaling", nargs="?", const="n,A,d,threads", help="what grows: n, A, d, threads; all of them")
     parser.add_argument("--startup", action="store_true")
+    parser.add_argument(
+        "--whole-rounds", nargs="?", const="covertype", metavar="WORKLOADS", help="of a fit; on Covertype by default"
+    )
+    parser.add_argument("--samples", type=int, default=0, help="of a log that whole rounds are made on; all by default")
     parser.add_argument("--cache", default="", help="folder to keep the simulated logs in")
     parser.add_argument("--child", action="store_true", help=argparse.SUPPRESS)
     parser.add_argument("--learner", help=argparse.SUPPRESS)
@@ -326,14 +400,14 @@ def main() -> None:
     parser.add_argument("--log", help=argparse.SUPPRESS)
     args = parser.parse_args()
     if args.child:
-        print(json.dumps(measure(args)))
+        print(json.dumps(measure_whole(args) if args.whole_rounds else measure(args)))
     elif args.scaling:
         scale(args)
     elif args.startup:
         startup()
     else:
         with tempfile.TemporaryDirectory() as folder:
-            compare(args, Path(args.cache or folder))
+            (compare_whole if args.whole_rounds else compare)(args, Path(args.cache or folder))
 
 
 if __name__ == "__main__":

@@ -394,7 +394,13 @@ OBJECTIVE_LINES = {
     "surrogate": {"color": "C0", "linestyle": "--", "marker": "s", "markersize": 3, **LINE},
     "likelihood": {"color": "C2", "marker": "^", "markersize": 4, **LINE},
     "dr": {"color": "C3", "marker": "D", "markersize": 3, **LINE},
-    "reward regression": {"color": "C3", "linestyle": "--", "marker": "D", "markersize": 3, **LINE},
+    "reward regression": {
+        "color": "C3",
+        "linestyle": "--",
+        "marker": "D",
+        "markersize": 3,
+        **LINE,
+    },
 }
 
 
@@ -406,8 +412,12 @@ def single_policies():
         name: bopl.BoostedPolicy(objective, certificate=False, random_state=0)
         for name, objective in objectives.items()
     }
-    regression = bopl.BoostedPolicy(n_rounds=0, certificate=False, random_state=0)  # the start of dr
-    return policies | {"reward regression": regression, "AutoPolicy": bopl.AutoPolicy(random_state=0)}
+    # What dr starts from.
+    regression = bopl.BoostedPolicy(n_rounds=0, certificate=False, random_state=0)
+    return policies | {
+        "reward regression": regression,
+        "AutoPolicy": bopl.AutoPolicy(random_state=0),
+    }
 
 
 def draw_weights():
@@ -424,7 +434,9 @@ def draw_weights():
     def draw():
         figure = Figure(figsize=(6.4, 3.4), layout="constrained")
         panel = figure.subplots()
-        for (label, weight), dash in zip(weights.items(), ("-", "--", "-.", ":", "-"), strict=True):
+        for (label, weight), dash in zip(
+            weights.items(), ("-", "--", "-.", ":", "-"), strict=True
+        ):
             value = weight(np.ones_like(propensity), propensity)
             panel.loglog(propensity, value, dash, label=label, **LINE)
         panel.set(xlabel="propensity", ylabel="what a reward of 1 counts")

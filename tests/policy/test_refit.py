@@ -51,7 +51,7 @@ def test_every_objective_and_start_refits_to_the_same_bytes(name, start, log, tm
     policy = make_policy(name, start=start, learning_rate=0.7, start_sharpness=2.0)
     loaded = assert_refits_to_the_same_bytes(policy, log, tmp_path)
     assert (loaded.objective, loaded.start, loaded.learning_rate) == (name, start, 0.7)
-    assert loaded.ensemble_.start.kind == (start or ("reward_model" if name == "dr" else "uniform"))
+    assert loaded.ensemble_.start.kind == (start or ("logging+reward_model" if name == "dr" else "uniform"))
     np.testing.assert_array_equal(loaded.decision_function(log.context), policy.decision_function(log.context))
 
 
@@ -157,7 +157,7 @@ def test_a_checkpoint_resumes_to_the_same_bytes(name, start, log, tmp_path):
         ({"objective": DR(weight=Clipped(0.05), smoothness="paper")}, "objective=.*'sharp'.*, not .*'paper'"),
         ({"objective": DR(weight=Clipped(0.05), self_normalised=True)}, "objective="),
         ({"learning_rate": 0.5}, r"learning_rate=1\.0, not 0\.5"),
-        ({"start": "uniform"}, "start='reward_model', not 'uniform'"),
+        ({"start": "uniform"}, r"start='logging\+reward_model', not 'uniform'"),
         ({"start_sharpness": 9.0}, r"start_sharpness=5\.0, not 9\.0"),
         ({"reward_model": clone(SMALL_MODEL).set_params(n_rounds=4)}, "reward_model="),
         ({"reward_model": clone(SMALL_MODEL).set_params(learner__max_depth=2)}, "reward_model="),

@@ -12,7 +12,10 @@ from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 
 import bopl
+from bopl._errors import UnseenCategoryWarning
 from bopl.boosting.loop import INTERRUPTED, Recorder
+from bopl.objective.softmax import softmax
+from bopl.policy.base import draw_actions
 from bopl.race.auto import RACE_SHARE
 from bopl.race.contender import Contender
 from helpers import informative_log, masked
@@ -46,7 +49,7 @@ def statuses(policy):
     return {entry.candidate: entry.status for entry in policy.leaderboard_}
 
 
-# -- Who takes part -----------------------------------------------------------------------------------------------------
+# -- Who takes part ----------------------------------------------------------------------------------------------------
 
 
 def test_include_and_exclude_decide_who_takes_part_and_the_logging_policy_always_does():
@@ -91,7 +94,7 @@ def test_more_actions_than_a_reward_model_takes_leave_the_candidates_without_one
     assert policy.predict_proba(context[:5]).shape == (5, 300)
 
 
-# -- What it takes ------------------------------------------------------------------------------------------------------
+# -- What it takes -----------------------------------------------------------------------------------------------------
 
 
 def test_masks_are_kept_in_training_and_predicting():
@@ -160,7 +163,7 @@ def test_a_frame_with_categories_flags_times_and_gaps():
     assert right.mean() > 0.85
     assert right[np.isnan(age)].mean() > 0.7
     unknown = new.set_column(0, "city", pa.array(["Oslo"] * len(new)))
-    with pytest.warns(bopl.UnseenCategoryWarning, match="'Oslo'"):
+    with pytest.warns(UnseenCategoryWarning, match="'Oslo'"):
         np.testing.assert_allclose(policy.predict_proba(unknown).sum(axis=1), 1.0)
 
 
@@ -183,7 +186,7 @@ def test_a_constant_reward_ends_at_the_logging_policy(constant):
 
 
 def test_a_log_with_one_click_ends_at_the_logging_policy():
-    """Two of three training parts may hold no reward at all: their candidates have nothing to learn, and do not fail."""
+    """A training part may hold no reward at all: its candidates have nothing to learn, and do not fail."""
     log = noise_world(n_samples=300)[0]
     assert auto(["regression", "likelihood", "surrogate", "ips"]).fit(log.with_reward(np.eye(300)[7])).is_logging_
 
@@ -215,7 +218,22 @@ def test_an_action_that_was_never_logged_is_not_taken():
     assert policy.predict_proba(log.context)[:, 3].max() < 0.01
 
 
-# -- Time ---------------------------------------------------------------------------------------------------------------
+@pytest.mark.parametrize("seed", [0, 1])
+def test_an_action_that_was_never_logged_is_not_taken_because_rare_actions_earn_more(seed):
+    """The logging policy prefers what earns less; a line through that promises most of what it never did."""
+    rng = np.random.default_rng(seed)
+    context = rng.normal(size=(1200, 4))
+    score = context @ rng.normal(size=(4, 3))
+    prob = softmax(0.7 * score)
+    action, rows = draw_actions(prob, rng), np.arange(1200)
+    reward = (rng.random(1200) < np.where(action == score.argmin(axis=1), 0.6, 0.2)).astype(float)
+    log = bopl.BanditLog(context, action, reward, prob[rows, action], actions=[0, 1, 2, 3])
+    policy = auto(["regression", "regression-logging", "dr-logging"]).fit(log)
+    assert policy.predict_proba(context)[:, 3].mean() < 0.01
+    assert all(entry.value < 1.0 for entry in policy.leaderboard_)
+
+
+# -- Time --------------------------------------------------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -277,7 +295,7 @@ def test_minutes_that_are_enough_change_nothing(clock):
     assert free.leaderboard_ == bounded.leaderboard_  # seconds too: the clock stands still
 
 
-# -- Ctrl-C -------------------------------------------------------------------------------------------------------------
+# -- Ctrl-C ------------------------------------------------------------------------------------------------------------
 
 
 def interrupting(monkeypatch, owner, method, call):
@@ -362,7 +380,7 @@ def test_a_winner_whose_training_was_interrupted_ends_the_training_of_the_others
     assert len(policy.best_policy_.policies_) >= 2
 
 
-# -- scikit-learn and files ---------------------------------------------------------------------------------------------
+# -- scikit-learn and files --------------------------------------------------------------------------------------------
 
 
 def test_it_is_an_estimator():

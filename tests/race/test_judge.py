@@ -1,5 +1,7 @@
 """The judges: their terms against plain loops, and what they promise against the truth."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -24,6 +26,10 @@ def some_policy(log, seed=0):
 def moved(judge, shift, factor=1.0):
     """Return the judge of a world in which every reward is ``factor · r + shift``."""
     return Judge(judge.log.with_reward(factor * judge.log.reward + shift), factor * judge.reward_estimate + shift)
+
+
+def grouped(log, group):
+    return bopl.BanditLog(log.context, log.action, log.reward, log.propensity, actions=log.actions, group=group)
 
 
 def naive_parts(judge, action_prob):
@@ -146,11 +152,23 @@ def test_a_few_samples_with_large_weights_cannot_win():
     assert gap < 0.6
 
 
+def test_whole_number_weights_are_repeated_samples():
+    log = make_log(6, n_samples=150)
+    count = np.random.default_rng(2).integers(0, 4, size=150)
+    rows = np.repeat(np.arange(150), count)
+    judge, action_prob = judge_of(log), some_policy(log)
+    weighted = replace(judge, sample_weight=count.astype(float)).estimates(action_prob)
+    repeated = Judge(log.subset(rows), judge.reward_estimate[rows]).estimates(action_prob[rows])
+    np.testing.assert_allclose(weighted[rows], repeated, rtol=1e-9, atol=1e-12)
+    ours = compare(weighted, log.reward, grouped(log, np.arange(150)), count.astype(float))
+    theirs = compare(repeated, log.reward[rows], grouped(log.subset(rows), rows))
+    assert (ours.value, ours.uplift) == (pytest.approx(theirs.value), pytest.approx(theirs.uplift))
+    # A sample of weight 0 still counts as one of n in the correction n / (n - 1).
+    n_kept = len(np.unique(rows))
+    assert ours.std_err == pytest.approx(theirs.std_err * np.sqrt((150 / 149) / (n_kept / (n_kept - 1))))
+
+
 # -- Comparing ---------------------------------------------------------------------------------------------------------
-
-
-def grouped(log, group):
-    return bopl.BanditLog(log.context, log.action, log.reward, log.propensity, actions=log.actions, group=group)
 
 
 def test_a_comparison_is_paired():

@@ -1,7 +1,8 @@
-"""The race itself: who wins where the best is known, who is dropped, what is blended, and that threads do not matter."""
+"""The race itself: who wins where the best is known, who is dropped, what is blended, whatever the threads."""
 
 import re
 from dataclasses import replace
+from itertools import pairwise
 from zipfile import ZipFile
 
 import numpy as np
@@ -26,7 +27,7 @@ def chosen(policy):
     return [name for name, status in statuses.items() if status in ("won", "in the blend")]
 
 
-# -- Three worlds -------------------------------------------------------------------------------------------------------
+# -- Three worlds ------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("seed", [0, 1])
@@ -64,7 +65,7 @@ def test_where_actions_do_not_matter_the_policy_is_the_logging_policy_and_says_s
     assert moved < 0.02
 
 
-# -- Threads and seeds --------------------------------------------------------------------------------------------------
+# -- Threads and seeds -------------------------------------------------------------------------------------------------
 
 
 def without_seconds(leaderboard):
@@ -106,7 +107,7 @@ def test_the_seed_decides_and_a_race_repeats_itself():
     assert boards[0] != boards[2]
 
 
-# -- Halving ------------------------------------------------------------------------------------------------------------
+# -- Halving -----------------------------------------------------------------------------------------------------------
 
 SETTINGS = RaceSettings(n_parts=3, n_folds=2, n_jobs=1)
 
@@ -148,7 +149,7 @@ def test_the_weaker_half_is_dropped_rung_by_rung(plodding):
     making = [name for name in names if next(one for one in candidates() if one.name == name).n_rounds > 0]
     counts = [sum(rounds[name] >= rung for name in making) for rung in RUNGS]
     assert counts[0] == len(making)
-    for before, after in zip(counts, counts[1:], strict=False):
+    for before, after in pairwise(counts):
         assert after == max(MIN_KEPT, -(-before // 2))
     # Those that go on are the better ones, and whoever was dropped says so.
     assert [rounds[name] for name in making] == sorted((rounds[name] for name in making), reverse=True)
@@ -176,7 +177,7 @@ def test_in_a_race_of_many_the_dropped_have_made_fewer_rounds():
         assert rounds[entry.candidate] <= made < RUNGS[-1]
 
 
-# -- Blending -----------------------------------------------------------------------------------------------------------
+# -- Blending ----------------------------------------------------------------------------------------------------------
 
 
 class Decided:

@@ -47,7 +47,8 @@ if TYPE_CHECKING:
 class BoostedPolicy(ScoredPolicy):
     """A softmax policy over an ensemble boosted on the estimated reward of the policy itself.
 
-    By default it starts from a cross-fitted reward model and boosts the doubly robust estimate of its own reward.
+    By default it starts from the logging policy and a cross-fitted reward model, and boosts the doubly robust estimate
+    of its own reward.
 
     Parameters
     ----------
@@ -58,15 +59,15 @@ class BoostedPolicy(ScoredPolicy):
         What fits one predictor per round: `bopl.HistTree`, `bopl.HistTreeClassifier`, `bopl.XGBTree`, or any
         scikit-learn regressor (Algorithm 3) or classifier (Algorithm 4) that takes ``sample_weight``. By default
         `bopl.learner.default_learner`: trees of depth 12, leaves of 20 typical samples, half of the columns per node.
-    n_rounds : int, default=300
+    n_rounds : int, default=100
         Maximum number of rounds. 0 keeps the start as it is.
     reward_translation : float, default=0
         Added to every reward before training (-0.4 means r - 0.4). Negative values guard against propensity
         overfitting: a policy cannot win any more by merely avoiding what was logged. It changes nothing for ``"dr"``.
     start : {"uniform", "reward_model", "logging", "logging+reward_model"}, optional
         Where boosting starts: at equal scores (the paper), at ``beta · q̂`` of a cross-fitted reward model, at the
-        logarithm of the logging policy, or at their sum. By default at the reward model where the objective needs one,
-        else at equal scores.
+        logarithm of the logging policy, or at their sum. By default at their sum where the objective needs a reward
+        model, else at equal scores.
     start_sharpness : float, default=5
         ``beta`` in units of the reward's spread: ``beta = start_sharpness / std(reward)``.
     reward_model : model, optional
@@ -132,7 +133,7 @@ class BoostedPolicy(ScoredPolicy):
         self,
         objective: Any = "dr",
         learner: Any = None,
-        n_rounds: int = 300,
+        n_rounds: int = 100,
         reward_translation: float = 0.0,
         *,
         start: str | None = None,
@@ -321,7 +322,7 @@ class BoostedPolicy(ScoredPolicy):
     def _start_parts(self) -> list[str]:
         """Return the parts of the start: none if it is uniform."""
         if self.start is None:
-            return ["reward_model"] if get_objective(self.objective).needs_reward_model else []
+            return ["logging", "reward_model"] if get_objective(self.objective).needs_reward_model else []
         return [] if self.start == "uniform" else self.start.split("+")
 
     def _uses_models(self) -> bool:

@@ -39,6 +39,7 @@ MAX_WHOLE, MAX_RACED = (
 CROSS_VALIDATE_BELOW = 12_000  # samples below which all of them judge, by cross-validation
 FINAL_FOLDS = ((100_000, 4), (500_000, 3), (np.inf, 2))  # of cross-fitting the winner's reward model, by samples
 ROUNDS_GROWTH = 0.25  # rounds grow with this power of the samples
+MIN_RETRAINED = 0.5  # share of its rounds that a winner must make on all samples to replace the one that raced
 RACE_SHARE = 0.6  # of the time allowed; the rest trains the winner
 
 
@@ -137,8 +138,8 @@ class AutoPolicy(ScoredPolicy):
         began = time.monotonic()
         deadline = np.inf if self.minutes is None else began + 60.0 * self.minutes
         with RaceProgress(is_shown=self.progress) as progress:
-            outcome, is_whole = self._race(log, weight, seed, began, progress)
-            self._finish(outcome, log, weight, seed, deadline, is_whole=is_whole, progress=progress)
+            outcome = self._race(log, weight, seed, began, progress)
+            self._finish(outcome, log, weight, seed, deadline, progress)
         self._remember(log)
         return self
 
@@ -151,8 +152,8 @@ class AutoPolicy(ScoredPolicy):
 
     def _race(
         self, log: BanditLog, weight: FloatArray | None, seed: int, began: float, progress: RaceProgress
-    ) -> tuple[Outcome, bool]:
-        """Return the outcome of the race, and whether it was run on the whole log."""
+    ) -> Outcome:
+        """Return the outcome of the race, run on the whole log or on a part of a large one."""
         names = tuple(one for one in choose(self.include, self.exclude) if one.suits(log))
         is_whole = log.n_samples <= MAX_WHOLE
         rows = np.arange(log.n_samples)
@@ -172,7 +173,7 @@ class AutoPolicy(ScoredPolicy):
         progress.say("preparing the race")
         panel = make_panel(raced, settings, sample_weight=None if weight is None else weight[rows])
         race = Race(panel, names, settings, deadline=deadline, report=progress.report)
-        return race.run(), is_whole
+        return race.run()
 
     def _finish(
         self,
@@ -181,8 +182,6 @@ class AutoPolicy(ScoredPolicy):
         weight: FloatArray | None,
         seed: int,
         deadline: float,
-        *,
-        is_whole: bool,
         progress: RaceProgress,
     ) -> None:
         """Train the winners on all samples, or keep what the race has trained if there is no time for more."""
@@ -200,8 +199,12 @@ class AutoPolicy(ScoredPolicy):
                 )
                 for number, winner in enumerate(outcome.winners):
                     progress.say(f"training the winner{'' if len(outcome.winners) == 1 else f' ({number + 1})'}")
-                    parts.append(self._retrain(winner, workbench, deadline))
-                    if parts[-1].stop_reason_ == INTERRUPTED:
+                    policy = self._retrain(winner, workbench, deadline)
+                    # Cut short, all samples teach less than the race did.
+                    was_cut = policy.stop_reason_ in (INTERRUPTED, TimeLimit.stop_reason)
+                    is_short = was_cut and policy.n_rounds_ < MIN_RETRAINED * policy.n_rounds
+                    parts.append(winner.trained() if is_short else policy)
+                    if policy.stop_reason_ == INTERRUPTED:
                         raise KeyboardInterrupt
         except KeyboardInterrupt:
             self.is_interrupted_ = True

@@ -87,10 +87,16 @@ def trees(max_depth: int = 12, min_leaf_samples: float = 20.0) -> HistTree:
     return HistTree(max_depth, min_child_weight=0.0, min_leaf_samples=min_leaf_samples, colsample=0.5)
 
 
-def rewards(max_depth: int = 10, min_child_weight: float = 20.0, *, n_jobs: int | None = None) -> BoostedRewardModel:
+def rewards(
+    max_depth: int = 10,
+    min_child_weight: float = 20.0,
+    *,
+    n_rounds: int = REWARD_ROUNDS,
+    n_jobs: int | None = None,
+) -> BoostedRewardModel:
     """Return a reward model; its rounds end where the error on samples not seen stops falling."""
     learner = HistTree(max_depth, min_child_weight=min_child_weight, colsample=0.5, n_jobs=n_jobs)
-    return BoostedRewardModel(learner, n_rounds=REWARD_ROUNDS)
+    return BoostedRewardModel(learner, n_rounds=n_rounds)
 
 
 def candidates() -> tuple[Candidate, ...]:
@@ -102,7 +108,7 @@ def candidates() -> tuple[Candidate, ...]:
         Candidate(
             "logging", "the logging policy, sharpened", {"objective": likelihood, "start": "logging"}, 0, complexity=0
         ),
-        Candidate("regression", "predicted rewards", {"reward_model": rewards()}, 0),
+        Candidate("regression", "predicted rewards", {"reward_model": rewards(), "start": "reward_model"}, 0),
         Candidate("regression-logging", "predicted rewards, from what the logging policy knew", smooth, 0),
         Candidate(
             "dr",
@@ -113,7 +119,7 @@ def candidates() -> tuple[Candidate, ...]:
         Candidate(
             "dr-deep",
             "doubly robust from predicted rewards, deep trees with small leaves",
-            {"reward_model": rewards(25, 5.0), "learner": trees(25, 10.0)},
+            {"reward_model": rewards(25, 5.0, n_rounds=150), "start": "reward_model", "learner": trees(25, 10.0)},
             complexity=2,
             max_columns=200,
         ),
@@ -145,7 +151,7 @@ def candidates() -> tuple[Candidate, ...]:
         Candidate(
             "dr-network",
             "doubly robust from the rewards that a network predicts",
-            {"reward_model": NetworkRewardModel(), "learner": trees(10, 50.0)},
+            {"reward_model": NetworkRewardModel(), "start": "reward_model", "learner": trees(10, 50.0)},
             complexity=4,
             needs_network=True,
         ),

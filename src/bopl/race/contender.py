@@ -195,7 +195,3 @@ class Contender:
         assert self.best is not None
         policy = self.candidate.make(n_jobs=n_jobs, random_state=self._seed)
         return policy.set_params(n_rounds=self.best.n_rounds, inverse_temperature=SHARPNESS)
-
-    def release(self) -> None:
-        """Give back the memory of the runs."""
-        self._runs, self._scores = self._runs[:1] if self.best is not None else [], []

@@ -19,7 +19,7 @@ COLUMNS: dict[str, str] = {
     "lower": "lower end of the uplift's 95% interval",
     "upper": "upper end of the uplift's 95% interval",
     "rounds": "rounds at which it was best",
-    "sharpness": "inverse temperature at which it was best; infinity takes the best action always",
+    "sharpness": "inverse temperature at which it was judged, of the winner that at which it acts; infinity is greedy",
     "seconds": "time it took",
     "status": "won, in the blend, dropped after some rounds, raced to the end, or not begun",
 }
@@ -86,14 +86,11 @@ class Leaderboard(Sequence[Entry]):
         for row in plain["entries"]:
             known = {name: row[name] for name in kinds}
             known["sharpness"] = np.inf if known["sharpness"] == "greedy" else known["sharpness"]
-            rows.append(
-                Entry(
-                    **{
-                        name: float("nan") if value is None and kinds[name] == "float" else value
-                        for name, value in known.items()
-                    }
-                )
-            )
+            values: dict[str, Any] = {
+                name: float("nan") if value is None and kinds[name] == "float" else value
+                for name, value in known.items()
+            }
+            rows.append(Entry(**values))
         return cls(tuple(rows), str(plain["verdict"]), int(plain["n_judged"]), int(plain["n_parts"]))
 
     def columns(self) -> dict[str, Any]:

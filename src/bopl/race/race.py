@@ -102,8 +102,8 @@ def _check_units(log: BanditLog) -> None:
     if n_units < MIN_UNITS:
         what = "samples" if log.group is None else "groups of samples"
         raise ValueError(
-            f"a race judges candidates on samples they have not seen and needs at least {MIN_UNITS} {what}; the log has "
-            f"{n_units}. Train one policy instead, with BoostedPolicy."
+            f"a race judges candidates on samples they have not seen and needs at least {MIN_UNITS} {what}; the log "
+            f"has {n_units}. Train one policy instead, with BoostedPolicy."
         )
 
 
@@ -131,6 +131,9 @@ def _make_arena(
             workbench.rewards(rewards(n_jobs=settings.n_jobs)).predict(held_out.context)
             + workbench.rewards(rewards(n_jobs=settings.n_jobs), has_prior=True).predict(held_out.context)
         )
+    estimate = np.clip(estimate, log.reward.min(), log.reward.max())  # a line through rare actions may lead anywhere
+    # Of an action that was never logged nothing is known: what a model makes up about it must not win a race.
+    estimate[:, np.bincount(log.action_idx, minlength=log.n_actions) == 0] = log.reward.min()
     judging = None if sample_weight is None else sample_weight[judged]
     return Arena(workbench, Judge(held_out, estimate, judging), judged)
 
@@ -259,13 +262,19 @@ class Race:
         if len(chosen) > 1:
             about = "mean of the probabilities of " + ", ".join(one.candidate.name for one in chosen)
             entries.insert(0, replace(_entry("blend", about, verdict, None), sharpness=sharpness))
+        elif not is_logging:  # the winner as it acts
+            entries[0] = replace(
+                _entry(ranked[0].candidate.name, ranked[0].candidate.about, verdict, chosen[0]),
+                sharpness=SHARPNESS * sharpness,
+            )
         unbegun = [one for one in self.contenders if one.best is None]
         entries += [_entry(one.candidate.name, one.candidate.about, None, one) for one in unbegun]
         names = " + ".join(one.candidate.name for one in chosen)
+        names = "The sharpened logging policy" if names == "logging" else names
         gap = verdict.estimate
         if is_logging:
             text = (
-                "Nothing beats the logging policy on the validation samples: the best differs from it by "
+                "Nothing beats the logging policy surely enough on the validation samples; the best is estimated at "
                 f"{gap.uplift:+.4g} ± {Z95 * gap.std_err:.2g}. The policy is the logging policy."
             )
         else:

@@ -127,6 +127,8 @@ def fit_logging_model(log: BanditLog, *, seed: int = 0) -> LoggingModel:
     model = _fit_linear(log, seed)
     if model.error <= GOOD_FIT * model.spread or log.n_actions > MAX_BINNED_ACTIONS:
         return model
+    if model.epsilon > 0.0:  # a floor that only makes up for what a linear model lacks
+        model = _fit_linear(log, seed, has_floor=False)
     logged = model.log_prob(log.context, log.action_mask)[np.arange(log.n_samples), log.action_idx]
     left = log.with_reward(np.log(np.maximum(log.propensity, LEAST_PROB)) - logged)
     fitted = cross_fit(left, BoostedRewardModel(n_rounds=TREE_ROUNDS), n_folds=2, seed=seed)
@@ -140,7 +142,7 @@ def fit_logging_model(log: BanditLog, *, seed: int = 0) -> LoggingModel:
     )
 
 
-def _fit_linear(log: BanditLog, seed: int) -> LoggingModel:
+def _fit_linear(log: BanditLog, seed: int, *, has_floor: bool = True) -> LoggingModel:
     layout = fit_layout(log.context, category_sizes(log))
     n_rows = min(MAX_SAMPLES, max(MAX_PRODUCTS // (layout.n_inputs * log.n_actions), MIN_SAMPLES))
     rows = np.random.default_rng([seed, 5]).permutation(log.n_samples)[:n_rows]
@@ -150,7 +152,7 @@ def _fit_linear(log: BanditLog, seed: int) -> LoggingModel:
         held_out = np.ones(part.n_samples, bool)
     fit = _LinearFit(part, layout)
     floor = FLOOR_SHARE * float(part.propensity.min()) * log.n_actions
-    floors = (0.0, floor) if log.action_mask is None and MIN_FLOOR <= floor < 0.9 else (0.0,)
+    floors = (0.0, floor) if has_floor and log.action_mask is None and MIN_FLOOR <= floor < 0.9 else (0.0,)
     train = held_out if held_out.all() else ~held_out
     best_error, found, epsilon, penalty = min(
         (fit.search_penalty(train, held_out, epsilon) for epsilon in floors), key=lambda one: one[0]
@@ -166,6 +168,8 @@ class _LinearFit:
     def __init__(self, part: BanditLog, layout: InputLayout) -> None:
         self.part, self.layout = part, layout
         self.inputs, self.shift, self.scale = _standardised(layout(part.context))
+        # Sparse inputs stay sparse: their means are subtracted from the products instead.
+        self.offset = self.shift / self.scale if is_sparse(self.inputs) else np.zeros(len(self.scale))
         self.target = np.log(np.maximum(part.propensity, LEAST_PROB))
 
     def begin(self) -> FloatArray:
@@ -196,10 +200,12 @@ class _LinearFit:
         inputs, target, action = self.inputs[rows], self.target[rows], self.part.action_idx[rows]
         mask = None if self.part.action_mask is None else self.part.action_mask[rows]
         n_inputs, n_actions, here = inputs.shape[1], self.part.n_actions, np.arange(len(target))
+        offset = self.offset[:, None]
 
         def loss(flat: FloatArray) -> tuple[float, FloatArray]:
             coef, intercept = flat[:-n_actions].reshape(n_inputs, n_actions), flat[-n_actions:]
-            score = np.asarray(inputs @ coef.astype(np.float32), np.float64) + intercept
+            single = coef.astype(np.float32)
+            score = np.asarray(inputs @ single, np.float64) + (intercept - (offset * single).sum(axis=0))
             prob = np.exp(log_softmax(score, mask))
             logged = prob[here, action]
             mixed = np.maximum((1.0 - epsilon) * logged + epsilon / n_actions, LEAST_PROB)
@@ -207,7 +213,8 @@ class _LinearFit:
             pull = off * (1.0 - epsilon) * logged / mixed  # of the logged action's score
             slope = -pull[:, None] * prob
             slope[here, action] += pull
-            gradient = np.asarray(inputs.T @ slope.astype(np.float32), np.float64) + penalty * coef
+            pulled = np.asarray(inputs.T @ slope.astype(np.float32), np.float64)
+            gradient = pulled - offset * slope.sum(axis=0) + penalty * coef
             value = 0.5 * len(target) * float((off**2).sum()) + 0.5 * penalty * float((coef**2).sum())
             return value, np.concatenate([gradient.ravel(), slope.sum(axis=0)])
 
@@ -230,11 +237,13 @@ class _LinearFit:
 
 
 def _standardised(inputs: ContextMatrix) -> tuple[ContextMatrix, FloatArray, FloatArray]:
-    """Return inputs of about unit variance, and what was subtracted and divided; sparse ones are only divided."""
+    """Return inputs of unit variance, and their means and scales; from sparse inputs the means are not subtracted."""
     if is_sparse(inputs):
-        square = np.asarray(inputs.multiply(inputs).mean(axis=0)).ravel()
-        scale = np.sqrt(np.where(square > 0.0, square, 1.0))
-        return inputs @ _diagonal(1.0 / scale), np.zeros(len(scale)), scale
+        wide = inputs.astype(np.float64)  # squares of a column far from zero are larger than its variance
+        shift = np.asarray(wide.mean(axis=0)).ravel()
+        spread = np.sqrt(np.maximum(np.asarray(wide.multiply(wide).mean(axis=0)).ravel() - shift**2, 0.0))
+        scale = np.where(spread > 1e-6 * np.abs(shift) + 1e-12, spread, 1.0)
+        return inputs @ _diagonal(1.0 / scale), shift, scale
     shift = inputs.mean(axis=0, dtype=np.float64)
     spread = inputs.std(axis=0, dtype=np.float64)
     scale = np.where(spread > 1e-12, spread, 1.0)

@@ -85,7 +85,7 @@ class TrainConfig:
     exclude: tuple[str, ...] = _about("Candidates that may not, separated by commas.", ())
     minutes: float | None = _about("About how long the race, or the boosting, may take.")
 
-    n_rounds: int = _about("Maximum number of boosting rounds.", 300, section="A single objective")
+    n_rounds: int = _about("Maximum number of boosting rounds.", 100, section="A single objective")
     max_depth: int = _about("Maximum depth of the trees.", 12)
     min_leaf_samples: float = _about("Minimum weight of a leaf, in typical samples.", 20.0)
     colsample: float = _about("Share of the context columns drawn for each node.", 0.5)
