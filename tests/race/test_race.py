@@ -227,7 +227,7 @@ def test_a_blend_has_a_limited_number_of_parts_and_can_be_forbidden(panel):
     first = probabilities(panel, 0)
     others = [probabilities(panel, seed, near=first, weight=0.2) for seed in range(1, 12)]
     assert len(blend(panel, first, *others)[0]) == MAX_BLENDED
-    assert blend(panel, first, *others, is_blended=False)[0] == [0]
+    assert blend(panel, first, *others, max_blended=1)[0] == [0]
     policy = race_on(certain_world(2, n_samples=300)[0], ["regression", "ips"], blend=False)
     assert isinstance(policy.best_policy_, bopl.BoostedPolicy)
 
@@ -246,7 +246,7 @@ def test_the_judges_see_the_blend_as_it_is_saved():
 
 def test_ties_go_to_the_simpler_candidate(plodding):
     RANKS.update({"logging": -1.0, "dr": 1.0, "surrogate": 1.0, "ips": 1.0})
-    race = Race(plodding, choose(["dr", "surrogate", "ips"], ()), replace(SETTINGS, is_blended=False))
+    race = Race(plodding, choose(["dr", "surrogate", "ips"], ()), replace(SETTINGS, max_blended=1))
     order = [entry.candidate for entry in race.run().leaderboard]
     assert order == ["surrogate", "ips", "dr", "logging"]
 

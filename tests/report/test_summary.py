@@ -22,7 +22,7 @@ from helpers import informative_log
 @pytest.fixture(scope="module")
 def run():
     train, test = informative_log(n_samples=1600).split(0.5, random_state=0)
-    policy = bopl.BoostedPolicy(n_rounds=10, reward_translation=-0.3, random_state=0).fit(train)
+    policy = bopl.BoostedPolicy(n_rounds=10, start="reward_model", random_state=0).fit(train)
     return policy, test, bopl.evaluate(test, {"new": policy})
 
 

@@ -38,6 +38,7 @@ MAX_WHOLE, MAX_RACED = (
 )  # of a log with more samples than the first, so many race: it is as sure, and quick
 CROSS_VALIDATE_BELOW = 12_000  # samples below which all of them judge, by cross-validation
 FINAL_FOLDS = ((100_000, 4), (500_000, 3), (np.inf, 2))  # of cross-fitting the winner's reward model, by samples
+BLENDED = ((MAX_WHOLE, 5), (300_000, 2), (np.inf, 1))  # leaders that are trained on all samples, by their number
 ROUNDS_GROWTH = 0.25  # rounds grow with this power of the samples
 MIN_RETRAINED = 0.5  # share of its rounds that a winner must make on all samples to replace the one that raced
 RACE_SHARE = 0.6  # of the time allowed; the rest trains the winner
@@ -164,7 +165,7 @@ class AutoPolicy(ScoredPolicy):
             self.validation_fraction,
             n_parts=3 if raced.n_samples < CROSS_VALIDATE_BELOW else 1,
             n_folds=4,
-            is_blended=self.blend,
+            max_blended=next(most for size, most in BLENDED if log.n_samples <= size) if self.blend else 1,
             n_jobs=self.n_jobs,
             seed=seed,
         )

@@ -42,8 +42,8 @@ class RaceSettings:
         1, or the number of folds of a cross-validation over all samples.
     n_folds : int
         Of cross-fitting inside a training part.
-    is_blended : bool
-        Whether leaders may be blended.
+    max_blended : int
+        Number of leaders that may be blended; 1 takes the first alone.
     n_jobs : int, optional
     seed : int
     """
@@ -51,7 +51,7 @@ class RaceSettings:
     validation_fraction: float = 0.25
     n_parts: int = 1
     n_folds: int = 5
-    is_blended: bool = True
+    max_blended: int = MAX_BLENDED
     n_jobs: int | None = None
     seed: int = 0
 
@@ -232,12 +232,12 @@ class Race:
         leader = ranked[0].best
         assert leader is not None
         chosen, mixed = ranked[:1], leader
-        for contender in ranked[1:] if self.settings.is_blended else ():
+        for contender in ranked[1:]:
             assert contender.best is not None
             gap = self.panel.compare(contender.best.cautious, leader.cautious)
             is_wanted = len(chosen) < MIN_BLENDED and self.panel.log.n_samples < FEW_JUDGED
             allowed = 2.0 if is_wanted else 1.0
-            if len(chosen) == MAX_BLENDED or gap.uplift < -allowed * gap.std_err:
+            if len(chosen) >= self.settings.max_blended or gap.uplift < -allowed * gap.std_err:
                 continue
             moved = np.abs(contender.best.action_prob - mixed.action_prob).sum(axis=1).mean() / 2.0
             if moved > SAME_POLICY:
