@@ -83,7 +83,7 @@ def test_no_bound_is_ever_broken(name, log, settings, learner, translation, rule
         step_rule=rule,
         data=data,
         reward_translation=translation,
-        start_score=start * (log.context @ slopes),  # of the context alone, as a policy's are
+        start_score=lambda: start * (log.context @ slopes),  # of the context alone, as a policy's are
     )
     history = result.history
     heaviest = 1.0 if data.sample_weight is None else data.sample_weight.max()

@@ -154,10 +154,10 @@ def test_training_and_predicting_start_from_the_same_logging_policy(is_masked):
     log, _ = skewed_log()
     log = masked(log) if is_masked else log
     bench = Workbench(log, seed=1)
-    start, score = bench.logging().start()
+    start, score = bench.logging().start(), bench.logging().log_prob
     np.testing.assert_array_equal(start.score(log.context, 3), score)
     prior = bench.prior()
-    np.testing.assert_array_equal(prior.constant + prior.term.predict(log.context), prior.estimate)
+    np.testing.assert_array_equal(prior.constant + prior.term.predict(log.context), prior.of(score))
     policy = fitted(log, "logging", objective="ips")
     bound = bopl.objective.IPS().bind(bopl.objective.TrainingData(log))
     unboosted = policy.ensemble_.start.score(log.context, 3)

@@ -185,14 +185,16 @@ def test_a_term_is_what_its_formula_says():
 def test_a_prior_of_rewards_is_the_least_squares_line_of_the_logged_propensities():
     log = drawn(linear(), n_samples=800)[0]
     told = log.with_reward(0.2 + 0.1 * np.log(log.propensity) + 0.3 * log.propensity)
-    prior = Workbench(told).prior()
-    np.testing.assert_allclose(prior.logged(told), told.reward, atol=0.02)
+    bench = Workbench(told)
+    logged = bench.logging().log_prob[np.arange(told.n_samples), told.action_idx]
+    np.testing.assert_allclose(bench.prior().of(logged), told.reward, atol=0.02)
 
 
 def test_equal_propensities_say_nothing_of_rewards():
     """Nor of those of an action that was never logged, whose fitted probability is far from the others'."""
     log = drawn(lambda x: np.full((len(x), 3), 1 / 3), n_samples=400)[0]
     wider = bopl.BanditLog(log.context, log.action, log.reward, log.propensity, actions=[0, 1, 2, 3])
-    prior = Workbench(wider).prior()
-    np.testing.assert_allclose(prior.estimate, log.reward.mean())
+    bench = Workbench(wider)
+    prior = bench.prior()
+    np.testing.assert_allclose(prior.of(bench.logging().log_prob), log.reward.mean())
     np.testing.assert_allclose(prior.constant + prior.term.predict(log.context), log.reward.mean())

@@ -49,8 +49,9 @@ class Problem:
     reward_translation : float
         Added to every reward.
     start : Start
-    start_score : ndarray of shape (n_samples, n_actions), optional
-        Scores of the samples at the start, where they are not those of ``start``: cross-fitted ones.
+    start_score : callable that returns an ndarray of shape (n_samples, n_actions), optional
+        Scores of the samples at the start, where they are not those of ``start``: cross-fitted ones. Made when needed,
+        and not kept.
     has_certificate : bool
         Whether the optimal risk is computed, without which Theorem 1 says nothing.
     """
@@ -59,7 +60,7 @@ class Problem:
     objective: Objective
     reward_translation: float = 0.0
     start: Start = field(default_factory=Start)
-    start_score: FloatArray | None = None
+    start_score: Callable[[], FloatArray] | None = None
     has_certificate: bool = True
 
     def translated(self) -> TrainingData:
@@ -73,7 +74,7 @@ class Problem:
     def initial_score(self) -> FloatArray:
         """Return the scores before the first round, column by column in memory."""
         if self.start_score is not None:
-            return np.array(self.start_score, order="F")
+            return np.asfortranarray(self.start_score())
         log = self.data.log
         return np.asfortranarray(self.start.score(log.context, log.n_actions))
 

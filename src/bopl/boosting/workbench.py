@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -87,8 +86,14 @@ class Workbench:
         key = f"reward {has_prior} {describe_model(model)}"
         if key not in self._rewards:
             prior = self.prior() if has_prior else None
-            log = self.log if prior is None else self.log.with_reward(self.log.reward - prior.logged(self.log))
-            fitted = self._cross_fit(model, log, is_over)
+            if prior is None:
+                fitted = self._cross_fit(model, self.log, is_over)
+            else:
+                log_prob = self.logging().log_prob
+                logged = log_prob[np.arange(self.log.n_samples), self.log.action_idx]
+                fitted = self._cross_fit(model, self.log.with_reward(self.log.reward - prior.of(logged)), is_over)
+                for action in range(self.log.n_actions):  # in place, a column at a time
+                    fitted.estimate[:, action] += prior.of(log_prob[:, action])
             self._rewards[key] = RewardFit(fitted, prior)
         return self._rewards[key]
 
@@ -104,13 +109,12 @@ class Workbench:
         logged = logging.log_prob[np.arange(self.log.n_samples), self.log.action_idx]
         if float(logged.std()) < MIN_SPREAD:
             constant = float(np.average(self.log.reward, weights=self.sample_weight))
-            return Prior(constant, LoggingTerm(logging.model, 0.0), np.full_like(logging.log_prob, constant))
+            return Prior(constant, LoggingTerm(logging.model, 0.0))
         columns = np.stack([np.ones_like(logged), logged, np.exp(logged)], axis=1)
         root = np.ones((len(logged), 1)) if self.sample_weight is None else np.sqrt(self.sample_weight)[:, None]
         solution = np.linalg.lstsq(root * columns, root[:, 0] * self.log.reward, rcond=1e-6)[0]
         constant, log_factor, prob_factor = solution.tolist()
-        term = LoggingTerm(logging.model, log_factor, prob_factor)
-        return Prior(constant, term, constant + term.of(logging.log_prob))
+        return Prior(constant, LoggingTerm(logging.model, log_factor, prob_factor))
 
     def _fit_logging(self) -> LoggingFit:
         model = self._logging_model or fit_logging_model(self.log, seed=self.seed)
@@ -143,30 +147,21 @@ class LoggingFit:
     model: LoggingModel
     log_prob: FloatArray
 
-    def start(self) -> tuple[Start, FloatArray]:
+    def start(self) -> Start:
         """Return the log-probabilities as a start."""
-        return Start("logging", (LoggingTerm(self.model),), (1.0,)), self.log_prob
+        return Start("logging", (LoggingTerm(self.model),), (1.0,))
 
 
 @dataclass(frozen=True, eq=False)
 class Prior:
-    """Rewards as far as the logging policy's probabilities tell them.
-
-    Attributes
-    ----------
-    constant : float
-    term : LoggingTerm
-    estimate : ndarray of shape (n_samples, n_actions)
-        On the log.
-    """
+    """Rewards as far as the logging policy's probabilities tell them: a constant and a term of these."""
 
     constant: float
     term: LoggingTerm
-    estimate: FloatArray
 
-    def logged(self, log: BanditLog) -> FloatArray:
-        """Return the estimates for the logged actions."""
-        return self.estimate[np.arange(log.n_samples), log.action_idx]
+    def of(self, log_prob: FloatArray) -> FloatArray:
+        """Return the rewards of actions with these log-probabilities."""
+        return self.constant + self.term.of(log_prob)
 
 
 @dataclass(frozen=True, eq=False)
@@ -182,19 +177,18 @@ class RewardFit:
     fitted: CrossFit
     prior: Prior | None = None
 
-    @cached_property
+    @property
     def estimate(self) -> FloatArray:
         """Estimates of the log's samples, of shape (n_samples, n_actions); column by column in memory."""
-        own = self.fitted.estimate
-        return own if self.prior is None else np.asfortranarray(own + self.prior.estimate)
+        return self.fitted.estimate
 
     def predict(self, context: ContextMatrix) -> FloatArray:
         """Return the expected rewards of new contexts, of shape (n_samples, n_actions)."""
         own = self.fitted.predict(context)
         return own if self.prior is None else own + self.prior.constant + self.prior.term.predict(context)
 
-    def start(self, factor: float) -> tuple[Start, FloatArray]:
-        """Return ``factor · q̂`` as a start: the folds' mean for new contexts, cross-fitted scores for the log's own."""
+    def start(self, factor: float) -> Start:
+        """Return ``factor · q̂`` as a start: the folds' mean."""
         models = self.fitted.models
         if all(isinstance(model, BoostedRewardModel) for model in models):
             # The models' constants are left out: a constant in all scores of a context changes no probability.
@@ -206,7 +200,7 @@ class RewardFit:
         start = mean_of("reward_model", predictors, rates)
         if self.prior is not None:
             start = Start("reward_model", (self.prior.term, *start.predictors), (factor, *start.coefficients))
-        return start, factor * self.estimate
+        return start
 
 
 def _bins_of(learner: HistTree) -> tuple[Any, ...]:

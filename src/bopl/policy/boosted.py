@@ -307,16 +307,25 @@ class BoostedPolicy(ScoredPolicy):
         objective, parts = get_objective(self.objective), self._start_parts()
         needs_model = objective.needs_reward_model or "reward_model" in parts
         rewards = workbench.rewards(self.reward_model, has_prior=self.reward_prior) if needs_model else None
-        start, score = Start(), None
-        if "logging" in parts:
-            start, score = workbench.logging().start()
+        start, logging = Start(), workbench.logging() if "logging" in parts else None
+        factor = self.start_sharpness / (_spread_of(workbench.log.reward, workbench.sample_weight) or 1.0)
+        if logging is not None:
+            start = start + logging.start()
         if "reward_model" in parts:
             assert rewards is not None
-            spread = _spread_of(workbench.log.reward, workbench.sample_weight) or 1.0
-            more, more_score = rewards.start(self.start_sharpness / spread)
-            start, score = start + more, more_score if score is None else score + more_score
+            start = start + rewards.start(factor)
+
+        def cross_fitted_score() -> FloatArray:
+            score = np.zeros((workbench.log.n_samples, workbench.log.n_actions), order="F")
+            if logging is not None:
+                score += logging.log_prob
+            if "reward_model" in parts and rewards is not None:
+                score += factor * rewards.estimate
+            return score
+
         estimate = rewards.estimate if rewards is not None and objective.needs_reward_model else None
         data = TrainingData(workbench.log, estimate, workbench.sample_weight)
+        score = cross_fitted_score if parts else None
         return Problem(data, objective, self.reward_translation, start, score, self.certificate)
 
     def _start_parts(self) -> list[str]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, ClassVar
 
 import numpy as np
@@ -15,6 +16,7 @@ import numpy as np
 from bopl._archive import check_array
 from bopl._typing import AnyArray, ContextMatrix, FloatArray
 from bopl.learner import register_predictor
+from bopl.learner.hist_tree.predict import FlatEnsemble
 from bopl.learner.hist_tree.predictor import HistTreePredictor, pack_hist_trees, stack_trees, unpack_hist_trees
 from bopl.log import BanditLog
 from bopl.log.context import is_sparse
@@ -29,6 +31,7 @@ MAX_ITERATIONS = 100
 PENALTIES = (1e-3, 1e-4, 1e-5)  # ridge, on inputs of unit variance
 WORTH_LESS_PENALTY = 0.05  # a smaller penalty must lower the error by this share
 LEAST_PROB = 1e-12
+CHUNK_ROWS = 16_384
 NEVER_LOGGED = -8.0  # score of an action that the log does not contain, below the others' mean
 FLOOR_SHARE = 0.999  # of the least propensity, that is taken to be a floor
 MIN_FLOOR = 0.005  # share of uniform exploration that is looked for
@@ -77,15 +80,23 @@ class LoggingModel:
         """Return the scores before the softmax, of shape (n_samples, n_actions)."""
         score = np.asarray(self.layout(context) @ self.coef, dtype=np.float64) + self.intercept
         if self.trees:
-            score += stack_trees(self.trees, [self.tree_factor] * len(self.trees)).score(context, n_jobs=1)
+            score += self._flat_trees.score(context, n_jobs=1)
         return score
+
+    @cached_property
+    def _flat_trees(self) -> FlatEnsemble:
+        return stack_trees(self.trees, [self.tree_factor] * len(self.trees))
 
     def log_prob(self, context: ContextMatrix, action_mask: Any = None) -> FloatArray:
         """Return log-probabilities of all actions; those of ineligible ones are low, but finite."""
-        log_prob = log_softmax(self.score(context), action_mask)
-        if self.epsilon > 0.0:
-            log_prob = np.log((1.0 - self.epsilon) * np.exp(log_prob) + self.epsilon / self.n_actions)
-        return np.maximum(log_prob, np.log(LEAST_PROB))
+        log_prob = np.empty((context.shape[0], self.n_actions))
+        for start in range(0, len(log_prob), CHUNK_ROWS):  # indicators of categories are many times the contexts
+            rows = slice(start, start + CHUNK_ROWS)
+            part = log_softmax(self.score(context[rows]), None if action_mask is None else action_mask[rows])
+            if self.epsilon > 0.0:
+                part = np.log((1.0 - self.epsilon) * np.exp(part) + self.epsilon / self.n_actions)
+            log_prob[rows] = np.maximum(part, np.log(LEAST_PROB))
+        return log_prob
 
     def pack(self) -> tuple[dict[str, Any], dict[str, AnyArray]]:
         """Return the model as JSON facts and plain arrays."""
