@@ -184,6 +184,7 @@ class BoostingRun:
             before = ascent.standing
             ascent.move(fitted.prediction, step.size)
             state.rounds.append(Round(fitted.predictor, step))
+            del fitted  # its prediction is as large as the scores, and the next one would come on top
             state.records.append(self._recorder.record(round_idx, before, ascent, step))
             requests = [callback(state) for callback in callbacks]  # every callback has seen this round
             if CallbackAction.STOP in requests:

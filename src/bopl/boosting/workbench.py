@@ -21,6 +21,8 @@ from bopl.reward.logging_model import LoggingModel, LoggingTerm, fit_logging_mod
 
 MIN_SPREAD = 1e-3  # of ln p: a logging policy that is nearer to uniform tells nothing, and its slope would be all noise
 
+MAX_KEPT = 200_000  # of more samples, logged pairs are binned anew for every reward model: they take much memory
+
 
 class Workbench:
     """Bins, row order, reward models and models of the logging policy of one log, shared by all fits on it.
@@ -135,9 +137,10 @@ class Workbench:
     def _binding(self, model: BoostedRewardModel, log: BanditLog) -> RewardBinding:
         learner = model.learner_for(log)
         key = str(_bins_of(learner))
-        if key not in self._pairs:
-            self._pairs[key] = RewardBinding(log, learner)
-        return self._pairs[key].with_reward(log.reward)
+        binding = self._pairs.get(key) or RewardBinding(log, learner)
+        if log.n_samples <= MAX_KEPT:
+            self._pairs[key] = binding
+        return binding.with_reward(log.reward)
 
 
 @dataclass(frozen=True, eq=False)
