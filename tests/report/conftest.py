@@ -21,7 +21,7 @@ def shop_summary():
     """The summary of a run with everything in it."""
     train, test = simulate_shop(4000).to_log().split(0.4, random_state=0)
     learner = bopl.HistTree(max_depth=4, min_child_weight=20.0, categorical=list(CATEGORIES))
-    policy = bopl.BoostedPolicy(learner=learner, n_rounds=12, start="reward_model", validation_fraction=0.2)
+    policy = bopl.BoostedPolicy(learner=learner, n_rounds=12, reward_translation=-0.15, validation_fraction=0.2)
     policy.set_params(random_state=0).fit(train)
     model = bopl.BoostedRewardModel(n_rounds=5)
     evaluation = bopl.evaluate(test, {"new": policy}, estimators=["dr", "snips", "ips", "dm"], reward_model=model)

@@ -98,7 +98,14 @@ function linearTicks(low, high, count) {
   if (!(high > low)) return [low];
   const raw = (high - low) / Math.max(count, 1);
   const power = 10 ** Math.floor(Math.log10(raw));
-  const step = power * [1, 2, 5, 10].find((factor) => factor * power >= raw * 0.999);
+  const factors = [0.5, 1, 2, 5, 10];
+  const first = factors.findIndex((factor) => factor >= 1 && factor * power >= raw * 0.999);
+  const ticks = ticksBy(power * factors[first], low, high);
+  // Rounding the step up can leave two numbers, which say little of a scale: then the next smaller step.
+  return ticks.length > 2 ? ticks : ticksBy(power * factors[first - 1], low, high);
+}
+
+function ticksBy(step, low, high) {
   const ticks = [];
   for (let k = Math.ceil(low / step - 1e-9); k * step <= high + step * 1e-9; k += 1) ticks.push(+(k * step).toPrecision(12));
   return ticks;
