@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from sklearn import get_config
 from sklearn.base import clone
 from sklearn.utils.validation import check_is_fitted
 
@@ -18,7 +17,7 @@ from bopl.learner.store import Packed
 from bopl.log import BanditLog
 from bopl.objective.softmax import softmax
 from bopl.policy.boosted import BoostedPolicy
-from bopl.policy.scored import ScoredPolicy
+from bopl.policy.scored import ScoredPolicy, ShownAsCard
 
 if TYPE_CHECKING:
     from bopl.boosting import History
@@ -27,7 +26,7 @@ if TYPE_CHECKING:
 LEAST_PROB = 1e-300  # whose logarithm is finite
 
 
-class BlendedPolicy(ScoredPolicy):
+class BlendedPolicy(ShownAsCard, ScoredPolicy):
     """The mean of several policies' probabilities.
 
     Parameters
@@ -229,12 +228,6 @@ class BlendedPolicy(ScoredPolicy):
         from bopl.policy.notebook import blend_card
 
         return blend_card(self, repr(self))
-
-    def _repr_mimebundle_(self, **kwargs: Any) -> dict[str, str]:
-        shown = {"text/plain": repr(self)}
-        if get_config()["display"] == "diagram":
-            shown["text/html"] = self._repr_html_inner()
-        return shown
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "policies_")

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from sklearn import get_config
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
@@ -37,14 +36,14 @@ from bopl.log.check import check_lengths
 from bopl.objective import TrainingData, get_objective
 from bopl.objective.registry import describe
 from bopl.objective.training_data import check_sample_weight
-from bopl.policy.scored import ScoredPolicy, as_log
+from bopl.policy.scored import ScoredPolicy, ShownAsCard, as_log
 from bopl.reward.logging_model import LoggingTerm
 
 if TYPE_CHECKING:
     from bopl.policy.explanation import Explanation
 
 
-class BoostedPolicy(ScoredPolicy):
+class BoostedPolicy(ShownAsCard, ScoredPolicy):
     """A softmax policy over an ensemble boosted on the estimated reward of the policy itself.
 
     By default it starts from the logging policy and a cross-fitted reward model, and boosts the doubly robust estimate
@@ -519,12 +518,6 @@ class BoostedPolicy(ScoredPolicy):
         from bopl.policy.notebook import policy_card
 
         return policy_card(self, repr(self))
-
-    def _repr_mimebundle_(self, **kwargs: Any) -> dict[str, str]:
-        shown = {"text/plain": repr(self)}
-        if get_config()["display"] == "diagram":
-            shown["text/html"] = self._repr_html_inner()
-        return shown
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "ensemble_")

@@ -6,6 +6,7 @@ from abc import abstractmethod
 from typing import Any
 
 import numpy as np
+from sklearn import get_config
 from sklearn.base import BaseEstimator
 from sklearn.utils import Tags
 from sklearn.utils.metadata_routing import UNUSED
@@ -174,6 +175,19 @@ class ScoredPolicy(Policy, BaseEstimator):
         tags.input_tags.allow_nan = True
         tags.target_tags.required = True
         return tags
+
+
+class ShownAsCard:
+    """A policy that notebooks show as a card of its own, ``_repr_html_inner``, in place of scikit-learn's diagram."""
+
+    def _repr_html_inner(self) -> str:
+        raise AttributeError(f"{type(self).__name__} has no card.")
+
+    def _repr_mimebundle_(self, **kwargs: Any) -> dict[str, str]:
+        shown = {"text/plain": repr(self)}
+        if get_config()["display"] == "diagram":
+            shown["text/html"] = self._repr_html_inner()
+        return shown
 
 
 def as_log(context: Any, action: Any, reward: Any, propensity: Any, actions: Any) -> BanditLog:

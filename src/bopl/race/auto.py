@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from sklearn import get_config
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
@@ -21,7 +20,7 @@ from bopl.log import BanditLog
 from bopl.objective.training_data import check_sample_weight
 from bopl.policy.blend import BlendedPolicy
 from bopl.policy.boosted import BoostedPolicy
-from bopl.policy.scored import ScoredPolicy, as_log
+from bopl.policy.scored import ScoredPolicy, ShownAsCard, as_log
 from bopl.race.candidate import choose
 from bopl.race.contender import SHARPNESS, Contender
 from bopl.race.leaderboard import Leaderboard
@@ -44,7 +43,7 @@ MIN_RETRAINED = 0.5  # share of its rounds that a winner must make on all sample
 RACE_SHARE = 0.6  # of the time allowed; the rest trains the winner
 
 
-class AutoPolicy(ScoredPolicy):
+class AutoPolicy(ShownAsCard, ScoredPolicy):
     """A policy without settings to choose: candidates race on validation samples, and the best is trained on all.
 
     Parameters
@@ -334,12 +333,6 @@ class AutoPolicy(ScoredPolicy):
         from bopl.race.notebook import race_card
 
         return race_card(self, repr(self))
-
-    def _repr_mimebundle_(self, **kwargs: Any) -> dict[str, str]:
-        shown = {"text/plain": repr(self)}
-        if get_config()["display"] == "diagram":
-            shown["text/html"] = self._repr_html_inner()
-        return shown
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "best_policy_")
