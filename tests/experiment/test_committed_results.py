@@ -25,6 +25,7 @@ HEADLINE_ROWS = {
     "network on rewards (DRR)": "drr",
     "network on the policy's reward (BanditNet)": "banditnet",
     "trees on the policy's reward (BOPL-S-regr)": "bopl-s-regr",
+    "**`AutoPolicy()`**, no settings": "bopl",
 }
 
 
