@@ -23,7 +23,6 @@ from bopl.log.check import (
     check_propensity,
     check_reward,
     check_rows,
-    check_time,
     column_length,
     context_columns,
 )
@@ -34,8 +33,9 @@ from bopl.log.context import (
     is_sparse,
     read_context,
 )
+from bopl.log.instant import check_time
 from bopl.log.logger import mixture_propensity
-from bopl.log.schema import LogSchema, fit_schema
+from bopl.log.schema import LogSchema, check_time_is_used, fit_schema
 
 if TYPE_CHECKING:
     from bopl.log.finding import Audit
@@ -65,7 +65,8 @@ class BanditLog:
     feature_names : sequence of str, optional
         Names of the context columns; taken from the frame where there is one.
     time : sequence of shape (n_samples,), optional
-        When each decision was made: anything that sorts. Used by ``split(by="time")``.
+        When each decision was made: dates, timestamps, text that is a date (ISO 8601, or with the month's name), or
+        numbers. Times with a zone are compared in UTC. Used by ``split(by="time")``.
     action_mask : boolean array of shape (n_samples, n_actions), optional
         Which actions could be chosen for each sample; all of them by default. An ineligible action is never chosen and
         teaches nothing.
@@ -187,7 +188,8 @@ class BanditLog:
         actions : sequence of labels, optional
             As for `BanditLog`.
         time : str, optional
-            Name of the column with the time of the decision.
+            Name of the column with the time of the decision. Its weekday and hour stay context unless ``context`` or
+            ``ignore`` says otherwise; its day does not, as no day of the future is one of the past.
         group : str, optional
             Name of the column with what a sample belongs to.
         action_mask, action_features : optional
@@ -203,6 +205,7 @@ class BanditLog:
         roles = {"action": action, "reward": reward} | {role: name for role, name in optional.items() if name}
         names = context_columns(table.columns, roles, context, ignore)
         schema = fit_schema(table, names, roles, categorical) if schema is None else schema.with_roles(roles)
+        check_time_is_used(context, time, schema)
         log = cls(
             schema.encode(table),
             table[action].to_native(),
