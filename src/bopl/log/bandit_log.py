@@ -36,6 +36,7 @@ from bopl.log.context import (
 from bopl.log.instant import check_time
 from bopl.log.logger import mixture_propensity
 from bopl.log.schema import LogSchema, check_time_is_used, fit_schema
+from bopl.log.split import LogSplit, divide, warn_of_dropped
 
 if TYPE_CHECKING:
     from bopl.log.finding import Audit
@@ -440,62 +441,29 @@ class BanditLog:
         none = _replaced(self, context=np.zeros((self.n_samples, 0), np.float32), feature_names=None, schema=None)
         return none if order is None else none.subset(order)
 
-    def split(
-        self, test_fraction: float = 0.2, *, by: str = "random", random_state: int | None = None
-    ) -> tuple[BanditLog, BanditLog]:
-        """Return two logs, ``(train, test)``; samples of one group stay together.
+    def split(self, test_fraction: float = 0.2, *, by: str = "random", random_state: int | None = None) -> LogSplit:
+        """Return two logs, ``(train, test)``, that share no group; ``print`` of the pair says what was held out.
 
         Parameters
         ----------
         test_fraction : float in (0, 1), default=0.2
         by : {"random", "time"}, default="random"
-            ``"time"`` puts the latest samples into the test part (needs ``time``): what deployment looks like. With
-            groups, those whose last sample is latest.
+            ``"time"`` puts the latest samples into the test part (needs ``time``): what deployment looks like. No
+            training sample is later than the first test sample, and samples of one time stay together. Groups that
+            have samples before and after that moment are dropped from the training part, and counted.
         random_state : int, optional
             Seed of the random split.
         """
-        train, test = self.split_rows(test_fraction, by=by, random_state=random_state)
-        return self.subset(train), self.subset(test)
+        pair = divide(self, test_fraction, by=by, random_state=random_state).split(self)
+        warn_of_dropped(pair.facts)
+        return pair
 
     def split_rows(
         self, test_fraction: float = 0.2, *, by: str = "random", random_state: int | None = None
     ) -> tuple[IntArray, IntArray]:
         """Return the rows of the two logs of `split`, for what belongs to the samples without being part of the log."""
-        if not 0.0 < test_fraction < 1.0:
-            raise ValueError(f"test_fraction must lie strictly between 0 and 1; got {test_fraction!r}.")
-        n_test = round(self.n_samples * test_fraction)
-        if not 0 < n_test < self.n_samples:
-            raise ValueError(
-                f"test_fraction={test_fraction:g} of {self.n_samples} samples leaves one part empty; use a larger log "
-                "or another fraction."
-            )
-        test = self._latest(self._split_order(by, random_state), n_test)
-        if test.all():
-            raise ValueError("the split leaves no sample to train on: one group holds nearly all of them.")
-        return np.flatnonzero(~test), np.flatnonzero(test)
-
-    def _split_order(self, by: str, random_state: int | None) -> AnyArray:
-        """Return a value per sample that puts the test part last; samples of one group share it."""
-        if by == "random":
-            n_units = self.n_samples if self.group is None else int(self.group.max()) + 1
-            place = np.argsort(np.random.default_rng(random_state).permutation(n_units))
-            return place if self.group is None else place[self.group]
-        if by != "time":
-            raise ValueError(f"by must be 'random' or 'time'; got {by!r}.")
-        if self.time is None:
-            raise ValueError("split(by='time') needs the time of each decision: build the log with time=….")
-        rank = np.empty(self.n_samples, dtype=np.int64)
-        rank[np.argsort(self.time, kind="stable")] = np.arange(self.n_samples)
-        if self.group is None:
-            return rank
-        last = np.zeros(int(self.group.max()) + 1, dtype=np.int64)
-        np.maximum.at(last, self.group, rank)  # groups that ended earlier train: nothing is learned from the future
-        return last[self.group]
-
-    @staticmethod
-    def _latest(place: AnyArray, n_test: int) -> BoolArray:
-        """Return which samples have the largest values of ``place``: ``n_test`` of them, more if a group is cut."""
-        return place >= np.partition(place, len(place) - n_test)[len(place) - n_test]
+        division = divide(self, test_fraction, by=by, random_state=random_state)
+        return division.train, division.test
 
     def translated(self, reward_translation: float) -> BanditLog:
         """Return the log with ``reward_translation`` added to every reward (the paper's sign: -0.4 means r - 0.4)."""
