@@ -95,10 +95,10 @@ def test_a_log_without_propensities_says_so(log):
     ("times", "shown"),
     [
         (["2024-05-01T13:30:05.123456789", "2024-05-01T13:30:06"], "2024-05-01 13:30:05 to 2024-05-01 13:30:06"),
-        (["2024-05-01", "2024-05-02"], "2024-05-01 00:00:00 to 2024-05-02 00:00:00"),
+        (["2024-05-01", "2024-05-02"], "2024-05-01 to 2024-05-02"),
     ],
 )
-def test_times_of_a_log_are_shown_to_the_second(times, shown):
+def test_times_of_a_log_are_shown_to_the_second_and_days_as_days(times, shown):
     columns = ([[0.0]] * 2, [0, 1], [1.0] * 2, [0.5] * 2)
     timed = bopl.BanditLog(*columns, time=np.array(times, dtype="datetime64"))
     assert shown in checked(timed._repr_html_()).text

@@ -15,6 +15,10 @@ class UnseenCategoryWarning(UserWarning):
     """Contexts hold categories that a policy has never seen, and takes for missing."""
 
 
+class DroppedSamplesWarning(UserWarning):
+    """A split by time has dropped most of its training samples, because their groups are held out."""
+
+
 @contextmanager
 def checking_usage() -> Iterator[None]:
     """Turn what a check of settings raises into a `UsageError`."""

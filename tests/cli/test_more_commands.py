@@ -17,7 +17,7 @@ from bopl.search import CrossValidatedScorer
 from bopl.workflow.exporting import contexts_at_splits
 from product import RACE, ROLES, SMALL, click_table, run_bopl, run_json, write_log
 
-COMMANDS = ("demo", "audit", "train", "tune", "evaluate", "predict", "report", "export", "reproduce")
+COMMANDS = ("demo", "audit", "train", "tune", "backtest", "evaluate", "predict", "report", "export", "reproduce")
 
 
 @pytest.fixture(scope="module")
@@ -110,7 +110,7 @@ def test_a_report_of_a_policy_on_another_log(trained, capsys):
 
 def test_times_and_groups_that_a_later_log_does_not_have_are_done_without(trained, capsys):
     policy = trained / "grouped.bopl"
-    roles = (*ROLES, "--group", "user", "--time", "when")
+    roles = (*ROLES, "--group", "user", "--time", "when", "--ignore", "when")  # else weekday and hour are context
     assert run_bopl("train", trained / "log.parquet", *roles, *SMALL, "--out", policy) == 0
     later = trained / "ungrouped.parquet"
     pq.write_table(click_table(1000, seed=4).drop_columns(["user", "when"]), later)

@@ -101,6 +101,44 @@ def test_the_latest_samples_are_held_out_where_a_time_is_named(tmp_path):
     assert seen["train"].time.max() < cut
     assert result.evaluation.rows[0]["n"] == 300
     assert "when (day)" not in result.policy.feature_names_in_
+    assert {"when (weekday)", "when (hour)"} <= set(result.policy.feature_names_in_)
+
+
+def test_what_was_held_out_is_said_and_in_every_file(tmp_path):
+    said, seen = [], []
+
+    def watch(state):
+        seen.append(state.log)
+        return bopl.CallbackAction.CONTINUE
+
+    settings = {"time": "when", "group": "user", "ignore": (), "reward_translation": -0.4}
+    result = train(config_for(tmp_path, **settings), say=lambda text: said.append(str(text)), callbacks=[watch])
+    table = click_table(1500)
+    when, user = np.array(table["when"]), np.array(table["user"])
+    cut = np.sort(when)[1200]
+    facts, is_test = result.split, when >= cut
+    assert result.evaluation.rows[0]["n"] == facts.test.n_samples == is_test.sum()
+    assert (facts.test.first, facts.test.last) == (cut, when.max())
+    is_dropped = ~is_test & np.isin(user, user[is_test])
+    assert (facts.n_dropped, facts.n_dropped_groups) == (is_dropped.sum(), len(np.unique(user[is_dropped])))
+    assert facts.train.n_samples == 1500 - is_test.sum() - is_dropped.sum()
+    assert facts.train.last < facts.test.first
+    assert seen[0].time.max() < cut  # and the validation part, which is later, lies before the cut as well
+    assert facts.sentence in said
+    run = json.loads((result.folder.path / "run.json").read_text())
+    assert run["split"] == result.summary["split"] == facts.to_dict()
+    page = result.folder.report.read_text()
+    assert "What was held out" in page
+    assert facts.to_dict()["test"]["first"] in page
+    assert f"{facts.n_dropped:,} earlier decisions are dropped" in page
+
+
+def test_a_training_part_of_one_day_has_a_validation_part_drawn_at_random(tmp_path):
+    path = tmp_path / "days.parquet"
+    table = click_table(1000).drop_columns(["when"])
+    pq.write_table(table.append_column("day", [["2024-05-01"] * 800 + ["2024-05-02"] * 200]), path)
+    result = train(config_for(tmp_path, log=str(path), time="day", reward_translation=-0.4))
+    assert (result.split.train.n_samples, result.split.test.n_samples) == (800, 200)
 
 
 class Interrupt(bopl.Callback):

@@ -13,6 +13,7 @@ from typer.core import TyperGroup
 
 from bopl.cli import exit_code
 from bopl.cli.audit import audit
+from bopl.cli.backtest import backtest
 from bopl.cli.demo import demo
 from bopl.cli.evaluate import evaluate
 from bopl.cli.export import export
@@ -53,7 +54,7 @@ app = typer.Typer(
     add_completion=True,
     pretty_exceptions_enable=False,
 )
-for command in (demo, audit, train, tune, evaluate, predict, report, export):
+for command in (demo, audit, train, tune, backtest, evaluate, predict, report, export):
     app.command()(command)
 app.add_typer(reproduce_app, name="reproduce")
 

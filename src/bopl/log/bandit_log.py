@@ -23,7 +23,6 @@ from bopl.log.check import (
     check_propensity,
     check_reward,
     check_rows,
-    check_time,
     column_length,
     context_columns,
 )
@@ -34,8 +33,10 @@ from bopl.log.context import (
     is_sparse,
     read_context,
 )
+from bopl.log.instant import check_time
 from bopl.log.logger import mixture_propensity
-from bopl.log.schema import LogSchema, fit_schema
+from bopl.log.schema import LogSchema, check_time_is_used, fit_schema
+from bopl.log.split import LogSplit, divide, warn_of_dropped
 
 if TYPE_CHECKING:
     from bopl.log.finding import Audit
@@ -65,7 +66,8 @@ class BanditLog:
     feature_names : sequence of str, optional
         Names of the context columns; taken from the frame where there is one.
     time : sequence of shape (n_samples,), optional
-        When each decision was made: anything that sorts. Used by ``split(by="time")``.
+        When each decision was made: dates, timestamps, text that is a date (ISO 8601, or with the month's name), or
+        numbers. Times with a zone are compared in UTC. Used by ``split(by="time")``.
     action_mask : boolean array of shape (n_samples, n_actions), optional
         Which actions could be chosen for each sample; all of them by default. An ineligible action is never chosen and
         teaches nothing.
@@ -187,7 +189,8 @@ class BanditLog:
         actions : sequence of labels, optional
             As for `BanditLog`.
         time : str, optional
-            Name of the column with the time of the decision.
+            Name of the column with the time of the decision. Its weekday and hour stay context unless ``context`` or
+            ``ignore`` says otherwise; its day does not, as no day of the future is one of the past.
         group : str, optional
             Name of the column with what a sample belongs to.
         action_mask, action_features : optional
@@ -203,6 +206,7 @@ class BanditLog:
         roles = {"action": action, "reward": reward} | {role: name for role, name in optional.items() if name}
         names = context_columns(table.columns, roles, context, ignore)
         schema = fit_schema(table, names, roles, categorical) if schema is None else schema.with_roles(roles)
+        check_time_is_used(context, time, schema)
         log = cls(
             schema.encode(table),
             table[action].to_native(),
@@ -437,62 +441,29 @@ class BanditLog:
         none = _replaced(self, context=np.zeros((self.n_samples, 0), np.float32), feature_names=None, schema=None)
         return none if order is None else none.subset(order)
 
-    def split(
-        self, test_fraction: float = 0.2, *, by: str = "random", random_state: int | None = None
-    ) -> tuple[BanditLog, BanditLog]:
-        """Return two logs, ``(train, test)``; samples of one group stay together.
+    def split(self, test_fraction: float = 0.2, *, by: str = "random", random_state: int | None = None) -> LogSplit:
+        """Return two logs, ``(train, test)``, that share no group; ``print`` of the pair says what was held out.
 
         Parameters
         ----------
         test_fraction : float in (0, 1), default=0.2
         by : {"random", "time"}, default="random"
-            ``"time"`` puts the latest samples into the test part (needs ``time``): what deployment looks like. With
-            groups, those whose last sample is latest.
+            ``"time"`` puts the latest samples into the test part (needs ``time``): what deployment looks like. No
+            training sample is later than the first test sample, and samples of one time stay together. Groups that
+            have samples before and after that moment are dropped from the training part, and counted.
         random_state : int, optional
             Seed of the random split.
         """
-        train, test = self.split_rows(test_fraction, by=by, random_state=random_state)
-        return self.subset(train), self.subset(test)
+        pair = divide(self, test_fraction, by=by, random_state=random_state).split(self)
+        warn_of_dropped(pair.facts)
+        return pair
 
     def split_rows(
         self, test_fraction: float = 0.2, *, by: str = "random", random_state: int | None = None
     ) -> tuple[IntArray, IntArray]:
         """Return the rows of the two logs of `split`, for what belongs to the samples without being part of the log."""
-        if not 0.0 < test_fraction < 1.0:
-            raise ValueError(f"test_fraction must lie strictly between 0 and 1; got {test_fraction!r}.")
-        n_test = round(self.n_samples * test_fraction)
-        if not 0 < n_test < self.n_samples:
-            raise ValueError(
-                f"test_fraction={test_fraction:g} of {self.n_samples} samples leaves one part empty; use a larger log "
-                "or another fraction."
-            )
-        test = self._latest(self._split_order(by, random_state), n_test)
-        if test.all():
-            raise ValueError("the split leaves no sample to train on: one group holds nearly all of them.")
-        return np.flatnonzero(~test), np.flatnonzero(test)
-
-    def _split_order(self, by: str, random_state: int | None) -> AnyArray:
-        """Return a value per sample that puts the test part last; samples of one group share it."""
-        if by == "random":
-            n_units = self.n_samples if self.group is None else int(self.group.max()) + 1
-            place = np.argsort(np.random.default_rng(random_state).permutation(n_units))
-            return place if self.group is None else place[self.group]
-        if by != "time":
-            raise ValueError(f"by must be 'random' or 'time'; got {by!r}.")
-        if self.time is None:
-            raise ValueError("split(by='time') needs the time of each decision: build the log with time=….")
-        rank = np.empty(self.n_samples, dtype=np.int64)
-        rank[np.argsort(self.time, kind="stable")] = np.arange(self.n_samples)
-        if self.group is None:
-            return rank
-        last = np.zeros(int(self.group.max()) + 1, dtype=np.int64)
-        np.maximum.at(last, self.group, rank)  # groups that ended earlier train: nothing is learned from the future
-        return last[self.group]
-
-    @staticmethod
-    def _latest(place: AnyArray, n_test: int) -> BoolArray:
-        """Return which samples have the largest values of ``place``: ``n_test`` of them, more if a group is cut."""
-        return place >= np.partition(place, len(place) - n_test)[len(place) - n_test]
+        division = divide(self, test_fraction, by=by, random_state=random_state)
+        return division.train, division.test
 
     def translated(self, reward_translation: float) -> BanditLog:
         """Return the log with ``reward_translation`` added to every reward (the paper's sign: -0.4 means r - 0.4)."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -13,8 +12,6 @@ from bopl._errors import UsageError, did_you_mean
 from bopl._typing import AnyArray, BoolArray, FloatArray, IntArray
 from bopl.log.column import TEXT, distinct_values, dtype_name
 from bopl.log.context import MANY, check_unique_names, column_to_float, is_sparse, quoted, read_context
-
-_YEAR_FIRST = re.compile(r"\d{4}[-/. ]?[WQ]?\d")
 
 
 def check_reward(reward: object) -> FloatArray:
@@ -86,35 +83,6 @@ def _count_and_first(bad: BoolArray, values: FloatArray) -> str:
     row = int(np.flatnonzero(bad)[0])
     verb = "does" if bad.sum() == 1 else "do"
     return f"{int(bad.sum())} of {len(values)} samples {verb} not, the first at row {row} with {values[row]:g}"
-
-
-def check_time(time: object) -> AnyArray:
-    """Return times that sort, none of them missing."""
-    series = nw.from_native(time, series_only=True, pass_through=True)
-    if isinstance(series, nw.Series) and series.dtype in TEXT:
-        rank = _text_rank(series, "time")
-        _check_text_times(series)
-        return rank
-    values = np.array(series.to_numpy() if isinstance(series, nw.Series) else time)
-    if values.ndim != 1:
-        raise ValueError(f"time must have one dimension (n_samples,); it has shape {values.shape}.")
-    if values.dtype == object:
-        raise TypeError("time must sort: numbers, dates or text of one kind without missing values.")
-    missing = np.isnat(values) if values.dtype.kind == "M" else np.isnan(values) if values.dtype.kind == "f" else None
-    if missing is not None and missing.any():
-        row = int(np.flatnonzero(missing)[0])
-        raise ValueError(f"time is missing in {int(missing.sum())} of {len(values)} samples, the first at row {row}.")
-    return values
-
-
-def _check_text_times(series: nw.Series[Any]) -> None:
-    """Raise if text does not sort as the times do that it stands for."""
-    wrong = next((text for text in distinct_values(series)[0] if not _YEAR_FIRST.match(str(text))), None)
-    if wrong is not None:
-        raise ValueError(
-            f"time must sort, and text does only if it begins with the year, as 2024-05-31 does; it holds {wrong!r}. "
-            "Write times so, or as timestamps or numbers."
-        )
 
 
 def _text_rank(series: nw.Series[Any], name: str) -> IntArray:
@@ -244,7 +212,7 @@ def check_lengths(lengths: dict[str, int]) -> None:
 def context_columns(
     columns: Sequence[str], roles: Mapping[str, str], context: Sequence[str] | None, ignore: Sequence[str] = ()
 ) -> list[str]:
-    """Return the context columns: those named, or all without another role that are not to be ignored."""
+    """Return the context columns: those named, or all without another role than time that are not to be ignored."""
     listed = {"context": context or (), "ignore": ignore}
     wanted = dict(roles) | {f"{what}[{i}]": name for what, names in listed.items() for i, name in enumerate(names)}
     absent = {role: name for role, name in wanted.items() if name not in columns}
@@ -258,15 +226,16 @@ def context_columns(
         raise UsageError(
             f"one column is given two roles: {', '.join(f'{role}={name!r}' for role, name in roles.items())}."
         )
+    taken = [name for role, name in roles.items() if role != "time"]  # of the time, weekday and hour are context
     if context is None:
-        return [name for name in columns if name not in roles.values() and name not in ignore]
+        return [name for name in columns if name not in taken and name not in ignore]
     repeated = [name for place, name in enumerate(context) if name in context[:place]]
     if repeated:
         raise UsageError(f"context names {quoted(repeated)} more than once; name each column once.")
-    leaked = [name for name in context if name in roles.values()]
+    leaked = [name for name in context if name in taken]
     if leaked:
         raise UsageError(
-            f"context contains {quoted(leaked)}, which is also the action, reward, propensity or time: a policy must "
+            f"context contains {quoted(leaked)}, which is also the action, reward, propensity or group: a policy must "
             "not see them. Leave them out of context."
         )
     return [name for name in context if name not in ignore]

@@ -21,6 +21,7 @@ Category: TypeAlias = str | int | float | bool
 MAX_CATEGORIES = 255  # a learner has 256 bins for a column, and one of them is for missing values
 OTHER = "other"
 TIME_PARTS = ("day", "weekday", "hour")  # days since 1970, 0 for Monday, hours since midnight
+CYCLES = ("weekday", "hour")  # parts that come again, so that they are known of the future
 MIN_IDENTIFIERS = 1000  # fewer distinct values than this are a category, however long the log
 IDENTIFIER_SHARE = 0.5  # a column with more distinct values than this share of the rows names rows
 
@@ -47,7 +48,7 @@ class Column:
     ----------
     name : str
     kind : {"number", "flag", "category", "time", "vector"}
-        A flag becomes 0 or 1, a category its position in ``categories``, a time three numbers (`TIME_PARTS`), a vector
+        A flag becomes 0 or 1, a category its position in ``categories``, a time the numbers of its ``parts``, a vector
         as many as it is long.
     categories : tuple of str, int, float or bool
         Those with a position of their own, sorted. A category that is not among them is missing, or, where rare ones
@@ -58,6 +59,10 @@ class Column:
         Whether the column seems to name rows rather than to describe them.
     size : int
         Length of a vector.
+    parts : tuple of str
+        What a time becomes: some of `TIME_PARTS`, in UTC where it has a zone.
+    unit : {"s", "ms", "us", "ns"} or None
+        What a time that is a number counts in, from 1970.
     """
 
     name: str
@@ -66,12 +71,14 @@ class Column:
     n_merged: int = 0
     is_identifier: bool = False
     size: int = 1
+    parts: tuple[str, ...] = TIME_PARTS
+    unit: str | None = None
 
     @property
     def features(self) -> tuple[str, ...]:
         """Names of the columns of numbers it becomes."""
         if self.kind == "time":
-            return tuple(f"{self.name} ({part})" for part in TIME_PARTS)
+            return tuple(f"{self.name} ({part})" for part in self.parts)
         if self.kind == "vector":
             return tuple(f"{self.name}[{place}]" for place in range(self.size))
         return (self.name,)
@@ -89,13 +96,20 @@ class Column:
         if _is_empty(values):
             return np.full((len(values), len(self.features)), np.nan, dtype=CONTEXT_DTYPE)
         if self.kind == "time":
-            return encode_time(values)
+            return self._encode_time(values)
         return encode_vector(values, self.name, self.size) if self.kind == "vector" else column_to_float(values)
 
     def _takes(self, found: Kind, values: nw.Series[Any]) -> bool:
         if self.kind == "category" or _is_empty(values):
             return True
+        if self.kind == "time":
+            return found in ("time", "category") or (found == "number" and self.unit is not None)
         return found == self.kind or {found, self.kind} == {"number", "flag"}
+
+    def _encode_time(self, values: nw.Series[Any]) -> AnyArray:
+        from bopl.log.instant import read_instants  # it reads text with what stands below
+
+        return time_parts(read_instants(values, self.name, self.unit), self.parts)
 
     def _encode_category(self, values: nw.Series[Any]) -> FloatArray:
         labels, position = distinct_values(values)
@@ -145,13 +159,25 @@ def kind_of(values: nw.Series[Any]) -> Kind | None:
         return "flag"
     if dtype.is_numeric() or (dtype == nw.Unknown and _is_empty(values)):
         return "number"
-    if dtype in (nw.Datetime, nw.Date):
+    if is_timestamp(values):
         return "time"
     if dtype in TEXT:
         return "category"
     if dtype in (nw.List, nw.Array) and dtype.inner.is_numeric():  # type: ignore[attr-defined]
         return "vector"
     return None
+
+
+def is_timestamp(values: nw.Series[Any]) -> bool:
+    """Return whether a column holds dates or timestamps; narwhals does not know pandas' seconds with a zone."""
+    import pyarrow
+
+    if values.dtype != nw.Unknown:
+        return values.dtype in (nw.Datetime, nw.Date)
+    try:
+        return pyarrow.types.is_timestamp(values.to_arrow().type)
+    except (pyarrow.ArrowException, TypeError, NotImplementedError):
+        return False
 
 
 def dtype_name(values: nw.Series[Any]) -> str:
@@ -216,15 +242,34 @@ def _without_repeats(labels: list[Any], position: IntArray) -> tuple[list[Catego
     return list(new_of), moved[position]
 
 
-def encode_time(values: nw.Series[Any]) -> AnyArray:
-    """Return day, weekday and hour of times, in UTC where they have a zone, of shape (n_samples, 3)."""
-    import pyarrow
-
-    moments = values.to_arrow().cast(pyarrow.timestamp("ms"), safe=False).to_numpy(zero_copy_only=False)
+def time_parts(moments: AnyArray, parts: Sequence[str] = TIME_PARTS) -> AnyArray:
+    """Return some of day, weekday and hour of datetimes, of shape (n_samples, n_parts), NaN where they are missing."""
     seconds = np.where(np.isnat(moments), np.nan, moments.astype("datetime64[ms]").astype(np.int64) / 1000.0)
     day = np.floor(seconds / _SECONDS_A_DAY)
-    hour = (seconds - day * _SECONDS_A_DAY) / 3600.0
-    return np.column_stack([day, (day + _MONDAY) % 7.0, hour])
+    found = {"day": day, "weekday": (day + _MONDAY) % 7.0, "hour": (seconds - day * _SECONDS_A_DAY) / 3600.0}
+    return np.column_stack([found[part] for part in parts])
+
+
+def fit_time_of_decision(name: str, values: nw.Series[Any]) -> Column | None:
+    """Return what the context may know of the time by which a log is split: weekday and hour, where they differ.
+
+    Not the day: the future has other days than the training part, so that what is learned of one day says nothing of
+    the next. None if there is nothing to know, as of numbers that only count.
+    """
+    from bopl.log.instant import epoch_unit, read_instants
+
+    is_number = values.dtype.is_numeric()
+    unit = epoch_unit(column_to_float(values)) if is_number else None
+    if is_number and unit is None:
+        return None
+    known = time_parts(read_instants(values, name, unit), CYCLES)
+    parts = tuple(part for part, column in zip(CYCLES, known.T, strict=True) if _differs(column))
+    return Column(name, "time", parts=parts, unit=unit) if parts else None
+
+
+def _differs(column: AnyArray) -> bool:
+    there = column[~np.isnan(column)]
+    return len(there) > 0 and bool((there != there[0]).any())
 
 
 def encode_vector(values: nw.Series[Any], name: str, size: int) -> AnyArray:

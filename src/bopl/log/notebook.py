@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from bopl._html import bar, card, facts, marked, short, table
+from bopl.log.instant import instant_text
 
 if TYPE_CHECKING:
     from bopl.log.bandit_log import BanditLog
@@ -27,7 +28,7 @@ def log_card(log: BanditLog) -> str:
     if log.group is not None:
         values["groups"] = f"{len(np.unique(log.group)):,}"
     if log.time is not None:
-        values["time"] = f"{_time_text(log.time.min())} to {_time_text(log.time.max())}"
+        values["time"] = f"{instant_text(log.time.min())} to {instant_text(log.time.max())}"
     size = f"{log.n_samples:,} samples, {log.n_features:,} features, {log.n_actions:,} actions"
     count = np.bincount(log.action_idx, minlength=log.n_actions)
     shown = np.argsort(-count, kind="stable")[:MAX_ACTIONS]
@@ -44,11 +45,6 @@ def log_card(log: BanditLog) -> str:
     if log.n_actions > len(shown):
         rows.append((f"{log.n_actions - len(shown):,} more", f"{count.sum() - count[shown].sum():,}", "", ""))
     return card("BanditLog", size, facts(values), table(("action", "taken", "", "mean reward"), rows, numeric=(1, 3)))
-
-
-def _time_text(time: Any) -> str:
-    """Return a time to the second; what is no date stays as it is."""
-    return str(time.astype("datetime64[s]")).replace("T", " ") if isinstance(time, np.datetime64) else str(time)
 
 
 def _propensity_text(log: BanditLog) -> str:

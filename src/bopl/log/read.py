@@ -97,12 +97,22 @@ def _dense_log(
         time=roles.get("time"),
         group=roles.get("group"),
         context=context,
+        ignore=_unseen_time(request, roles),
         categorical=list(dict.fromkeys([*request.categorical, *categorical])),
         actions=actions,
         action_mask=parts.mask_for(actions),
         action_features=parts.features_for(actions),
         schema=schema,
     )
+
+
+def _unseen_time(request: LogRequest, roles: Mapping[str, str]) -> list[str]:
+    """Return the time where it is not context: it is to be ignored, or nobody but the format has named it."""
+    time = roles.get("time")
+    if time is None:
+        return []
+    is_named = request.roles.get("time") == time or time in (request.context or ())
+    return [] if is_named and time not in request.ignore else [time]
 
 
 def _sparse_log(

@@ -11,7 +11,7 @@ import numpy as np
 
 from bopl._errors import UsageError, did_you_mean
 from bopl._typing import AnyArray, ContextMatrix
-from bopl.log.column import Column, fit_column
+from bopl.log.column import Column, fit_column, fit_time_of_decision
 from bopl.log.context import CONTEXT_DTYPE, is_frame, is_sparse, quoted
 
 ROLES = ("action", "reward", "propensity", "time", "group")
@@ -136,7 +136,7 @@ class LogSchema:
     def to_json(self) -> dict[str, Any]:
         """Return the schema as plain values that JSON can hold."""
         return {
-            "columns": [{**asdict(column), "categories": list(column.categories)} for column in self.columns],
+            "columns": [_plain(column) for column in self.columns],
             "roles": self.roles,
             "is_sparse": self.is_sparse,
         }
@@ -144,8 +144,19 @@ class LogSchema:
     @classmethod
     def from_json(cls, document: Mapping[str, Any]) -> LogSchema:
         """Return the schema written by `to_json`."""
-        columns = [Column(**{**entry, "categories": tuple(entry["categories"])}) for entry in document["columns"]]
+        columns = [Column(**_with_tuples(entry)) for entry in document["columns"]]
         return cls(tuple(columns), **document["roles"], is_sparse=bool(document["is_sparse"]))
+
+
+def _plain(column: Column) -> dict[str, Any]:
+    """Return a column as plain values; what only times have is left out of others."""
+    values = {name: list(value) if isinstance(value, tuple) else value for name, value in asdict(column).items()}
+    unused = () if column.kind == "time" else ("parts", "unit")
+    return {name: value for name, value in values.items() if name not in unused}
+
+
+def _with_tuples(entry: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: tuple(value) if isinstance(value, list) else value for name, value in entry.items()}
 
 
 def fit_schema(
@@ -162,12 +173,13 @@ def fit_schema(
     categorical : sequence of str
         Columns of numbers that are categories.
     """
-    unknown = [name for name in categorical if name not in context]
+    time = roles.get("time")
+    unknown = [name for name in categorical if name not in context or name == time]
     if unknown:
         raise UsageError(
             f"categorical names {quoted(unknown)}, which is no context column.{did_you_mean(unknown[0], context)}"
         )
-    fitted = {name: fit_column(name, table[name], is_category=name in categorical) for name in context}
+    fitted = {name: fit_column(name, table[name], is_category=name in categorical) for name in context if name != time}
     bad = [f"{name!r} ({table[name].dtype})" for name, column in fitted.items() if column is None]
     if bad:
         raise UsageError(
@@ -175,4 +187,16 @@ def fit_schema(
             f"{len(fitted)} do not: {', '.join(bad[:8])}. Leave them out with ignore=[…] (--ignore), or turn them "
             "into numbers."
         )
-    return LogSchema(tuple(column for column in fitted.values() if column is not None), **roles)
+    if time is not None and time in context:
+        fitted[time] = fit_time_of_decision(time, table[time])
+    columns = [column for name in context if (column := fitted[name]) is not None]
+    return LogSchema(tuple(columns), **roles)
+
+
+def check_time_is_used(context: Sequence[str] | None, time: str | None, schema: LogSchema) -> None:
+    """Raise if the time was named as context and there is nothing in it that may be context."""
+    if context is not None and time in context and time not in [column.name for column in schema.columns]:
+        raise UsageError(
+            f"context contains {time!r}, which is the time by which the log is split, and has no weekday or hour that "
+            "differ: a policy must not see the rest. Leave it out of context."
+        )

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from bopl._html import Markup, element, join, short, table
+from bopl.report.held_out import held_out
 from bopl.report.plain import fixed_text, number_text, percent_text, signed_text, within_text
 
 Summary = Mapping[str, Any]
@@ -374,6 +375,7 @@ PARTS: dict[str, Callable[[Summary], dict[str, Markup]]] = {
     "examples": _examples,
     "weights": _weights,
     "audit": _audit,
+    "split": held_out,
     "effects": _effects,
     "race": _race,
     "training": _training,

@@ -69,7 +69,7 @@ class TrainConfig:
         "For a log without propensities: estimate (fit a model of the logging policy) or uniform.", choices=ASSUMPTIONS
     )
     time: str | None = _about("Column with the time of the decision; the latest samples are then held out.")
-    group: str | None = _about("Column with what samples belong to, such as a user: kept together.")
+    group: str | None = _about("Column with what samples belong to, such as a user: never in both parts of a split.")
     context: tuple[str, ...] | None = _about("Context columns, separated by commas; all others by default.")
     ignore: tuple[str, ...] = _about("Columns to leave out, separated by commas.", ())
     categorical: tuple[str, ...] = _about("Columns of numbers that are categories; text always is.", ())

@@ -15,6 +15,7 @@ from bopl.log import BanditLog
 from bopl.log.column import Column
 from bopl.log.read import LogRequest, read_log
 from bopl.log.schema import LogSchema
+from bopl.log.split import LogSplit, divide
 from bopl.policy.model_file import label_to_json
 from bopl.workflow.config import TrainConfig
 
@@ -81,9 +82,20 @@ def schema_of(policy: Any) -> LogSchema:
     return LogSchema(tuple(Column(str(name), "number") for name in names))
 
 
-def split_log(log: BanditLog, share: float, seed: int) -> tuple[BanditLog, BanditLog]:
+def split_log(log: BanditLog, share: float, seed: int) -> LogSplit:
     """Return the larger and the smaller part: the latest samples where times are known, else drawn."""
-    return log.split(share, by="random" if log.time is None else "time", random_state=seed)
+    return divide(log, share, by="random" if log.time is None else "time", random_state=seed).split(log)
+
+
+def split_validation(log: BanditLog, share: float, seed: int) -> LogSplit:
+    """Return what is trained on and what the choice of rounds looks at: the latest samples, or drawn where none are.
+
+    A training part of a single day has no later samples; one whose groups all go on to the end has none to train on.
+    """
+    try:
+        return split_log(log, share, seed)
+    except ValueError:
+        return divide(log, share, random_state=seed).split(log)
 
 
 def describe_log(log: BanditLog, path: str) -> str:

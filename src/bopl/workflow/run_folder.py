@@ -16,6 +16,7 @@ from sklearn.base import clone
 
 from bopl._errors import UsageError
 from bopl._machine import versions
+from bopl.log.split import SplitFacts
 from bopl.policy import BlendedPolicy, BoostedPolicy
 from bopl.race import AutoPolicy, Leaderboard
 from bopl.workflow.config import TrainConfig
@@ -35,7 +36,7 @@ class RunFolder:
     ``summary.json``      what the page is made from
     ``config.toml``       ``bopl train --config`` repeats the run
     ``history.csv``       one line per boosting round, of the winner where there was a race
-    ``run.json``          versions, fingerprint of the log, time and memory of each step
+    ``run.json``          versions, fingerprint of the log, what was held out, time and memory of each step
     ====================  =========================================================
 
     Attributes
@@ -94,7 +95,7 @@ class RunFolder:
                 self.path.rmdir()
             raise
 
-    def save_policy(self, config: TrainConfig, policy: Any) -> None:
+    def save_policy(self, config: TrainConfig, policy: Any, split: SplitFacts) -> None:
         """Write the policy, in the folder and where it was asked for, and all that is known before it is judged.
 
         The verdict of an earlier run goes: it would be that of another policy.
@@ -105,13 +106,14 @@ class RunFolder:
         self.summary.unlink(missing_ok=True)
         (self.path / "config.toml").write_text(config.absolute().to_toml(), encoding="utf8")
         csv.write_csv(policy.history_.to_arrow(), self.path / "history.csv")
-        self._save_facts(config, policy, {})
+        self._save_facts(config, policy, {"split": split.to_dict()})
         without_machine(policy).save(self.policy)
         shutil.copyfile(self.policy, self.out)
 
     def save_run(self, config: TrainConfig, policy: Any, summary: dict[str, Any], clock: StepClock) -> None:
         """Write what is known in the end; the page comes last, from the summary."""
-        self._save_facts(config, policy, {"steps": clock.steps, "peak_mib": clock.peak_mib})
+        more = {"split": summary["split"], "steps": clock.steps, "peak_mib": clock.peak_mib}
+        self._save_facts(config, policy, more)
         write_summary(summary, self.summary)
         write_page(summary, self.report)
 

@@ -14,6 +14,7 @@ from bopl.evaluation import Evaluation
 from bopl.learner import HistTree
 from bopl.log import BanditLog
 from bopl.log.finding import Audit
+from bopl.log.split import SplitFacts
 from bopl.objective.registry import OBJECTIVES, get_objective, parse_weight
 from bopl.policy import BoostedPolicy
 from bopl.race import AutoPolicy
@@ -21,7 +22,7 @@ from bopl.workflow.audit import audit_for_training
 from bopl.workflow.config import AUTO, TrainConfig
 from bopl.workflow.judging import fit_reward_model, judge
 from bopl.workflow.racing import race
-from bopl.workflow.reading import describe_log, read_training_log, split_log
+from bopl.workflow.reading import describe_log, read_training_log, split_log, split_validation
 from bopl.workflow.run_folder import RunFolder
 from bopl.workflow.step import StepClock
 from bopl.workflow.summary import summarise
@@ -49,6 +50,8 @@ class TrainResult:
         Time and memory of each step.
     is_interrupted : bool
         Whether Ctrl-C cut the training short.
+    split : SplitFacts
+        What was held out.
     """
 
     policy: AutoPolicy | BoostedPolicy
@@ -58,6 +61,7 @@ class TrainResult:
     folder: RunFolder
     steps: list[dict[str, Any]]
     is_interrupted: bool
+    split: SplitFacts
 
 
 def train(
@@ -100,16 +104,19 @@ def _run(
     with clock.step("audit"):
         audit = audit_for_training(log, force=config.force, say=say)
     with clock.step("split"):
-        rest, held_out = split_log(log, config.holdout, config.random_state)
-        del log
+        rest, held_out = parts = split_log(log, config.holdout, config.random_state)
+        split = parts.facts
+        del log, parts
+    if rest.time is not None or rest.group is not None:
+        say(split.sentence)
     policy: AutoPolicy | BoostedPolicy
     if config.objective == AUTO:
         say(f"Racing on {rest.n_samples:,} samples, and holding out {held_out.n_samples:,} for the verdict.")
         policy, was_interrupted = race(config, rest, clock, say, progress=progress)
     else:
-        policy, was_interrupted = _boost(config, rest, len(held_out), clock, say, progress, callbacks)
+        policy, was_interrupted = boost(config, rest, len(held_out), clock, say, progress, callbacks)
     policy.trained_on_ = fingerprint
-    folder.save_policy(config, policy)
+    folder.save_policy(config, policy, split)
     say(f"Judging on the {len(held_out):,} samples held out.")
     with _telling_of(folder.out, say):
         with clock.step("evaluate"):
@@ -117,9 +124,9 @@ def _run(
             evaluation = judge(held_out, policy, config, reward_model)
         with clock.step("report"):
             summary = summarise(policy, held_out, evaluation, audit, config.to_dict())
-        summary |= {"steps": clock.steps}
+        summary |= {"split": split.to_dict(), "steps": clock.steps}
         folder.save_run(config, policy, summary, clock)
-    return TrainResult(policy, evaluation, audit, summary, folder, clock.steps, was_interrupted)
+    return TrainResult(policy, evaluation, audit, summary, folder, clock.steps, was_interrupted, split)
 
 
 @contextmanager
@@ -135,7 +142,7 @@ def _telling_of(out: Path, say: Say) -> Iterator[None]:
 # -- A single objective -----------------------------------------------------------------------------------------------
 
 
-def _boost(
+def boost(
     config: TrainConfig,
     rest: BanditLog,
     n_held_out: int,
@@ -145,10 +152,10 @@ def _boost(
     callbacks: Sequence[AnyCallback],
 ) -> tuple[BoostedPolicy, bool]:
     """Return the trained policy of a single objective, and whether Ctrl-C cut the training short."""
-    part, validation = split_log(rest, config.validation_fraction, config.random_state + 1)
+    part, validation = parts = split_validation(rest, config.validation_fraction, config.random_state + 1)
     say(
         f"Training on {part.n_samples:,} samples, choosing on {validation.n_samples:,}, and holding out "
-        f"{n_held_out:,} for the verdict."
+        f"{n_held_out:,} for the verdict.{f' {parts.facts.dropped}' if parts.facts.n_dropped else ''}"
     )
     policy, was_interrupted = _Fitting(config, part, validation, progress, tuple(callbacks)).run(clock, say)
     say(_describe_training(policy))

@@ -105,7 +105,9 @@ def tune(
     log = read_training_log(config)
     say(describe_log(log, config.log))
     audit_for_training(log, force=config.force, say=say)
-    rest, held_out = split_log(log, config.holdout, config.random_state)
+    rest, held_out = parts = split_log(log, config.holdout, config.random_state)
+    if log.time is not None or log.group is not None:
+        say(parts.facts.sentence)
     say(f"Searching on {rest.n_samples:,} samples; the {held_out.n_samples:,} that train will hold out stay unseen.")
     if rest.n_samples > MAX_SAMPLES:
         rest = drawn_part(rest, MAX_SAMPLES, [config.random_state, 4])

@@ -1,0 +1,85 @@
+"""``bopl backtest``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from bopl.cli import exit_code
+from bopl.cli.options import EVALUATION_SETTINGS, LOG_SETTINGS, Json, with_settings
+from bopl.cli.output import Output
+from bopl.cli.table import evaluation_table
+from bopl.workflow.config import RACE_SETTINGS, SINGLE_SETTINGS
+
+if TYPE_CHECKING:
+    from bopl.workflow.backtest import Period
+
+TRAINING = ("objective", "minutes", *RACE_SETTINGS, *SINGLE_SETTINGS, "validation_fraction", "force")
+
+
+@with_settings(*LOG_SETTINGS, *EVALUATION_SETTINGS, *TRAINING, "random_state", "n_jobs")
+def backtest(
+    log: Annotated[str | None, typer.Argument(help="File, folder or pattern with the logged decisions.")] = None,
+    periods: Annotated[
+        int | None, typer.Option(min=1, help="Periods to judge, with as many samples each (default 4).")
+    ] = None,
+    every: Annotated[
+        str | None,
+        typer.Option(help="Length of a period instead, such as 7d or 12h; all of them, or the last --periods."),
+    ] = None,
+    window: Annotated[
+        str | None, typer.Option(help="How far back training goes, such as 28d; to the beginning by default.")
+    ] = None,
+    config: Annotated[Path | None, typer.Option(help="TOML file with settings; flags come first.")] = None,
+    json: Json = False,
+    **settings: Any,
+) -> None:
+    """Train on the past, judge on the next period, and roll on: one verdict over all periods.
+
+    Every period is judged by a policy that was trained, as in train, on what lies before it. --minutes is divided among
+    the periods. Nothing is written; when the verdict is good, train.
+
+    Example: bopl backtest log.parquet --action item --reward click --propensity p --time when --every 7d
+    """
+    from bopl.workflow.backtest import backtest_file
+    from bopl.workflow.config import make_config, read_config
+    from bopl.workflow.periods import PeriodPlan
+
+    output = Output(json)
+    chosen = make_config({} if config is None else read_config(config), {"log": log}, settings)
+    result = backtest_file(chosen, PeriodPlan(periods, every, window), say=output.say, progress=not json)
+    output.say(_period_table(result.periods))
+    output.say(evaluation_table(result.evaluation))
+    output.say_verdict(result.row)
+    for note in result.evaluation.notes:
+        output.say(note)
+    code = exit_code.INTERRUPTED if result.is_interrupted else exit_code.of_verdicts([result.row["verdict"]])
+    output.finish(result.to_dict(), code)
+
+
+def _period_table(periods: tuple[Period, ...]) -> Any:
+    """Return one line per period in a table that fits a terminal of eighty columns."""
+    from rich import box
+    from rich.table import Table
+    from rich.text import Text
+
+    from bopl.evaluation.result import STYLES
+    from bopl.log.instant import instant_text
+
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
+    for heading in ("from", "to", "trained on", "judged on", "uplift and its interval", "verdict"):
+        is_text = heading in ("from", "to", "verdict")
+        table.add_column(heading, justify="left" if is_text else "right", overflow="fold")
+    for period in periods:
+        row, test = period.row, period.split.test
+        table.add_row(
+            instant_text(test.first),
+            instant_text(test.last),
+            f"{period.split.train.n_samples:,}",
+            f"{test.n_samples:,}",
+            f"{row['uplift']:+.3g} [{row['uplift_ci_lower']:+.3g}, {row['uplift_ci_upper']:+.3g}]",
+            Text(row["verdict"], style=STYLES[row["verdict"]]),
+        )
+    return table
