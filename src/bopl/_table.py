@@ -21,8 +21,8 @@ def to_table(columns: Mapping[str, Any]) -> Any:
 class Table:
     """Named columns of one length, which answer to the few things that one does with a short table.
 
-    ``table["value"]`` is an array, ``table[["policy", "value"]]`` a table; ``round``, ``columns`` and ``shape`` are those
-    of a pandas frame. Whatever reads Arrow, such as ``polars.DataFrame(table)``, takes it as it is.
+    ``table["value"]`` is an array, ``table[["policy", "value"]]`` a table; ``round``, ``columns`` and ``shape`` are as
+    in a pandas frame. Whatever reads Arrow, such as ``polars.DataFrame(table)``, takes it as it is.
 
     Parameters
     ----------

@@ -135,7 +135,7 @@ class UnknownObjective:
             where = "" if self.home is None else f" It was {self.home.replace(':', '.')}: import that module first."
             raise ValueError(
                 f"the policy was trained with the objective {self.name!r}, and its class, or that of its weight, is "
-                f"not known here; predicting needs neither.{where} bopl.objective.register_objective makes a class known."
+                f"not known here; predicting needs neither.{where} bopl.objective.register_objective makes one known."
             )
         return found
 
