@@ -8,6 +8,8 @@ os.environ.setdefault("BOPL_OFFLINE", "1")  # no test reaches beyond this machin
 import pytest
 from hypothesis import HealthCheck, settings
 
+from chromium import Browser, find_chromium
+
 # No test depends on how busy the machine is. `make test` draws the same examples every time, `make fuzz` new ones.
 settings.register_profile("bopl", deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=True)
 settings.register_profile("fuzz", settings.get_profile("bopl"), derandomize=False, max_examples=300)
@@ -23,3 +25,14 @@ def paper_data(monkeypatch):
         if not (SHARED_DATA / "scene.npz").is_file():
             pytest.skip("the paper's datasets are not here: set BOPL_DATA to their folder")
         monkeypatch.setenv("BOPL_DATA", str(SHARED_DATA))
+
+
+@pytest.fixture(scope="session")
+def browser():
+    """Headless Chromium, or skip visibly."""
+    executable = find_chromium()
+    if executable is None:
+        pytest.skip("Chromium is not installed: pages are not looked at")
+    browser = Browser(executable)
+    yield browser
+    browser.close()

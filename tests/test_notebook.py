@@ -1,7 +1,9 @@
 """Logs, policies, evaluations and audits show themselves in notebooks as one family of cards."""
 
+import sys
 from html.parser import HTMLParser
 
+import matplotlib.pyplot as plt
 import numpy as np
 import pytest
 from sklearn import config_context
@@ -130,3 +132,70 @@ def test_an_audit_shows_every_finding(cards, log, policy):
 def test_children_are_escaped_unless_they_are_markup():
     assert element("p", "<b>", Markup("<i>x</i>"), None, title='"') == '<p title="&quot;">&lt;b&gt;<i>x</i></p>'
     assert join("a & b", element("br")) == "a &amp; b<br>"
+
+
+# -- Figures ----------------------------------------------------------------------------------------------------------
+
+
+def figures(log, policy):
+    return [policy.history_.plot(), bopl.evaluate(log, policy).plot()]
+
+
+def test_figures_draw_themselves_where_no_magic_command_was_given(log, policy):
+    for figure in figures(log, policy):
+        assert figure._repr_png_().startswith(b"\x89PNG")
+
+
+def test_figures_are_not_drawn_a_second_time_at_the_end_of_a_cell(log, policy):
+    before = plt.get_fignums()
+    figures(log, policy)
+    assert plt.get_fignums() == before
+
+
+def test_plots_say_what_to_install_where_matplotlib_is_missing(policy, monkeypatch):
+    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
+    monkeypatch.delitem(sys.modules, "bopl._figure", raising=False)
+    with pytest.raises(ImportError, match=r"plots need matplotlib: pip install 'bopl\[plot\]'"):
+        policy.history_.plot()
+
+
+# -- Cards in a browser -----------------------------------------------------------------------------------------------
+
+# Words of labels and cells that do not stand on one line.
+BROKEN_WORDS = r"""(() => {
+  const found = [];
+  const texts = document.createTreeWalker(document.querySelector(".bopl"), NodeFilter.SHOW_TEXT);
+  while (texts.nextNode()) {
+    const text = texts.currentNode;
+    if (text.parentElement.closest("style, details")) continue;
+    for (const word of text.data.matchAll(/\w+/g)) {
+      const range = document.createRange();
+      range.setStart(text, word.index);
+      range.setEnd(text, word.index + word[0].length);
+      const lines = new Set([...range.getClientRects()].filter((one) => one.width).map((one) => Math.round(one.top)));
+      if (word[0].length <= 24 && lines.size > 1) found.push(word[0]);
+    }
+  }
+  return found;
+})()"""
+# What notebooks do to the text of their outputs.
+HOST = ".host { word-break: break-word; overflow-wrap: anywhere; hyphens: auto } .host td, .host th { max-width: 0 }"
+
+
+@pytest.fixture(scope="module")
+def shown_cards(log, policy):
+    auto = bopl.AutoPolicy(include=["regression"], progress=False, random_state=0).fit(log)
+    blend = bopl.BlendedPolicy.of([policy, policy])
+    policies = {"effective-samples": np.full((len(log), 3), 1 / 3), "the one that runs now": policy}
+    values = {"log": log, "audit": log.audit(policy), "history": policy.history_, "policy": policy, "blend": blend}
+    values |= {"auto": auto, "evaluation": bopl.evaluate(log, policies, estimators="all")}
+    return {name: value._repr_html_() for name, value in values.items()}
+
+
+@pytest.mark.parametrize("name", ["log", "audit", "history", "policy", "blend", "auto", "evaluation"])
+def test_cards_break_no_word_whatever_the_notebook_allows(browser, shown_cards, name, tmp_path):
+    page = tmp_path / "card.html"
+    page.write_text(f"<!doctype html><style>{HOST}</style><div class=host>{shown_cards[name]}</div>", encoding="utf8")
+    for width in (320, 480, 1100):
+        browser.open(page, width=width)
+        assert browser.evaluate(BROKEN_WORDS) == []

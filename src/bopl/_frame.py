@@ -3,7 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from importlib.util import find_spec
 from typing import Any
+
+
+def is_installed(backend: str) -> bool:
+    """Return whether a library of frames can be imported."""
+    return find_spec(backend) is not None
 
 
 def to_arrow(columns: Mapping[str, Any]) -> Any:
@@ -23,9 +29,7 @@ def to_frame(columns: Mapping[str, Any], backend: str | None = None) -> Any:
         By default pandas if it is installed, else polars, else pyarrow.
     """
     if backend is None:
-        from importlib.util import find_spec
-
-        backend = next((name for name in ("pandas", "polars") if find_spec(name)), "pyarrow")
+        backend = next((name for name in ("pandas", "polars") if is_installed(name)), "pyarrow")
     if backend == "pandas":
         return to_arrow(columns).to_pandas()
     if backend == "polars":

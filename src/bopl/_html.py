@@ -54,12 +54,13 @@ def short(text: str, room: int = 60) -> str:
 # -- Cards: how logs, policies, evaluations and audits show themselves in a notebook ----------------------------------
 
 # Colours follow the notebook's own text, so that cards suit light and dark themes; the two tones stand out on both.
+# Notebooks may allow a break after any letter, which tables then use: words are kept whole here, and wide cards scroll.
 CARD_STYLE = Markup(
     """
 .bopl.bopl{border:1px solid color-mix(in srgb,currentColor 20%,transparent);border-radius:8px;padding:12px 16px;
 max-width:860px;font:14px/1.5 system-ui,-apple-system,"Segoe UI",Roboto,sans-serif;font-variant-numeric:tabular-nums;
-overflow-wrap:break-word;overflow-x:auto}
-.bopl.bopl *{box-sizing:border-box}
+overflow-x:auto}
+.bopl.bopl,.bopl.bopl *{box-sizing:border-box;word-break:normal;overflow-wrap:break-word;hyphens:manual}
 .bopl.bopl .head strong{font-weight:650;margin-right:8px}
 .bopl.bopl .soft,.bopl.bopl th,.bopl.bopl dt{opacity:.72;font-weight:400}
 .bopl.bopl dl{display:flex;flex-wrap:wrap;gap:8px 28px;margin:10px 0 0}

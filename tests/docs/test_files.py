@@ -2,6 +2,7 @@
 
 import importlib
 import re
+import time
 import tomllib
 from pathlib import Path
 
@@ -54,3 +55,47 @@ def test_every_check_of_an_audit_is_explained():
     explained = {name for line in table for name in re.findall(r"`(\w+)`", line.split("|")[1])}
     assert len(checks) > 18
     assert checks <= explained
+
+
+SEARCH = """(() => {
+  const input = document.querySelector("input.md-search__input");
+  document.querySelector("#__search").checked = true;
+  document.querySelector("#__search").dispatchEvent(new Event("change"));
+  input.focus();
+  input.value = "confounder";
+  input.dispatchEvent(new Event("input", { bubbles: true }));
+})()"""
+FOUND = "[...document.querySelectorAll('.md-search-result__link')].map(link => new URL(link.href).pathname)"
+
+
+def site_of_two_pages(folder):
+    """Build a site with the settings of ours, and return its folder."""
+    config = pytest.importorskip("mkdocs.config")
+    build = importlib.import_module("mkdocs.commands.build").build
+    ours = yaml.safe_load((ROOT / "mkdocs.yml").read_text("utf8"))
+    pages, site = folder / "pages", folder / "site"
+    for name, text in {"index.md": "# Home\n\nNothing.", "sub/other.md": "# Other\n\nA confounder hides."}.items():
+        (pages / name).parent.mkdir(parents=True, exist_ok=True)
+        (pages / name).write_text(text)
+    for name in ours["extra"]["polyfills"]:
+        (pages / name).parent.mkdir(exist_ok=True)
+        (pages / name).write_bytes((ROOT / "docs" / name).read_bytes())
+    kept = {name: ours[name] for name in ("site_name", "theme", "use_directory_urls", "extra")}
+    kept |= {"plugins": [one for one in ours["plugins"] if isinstance(one, str)], "docs_dir": "pages"}
+    (folder / "mkdocs.yml").write_text(yaml.safe_dump(kept))
+    build(config.load_config(str(folder / "mkdocs.yml")))
+    return site
+
+
+@pytest.mark.parametrize("page", ["index.html", "sub/other.html"])
+def test_the_search_finds_pages_of_a_site_opened_from_its_folder(browser, tmp_path, monkeypatch, page):
+    monkeypatch.setenv("NO_MKDOCS_2_WARNING", "1")
+    site = site_of_two_pages(tmp_path)
+    browser.open(site / page)
+    browser.evaluate(SEARCH)
+    for _ in range(300):  # the index is read and built meanwhile
+        if browser.evaluate(FOUND):
+            break
+        time.sleep(0.02)
+    assert browser.evaluate(FOUND) == [str(site / "sub" / "other.html")]
+    assert [one for one in browser.complaints() if not one.startswith("request to data:")] == []

@@ -1,6 +1,10 @@
 """Settings survive the file: what is saved, loaded, cloned and fitted again is the same to the last byte."""
 
+import sys
+from copy import deepcopy
+from dataclasses import dataclass
 from pathlib import Path
+from typing import ClassVar
 
 import numpy as np
 import pytest
@@ -9,8 +13,10 @@ from sklearn.linear_model import Ridge
 
 import bopl
 from bopl.boosting import STARTS
-from bopl.objective import DR, IPS, Clipped, LogSmoothing, Surrogate
-from helpers import OBJECTIVE_NAMES, WEIGHT_NAMES, informative_log, make_objective
+from bopl.objective import DR, IPS, OBJECTIVES, WEIGHTS, Clipped, LogSmoothing, Surrogate, registry
+from bopl.objective.registry import objective_from
+from bopl.policy.model_file import from_plain, to_plain
+from helpers import OBJECTIVE_NAMES, WEIGHT_NAMES, informative_log, make_log, make_objective
 
 FILES = Path(__file__).parent / "files"
 SMALL_MODEL = bopl.BoostedRewardModel(bopl.HistTree(3, min_child_weight=5.0, n_jobs=1), n_rounds=3, learning_rate=0.3)
@@ -99,20 +105,133 @@ def test_a_reward_model_that_has_no_plain_form_cannot_be_started_from_and_saved(
     assert bopl.load(tmp_path / "policy.bopl").ensemble_.start.kind == "uniform"
 
 
-class Unregistered(IPS):
-    name = "unregistered"
+# -- Objectives of one's own ------------------------------------------------------------------------------------------
 
 
-def test_a_policy_of_an_objective_that_is_not_known_here_is_loaded_and_saved_again(log, tmp_path):
-    policy = make_policy(Unregistered()).fit(log)
-    policy.save(tmp_path / "policy.bopl")
-    loaded = bopl.load(tmp_path / "policy.bopl")
+@dataclass(frozen=True)
+class Halved(IPS):
+    """An objective that nobody registered, but whose module is imported."""
+
+    factor: float = 0.5
+    name: ClassVar[str] = "halved"
+
+
+def saved(policy, log, tmp_path):
+    policy.fit(log).save(tmp_path / "policy.bopl")
+    return tmp_path / "policy.bopl"
+
+
+def test_an_objective_whose_module_is_imported_comes_back_with_its_settings(log, tmp_path):
+    loaded = bopl.load(saved(make_policy(Halved(factor=0.25, weight=Clipped(0.1))), log, tmp_path))
+    assert loaded.objective == Halved(factor=0.25, weight=Clipped(0.1))
+    clone(loaded).fit(log)
+
+
+def test_an_objective_that_was_registered_comes_back_although_no_module_has_it(log, tmp_path, monkeypatch):
+    local = dataclass(frozen=True)(type("Local", (IPS,), {"name": "local", "__module__": "nowhere"}))
+    monkeypatch.setitem(OBJECTIVES, "local", local)
+    loaded = bopl.load(saved(make_policy(local(smoothness="paper")), log, tmp_path))
+    assert loaded.objective == local(smoothness="paper")
+
+
+def test_a_policy_of_an_objective_that_is_not_known_here_is_loaded_and_saved_again(log, tmp_path, monkeypatch):
+    policy = make_policy(Halved(factor=0.25))
+    path = saved(policy, log, tmp_path)
+    monkeypatch.delattr(sys.modules[__name__], "Halved")
+    loaded = bopl.load(path)
     loaded.save(tmp_path / "again.bopl")
     again = bopl.load(tmp_path / "again.bopl")
-    assert again.objective == loaded.objective == "unregistered"
+    assert (tmp_path / "again.bopl").read_bytes() == path.read_bytes()
     np.testing.assert_array_equal(again.predict_proba(log.context), policy.predict_proba(log.context))
-    with pytest.raises(ValueError, match=r"objective must be one of 'ips', .*got 'unregistered'"):
+    assert "halved" in again._repr_html_()
+    with pytest.raises(
+        ValueError, match=r"trained with the objective 'halved'.*test_refit\.Halved: import that module"
+    ):
+        clone(again).fit(log)
+    monkeypatch.undo()
+    assert clone(again).fit(log).n_rounds_ == policy.n_rounds_  # it has become known meanwhile
+
+
+def test_a_weight_that_is_not_known_here_does_not_keep_a_policy_from_predicting(log, tmp_path, monkeypatch):
+    path = saved(make_policy(IPS(weight=Clipped(0.1))), log, tmp_path)
+    monkeypatch.setattr(registry, "WEIGHTS", {name: kind for name, kind in WEIGHTS.items() if name != "clipped"})
+    loaded = bopl.load(path)
+    assert loaded.predict(log.context).shape == (log.n_samples,)
+    with pytest.raises(ValueError, match="its class, or that of its weight, is not known here"):
         clone(loaded).fit(log)
+
+
+class Borrowed(IPS):
+    """Has the name of another objective."""
+
+
+class Forgetful:
+    """Keeps a setting where no file could find it."""
+
+    name, title, needs_reward_model = "forgetful", "risk", False
+
+    def __init__(self, strength):
+        self.strength = strength
+
+    def bind(self, data):
+        return IPS().bind(data)
+
+
+def test_an_objective_that_could_not_come_back_is_refused_when_it_is_fitted(log):
+    with pytest.raises(ValueError, match=r"Borrowed is called 'ips', and so is IPS: .* a name of its own"):
+        make_policy(Borrowed()).fit(log)
+    with pytest.raises(TypeError, match=r"Forgetful keeps strength where no file could find it: .* frozen dataclass"):
+        make_policy(Forgetful(2.0)).fit(log)
+
+
+@pytest.mark.parametrize("home", ["subprocess:Popen", "socket:socket", "bopl.nothing:Here", "no colon", "", None])
+def test_a_file_can_name_no_class_that_is_not_an_objective(home):
+    assert objective_from({"name": "mine"}, home) is None
+
+
+# -- Seeds and columns ------------------------------------------------------------------------------------------------
+
+
+def test_a_source_of_randomness_is_kept_with_its_state(log, tmp_path):
+    source = np.random.RandomState(5)
+    for policy in (
+        make_policy("ips", random_state=source),
+        bopl.AutoPolicy(include=["regression"], progress=False, random_state=source),
+    ):
+        loaded = bopl.load(saved(policy, log, tmp_path))
+        assert loaded.random_state.bytes(5000) == deepcopy(source).bytes(5000)
+
+
+@pytest.mark.parametrize("value", [3, np.int64(3), np.uint8(3)])
+def test_a_seed_is_kept_by_every_policy(log, tmp_path, value):
+    policies = [
+        make_policy("ips", random_state=value),
+        bopl.AutoPolicy(include=["regression"], progress=False, random_state=value),
+        bopl.baseline.BoostedRewardPolicy(n_rounds=2, random_state=value),
+    ]
+    for policy in policies:
+        assert bopl.load(saved(policy, log, tmp_path)).random_state == 3
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"pos": 625}, {"pos": -1}, {"key": [0] * 623}, {"key": [-1] * 624}, {"key": [2**32] * 624}, {"gauss": "x"}],
+)
+def test_a_state_that_draws_could_leave_is_refused(change):
+    with pytest.raises(ValueError, match="the state of random_state is not valid"):
+        from_plain(to_plain(np.random.RandomState(0)) | change)
+
+
+@pytest.mark.parametrize("columns", [[0, 2], (0, 2), np.array([0, 2]), {2, 0}, range(0, 4, 2), [np.int64(0), 2]])
+def test_categorical_columns_of_a_learner_are_kept(tmp_path, columns):
+    rng = np.random.default_rng(0)
+    log = make_log()
+    log = bopl.BanditLog(rng.integers(0, 4, size=(60, 3)), log.action, log.reward, log.propensity)
+    policy = make_policy("ips", learner=bopl.HistTree(3, categorical=columns))
+    loaded = bopl.load(saved(policy, log, tmp_path))
+    assert list(loaded.learner.categorical) == [0, 2]
+    again = clone(loaded).fit(log)
+    np.testing.assert_array_equal(again.predict_proba(log.context), policy.predict_proba(log.context))
 
 
 # -- Older files ------------------------------------------------------------------------------------------------------

@@ -8,7 +8,6 @@ import bopl
 from bopl.report import summarise, write_page
 from bopl.simulation import simulate_shop
 from bopl.simulation.shop import CATEGORIES
-from chromium import Browser, find_chromium
 
 STEPS = [{"step": "read", "seconds": 0.04, "peak_mib": 210.5}, {"step": "train", "seconds": 83.0, "peak_mib": 3100.0}]
 CONFIG = {"log": "shop.parquet", "policy": {"n_rounds": 12, "learner": {"max_depth": 4}}, "validation": None}
@@ -114,13 +113,3 @@ def pages(tmp_path_factory, shop_summary, nasty_summary, bare_summary, race_summ
     for name, summary in summaries.items():
         write_page(summary, folder / f"{name}.html")
     return {name: folder / f"{name}.html" for name in summaries}
-
-
-@pytest.fixture(scope="session")
-def browser():
-    executable = find_chromium()
-    if executable is None:
-        pytest.skip("Chromium is not installed: pages are not looked at")
-    browser = Browser(executable)
-    yield browser
-    browser.close()

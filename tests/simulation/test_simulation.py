@@ -204,3 +204,10 @@ def test_exploration_bounds_the_propensities_of_a_simulated_log():
     problem = simulate(dataset, paper_split(dataset), trial=1, epsilon=0.2)
     assert problem.train.propensity.min() >= 0.02
     assert problem.logging_value == pytest.approx(0.5, abs=0.05)
+
+
+def test_the_true_value_of_a_policy_that_samples_is_the_mean_of_its_actions_rewards():
+    problem = bopl.simulation.simulate_digits(random_state=0)
+    sampled = problem.true_value(problem.logging_policy, is_greedy=False)
+    assert sampled == pytest.approx(problem.logging_value)
+    assert problem.true_value(problem.logging_policy) > sampled

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 
@@ -50,6 +51,10 @@ class Ensemble:
     @cached_property
     def _scorer(self) -> Scorer:
         return stack_predictors(self.predictors, self.coefficients)
+
+    def __getstate__(self) -> dict[str, Any]:
+        # The stacked trees are made again where they are needed: they are functions, which cannot be pickled.
+        return {name: value for name, value in vars(self).items() if name != "_scorer"}
 
     def staged_score(self, context: ContextMatrix) -> Iterator[FloatArray]:
         """Yield the scores after each round, each in an array of its own."""

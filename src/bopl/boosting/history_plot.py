@@ -11,11 +11,9 @@ from bopl.boosting.history import History
 
 def plot_history(history: History) -> Any:
     """Return a matplotlib figure of the history."""
-    try:
-        from matplotlib.figure import Figure
-    except ImportError:
-        raise ImportError("plots need matplotlib: pip install 'bopl[plot]'.") from None
-    figure = Figure(figsize=(10.0, 6.5), layout="constrained")
+    from bopl._figure import new_figure
+
+    figure = new_figure(10.0, 6.5)
     panels = figure.subplots(2, 2, sharex=True)
     _draw_risk(panels[0, 0], history)
     _draw_lines(panels[0, 1], history, {"gradient_norm": "norm of the gradient"}, "gradient")

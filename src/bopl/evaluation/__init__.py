@@ -5,6 +5,7 @@ from bopl.evaluation.estimator import IPS, SNIPS, BetaIPS, ClippedIPS, Estimator
 from bopl.evaluation.interval import INTERVALS
 from bopl.evaluation.model_based import DirectMethod, DoublyRobust, SelfNormalisedDR, ShrinkageDR, SwitchDR
 from bopl.evaluation.parquet import evaluate_parquet
+from bopl.evaluation.planning import Plan, detectable_effect, plan, required_samples
 from bopl.evaluation.propensity import estimate_propensity
 from bopl.evaluation.registry import ESTIMATORS
 from bopl.evaluation.result import Evaluation
@@ -24,12 +25,16 @@ __all__ = [
     "Evaluation",
     "MeanEstimator",
     "Need",
+    "Plan",
     "SelfNormalisedDR",
     "ShrinkageDR",
     "SwitchDR",
     "Terms",
     "ValueAccumulator",
+    "detectable_effect",
     "estimate_propensity",
     "evaluate",
     "evaluate_parquet",
+    "plan",
+    "required_samples",
 ]

@@ -13,12 +13,10 @@ COLOURS = {"better": "#0b6fb8", "worse": "#d1590c", "inconclusive": "#666666", "
 
 def plot_forest(evaluation: Evaluation, *, show_uplift: bool) -> Any:
     """Return a matplotlib figure with one line per policy and estimator."""
-    try:
-        from matplotlib.figure import Figure
-    except ImportError:
-        raise ImportError("plots need matplotlib: pip install 'bopl[plot]'.") from None
+    from bopl._figure import new_figure
+
     rows = evaluation.rows
-    figure = Figure(figsize=(9.0, 1.6 + 0.34 * len(rows)), layout="constrained")
+    figure = new_figure(9.0, 1.6 + 0.34 * len(rows))
     panel = figure.subplots()
     seen: set[str] = set()
     for position, row in enumerate(reversed(rows)):

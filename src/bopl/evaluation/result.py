@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from bopl._frame import to_arrow, to_frame
+from bopl._table import to_table
 
 COLUMNS: dict[str, str] = {
     "policy": "name of the policy",
@@ -62,8 +63,8 @@ class Evaluation:
 
     @property
     def table(self) -> Any:
-        """The rows as a frame: pandas if it is installed, else polars, else arrow."""
-        return self.to_frame()
+        """The rows: a pandas frame if pandas is installed, else a small table that is read in the same way."""
+        return to_table(self._columns())
 
     def to_frame(self, backend: str | None = None) -> Any:
         """Return the rows as a frame; ``backend`` is ``"pandas"``, ``"polars"`` or ``"pyarrow"``."""

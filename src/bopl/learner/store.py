@@ -204,7 +204,9 @@ def _plain(value: Any) -> Any:
     """Return a setting as JSON has it, or a mark that it has none."""
     if isinstance(value, np.generic):
         return value.item()
-    if isinstance(value, list | tuple | np.ndarray):
+    if isinstance(value, set | frozenset):
+        value = sorted(value, key=lambda one: (str(type(one)), one))
+    if isinstance(value, list | tuple | range | np.ndarray):
         parts = [_plain(part) for part in value]
         return _NOT_PLAIN if any(part is _NOT_PLAIN for part in parts) else parts
     return value if isinstance(value, bool | int | float | str | None) else _NOT_PLAIN

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from bopl._frame import to_arrow, to_frame
+from bopl._table import to_table
 
 OK, NOTE, PROBLEM = "ok", "note", "problem"
 STYLES = {OK: "green", NOTE: "yellow", PROBLEM: "bold red"}
@@ -51,8 +52,8 @@ class Audit:
 
     @property
     def table(self) -> Any:
-        """One row per check, as a frame: pandas if it is installed, else polars, else arrow."""
-        return self.to_frame()
+        """One row per check: a pandas frame if pandas is installed, else a small table that is read in the same way."""
+        return to_table(self._columns())
 
     def to_frame(self, backend: str | None = None) -> Any:
         """Return the findings as a frame; ``backend`` is ``"pandas"``, ``"polars"`` or ``"pyarrow"``."""

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import fields, is_dataclass
-from typing import Any
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, is_dataclass
+from typing import Any, ClassVar
 
 from bopl._errors import did_you_mean
-from bopl.objective.base import Objective
+from bopl.objective.base import BoundObjective, Objective
 from bopl.objective.dr import DR
 from bopl.objective.ips import IPS
 from bopl.objective.surrogate import Surrogate
+from bopl.objective.training_data import TrainingData
 from bopl.objective.weight import WEIGHTS, Plain, Weight
 
 OBJECTIVES: dict[str, type] = {kind.name: kind for kind in (IPS, Surrogate, DR)}
@@ -22,6 +25,8 @@ def register_objective(kind: type) -> None:
 
 def get_objective(objective: str | Objective) -> Objective:
     """Return the objective of that name, or the object itself if it already is one."""
+    if isinstance(objective, UnknownObjective):
+        return objective.known()
     if not isinstance(objective, str):
         if not hasattr(objective, "bind") or not hasattr(objective, "name"):
             raise TypeError(f"objective must be a name or an object with a name and bind; got {objective!r}.")
@@ -61,6 +66,8 @@ def describe(part: Any) -> dict[str, Any]:
     >>> describe(IPS())["name"]
     'ips'
     """
+    if isinstance(part, UnknownObjective):
+        return dict(part.description)
     name: str = part.name
     if not is_dataclass(part):
         return {"name": name}
@@ -71,13 +78,105 @@ def describe(part: Any) -> dict[str, Any]:
     }
 
 
-def objective_from(description: dict[str, Any]) -> Objective | None:
-    """Return the objective that `describe` described; None if it is of a kind that was not registered."""
-    if description["name"] not in OBJECTIVES:
-        return None
+def objective_from(description: Mapping[str, Any], home: str | None = None) -> Objective | None:
+    """Return the objective that `describe` described; None if its class, or that of its weight, is not known here.
+
+    Parameters
+    ----------
+    description : mapping
+    home : str, optional
+        What `home_of` said of it. Its module is looked at if it is imported already; nothing is imported for a file.
+    """
+    kind = OBJECTIVES.get(description["name"]) or _imported_class(home, description["name"])
     settings = {name: value for name, value in description.items() if name != "name"}
+    if kind is None:
+        return None
     if isinstance(settings.get("weight"), dict):
         weight = dict(settings["weight"])
+        if weight.get("name") not in WEIGHTS:
+            return None
         settings["weight"] = WEIGHTS[weight.pop("name")](**weight)
-    made: Objective = OBJECTIVES[description["name"]](**settings)
+    made: Objective = kind(**settings)
     return made
+
+
+# -- Objectives of your own, in files ---------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class UnknownObjective:
+    """Stands for the objective of a file whose class is not known here.
+
+    The policy predicts without it. Fitting it again looks for the class once more, and says what is missing.
+
+    Attributes
+    ----------
+    description : mapping
+        Its name and its settings.
+    home : str or None
+        Module and name of its class.
+    """
+
+    description: Mapping[str, Any]
+    home: str | None = None
+
+    title: ClassVar[str] = "risk"
+    needs_reward_model: ClassVar[bool] = False
+
+    @property
+    def name(self) -> str:
+        """Its name."""
+        return str(self.description["name"])
+
+    def known(self) -> Objective:
+        """Return the objective itself, if its class has become known meanwhile."""
+        found = objective_from(self.description, self.home)
+        if found is None:
+            where = "" if self.home is None else f" It was {self.home.replace(':', '.')}: import that module first."
+            raise ValueError(
+                f"the policy was trained with the objective {self.name!r}, and its class, or that of its weight, is "
+                f"not known here; predicting needs neither.{where} bopl.objective.register_objective makes one known."
+            )
+        return found
+
+    def bind(self, data: TrainingData) -> BoundObjective:
+        """Return the objective of these samples."""
+        return self.known().bind(data)
+
+
+def home_of(objective: Objective) -> str | None:
+    """Return module and name of the class of an objective, where it is not one of the package's."""
+    if isinstance(objective, UnknownObjective):
+        return objective.home
+    kind = type(objective)
+    return None if kind.__module__.startswith("bopl.") else f"{kind.__module__}:{kind.__qualname__}"
+
+
+def check_objective(objective: Objective) -> None:
+    """Raise if a policy that is fitted with this objective could not be saved and come back with it."""
+    kind, registered = type(objective), OBJECTIVES.get(objective.name)
+    if registered is not None and _full_name(registered) != _full_name(kind):
+        raise ValueError(
+            f"the objective {kind.__name__} is called {objective.name!r}, and so is {registered.__name__}: a saved "
+            f"policy would come back with that one. Give {kind.__name__} a name of its own."
+        )
+    if not is_dataclass(objective) and vars(objective):
+        raise TypeError(
+            f"the objective {kind.__name__} keeps {', '.join(vars(objective))} where no file could find it: make the "
+            "class a frozen dataclass, whose fields are saved and compared."
+        )
+
+
+def _full_name(kind: type) -> tuple[str, str]:
+    return kind.__module__, kind.__qualname__
+
+
+def _imported_class(home: str | None, name: str) -> type | None:
+    """Return the class of an objective by its module and name, if that module is imported and it is one."""
+    module, _, qualname = (home or "").partition(":")
+    found: Any = sys.modules.get(module)
+    for part in qualname.split("."):
+        found = vars(found).get(part) if hasattr(found, "__dict__") else None  # no attribute is made for a file
+    if not isinstance(found, type) or found.__module__ != module or not is_dataclass(found):
+        return None
+    return found if getattr(found, "name", None) == name and hasattr(found, "bind") else None

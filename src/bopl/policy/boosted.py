@@ -34,7 +34,7 @@ from bopl.log import BanditLog
 from bopl.log.action import encode_actions
 from bopl.log.check import check_lengths
 from bopl.objective import TrainingData, get_objective
-from bopl.objective.registry import describe
+from bopl.objective.registry import check_objective, describe
 from bopl.objective.training_data import check_sample_weight
 from bopl.policy.scored import ScoredPolicy, ShownAsCard, as_log
 from bopl.reward.logging_model import LoggingTerm
@@ -337,7 +337,7 @@ class BoostedPolicy(ShownAsCard, ScoredPolicy):
         return bool(self._start_parts()) or get_objective(self.objective).needs_reward_model
 
     def _check_settings(self, validation: BanditLog | None) -> None:
-        get_objective(self.objective)
+        check_objective(get_objective(self.objective))
         check_number("n_rounds", self.n_rounds, low=0, integer=True)
         check_number("reward_translation", self.reward_translation, low_open=True, high_open=True)
         if self.start is not None:

@@ -19,7 +19,7 @@ from bopl.log.action import label_array
 from bopl.log.row_sketch import RowSketch
 from bopl.log.schema import LogSchema
 from bopl.objective import OBJECTIVES, get_objective
-from bopl.objective.registry import describe, objective_from
+from bopl.objective.registry import UnknownObjective, describe, home_of, objective_from
 from bopl.reward import BoostedRewardModel
 
 if TYPE_CHECKING:
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 KIND = "policy"
 FORMAT_NUMBER = 2  # 1 had no start, and objectives without settings
 INFINITY = "inf"  # JSON has no number for it
+_N_KEY = 624  # words of the state of a RandomState
 # Settings that are plain values; objective, learner and reward model are described separately.
 _PLAIN_SETTINGS = (
     "n_rounds",
@@ -58,6 +59,7 @@ def pack_boosted(policy: BoostedPolicy) -> Packed:
     facts = {
         "settings": {name: to_plain(getattr(policy, name)) for name in _PLAIN_SETTINGS},
         "objective": _describe_objective(policy.objective),
+        **_objective_home(policy.objective),
         "learner": describe_learner(policy.learner),
         "reward_model": describe_reward_model(policy.reward_model),
         "start": {"kind": start.kind, "predictors": start_facts},
@@ -199,7 +201,7 @@ def _boosted_from(archive: Archive) -> BoostedPolicy:
     if learner is None and archive.format_number == 1:
         learner = HistTree()  # the learner of a policy that named none, when such files were written
     policy = BoostedPolicy(
-        objective=_objective_from(document["objective"]),
+        objective=_objective_from(document["objective"], document.get("objective_home")),
         learner=learner,
         reward_model=reward_model_from(document.get("reward_model")),
         **settings,
@@ -222,18 +224,26 @@ def _describe_objective(objective: Any) -> dict[str, Any]:
     """Return name and settings; the name alone of an objective that a file named and nobody registered."""
     if isinstance(objective, str) and objective not in OBJECTIVES:
         return {"name": objective}
-    return describe(get_objective(objective))
+    return describe(objective if isinstance(objective, UnknownObjective) else get_objective(objective))
 
 
-def _objective_from(description: Any) -> Any:
-    """Return the objective of a file: the name alone where nothing else was set; its name if it is not known here."""
+def _objective_home(objective: Any) -> dict[str, str]:
+    """Return where the class of an objective of one's own is defined."""
+    home = None if isinstance(objective, str) else home_of(objective)
+    return {} if home is None else {"objective_home": home}
+
+
+def _objective_from(description: Any, home: Any = None) -> Any:
+    """Return the objective of a file: the name alone where nothing else was set; a stand-in if it is not known here."""
     from bopl.policy.paper import PAPER_OBJECTIVES
 
     if isinstance(description, str):  # files written while an objective was a name and nothing else
         return PAPER_OBJECTIVES.get(description, description)
     name = description["name"]
-    found = objective_from(description)
-    return name if found is None or found == get_objective(name) else found
+    found = objective_from(description, home)
+    if found is None:
+        return UnknownObjective(description, home)
+    return name if name in OBJECTIVES and found == get_objective(name) else found
 
 
 def _start_from(archive: Archive, shape: dict[str, Any]) -> Start:
@@ -273,8 +283,12 @@ def _n_recorded(arrays: dict[str, Any]) -> int:
 
 
 def to_plain(value: Any) -> Any:
-    """Return a setting as JSON has it; a source of randomness that is no number is forgotten."""
+    """Return a setting as JSON has it; a source of randomness is written with its state."""
     value = value.item() if isinstance(value, np.generic) else value
+    if isinstance(value, np.random.RandomState):
+        state = value.get_state(legacy=False)
+        key, place = state["state"]["key"], state["state"]["pos"]
+        return {"key": key.tolist(), "pos": int(place), "has_gauss": state["has_gauss"], "gauss": state["gauss"]}
     if isinstance(value, float) and value == np.inf:
         return INFINITY
     return value if isinstance(value, bool | int | float | str | None) else None
@@ -282,7 +296,22 @@ def to_plain(value: Any) -> Any:
 
 def from_plain(value: Any) -> Any:
     """Return a setting as it was before it was written."""
+    if isinstance(value, dict):
+        return _random_state_from(value)
     return np.inf if isinstance(value, str) and value == INFINITY else value
+
+
+def _random_state_from(state: dict[str, Any]) -> np.random.RandomState:
+    """Return a source of randomness with its state, after checking that no draw can leave it."""
+    key, place, gauss = state["key"], state["pos"], state["gauss"]
+    is_word = [isinstance(word, int) and 0 <= word < 1 << 32 for word in key]
+    if len(is_word) != _N_KEY or not all(is_word) or not isinstance(place, int) or not 0 <= place <= _N_KEY:
+        raise ValueError("the state of random_state is not valid")
+    if not isinstance(gauss, int | float) or not np.isfinite(gauss):
+        raise ValueError("the state of random_state is not valid")
+    made = np.random.RandomState()
+    made.set_state(("MT19937", np.array(key, dtype=np.uint32), place, int(bool(state["has_gauss"])), float(gauss)))
+    return made
 
 
 def label_to_json(label: Hashable) -> Any:

@@ -287,14 +287,14 @@ class AutoPolicy(ShownAsCard, ScoredPolicy):
 
     def pack(self) -> Packed:
         """Return the best policy, the leaderboard and the settings as JSON facts and arrays."""
-        from bopl.policy.model_file import nest
+        from bopl.policy.model_file import nest, to_plain
 
         facts, arrays = nest([self.best_policy_])
-        names = ("include", "exclude", "minutes", "validation_fraction", "blend", "progress")
-        settings = {name: getattr(self, name) for name in names}
+        names = ("minutes", "validation_fraction", "blend", "progress", "random_state")
+        settings = {name: to_plain(getattr(self, name)) for name in names}
         for name in ("include", "exclude"):
-            settings[name] = None if settings[name] is None else list(settings[name])
-        settings["random_state"] = self.random_state if isinstance(self.random_state, int) else None
+            given = getattr(self, name)
+            settings[name] = None if given is None else [str(one) for one in given]
         found = {
             "leaderboard": self.leaderboard_.to_dict(),
             "is_logging": self.is_logging_,
@@ -305,10 +305,11 @@ class AutoPolicy(ShownAsCard, ScoredPolicy):
     @classmethod
     def from_archive(cls, archive: Archive) -> AutoPolicy:
         """Return the policy of a model file; `bopl.load` calls this."""
-        from bopl.policy.model_file import restore_common, unnest
+        from bopl.policy.model_file import from_plain, restore_common, unnest
 
         known = cls().get_params(deep=False)
-        policy = cls(**{name: value for name, value in archive.document["settings"].items() if name in known})
+        settings = {name: from_plain(value) for name, value in archive.document["settings"].items() if name in known}
+        policy = cls(**settings)
         restore_common(policy, archive)
         policy.best_policy_ = unnest(archive)[0]
         found = archive.document["race"]

@@ -90,7 +90,20 @@ def supervised_to_bandit(
     )
 
 
-def true_value(policy: Policy, context: Any, reward: FloatArray) -> float:
-    """Return the reward a policy really earns on labelled data, taking its most probable action."""
-    chosen = policy.predict_proba(context).argmax(axis=1)
+def true_value(policy: Policy, context: Any, reward: FloatArray, *, is_greedy: bool = True) -> float:
+    """Return the reward a policy really earns on labelled data.
+
+    Parameters
+    ----------
+    policy : Policy
+    context : array-like of shape (n_samples, n_features)
+    reward : ndarray of shape (n_samples, n_actions)
+        Of every action.
+    is_greedy : bool, default=True
+        Whether it always takes its most probable action; else it samples, which is what `bopl.evaluate` estimates.
+    """
+    action_prob = policy.predict_proba(context)
+    if not is_greedy:
+        return float((action_prob * reward).sum(axis=1).mean())
+    chosen = action_prob.argmax(axis=1)
     return float(reward[np.arange(len(chosen)), chosen].mean())

@@ -42,9 +42,13 @@ class SimulatedProblem:
         """Expected reward of the logging policy on the test contexts."""
         return float((self.logging_policy.predict_proba(self.test.context) * self.test_reward).sum(axis=1).mean())
 
-    def true_value(self, policy: Policy) -> float:
-        """Return the reward a policy really earns on the test contexts, taking its most probable actions."""
-        return true_value(policy, self.test.context, self.test_reward)
+    def true_value(self, policy: Policy, *, is_greedy: bool = True) -> float:
+        """Return the reward a policy really earns on the test contexts.
+
+        By default it takes its most probable actions; ``is_greedy=False`` lets it sample, which is what `bopl.evaluate`
+        estimates.
+        """
+        return true_value(policy, self.test.context, self.test_reward, is_greedy=is_greedy)
 
     def validation_value(self, policy: Policy) -> float:
         """Return the same on the validation contexts: what the paper chooses hyper-parameters by."""

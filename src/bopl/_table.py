@@ -1,0 +1,103 @@
+"""A small table for where pandas is not installed: columns by name, rounding, printing."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from bopl._frame import is_installed, to_arrow, to_frame
+from bopl._html import card
+from bopl._html import table as html_table
+from bopl._typing import AnyArray
+
+
+def to_table(columns: Mapping[str, Any]) -> Any:
+    """Return columns as a pandas frame where pandas is installed, else as a `Table`."""
+    return to_frame(columns, "pandas") if is_installed("pandas") else Table(columns)
+
+
+class Table:
+    """Named columns of one length, which answer to the few things that one does with a short table.
+
+    ``table["value"]`` is an array, ``table[["policy", "value"]]`` a table; ``round``, ``columns`` and ``shape`` are as
+    in a pandas frame. Whatever reads Arrow, such as ``polars.DataFrame(table)``, takes it as it is.
+
+    Parameters
+    ----------
+    columns : mapping of str to sequence of length n_rows
+
+    Examples
+    --------
+    >>> print(Table({"policy": ["old", "new"], "value": [0.1, 0.25]})[["policy", "value"]].round(1))
+      policy  value
+    0    old    0.1
+    1    new    0.2
+    """
+
+    def __init__(self, columns: Mapping[str, Any]) -> None:
+        self._columns: dict[str, AnyArray] = {name: _as_array(values) for name, values in columns.items()}
+
+    @property
+    def columns(self) -> list[str]:
+        """Names of the columns."""
+        return list(self._columns)
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Numbers of rows and columns."""
+        return len(self), len(self._columns)
+
+    def __len__(self) -> int:
+        return len(next(iter(self._columns.values()), ()))
+
+    def __getitem__(self, names: str | list[str]) -> Any:
+        absent = [name for name in ([names] if isinstance(names, str) else names) if name not in self._columns]
+        if absent:
+            raise KeyError(f"there is no column {absent[0]!r}; there are {', '.join(self._columns)}.")
+        if isinstance(names, str):
+            return self._columns[names]
+        return Table({name: self._columns[name] for name in names})
+
+    def round(self, decimals: int = 0) -> Table:
+        """Return the table with its numbers rounded."""
+        is_number = {name: values.dtype.kind == "f" for name, values in self._columns.items()}
+        return Table({n: one.round(decimals) if is_number[n] else one for n, one in self._columns.items()})
+
+    def to_dicts(self) -> list[dict[str, Any]]:
+        """Return one mapping per row."""
+        lists = [values.tolist() for values in self._columns.values()]
+        return [dict(zip(self._columns, row, strict=True)) for row in zip(*lists, strict=True)]
+
+    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
+        return to_arrow({name: values.tolist() for name, values in self._columns.items()}).__arrow_c_stream__(
+            requested_schema
+        )
+
+    def _cells(self) -> list[list[str]]:
+        texts = [_texts(values) for values in self._columns.values()]
+        return [list(row) for row in zip(*texts, strict=True)]
+
+    def __repr__(self) -> str:
+        rows = [["", *self.columns], *([str(number), *cells] for number, cells in enumerate(self._cells()))]
+        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+        return "\n".join("  ".join(c.rjust(w) for c, w in zip(row, widths, strict=True)).rstrip() for row in rows)
+
+    def _repr_html_(self) -> str:
+        numbers = [position for position, one in enumerate(self._columns.values()) if one.dtype.kind in "if"]
+        return card("Table", f"{len(self)} rows", html_table(self.columns, self._cells(), numeric=numbers))
+
+
+def _as_array(values: Any) -> AnyArray:
+    found = np.asarray(values)
+    return found if found.dtype.kind in "biuf" else np.array(list(values), dtype=object)
+
+
+def _texts(values: AnyArray) -> list[str]:
+    """Return a column as text; numbers have as many decimals as the one that needs most."""
+    if values.dtype.kind != "f":
+        return [str(value) for value in values.tolist()]
+    shortest = [np.format_float_positional(value, precision=6, trim="-") for value in values]
+    n_decimals = max((len(text.partition(".")[2]) for text in shortest), default=0)
+    return [f"{value:.{max(n_decimals, 1)}f}" if np.isfinite(value) else str(value) for value in values.tolist()]

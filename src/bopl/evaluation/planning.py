@@ -1,0 +1,193 @@
+"""How many decisions it takes to tell a difference, from the weights and rewards at hand."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from scipy.special import ndtri
+
+from bopl._settings import check_number
+from bopl._table import to_table
+from bopl._typing import FloatArray
+from bopl.evaluation.estimator import SNIPS
+from bopl.evaluation.moments import GroupSum, MomentSum
+from bopl.evaluation.sources import named_policies
+from bopl.evaluation.terms import Pilot, Terms
+from bopl.log import BanditLog
+from bopl.log.policy_prob import read_policy, row_blocks
+
+COLUMNS: dict[str, str] = {
+    "policy": "name of the policy",
+    "uplift": "estimated uplift over the logging policy (snips)",
+    "uplift_ci_lower": "lower end of its interval",
+    "uplift_ci_upper": "upper end of it",
+    "n": "decisions at hand",
+    "std_dev": "standard error of the uplift, times the square root of the decisions",
+    "detectable": "uplift that the decisions at hand tell from zero, with the power asked for",
+    "n_for_min_uplift": "decisions that tell the smallest uplift of interest; missing if there is none",
+    "n_for_uplift": "decisions that tell the estimated uplift, if that is the true one",
+    "n_for_lower": "the same if the truth is the lower end of the interval; infinite if that is not above zero",
+    "n_for_upper": "the same if the truth is the upper end",
+    "n_for_ab_test": "decisions of an A/B test, both arms together, for the smallest uplift or else the estimate",
+}
+
+
+def required_samples(std_dev: float, effect: float, *, confidence: float = 0.95, power: float = 0.8) -> float:
+    """Return how many decisions tell an effect from zero: ``((z_confidence + z_power) · std_dev / effect)²``.
+
+    Parameters
+    ----------
+    std_dev : float
+        Standard error of the estimate, times the square root of the decisions it rests on.
+    effect : float
+        Infinitely many decisions are needed where it is not positive.
+    confidence : float in (0, 1), default=0.95
+        Of the two-sided interval that has to exclude zero.
+    power : float in (0, 1), default=0.8
+        Probability with which it shall.
+    """
+    if not effect > 0.0:
+        return math.inf
+    return (_factor(confidence, power) * std_dev / effect) ** 2
+
+
+def detectable_effect(std_dev: float, n_samples: float, *, confidence: float = 0.95, power: float = 0.8) -> float:
+    """Return the effect that so many decisions tell from zero; the inverse of `required_samples`."""
+    return _factor(confidence, power) * std_dev / math.sqrt(n_samples)
+
+
+def _factor(confidence: float, power: float) -> float:
+    for name, value in (("confidence", confidence), ("power", power)):
+        check_number(name, value, low=0.0, high=1.0, low_open=True, high_open=True)
+    return float(ndtri(0.5 + confidence / 2.0) + ndtri(power))
+
+
+@dataclass(frozen=True, eq=False)
+class Plan:
+    """How many decisions it takes to tell each policy from the logging policy.
+
+    A plan for the uplift that was estimated is as uncertain as that estimate, so it comes with both ends of its
+    interval; the plan for the smallest uplift of interest rests on the spread alone.
+
+    Attributes
+    ----------
+    rows : tuple of mappings
+        One per policy, with the columns of ``bopl.evaluation.planning.COLUMNS``.
+    """
+
+    rows: tuple[dict[str, Any], ...]
+
+    @property
+    def table(self) -> Any:
+        """The rows: a pandas frame if pandas is installed, else a small table that is read in the same way."""
+        return to_table({name: [row[name] for row in self.rows] for name in COLUMNS})
+
+
+def plan(
+    log: BanditLog,
+    policies: object = None,
+    *,
+    min_uplift: float | None = None,
+    confidence: float = 0.95,
+    power: float = 0.8,
+) -> Plan:
+    """Say how many decisions it takes to tell policies from the logging policy.
+
+    Parameters
+    ----------
+    log : BanditLog
+        Whose weights, rewards and groups say how much estimates scatter. Where it has groups, decisions are counted as
+        they come in it, so many to a group.
+    policies : policy, or mapping of name to policy, optional
+        As for `bopl.evaluate`. Before there is one: always taking one action, for each action of the log.
+    min_uplift : float, optional
+        The smallest uplift of interest.
+    confidence, power : float in (0, 1), default=0.95 and 0.8
+        As for `required_samples`.
+
+    Examples
+    --------
+    >>> import numpy as np, bopl
+    >>> rng = np.random.default_rng(0)
+    >>> action = rng.integers(0, 2, size=2000)
+    >>> log = bopl.BanditLog(np.zeros((2000, 1)), action, rng.random(2000) < 0.1, np.full(2000, 0.5))
+    >>> rows = bopl.evaluation.plan(log, min_uplift=0.01).rows
+    >>> [row["policy"] for row in rows], rows[0]["n_for_min_uplift"] > 2000
+    (['always 0', 'always 1'], True)
+    """
+    if not isinstance(log, BanditLog):
+        raise TypeError(f"plan takes a BanditLog; got {type(log).__name__}.")
+    log.require_propensity()
+    if min_uplift is not None:
+        check_number("min_uplift", min_uplift, low=0.0, low_open=True, high=np.inf, high_open=True)
+    _factor(confidence, power)
+    weights = _constant_weights(log) if policies is None else _policy_weights(log, policies)
+    return Plan(tuple(_row(log, name, weight, min_uplift, confidence, power) for name, weight in weights))
+
+
+def _constant_weights(log: BanditLog) -> Sequence[tuple[str, FloatArray]]:
+    """Return the weights of the policies that always take one action, of those that were logged."""
+    return [
+        (f"always {log.actions[idx]}", np.where(log.action_idx == idx, 1.0 / log.propensity, 0.0))
+        for idx in np.unique(log.action_idx)
+    ]
+
+
+def _policy_weights(log: BanditLog, policies: object) -> Sequence[tuple[str, FloatArray]]:
+    found = []
+    for name, policy in named_policies(policies).items():
+        reader = read_policy(policy, log, f"policy {name!r}")
+        blocks = [reader.block(rows).logged_prob for rows in row_blocks(log.n_samples, log.n_actions)]
+        found.append((name, np.concatenate(blocks) / log.propensity))
+    return found
+
+
+def _row(
+    log: BanditLog, name: str, weight: FloatArray, min_uplift: float | None, confidence: float, power: float
+) -> dict[str, Any]:
+    terms = Terms(weight, log.reward)
+    estimator = SNIPS().tuned(Pilot(terms, log.n_samples))
+    moments = estimator.moments(terms)
+    total = MomentSum.of(moments)
+    uplift, std_dev = float(estimator.uplift(total.mean)), math.nan
+    if total.mean[1] > 0.0:
+        std_dev = _std_dev(log, moments, total, estimator.uplift_gradient(total.mean))
+    half = float(ndtri(0.5 + confidence / 2.0)) * std_dev / math.sqrt(log.n_samples)
+    levels = {"confidence": confidence, "power": power}
+    effect = uplift if min_uplift is None else min_uplift
+    return {
+        "policy": name,
+        "uplift": uplift,
+        "uplift_ci_lower": uplift - half,
+        "uplift_ci_upper": uplift + half,
+        "n": log.n_samples,
+        "std_dev": std_dev,
+        "detectable": detectable_effect(std_dev, log.n_samples, **levels),
+        "n_for_min_uplift": math.nan if min_uplift is None else required_samples(std_dev, min_uplift, **levels),
+        "n_for_uplift": required_samples(std_dev, uplift, **levels),
+        "n_for_lower": required_samples(std_dev, uplift - half, **levels),
+        "n_for_upper": required_samples(std_dev, uplift + half, **levels),
+        "n_for_ab_test": required_samples(_ab_std_dev(log, weight), effect, **levels),
+    }
+
+
+def _std_dev(log: BanditLog, moments: FloatArray, total: MomentSum, gradient: FloatArray) -> float:
+    """Return the standard error times the square root of the decisions, with groups as they come in the log."""
+    if log.group is None:
+        return total.spread(gradient).std_err * math.sqrt(log.n_samples)
+    groups = GroupSum(moments.shape[1])
+    groups.add(moments, log.group)
+    return groups.spread(gradient, total.mean).std_err * math.sqrt(log.n_samples)
+
+
+def _ab_std_dev(log: BanditLog, weight: FloatArray) -> float:
+    """Return the same for an A/B test in halves, ``sqrt(2 (σ_old² + σ_new²))``; decisions taken to be independent."""
+    if not weight.any():
+        return math.nan
+    share = weight / weight.sum()
+    new = float(share @ (log.reward - share @ log.reward) ** 2)
+    return math.sqrt(2.0 * (float(log.reward.var()) + new))

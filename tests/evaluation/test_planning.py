@@ -1,0 +1,70 @@
+"""The planned number of decisions has the promised power, and the formulas agree with the evaluation."""
+
+import numpy as np
+import pytest
+
+import bopl
+from bopl.evaluation import detectable_effect, plan, required_samples
+
+
+def click_log(seed, n_samples, *, share=0.3, group=None):
+    """Return a log of two actions that earn 0.3 and 0.4."""
+    rng = np.random.default_rng(seed)
+    action = (rng.random(n_samples) < share).astype(int)
+    reward = (rng.random(n_samples) < np.array([0.3, 0.4])[action]).astype(float)
+    propensity = np.array([1 - share, share])[action]
+    return bopl.BanditLog(np.zeros((n_samples, 1)), action, reward, propensity, actions=[0, 1], group=group)
+
+
+def test_the_planned_decisions_have_about_the_promised_power():
+    truth = 0.4 - (0.7 * 0.3 + 0.3 * 0.4)
+    row = plan(click_log(0, 20_000), {"second": np.tile([0.0, 1.0], (20_000, 1))}, min_uplift=truth).rows[0]
+    n_samples = round(row["n_for_min_uplift"])
+    told = 0
+    for seed in range(300):
+        log = click_log(seed + 1, n_samples)
+        found = bopl.evaluate(log, np.tile([0.0, 1.0], (n_samples, 1)), estimators="snips").row()
+        told += found["uplift_ci_lower"] > 0.0
+    assert 0.72 <= told / 300 <= 0.88
+
+
+def test_detectable_effect_is_the_inverse_of_required_samples():
+    n_samples = required_samples(0.7, 0.02, confidence=0.9, power=0.7)
+    assert detectable_effect(0.7, n_samples, confidence=0.9, power=0.7) == pytest.approx(0.02)
+    assert required_samples(0.7, 0.01) == pytest.approx(4.0 * required_samples(0.7, 0.02))
+    assert required_samples(0.7, 0.0) == required_samples(0.7, -0.1) == np.inf
+
+
+@pytest.mark.parametrize("n_groups", [None, 500])
+def test_uplift_and_interval_are_those_of_the_evaluation(n_groups):
+    group = None if n_groups is None else np.arange(8000) % n_groups
+    log = click_log(3, 8000, group=group)
+    policy = np.tile([0.4, 0.6], (8000, 1))
+    row, found = plan(log, policy).rows[0], bopl.evaluate(log, policy, estimators="snips").row()
+    assert row["uplift"] == pytest.approx(found["uplift"])
+    width = found["uplift_ci_upper"] - found["uplift_ci_lower"]
+    assert row["uplift_ci_upper"] - row["uplift_ci_lower"] == pytest.approx(width, rel=0.02)
+
+
+def test_before_there_is_a_policy_every_logged_action_is_planned_for():
+    log = click_log(4, 4000)
+    rows = plan(log, min_uplift=0.02).rows
+    assert [row["policy"] for row in rows] == ["always 0", "always 1"]
+    assert rows[1]["n_for_min_uplift"] > rows[0]["n_for_min_uplift"]  # the rarer action is known less well
+    assert list(plan(log).table["policy"]) == ["always 0", "always 1"]
+
+
+def test_an_uplift_that_may_be_zero_takes_for_ever_at_the_lower_end():
+    log = click_log(5, 300)
+    row = plan(log, np.tile([0.68, 0.32], (300, 1))).rows[0]
+    assert row["uplift_ci_lower"] <= 0.0
+    assert row["n_for_lower"] == np.inf
+
+
+def test_wrong_settings_are_named():
+    with pytest.raises(ValueError, match="power must"):
+        plan(click_log(0, 100), power=1.0)
+    with pytest.raises(ValueError, match="min_uplift must"):
+        plan(click_log(0, 100), min_uplift=0.0)
+    with pytest.raises(TypeError, match="plan takes a BanditLog; got list"):
+        plan([])
