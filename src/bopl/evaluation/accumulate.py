@@ -153,6 +153,16 @@ class ValueAccumulator:
         """Whether an estimator needs a reward model."""
         return any(Need.REWARD_MODEL in estimator.needs for estimator in self.estimators)
 
+    @property
+    def tuned_estimators(self) -> list[list[Estimator]]:
+        """The estimators of every policy, with the settings chosen that are left to the data."""
+        return [list(totals.estimators) for totals in self._totals]
+
+    @property
+    def reward_limits(self) -> tuple[float, float]:
+        """The range of the rewards: given, or taken from those added so far."""
+        return self._range()
+
     def add_from(self, sources: Sources, *, first_row: int | None = None, is_whole: bool = False) -> None:
         """Add a part from readers; ``is_whole`` if it is the whole log."""
         self._check_part(sources)

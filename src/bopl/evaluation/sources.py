@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import numpy as np
@@ -86,6 +86,14 @@ class Sources:
             logging_reward_hat=None if logging_prob is None else (logging_prob * reward_hat).sum(axis=1),
         )
 
+    def all_terms(self, position: int) -> Terms:
+        """Return the terms of one policy on all rows."""
+        parts = []
+        for rows in self.blocks():
+            reward_hat = None if self.rewards is None else self.rewards.block(rows)
+            parts.append(self.terms(rows, self.readers[position].block(rows), reward_hat, self.logging_prob(rows)))
+        return Terms(*(_joined([getattr(part, field.name) for part in parts]) for field in fields(Terms)))
+
     def pilot(self, blocks: Sequence[slice], position: int, n_samples: int) -> Pilot:
         """Return some blocks of one policy as a pilot."""
         terms: list[Terms] = []
@@ -95,8 +103,8 @@ class Sources:
             block = self.readers[position].block(rows)
             terms.append(self.terms(rows, block, reward_hat, None))
             probs.append((block.action_prob, self.logging_prob(rows)))
-        fields = ("importance_weight", "reward", "reward_hat", "policy_reward_hat")
-        joined = Terms(*(_joined([getattr(one, field) for one in terms]) for field in fields))
+        names = ("importance_weight", "reward", "reward_hat", "policy_reward_hat")
+        joined = Terms(*(_joined([getattr(one, name) for one in terms]) for name in names))
         if self.logging is None or not self.readers[position].has_all_actions:
             return Pilot(joined, n_samples)
         step = -(-len(joined.reward) * self.log.n_actions // PILOT_CELLS)
