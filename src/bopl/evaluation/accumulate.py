@@ -359,8 +359,10 @@ class ValueAccumulator:
             trained_share=totals.trained.share,
             n_groups=evidence.value_spread().n_units if self._has_groups else None,
         )
-        lower, upper = self.interval.value(evidence)
-        uplift, bounds = evidence.uplift, self.interval.uplift(evidence)
+        rounding, facts = totals.rounding, totals.rounding.allowed(facts)
+        lower, upper = rounding.widened(position, 0, self.interval.value(evidence), facts.n_samples)
+        uplift = evidence.uplift
+        bounds = rounding.widened(position, 1, self.interval.uplift(evidence), facts.n_samples)
         assert self.source is not None
         lost_weight = float(totals.lost_weight[position] / facts.n_samples)
         verdict, reason = judge(
@@ -392,7 +394,7 @@ class ValueAccumulator:
             "unsupported_mass": facts.unsupported_mass,
             "propensity_source": self.source,
             "verdict": verdict,
-            "reason": reason,
+            "reason": reason + rounding.describe(position, facts.n_samples),
         }
 
     def _range(self) -> tuple[float, float]:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 
 from bopl._typing import BoolArray, FloatArray, IntArray
 from bopl.evaluation.estimator import Estimator, Need
+from bopl.evaluation.rounding import relative_error
 from bopl.evaluation.terms import Pilot, Terms
 from bopl.log import BanditLog
 from bopl.log.policy_prob import PolicyBlock, PolicyReader, read_policy, row_blocks
@@ -40,6 +42,10 @@ class Sources:
     rewards: RewardPredictor | None
     logging: PolicyReader | None
     group: IntArray | None
+
+    @cached_property
+    def _error(self) -> FloatArray | None:
+        return relative_error(self.log)
 
     def blocks(self) -> list[slice]:
         """Return the rows in blocks; of many rows if nothing but logged actions is read."""
@@ -76,7 +82,8 @@ class Sources:
     ) -> Terms:
         """Return the terms of one policy on some rows."""
         log = self.log
-        plain = Terms(block.logged_prob / log.propensity[rows], log.reward[rows])
+        error = None if self._error is None else self._error[rows]
+        plain = Terms(block.logged_prob / log.propensity[rows], log.reward[rows], error=error)
         if reward_hat is None or block.action_prob is None:
             return plain
         return replace(
