@@ -18,7 +18,7 @@ Json: TypeAlias = Annotated[bool, typer.Option("--json", help="Print one JSON ob
 
 ROLE_SETTINGS = ("action", "reward", "propensity", "assume_propensity", "time", "group", "format")
 LOG_SETTINGS = (*ROLE_SETTINGS, "context", "ignore", "categorical")
-EVALUATION_SETTINGS = ("estimators", "interval", "confidence")
+EVALUATION_SETTINGS = ("estimators", "interval", "confidence", "confounding")
 _LISTS = ("context", "ignore", "categorical", "include", "exclude", "estimators")
 
 

@@ -29,6 +29,7 @@ def train(
 
     Example: bopl train log.parquet --action item --reward click --propensity p --out policy.bopl
     """
+    from bopl.evaluation.confounding import describe_confounding
     from bopl.workflow.judging import deciding_rows
     from bopl.workflow.run_folder import recorded_fingerprint
     from bopl.workflow.training import train as run
@@ -44,6 +45,8 @@ def train(
     code = exit_code.INTERRUPTED if result.is_interrupted else exit_code.of_verdicts([row["verdict"]])
     output.say(evaluation_table(result.evaluation))
     output.say_verdict(row)
+    for sentence in describe_confounding(result.evaluation.confounding):
+        output.say(sentence)
     output.say(f"Policy: {result.folder.out}")
     output.say(f"Report: {result.folder.report}")
     output.finish(

@@ -153,6 +153,16 @@ class ValueAccumulator:
         """Whether an estimator needs a reward model."""
         return any(Need.REWARD_MODEL in estimator.needs for estimator in self.estimators)
 
+    @property
+    def tuned_estimators(self) -> list[list[Estimator]]:
+        """The estimators of every policy, with the settings chosen that are left to the data."""
+        return [list(totals.estimators) for totals in self._totals]
+
+    @property
+    def reward_limits(self) -> tuple[float, float]:
+        """The range of the rewards: given, or taken from those added so far."""
+        return self._range()
+
     def add_from(self, sources: Sources, *, first_row: int | None = None, is_whole: bool = False) -> None:
         """Add a part from readers; ``is_whole`` if it is the whole log."""
         self._check_part(sources)
@@ -349,8 +359,10 @@ class ValueAccumulator:
             trained_share=totals.trained.share,
             n_groups=evidence.value_spread().n_units if self._has_groups else None,
         )
-        lower, upper = self.interval.value(evidence)
-        uplift, bounds = evidence.uplift, self.interval.uplift(evidence)
+        rounding, facts = totals.rounding, totals.rounding.allowed(facts)
+        lower, upper = rounding.widened(position, 0, self.interval.value(evidence), facts.n_samples)
+        uplift = evidence.uplift
+        bounds = rounding.widened(position, 1, self.interval.uplift(evidence), facts.n_samples)
         assert self.source is not None
         lost_weight = float(totals.lost_weight[position] / facts.n_samples)
         verdict, reason = judge(
@@ -382,7 +394,7 @@ class ValueAccumulator:
             "unsupported_mass": facts.unsupported_mass,
             "propensity_source": self.source,
             "verdict": verdict,
-            "reason": reason,
+            "reason": reason + rounding.describe(position, facts.n_samples),
         }
 
     def _range(self) -> tuple[float, float]:

@@ -42,6 +42,8 @@ class Estimator(ABC):
         Whether its expectation is the policy's value if the propensities are right.
     needs_pilot : bool
         Whether `tuned` looks at the samples.
+    is_monotone_in_weight : bool
+        Whether a sample moves the estimate one way only as its weight grows, the other samples being as they are.
     """
 
     name: ClassVar[str]
@@ -49,6 +51,7 @@ class Estimator(ABC):
     sharpened_by: ClassVar[frozenset[Need]] = frozenset()
     is_unbiased: ClassVar[bool] = True
     needs_pilot: ClassVar[bool] = False
+    is_monotone_in_weight: ClassVar[bool] = False
 
     def tuned(self, pilot: Pilot) -> Estimator:
         """Return the estimator with every setting that is left to the data chosen, once and for all."""
@@ -119,6 +122,7 @@ class IPS(MeanEstimator):
     """Inverse propensity scoring, ``mean(w · r)`` (Horvitz and Thompson, 1952); uplift ``mean((w - 1) · r)``."""
 
     name: ClassVar[str] = "ips"
+    is_monotone_in_weight: ClassVar[bool] = True
 
     def moments(self, terms: Terms) -> FloatArray:
         """Return ``(w r, (w - 1) r)``."""
@@ -189,6 +193,7 @@ class SNIPS(Estimator):
     origin: float | None = None
 
     name: ClassVar[str] = "snips"
+    is_monotone_in_weight: ClassVar[bool] = True
     is_unbiased: ClassVar[bool] = False
 
     def tuned(self, pilot: Pilot) -> SNIPS:

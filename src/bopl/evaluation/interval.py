@@ -90,6 +90,7 @@ class Interval(ABC):
     name: ClassVar[str]
     is_bound: ClassVar[bool] = False  # holds for any number of samples, not only for many
     needs_samples: ClassVar[bool] = False
+    needs_replicates: ClassVar[bool] = False  # of a bootstrap
     estimators: ClassVar[tuple[str, ...] | None] = None  # all of them
     default_estimators: ClassVar[tuple[str, ...]] = ("ips", "snips")
 
@@ -174,6 +175,7 @@ class Bootstrap(Interval):
     """
 
     name: ClassVar[str] = "bootstrap"
+    needs_replicates: ClassVar[bool] = True
 
     def std_err(self, evidence: Evidence) -> float:
         """Return the standard deviation over the replicates."""

@@ -57,6 +57,7 @@ class DoublyRobust(CorrectedMean):
     """``mean(q_pi + w e)`` (Dudík, Langford and Li, 2011): unbiased whatever the model, precise if it is good."""
 
     name: ClassVar[str] = "dr"
+    is_monotone_in_weight: ClassVar[bool] = True
 
 
 @dataclass(frozen=True)
@@ -153,6 +154,7 @@ class SelfNormalisedDR(Estimator):
     """
 
     name: ClassVar[str] = "sndr"
+    is_monotone_in_weight: ClassVar[bool] = True
     needs: ClassVar[frozenset[Need]] = MODEL_NEEDS
     sharpened_by: ClassVar[frozenset[Need]] = frozenset({Need.LOGGING_DISTRIBUTION})
     is_unbiased: ClassVar[bool] = False

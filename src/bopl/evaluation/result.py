@@ -53,6 +53,10 @@ class Evaluation:
         Mean reward in the log: what the logging policy earns.
     notes : tuple of str
         What was assumed or chosen along the way.
+    confounding : tuple of mappings
+        For verdicts that were tested for hidden confounding: ``policy``, ``estimator``, ``verdict``, and ``odds``, the
+        factor by which an unmeasured cause must shift the odds of an action for the verdict to fall; infinite if even
+        100 does not overturn it.
     """
 
     rows: tuple[Mapping[str, Any], ...]
@@ -60,6 +64,7 @@ class Evaluation:
     confidence: float
     logging_value: float
     notes: tuple[str, ...] = ()
+    confounding: tuple[Mapping[str, Any], ...] = ()
 
     @property
     def table(self) -> Any:
@@ -93,6 +98,7 @@ class Evaluation:
             "confidence": self.confidence,
             "logging_value": self.logging_value,
             "notes": list(self.notes),
+            "confounding": [{name: _plain(value) for name, value in one.items()} for one in self.confounding],
             "rows": [{name: _plain(row[name]) for name in COLUMNS} for row in self.rows],
         }
 

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 
 from bopl._typing import BoolArray, FloatArray, IntArray
 from bopl.evaluation.estimator import Estimator, Need
+from bopl.evaluation.rounding import relative_error
 from bopl.evaluation.terms import Pilot, Terms
 from bopl.log import BanditLog
 from bopl.log.policy_prob import PolicyBlock, PolicyReader, read_policy, row_blocks
@@ -40,6 +42,10 @@ class Sources:
     rewards: RewardPredictor | None
     logging: PolicyReader | None
     group: IntArray | None
+
+    @cached_property
+    def _error(self) -> FloatArray | None:
+        return relative_error(self.log)
 
     def blocks(self) -> list[slice]:
         """Return the rows in blocks; of many rows if nothing but logged actions is read."""
@@ -76,7 +82,8 @@ class Sources:
     ) -> Terms:
         """Return the terms of one policy on some rows."""
         log = self.log
-        plain = Terms(block.logged_prob / log.propensity[rows], log.reward[rows])
+        error = None if self._error is None else self._error[rows]
+        plain = Terms(block.logged_prob / log.propensity[rows], log.reward[rows], error=error)
         if reward_hat is None or block.action_prob is None:
             return plain
         return replace(
@@ -85,6 +92,14 @@ class Sources:
             policy_reward_hat=(block.action_prob * reward_hat).sum(axis=1),
             logging_reward_hat=None if logging_prob is None else (logging_prob * reward_hat).sum(axis=1),
         )
+
+    def all_terms(self, position: int) -> Terms:
+        """Return the terms of one policy on all rows."""
+        parts = []
+        for rows in self.blocks():
+            reward_hat = None if self.rewards is None else self.rewards.block(rows)
+            parts.append(self.terms(rows, self.readers[position].block(rows), reward_hat, self.logging_prob(rows)))
+        return Terms(*(_joined([getattr(part, field.name) for part in parts]) for field in fields(Terms)))
 
     def pilot(self, blocks: Sequence[slice], position: int, n_samples: int) -> Pilot:
         """Return some blocks of one policy as a pilot."""
@@ -95,8 +110,8 @@ class Sources:
             block = self.readers[position].block(rows)
             terms.append(self.terms(rows, block, reward_hat, None))
             probs.append((block.action_prob, self.logging_prob(rows)))
-        fields = ("importance_weight", "reward", "reward_hat", "policy_reward_hat")
-        joined = Terms(*(_joined([getattr(one, field) for one in terms]) for field in fields))
+        names = ("importance_weight", "reward", "reward_hat", "policy_reward_hat")
+        joined = Terms(*(_joined([getattr(one, name) for one in terms]) for name in names))
         if self.logging is None or not self.readers[position].has_all_actions:
             return Pilot(joined, n_samples)
         step = -(-len(joined.reward) * self.log.n_actions // PILOT_CELLS)

@@ -27,6 +27,8 @@ class Terms:
         ``q_pi(x_i) = sum_a pi(a | x_i) q(x_i, a)``.
     logging_reward_hat : ndarray of shape (n_rows,), optional
         The same sum for the logging policy; only where its probabilities of all actions are known.
+    error : ndarray of shape (n_rows,), optional
+        By which share rounding can have moved each propensity, where they look rounded.
     """
 
     importance_weight: FloatArray
@@ -34,6 +36,7 @@ class Terms:
     reward_hat: FloatArray | None = None
     policy_reward_hat: FloatArray | None = None
     logging_reward_hat: FloatArray | None = None
+    error: FloatArray | None = None
 
     @property
     def modelled(self) -> tuple[FloatArray, FloatArray]:

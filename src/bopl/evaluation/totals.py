@@ -11,6 +11,7 @@ from bopl._typing import FloatArray
 from bopl.evaluation.diagnosis import TrainedRows, WeightTotals
 from bopl.evaluation.estimator import Estimator
 from bopl.evaluation.moments import GroupSum, MomentSum
+from bopl.evaluation.rounding import RoundingTotals
 from bopl.evaluation.terms import Terms
 
 
@@ -26,6 +27,7 @@ class PolicyTotals:
         self.lost_weight = np.zeros(len(self.estimators))  # sum of w - v(w)
         self.weights = WeightTotals(n_actions)
         self.trained = TrainedRows()
+        self.rounding = RoundingTotals(len(self.estimators))
         self.kept_weight: list[FloatArray] = []
 
     def add(self, terms: Terms, group: Any, *, keep: bool) -> FloatArray:
@@ -37,6 +39,7 @@ class PolicyTotals:
         weight = terms.importance_weight
         for position, moments in enumerate(columns):
             self.moments[position] = self.moments[position] + MomentSum.of(moments)
+            self.rounding.add(position, self.estimators[position], terms, moments, self.moments[position].mean)
             if group is not None:
                 self.groups[position].add(moments, group)
             self.n_clipped[position] += self.estimators[position].is_clipped(weight).sum()
@@ -54,4 +57,5 @@ class PolicyTotals:
         self.lost_weight += other.lost_weight
         self.weights.merge(other.weights)
         self.trained.merge(other.trained)
+        self.rounding.merge(other.rounding)
         self.kept_weight += other.kept_weight

@@ -22,6 +22,7 @@ from bopl.log.weight import (
 )
 
 BETTER, WORSE, INCONCLUSIVE, NOT_TRUSTWORTHY = "better", "worse", "inconclusive", "not trustworthy"
+DECIDED = (BETTER, WORSE)
 VERDICTS = (BETTER, WORSE, INCONCLUSIVE, NOT_TRUSTWORTHY)
 
 

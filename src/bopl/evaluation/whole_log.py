@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -10,9 +10,11 @@ import numpy as np
 from bopl._settings import check_choice, check_number
 from bopl._typing import BoolArray, FloatArray
 from bopl.evaluation.accumulate import ValueAccumulator
+from bopl.evaluation.confounding import Sensitivity, describe_confounding, find_confounding, interval_for
 from bopl.evaluation.propensity import estimate_logging_prob
 from bopl.evaluation.result import Evaluation
 from bopl.evaluation.sources import Sources, check_all_actions, read_logging_policy
+from bopl.evaluation.verdict import DECIDED
 from bopl.log import BanditLog
 from bopl.log.policy_prob import read_policy
 from bopl.objective.softmax import softmax
@@ -38,6 +40,7 @@ def evaluate(
     n_replicates: int = 1000,
     reward_range: tuple[float, float] | None = None,
     min_propensity: float | None = None,
+    confounding: bool | None = None,
     random_state: int = 0,
     n_jobs: int | None = None,
 ) -> Evaluation:
@@ -79,6 +82,9 @@ def evaluate(
     min_propensity : float, optional
         Smallest probability with which the logging policy takes an action, for ``"empirical_bernstein"``; by default
         the smallest seen.
+    confounding : bool, optional
+        Whether to tell by how much an unmeasured cause would have to shift the odds of actions for a verdict to fall
+        (`bopl.evaluation.confounding`); by default where propensities are estimated.
     random_state : int, default=0
         Seed of folds and replicates.
     n_jobs : int, optional
@@ -119,8 +125,28 @@ def evaluate(
     log, logging_policy = _with_propensity(
         log, propensity, propensity_model, logging_policy, logger, logger_propensity, n_folds, random_state
     )
-    accumulator.add_from(_sources(accumulator, log, reward_model, logging_policy, n_folds, random_state), is_whole=True)
-    return accumulator.result()
+    sources = _sources(accumulator, log, reward_model, logging_policy, n_folds, random_state)
+    accumulator.add_from(sources, is_whole=True)
+    evaluation = accumulator.result()
+    asks = log.has_estimates if confounding is None else confounding
+    return _with_confounding(evaluation, accumulator, sources) if asks else evaluation
+
+
+def _with_confounding(evaluation: Evaluation, accumulator: ValueAccumulator, sources: Sources) -> Evaluation:
+    """Return the evaluation with what hidden confounding could do to its verdicts."""
+    found = []
+    rows = iter(evaluation.rows)
+    for position, estimators in enumerate(accumulator.tuned_estimators):
+        own = [next(rows) for _ in estimators]
+        terms = sources.all_terms(position) if any(row["verdict"] in DECIDED for row in own) else None
+        for row, estimator in zip(own, estimators, strict=True):
+            if terms is not None:
+                interval, limits = interval_for(accumulator.interval), accumulator.reward_limits
+                propensity, group = sources.log.propensity, sources.group
+                sensitivity = Sensitivity(estimator, terms, propensity, group, interval, limits)
+                found.append(find_confounding(row, sensitivity))
+    known = tuple(one for one in found if one is not None)
+    return replace(evaluation, confounding=known, notes=(*evaluation.notes, *describe_confounding(known)))
 
 
 @dataclass(frozen=True)

@@ -42,6 +42,12 @@ MAX_DECIMALS = 6
 MATCH_TOLERANCE = 1e-3
 MAX_ACTION_Z = 3.5  # of an action's sum of 1/p, without its skewness; if normal, 4 in 10,000 sound logs exceed it
 MOST_Z = 1000.0  # larger ones are told as larger: their digits say nothing
+MAX_ESTIMATED_GAP = 0.1  # of a mean weight under estimated propensities: smaller ones are errors of estimation
+MAX_ESTIMATED_ACTION_GAP = 0.25  # of an action's sum of 1/p under them
+ESTIMATED_HINT = (
+    "the model of the logging policy misses something. Add the columns that it looked at, say which actions were "
+    "eligible, leave out actions that it took by rule, or log the propensities"
+)
 MIN_REPEATED = 5  # rows that repeat another one; fewer can be chance
 
 
@@ -114,11 +120,12 @@ def _ends_after(values: FloatArray, decimals: int) -> bool:
     return bool(np.all(np.abs(scaled - np.round(scaled)) <= 1e-9 * scaled))
 
 
-def _z_finding(check: str, weight: FloatArray, group: IntArray | None, what: str, hint: str) -> Finding:
+def _z_finding(log: BanditLog, check: str, weight: FloatArray, group: IntArray | None, what: str, hint: str) -> Finding:
     mean = float(weight.mean())
     z = mean_weight_z(mean, mean_std_err(weight, group))
     text = f"The mean weight of {what} is {mean:.4g} where 1 is expected ({_z_text(z)})"
-    return _judged(check, z, text, PROBLEM if is_mean_off(mean, z) else OK, hint)
+    is_off = is_mean_off(mean, z) and not (log.has_estimates and abs(mean - 1.0) <= MAX_ESTIMATED_GAP)
+    return _judged(check, z, text, PROBLEM if is_off else OK, ESTIMATED_HINT if log.has_estimates else hint)
 
 
 def _z_text(z: float) -> str:
@@ -127,6 +134,7 @@ def _z_text(z: float) -> str:
 
 def _uniform_mean_weight(log: BanditLog) -> Finding:
     return _z_finding(
+        log,
         "mean_weight_uniform",
         _uniform_weight(log),
         log.group,
@@ -152,6 +160,7 @@ def _frequency_mean_weight(log: BanditLog) -> Finding:
     share = (count + 1.0 / log.n_actions) / (count.sum() + 1.0)  # no action is taken for impossible
     eligible = 1.0 if log.action_mask is None else log.action_mask[tried] @ share  # what could be chosen at all
     return _z_finding(
+        log,
         "mean_weight_logging",
         share[log.action_idx[tried]] / eligible / log.propensity[tried],
         None if log.group is None else log.group[tried],
@@ -170,22 +179,25 @@ def _inverse_propensity_by_action(log: BanditLog) -> Finding:
     std_err = np.sqrt(np.maximum(variance, 1e-18 * total**2))[often]  # rounding alone is no spread
     # Few and very unequal 1/p miss their sum more often than they overshoot it, and look sure of themselves then.
     z[often] = without_skewness((total - expected)[often] / std_err, third[often] / std_err**3)
-    worst = int(np.abs(z).argmax())
+    # The more actions, the larger the largest z of a log that is right.
+    is_off = np.abs(z) > np.sqrt(MAX_ACTION_Z**2 + 2.0 * np.log(log.n_actions))
+    if log.has_estimates:
+        is_off &= np.abs(total - expected) > MAX_ESTIMATED_ACTION_GAP * expected
+    worst = int(np.where(is_off | ~is_off.any(), np.abs(z), 0.0).argmax())
     name = log.actions[worst].item() if isinstance(log.actions[worst], np.generic) else log.actions[worst]
     text = (
         f"The sum of 1/p over samples with action {name!r} is {total[worst] / max(expected[worst], 1):.3g} times the "
         f"{expected[worst]:.0f} expected"
     )
-    # The more actions, the larger the largest z of a log that is right.
-    limit = float(np.sqrt(MAX_ACTION_Z**2 + 2.0 * np.log(log.n_actions)))
-    if abs(z[worst]) > limit:
-        n_off = int((np.abs(z) > limit).sum())
+    if is_off.any():
+        hint = (
+            ESTIMATED_HINT if log.has_estimates else "its propensities are wrong, or it had no chance in some contexts"
+        )
         return Finding(
             "sum_inverse_propensity",
             PROBLEM,
             float(z[worst]),
-            f"{text} ({_z_text(z[worst])}; {n_off} of {log.n_actions} actions are off): its propensities are wrong, or "
-            "it had no chance in some contexts.",
+            f"{text} ({_z_text(z[worst])}; {int(is_off.sum())} of {log.n_actions} actions are off): {hint}.",
         )
     return Finding(
         "sum_inverse_propensity", OK, float(z[worst]), f"{text} ({_z_text(z[worst])}), the largest deviation."
@@ -284,6 +296,7 @@ def _weight_findings(log: BanditLog, policy: object | None) -> list[Finding]:
     findings = [] if np.isnan(unsupported) else [_support(unsupported)]
     findings.append(
         _z_finding(
+            log,
             "mean_weight_policy",
             weight,
             log.group,

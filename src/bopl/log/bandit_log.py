@@ -384,6 +384,11 @@ class BanditLog:
         """Whether propensities are there, logged or filled in."""
         return self.propensity_source != "unknown"
 
+    @property
+    def has_estimates(self) -> bool:
+        """Whether the propensities are estimates of a model."""
+        return self.propensity_source == "estimated"
+
     def require_propensity(self) -> None:
         """Raise one sentence if the log has no propensities."""
         if not self.has_propensity:

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from bopl.evaluation import Evaluation
+from bopl.evaluation.confounding import describe_confounding
 from bopl.report.plain import number_text, percent_text, signed_text, within_text
 
 # The estimator that speaks for a policy is fixed in advance: choosing it by its answer would be choosing the answer.
@@ -70,7 +71,7 @@ def describe_verdict(evaluation: Evaluation) -> dict[str, Any]:
         "estimator": row["estimator"],
         "verdict": row["verdict"],
         "headline": _headline(row, evaluation),
-        "sentence": _sentence(row, evaluation),
+        "sentence": " ".join([_sentence(row, evaluation), *describe_confounding(_own(row, evaluation.confounding))]),
         "agreement": _agreement(row, others),
         "reason": row["reason"],
         "confidence": evaluation.confidence,
@@ -80,6 +81,11 @@ def describe_verdict(evaluation: Evaluation) -> dict[str, Any]:
         "n_samples": row["n"],
         "effective_samples": row["ess"],
     }
+
+
+def _own(row: Mapping[str, Any], found: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """Return what was found of the policy and the estimator of a row."""
+    return [one for one in found if (one["policy"], one["estimator"]) == (row["policy"], row["estimator"])]
 
 
 def _headline(row: Mapping[str, Any], evaluation: Evaluation) -> str:

@@ -178,7 +178,7 @@ class _LinearFit:
 
     def __init__(self, part: BanditLog, layout: InputLayout) -> None:
         self.part, self.layout = part, layout
-        self.inputs, self.shift, self.scale = _standardised(layout(part.context))
+        self.inputs, self.shift, self.scale = standardised(layout(part.context))
         # Sparse inputs stay sparse: their means are subtracted from the products instead.
         self.offset = self.shift / self.scale if is_sparse(self.inputs) else np.zeros(len(self.scale))
         self.target = np.log(np.maximum(part.propensity, LEAST_PROB))
@@ -247,7 +247,7 @@ class _LinearFit:
         return float(np.sqrt(np.mean((predicted - self.target[rows]) ** 2)))
 
 
-def _standardised(inputs: ContextMatrix) -> tuple[ContextMatrix, FloatArray, FloatArray]:
+def standardised(inputs: ContextMatrix) -> tuple[ContextMatrix, FloatArray, FloatArray]:
     """Return inputs of unit variance, and their means and scales; from sparse inputs the means are not subtracted."""
     if is_sparse(inputs):
         wide = inputs.astype(np.float64)  # squares of a column far from zero are larger than its variance

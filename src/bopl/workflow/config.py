@@ -114,6 +114,10 @@ class TrainConfig:
     )
     interval: str = _about("Kind of interval: normal, bootstrap, or a bound.", "normal", choices=INTERVALS)
     confidence: float = _about("Confidence level of the intervals.", 0.95)
+    confounding: bool = _about(
+        "Tell how strong an unmeasured cause must be to overturn the verdict; always told of estimated propensities.",
+        False,
+    )
 
     random_state: int = _about("Seed of everything that is drawn.", 0, section="The run")
     n_jobs: int | None = _about("Number of threads; all processors by default. The policy does not depend on it.")
@@ -203,8 +207,9 @@ def _check(config: TrainConfig) -> None:
     for name in ("action", "reward", "propensity", "time", "group"):
         if not isinstance(getattr(config, name), str | None):
             raise TypeError(f"{name} must be the name of a column; got {getattr(config, name)!r}.")
-    if not isinstance(config.force, bool):
-        raise TypeError(f"force must be true or false; got {config.force!r}.")
+    for name in ("force", "confounding"):
+        if not isinstance(getattr(config, name), bool):
+            raise TypeError(f"{name} must be true or false; got {getattr(config, name)!r}.")
     for name in ("context", "ignore", "categorical", "include", "exclude", "estimators"):
         value = getattr(config, name)
         if value is not None and not (isinstance(value, tuple) and all(isinstance(one, str) for one in value)):

@@ -51,6 +51,7 @@ def judge(log: BanditLog, policy: Any, config: TrainConfig, reward_model: Any) -
         estimators=list(names),
         interval=config.interval,
         confidence=config.confidence,
+        confounding=config.confounding or None,
         reward_model=reward_model,
         random_state=config.random_state,
         n_jobs=config.n_jobs,
@@ -140,6 +141,7 @@ def evaluate_on(log: BanditLog, policies: Mapping[str, Any], config: TrainConfig
         estimators=list(names),
         interval=config.interval,
         confidence=config.confidence,
+        confounding=config.confounding or None,
         random_state=config.random_state,
         n_jobs=config.n_jobs,
     )

@@ -1,0 +1,273 @@
+"""Models of what the logging policy does: action frequencies, a logistic regression, boosted trees, any classifier.
+
+Each maps contexts to log-probabilities of all actions, among the eligible ones where there is a mask. They are
+fitted on logs whose rewards and propensities are all 1, for which the surrogate objective is the likelihood of the
+actions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+
+from bopl._typing import FloatArray
+from bopl.boosting.callback import BoostingState, CallbackAction
+from bopl.boosting.ensemble import Ensemble
+from bopl.boosting.loop import Problem, fit_ensemble
+from bopl.boosting.step import StepRule
+from bopl.learner import HistTree
+from bopl.log import BanditLog
+from bopl.log.context import is_sparse
+from bopl.log.layout import InputLayout, fit_layout
+from bopl.objective import Surrogate, TrainingData
+from bopl.objective.softmax import log_softmax
+from bopl.reward.logging_model import standardised
+
+MIN_LOG_PROB = float(np.log(1e-9))  # of an action that could be chosen
+MAX_ITERATIONS = 200
+PENALTIES = (1.0, 0.1, 1e-2, 1e-3, 1e-4, 1e-5)  # ridge, on inputs of unit variance
+MAX_DEPTH, MIN_LEAF_SAMPLES, MAX_ROUNDS, PATIENCE = 6, 20.0, 200, 20
+LEARNING_RATE = 0.5  # share of the certified step
+SUBSAMPLE = 0.5  # of the rows of a tree; on all rows a calibrated start leaves the first split nothing to gain
+WORTH_GOING_ON = 0.02  # a lower penalty that loses more likelihood than this is followed by none that gains
+PSEUDO_COUNT = 1.0  # shared by all actions: none is taken for impossible
+
+
+class ActionModel(Protocol):
+    """What every model of the logged actions can do."""
+
+    def log_prob(self, log: BanditLog) -> FloatArray:
+        """Return log-probabilities of all actions, of shape (n_samples, n_actions); minus infinity if ineligible."""
+
+
+def masked_log_prob(score: FloatArray, log: BanditLog) -> FloatArray:
+    """Return the log-probabilities of scores among the eligible actions, none of them below a small number."""
+    log_prob = np.maximum(log_softmax(score, log.action_mask), MIN_LOG_PROB)
+    return log_prob if log.action_mask is None else np.where(log.action_mask, log_prob, -np.inf)
+
+
+def logged_log_prob(model: ActionModel, log: BanditLog) -> FloatArray:
+    """Return the log-probabilities of the logged actions, of shape (n_samples,)."""
+    return model.log_prob(log)[np.arange(log.n_samples), log.action_idx]
+
+
+@dataclass(frozen=True, eq=False)
+class UniformActions:
+    """Every eligible action with the same probability: the share of a policy that explores."""
+
+    def log_prob(self, log: BanditLog) -> FloatArray:
+        """Return log-probabilities of all actions."""
+        return masked_log_prob(np.zeros((log.n_samples, log.n_actions)), log)
+
+
+@dataclass(frozen=True, eq=False)
+class LinearActions:
+    """``softmax(inputs(x) · coef + intercept)`` among the eligible actions.
+
+    Attributes
+    ----------
+    layout : InputLayout or None
+        From contexts to inputs; None if the context is not looked at.
+    coef : ndarray of shape (n_inputs, n_actions)
+    intercept : ndarray of shape (n_actions,)
+    """
+
+    layout: InputLayout | None
+    coef: FloatArray
+    intercept: FloatArray
+
+    def score(self, log: BanditLog) -> FloatArray:
+        """Return the scores before the softmax, of shape (n_samples, n_actions)."""
+        if self.layout is None:
+            return np.tile(self.intercept, (log.n_samples, 1))
+        return np.asarray(self.layout(log.context) @ self.coef, dtype=np.float64) + self.intercept
+
+    def log_prob(self, log: BanditLog) -> FloatArray:
+        """Return log-probabilities of all actions."""
+        return masked_log_prob(self.score(log), log)
+
+
+@dataclass(frozen=True, eq=False)
+class BoostedActions:
+    """A linear model with boosted trees on top of its scores."""
+
+    linear: LinearActions
+    trees: Ensemble
+
+    def log_prob(self, log: BanditLog) -> FloatArray:
+        """Return log-probabilities of all actions."""
+        return masked_log_prob(self.linear.score(log) + self.trees.score(log.context), log)
+
+
+@dataclass(frozen=True, eq=False)
+class ClassifierActions:
+    """A scikit-learn classifier of the action."""
+
+    classifier: Any
+
+    def log_prob(self, log: BanditLog) -> FloatArray:
+        """Return log-probabilities of all actions; those of actions that the classifier has not seen are low."""
+        score = np.full((log.n_samples, log.n_actions), MIN_LOG_PROB)
+        predicted = np.asarray(self.classifier.predict_proba(log.context), dtype=np.float64)
+        score[:, self.classifier.classes_] = np.maximum(np.log(np.maximum(predicted, 1e-300)), MIN_LOG_PROB)
+        return masked_log_prob(score, log)
+
+
+def fit_classifier(model: Any, log: BanditLog) -> ClassifierActions:
+    """Return a clone of a scikit-learn classifier, fitted to the logged actions."""
+    from sklearn.base import clone
+
+    if len(np.unique(log.action_idx)) < 2:
+        raise ValueError(
+            "the propensities cannot be estimated: a fold without its held-out part has one action only. Use fewer "
+            "folds or a log in which actions vary."
+        )
+    return ClassifierActions(clone(model).fit(log.context, log.action_idx))
+
+
+class LogisticFit:
+    """Penalised multinomial logistic regressions of the logged actions on some samples, by L-BFGS.
+
+    The mean negative log-likelihood, with ``penalty / 2 · |coef|²`` on inputs of unit variance, is minimised.
+    Intercepts are drawn to the frequencies of the actions, as hard as one sample more would.
+
+    Parameters
+    ----------
+    log : BanditLog
+    sizes : mapping of int to int
+        How many categories there are in the columns that hold some.
+    """
+
+    def __init__(self, log: BanditLog, sizes: Mapping[int, int]) -> None:
+        self.log, self.layout = log, fit_layout(log.context, sizes)
+        self.inputs, self.shift, self.scale = standardised(self.layout(log.context))
+        # Sparse inputs stay sparse: their means are subtracted from the products instead.
+        self.offset = self.shift / self.scale if is_sparse(self.inputs) else np.zeros(len(self.scale))
+        count = np.bincount(log.action_idx, minlength=log.n_actions) + PSEUDO_COUNT / log.n_actions
+        self.prior = np.log(count / count.sum())
+
+    def frequencies(self) -> LinearActions:
+        """Return the model that does not look at the context: the share of each action where it was eligible."""
+        if self.log.action_mask is None:
+            return LinearActions(None, np.zeros((0, self.log.n_actions)), self.prior)
+        found = self._solve(np.zeros((self.log.n_samples, 0), np.float32), np.zeros(0), 0.0, self.prior)
+        return LinearActions(None, np.zeros((0, self.log.n_actions)), found)
+
+    def losses(self, held_out: BanditLog) -> FloatArray:
+        """Return the mean negative log-likelihood of actions held out under each of `PENALTIES`.
+
+        The penalty is lowered while that helps; the losses under lower ones are infinite.
+        """
+        found, losses = self._begin(), np.full(len(PENALTIES), np.inf)
+        for place, penalty in enumerate(PENALTIES):  # each from where the one before it ended
+            found = self._solve(self.inputs, self.offset, penalty, found)
+            losses[place] = -float(logged_log_prob(self._model(found), held_out).mean())
+            if place > 0 and losses[place] > losses[place - 1] + WORTH_GOING_ON:
+                break
+        return losses
+
+    def fit(self, penalty: float) -> LinearActions:
+        """Return the model of a penalty."""
+        return self._model(self._solve(self.inputs, self.offset, penalty, self._begin()))
+
+    def _begin(self) -> FloatArray:
+        return np.concatenate([np.zeros(self.inputs.shape[1] * self.log.n_actions), self.prior])
+
+    def _model(self, found: FloatArray) -> LinearActions:
+        n_actions = self.log.n_actions
+        coef = found[:-n_actions].reshape(-1, n_actions) / self.scale[:, None]
+        return LinearActions(self.layout, coef, found[-n_actions:] - self.shift @ coef)
+
+    def _solve(self, inputs: Any, offset: FloatArray, penalty: float, begin: FloatArray) -> FloatArray:
+        """Return the coefficients, and after them the intercepts."""
+        from scipy.optimize import minimize
+        from threadpoolctl import threadpool_limits
+
+        action, mask = self.log.action_idx, self.log.action_mask
+        n_rows, n_inputs, n_actions = len(action), inputs.shape[1], self.log.n_actions
+        here, pull = np.arange(n_rows), PSEUDO_COUNT / n_rows
+        shift = offset[:, None]
+
+        def loss(flat: FloatArray) -> tuple[float, FloatArray]:
+            coef, intercept = flat[:-n_actions].reshape(n_inputs, n_actions), flat[-n_actions:]
+            single = coef.astype(np.float32)
+            score = np.asarray(inputs @ single, np.float64) + (intercept - (shift * single).sum(axis=0))
+            log_prob = log_softmax(score, mask)
+            slope = np.exp(log_prob)
+            slope[here, action] -= 1.0
+            slope /= n_rows
+            total = slope.sum(axis=0)
+            steep = np.asarray(inputs.T @ slope.astype(np.float32), np.float64) - shift * total + penalty * coef
+            away = intercept - self.prior
+            value = 0.5 * penalty * float((coef**2).sum()) + 0.5 * pull * float((away**2).sum())
+            value -= float(log_prob[here, action].mean())
+            return value, np.concatenate([steep.ravel(), total + pull * away])
+
+        with threadpool_limits(limits=1):  # sums of more threads would differ in their last digits
+            found = minimize(loss, begin, jac=True, method="L-BFGS-B", options={"maxiter": MAX_ITERATIONS})
+        return np.asarray(found.x)
+
+
+class _Watch:
+    """Follows the likelihood of actions held out, round by round, and stops once it has not risen for a while."""
+
+    def __init__(self, linear: LinearActions, held_out: BanditLog) -> None:
+        self.held_out, self.score = held_out, linear.score(held_out)
+        self.likelihood = [self._likelihood()]
+
+    def _likelihood(self) -> float:
+        log_prob = masked_log_prob(self.score, self.held_out)
+        return float(log_prob[np.arange(self.held_out.n_samples), self.held_out.action_idx].mean())
+
+    def __call__(self, state: BoostingState) -> CallbackAction:
+        """Score the newest round."""
+        newest = state.rounds[-1]
+        self.score += newest.step.size * newest.predictor.predict(self.held_out.context)
+        self.likelihood.append(self._likelihood())
+        is_over = len(self.likelihood) - 1 - int(np.argmax(self.likelihood)) >= PATIENCE
+        return CallbackAction.STOP if is_over else CallbackAction.CONTINUE
+
+
+def boost(
+    linear: LinearActions, log: BanditLog, held_out: BanditLog, categorical: list[int], *, seed: int
+) -> tuple[BoostedActions, list[float]]:
+    """Boost trees on the likelihood of the logged actions, from the scores of a linear model.
+
+    Parameters
+    ----------
+    linear : LinearActions
+    log : BanditLog
+    held_out : BanditLog
+        Boosting ends once its actions no longer become more likely.
+    categorical : list of int
+        Columns that hold categories.
+    seed : int
+
+    Returns
+    -------
+    model : BoostedActions
+        With all rounds.
+    likelihood : list of float
+        Mean log-likelihood of the actions held out, before the first round and after each.
+    """
+    learner = HistTree(
+        MAX_DEPTH,
+        min_child_weight=0.0,
+        min_leaf_samples=MIN_LEAF_SAMPLES,
+        subsample=SUBSAMPLE,
+        categorical=categorical or None,
+    )
+    problem = Problem(TrainingData(log), Surrogate(), start_score=lambda: linear.score(log), has_certificate=False)
+    watch = _Watch(linear, held_out)
+    fitted = fit_ensemble(
+        problem,
+        learner.bind(log, seed=seed),
+        StepRule(0.0, None, LEARNING_RATE),
+        n_rounds=MAX_ROUNDS,
+        seed=seed,
+        callbacks=[watch],
+    )
+    return BoostedActions(linear, fitted.ensemble), watch.likelihood

@@ -1,0 +1,161 @@
+"""Hidden confounding: how strong a cause that the log does not hold would have to be to overturn a verdict.
+
+Under the marginal sensitivity model (Tan, 2006) the odds of the logged action given all causes, ``p* / (1 - p*)``, are
+within a factor of those of the log, ``1/Γ <= [p* / (1 - p*)] / [p / (1 - p)] <= Γ``. The weight of a sample is then
+known up to limits only, ::
+
+    π · (1 + (1/p - 1) / Γ)  <=  w  <=  π · (1 + (1/p - 1) · Γ),
+
+and the uplift up to the least and the largest value that weights within them give: a linear or a linear-fractional
+programme whose solution has every weight at a limit (Zhao, Small and Bhattacharya, 2019). The interval at Γ is the
+interval of the samples with those weights: by the envelope theorem their choice adds nothing to its width.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from bopl._typing import FloatArray, IntArray
+from bopl.evaluation.estimator import Estimator
+from bopl.evaluation.interval import Bounds, Evidence, Interval, Normal
+from bopl.evaluation.moments import GroupSum, MomentSum
+from bopl.evaluation.terms import Terms
+from bopl.evaluation.verdict import DECIDED, WORSE
+from bopl.evaluation.weight_box import WeightBox
+
+MAX_ODDS = 100.0  # larger factors are told as larger
+N_HALVINGS = 14  # of the logarithm of the odds: to 0.03%
+
+
+@dataclass(frozen=True, eq=False)
+class Sensitivity:
+    """One policy's samples under one estimator, and how the uplift depends on a hidden cause.
+
+    Attributes
+    ----------
+    estimator : Estimator
+        Its uplift is monotone in every weight.
+    terms : Terms
+    propensity : ndarray of shape (n_samples,)
+    group : ndarray of shape (n_samples,), optional
+    interval : Interval
+        The normal interval stands in for the bootstrap.
+    reward_range : (float, float)
+        For intervals that are bounds.
+    """
+
+    estimator: Estimator
+    terms: Terms
+    propensity: FloatArray
+    group: IntArray | None = None
+    interval: Interval = field(default_factory=Normal)
+    reward_range: tuple[float, float] = (0.0, 1.0)
+
+    def box(self, odds: float) -> WeightBox:
+        """Return the limits of the weights if a hidden cause moves the odds of actions by up to ``odds``."""
+        weight = self.terms.importance_weight
+        at_least = weight * self.propensity  # π: what the weight would be if the action had been certain
+        return WeightBox(self.terms, at_least + (weight - at_least) / odds, at_least + (weight - at_least) * odds)
+
+    def uplift(self, odds: float) -> Bounds:
+        """Return the least and the largest estimate of the uplift."""
+        ends = (self._evidence(self.box(odds).extreme(self.estimator, largest=one)).uplift for one in (False, True))
+        lower, upper = ends
+        return lower, upper
+
+    def bounds(self, odds: float) -> Bounds:
+        """Return the interval of the uplift: the lower end at the least, the upper end at the largest estimate."""
+        return self.bound(odds, upper=False), self.bound(odds, upper=True)
+
+    def bound(self, odds: float, *, upper: bool) -> float:
+        """Return one end of the interval."""
+        return self.interval.uplift(self._evidence(self.box(odds).extreme(self.estimator, largest=upper)))[int(upper)]
+
+    def tipping_odds(self, *, upper: bool, threshold: float = 0.0) -> float:
+        """Return the smallest odds at which an end of the interval reaches a threshold; infinity beyond `MAX_ODDS`.
+
+        Parameters
+        ----------
+        upper : bool
+            Follow the upper end, which rises, instead of the lower one, which falls.
+        threshold : float, default=0
+        """
+        sign = 1.0 if upper else -1.0
+
+        def has_fallen(log_odds: float) -> bool:
+            return not sign * self.bound(float(np.exp(log_odds)), upper=upper) < sign * threshold
+
+        low, high = 0.0, float(np.log(MAX_ODDS))
+        if has_fallen(low):
+            return 1.0
+        if not has_fallen(high):
+            return float("inf")
+        for _ in range(N_HALVINGS):
+            middle = 0.5 * (low + high)
+            low, high = (low, middle) if has_fallen(middle) else (middle, high)
+        return float(np.exp(low))
+
+    def _evidence(self, terms: Terms) -> Evidence:
+        moments = self.estimator.moments(terms)
+        groups = None
+        if self.group is not None:
+            groups = GroupSum(moments.shape[1])
+            groups.add(moments, self.group)
+        weight = terms.importance_weight
+        return Evidence(
+            estimator=self.estimator,
+            moments=MomentSum.of(moments),
+            groups=groups,
+            replicate_means=None,
+            importance_weight=weight,
+            reward=terms.reward,
+            reward_range=self.reward_range,
+            max_weight=float(weight.max()),
+            is_logging_policy=False,
+        )
+
+
+def find_confounding(row: Mapping[str, Any], sensitivity: Sensitivity) -> dict[str, Any] | None:
+    """Return how strong a hidden cause must be for a verdict to fall; None where there is nothing to fall.
+
+    Parameters
+    ----------
+    row : mapping
+        Of an `Evaluation`.
+    sensitivity : Sensitivity
+        Of its policy and estimator.
+    """
+    if row["verdict"] not in DECIDED or not sensitivity.estimator.is_monotone_in_weight:
+        return None
+    odds = sensitivity.tipping_odds(upper=row["verdict"] == WORSE)
+    return {**{name: row[name] for name in ("policy", "estimator", "verdict")}, "odds": odds}
+
+
+def describe_confounding(found: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Return one sentence for each policy and verdict."""
+    by_verdict: dict[tuple[str, str], list[Mapping[str, Any]]] = {}
+    for one in found:
+        by_verdict.setdefault((one["policy"], one["verdict"]), []).append(one)
+    return [_sentence(policy, verdict, rows) for (policy, verdict), rows in by_verdict.items()]
+
+
+def _sentence(policy: str, verdict: str, rows: Sequence[Mapping[str, Any]]) -> str:
+    listed = ", ".join(f"{_odds_text(row['odds'])} ({row['estimator']})" for row in rows)
+    return (
+        f"Hidden confounding: the verdict {verdict!r} on {policy} falls if an unmeasured cause shifts the odds of an "
+        f"action by a factor of more than {listed}."
+    )
+
+
+def _odds_text(odds: float) -> str:
+    """Return the odds up to which a verdict stands, rounded down."""
+    return f"{MAX_ODDS:.0f}" if not np.isfinite(odds) else f"{np.floor(odds * 100.0) / 100.0:.3g}"
+
+
+def interval_for(interval: Interval) -> Interval:
+    """Return the interval of a sensitivity analysis: the caller's, or the normal one for the bootstrap."""
+    return Normal(interval.confidence) if interval.needs_replicates else interval

@@ -1,0 +1,79 @@
+"""What rounded propensities can do to an estimate: weights are then known up to limits, and so are value and uplift."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from bopl._typing import FloatArray
+from bopl.evaluation.diagnosis import WeightFacts
+from bopl.evaluation.estimator import Estimator
+from bopl.evaluation.interval import Bounds
+from bopl.evaluation.terms import Terms
+from bopl.log import BanditLog
+from bopl.log.rounding import find_grid
+
+
+def relative_error(log: BanditLog) -> FloatArray | None:
+    """Return by which share rounding can have moved each propensity; None if they are not rounded, as far as one sees.
+
+    Only logged propensities are looked at: others were computed.
+    """
+    grid = find_grid(log.propensity) if log.propensity_source == "logged" else None
+    if grid is None or not grid.may_be_rounded(log.n_actions):
+        return None
+    return np.minimum(grid.half_unit(log.propensity) / log.propensity, 0.5)
+
+
+class RoundingTotals:
+    """Sums of the least and the largest that rounding can add to value and uplift, for one policy.
+
+    Every weight may lie between ``w / (1 + e)`` and ``w / (1 - e)``, e being the relative error of the propensity. With
+    the gradient of the estimate at the means so far, each sample adds the least and the largest of its two ends.
+
+    Parameters
+    ----------
+    n_estimators : int
+    """
+
+    def __init__(self, n_estimators: int) -> None:
+        self.total = np.zeros((n_estimators, 2, 2))  # least and largest, of value and uplift
+        self.weight = 0.0  # by how much rounding can move the sum of the weights
+
+    def add(self, position: int, estimator: Estimator, terms: Terms, moments: FloatArray, mean: FloatArray) -> None:
+        """Add some rows under one estimator, whose means are known so far."""
+        if terms.error is None:
+            return
+        weight = terms.importance_weight
+        gradient = np.column_stack([estimator.value_gradient(mean), estimator.uplift_gradient(mean)])
+        ends = [weight / (1.0 + terms.error), weight / (1.0 - terms.error)]
+        moved = [(estimator.moments(replace(terms, importance_weight=end)) - moments) @ gradient for end in ends]
+        self.total[position, 0] += np.minimum(np.minimum(*moved), 0.0).sum(axis=0)
+        self.total[position, 1] += np.maximum(np.maximum(*moved), 0.0).sum(axis=0)
+        if position == 0:
+            self.weight += float((ends[1] - weight).sum())
+
+    def merge(self, other: RoundingTotals) -> None:
+        """Add the sums of another shard."""
+        self.total += other.total
+        self.weight += other.weight
+
+    def widened(self, position: int, which: int, bounds: Bounds, n_samples: int) -> Bounds:
+        """Return the interval of the value (``which=0``) or the uplift (1), with what rounding can add at its ends."""
+        least, largest = self.total[position, :, which] / n_samples
+        return bounds[0] + float(least), bounds[1] + float(largest)
+
+    def allowed(self, facts: WeightFacts) -> WeightFacts:
+        """Return the facts with the z-score of what rounding does not explain of the mean weight."""
+        gap, slack = abs(facts.mean - 1.0), self.weight / facts.n_samples
+        return (
+            facts if slack == 0.0 or gap == 0.0 else replace(facts, mean_z=facts.mean_z * max(1.0 - slack / gap, 0.0))
+        )
+
+    def describe(self, position: int, n_samples: int) -> str:
+        """Return by how much the uplift was widened, as a sentence; empty if by nothing."""
+        widest = float(np.abs(self.total[position, :, 1]).max()) / n_samples
+        return (
+            f" The propensities look rounded: the interval allows for {widest:.2g} from that." if widest > 0.0 else ""
+        )
