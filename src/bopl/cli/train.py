@@ -55,6 +55,7 @@ def train(
             "run": str(result.folder.path),
             "report": str(result.folder.report),
             "evaluation": result.evaluation.to_dict(),
+            **result.folder.log_facts,
             **_training_facts(result.policy),
             "steps": result.steps,
             "log_has_changed": not is_same,
