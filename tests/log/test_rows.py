@@ -191,3 +191,9 @@ def test_the_command_refuses_copies_and_says_what_it_left_out(tmp_path, capsys):
     assert origin["format"] == "Parquet"
     assert origin["where"] == "x > 0"
     assert origin["n_dropped"] == audited["n_samples"] == (frame.x > 0).sum()
+
+
+def test_wrong_propensities_are_not_blamed_on_copies():
+    rng = np.random.default_rng(0)
+    frame = rich_log(20_000, 0).assign(x=rng.integers(0, 50, 20_000), y=rng.integers(0, 40, 20_000), z=0, p=0.2)
+    assert "chance" in bopl.BanditLog.from_frame(frame, **ROLES).audit()["duplicated_rows"].sentence

@@ -28,6 +28,7 @@ Keys = npt.NDArray[np.uint64]
 MAX_ROWS = 200_000  # rows that are compared; of a larger log those with small hashes, so that copies stay together
 MAX_WORK = 200_000_000  # entries that are hashed once more to leave one column out
 MIN_COPIES = 5.0  # fewer can be chance
+MIN_COPIED = 0.3  # share of the pairs that are copies; a smaller excess can come from propensities that are off
 MAX_SHARE = 0.01  # a smaller share of copies hardly changes an interval
 MIN_EVEN = 0.95  # share of the combinations that occur an even number of times where everything came twice
 MAX_P = 1e-6  # of all the tests on one log together
@@ -133,7 +134,8 @@ def find_copies(log: BanditLog) -> Repetition | None:
     those of one group are not compared: folds and intervals keep them together.
     """
     tried = list(_repetitions(log))
-    sure = [one for one in tried if one.n_copies >= MIN_COPIES and one.p_value() <= MAX_P / len(tried)]
+    many = [one for one in tried if one.n_copies >= max(MIN_COPIES, MIN_COPIED * one.n_pairs / one.share)]
+    sure = [one for one in many if one.p_value() <= MAX_P / len(tried)]
     if not sure:
         return None
     most = max(one.n_copies for one in sure)
