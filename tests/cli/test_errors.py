@@ -45,7 +45,7 @@ BAD_LOGS = {
     "no context": (click_table(400).select(["item", "click", "p"]), "context has no columns"),
     "rewards repeated": (
         pa.concat_tables([click_table(400), click_table(400).slice(100)]),
-        "the same decisions were logged more than once",
+        "same decisions were logged more than once",
     ),
     "wrong propensities": (change("p", lambda old: [0.9] * len(old)), "propensities are wrong"),
 }

@@ -23,7 +23,7 @@ BAD_LOGS = {
     "group nan": (
         {**GOOD, "group": np.array(["x", np.nan, np.nan, "y"], dtype=object)},
         ValueError,
-        "group holds None or NaN; give each sample a group",
+        "group is missing in 2 of 4 samples, the first at row 1; give each one a group",
     ),
     "group short": ({**GOOD, "group": [1, 2]}, ValueError, "propensity 4, group 2"),
     "propensity zero": (
@@ -35,7 +35,7 @@ BAD_LOGS = {
     "propensity percent": (
         changed("propensity", 3, 50.0),
         ValueError,
-        "row 3 with 50. Values up to 100 .* divide by 100",
+        "row 3 with 50. Only some rows seem to hold percentages",
     ),
     "propensity inverse": (changed("propensity", 3, 5000.0), ValueError, "inverse propensities"),
     "propensity nan": (changed("propensity", 0, np.nan), ValueError, "row 0 with nan. A missing propensity"),

@@ -27,7 +27,7 @@ def audit(
     """
     from bopl.workflow.audit import audit_file
     from bopl.workflow.config import make_config
-    from bopl.workflow.reading import describe_log
+    from bopl.workflow.reading import describe_log, origin_facts
 
     output = Output(json)
     read, found = audit_file(make_config({"log": log}, settings), policy)
@@ -43,6 +43,7 @@ def audit(
             "n_actions": read.n_actions,
             "n_features": read.n_features,
             "mean_reward": float(read.reward.mean()),
+            **origin_facts(read),
             "n_problems": len(found.problems),
             "findings": findings,
         },

@@ -26,6 +26,7 @@ from bopl.experiment.command import app as reproduce_app
 from bopl.workflow.config import RENAMED
 
 DEBUG = "--debug"
+FLAGS = ("drop_invalid", "drop_duplicates", "ignore")  # parameters that sentences of the library advise
 # typer brings its own copy of click in newer versions; this is the base of its errors in all of them.
 _ClickError = typer.BadParameter.__mro__[2]
 
@@ -101,7 +102,7 @@ def _report(error: BaseException, *, is_json: bool) -> int:
     elif isinstance(error, _ClickError):
         sentence, code = _click_sentence(error), exit_code.WRONG_USE
     elif isinstance(error, ValueError | TypeError | RuntimeError | OSError | ImportError):
-        sentence, code = " ".join(str(error).split()), exit_code.of_error(error)
+        sentence, code = in_flags(" ".join(str(error).split())), exit_code.of_error(error)
     else:
         sentence = f"unexpected {type(error).__name__}: {error}. Run it again with {DEBUG} to see where."
         code = exit_code.BAD_DATA
@@ -110,6 +111,14 @@ def _report(error: BaseException, *, is_json: bool) -> int:
     if sentence:
         typer.echo(f"bopl: {sentence}", err=True)
     return code
+
+
+def in_flags(sentence: str) -> str:
+    """Return a sentence of the library with flags in the place of its parameters."""
+    for parameter in FLAGS:
+        flag = f"--{parameter.replace('_', '-')}"
+        sentence = sentence.replace(f"{parameter}=True", flag).replace(f"with {parameter}", f"with {flag}")
+    return sentence
 
 
 def _click_sentence(error: BaseException) -> str:

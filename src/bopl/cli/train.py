@@ -59,6 +59,7 @@ def train(
             "report": str(result.folder.report),
             "evaluation": result.evaluation.to_dict(),
             "split": result.split.to_dict(),
+            **result.folder.log_facts,
             **_training_facts(result.policy),
             "steps": result.steps,
             "log_has_changed": not is_same,

@@ -12,8 +12,10 @@ import numpy as np
 from bopl._typing import AnyArray, IntArray
 from bopl.log.column import TEXT, distinct_values
 from bopl.log.context import quoted
+from bopl.log.missing import is_missing, unmasked
 
 ACTION_DTYPE = np.int32
+MAX_EXACT = 2.0**53  # whole numbers beyond it have neighbours that are one float
 
 
 def label_array(labels: Sequence[Hashable]) -> AnyArray:
@@ -31,6 +33,7 @@ def label_array(labels: Sequence[Hashable]) -> AnyArray:
 
 def python_labels(values: object) -> list[Hashable]:
     """Return a column of labels as plain Python values, whatever it came in."""
+    values = unmasked(values)
     series = nw.from_native(values, series_only=True, pass_through=True)
     if isinstance(series, nw.Series):
         return list(series.to_list())
@@ -45,10 +48,6 @@ def python_labels(values: object) -> list[Hashable]:
     return [value.item() if isinstance(value, np.generic) else value for value in values]
 
 
-def _is_missing(label: Hashable) -> bool:
-    return label is None or (isinstance(label, float) and label != label)
-
-
 def encode_actions(values: object, actions: object | None) -> tuple[IntArray, AnyArray]:
     """Return the position of every sample's action and the labels those positions stand for.
 
@@ -59,6 +58,7 @@ def encode_actions(values: object, actions: object | None) -> tuple[IntArray, An
         All actions, in the order of their positions; needed when some were never logged. By default those that occur,
         sorted.
     """
+    values = unmasked(values)
     if isinstance(values, np.ndarray) and values.ndim == 1 and values.dtype.kind in "iubU" and actions is None:
         labels_found, position = np.unique(values, return_inverse=True)  # the quick way for plain arrays
         _check_action_count(len(labels_found), values[:1].tolist())
@@ -92,12 +92,14 @@ def _encode_column(values: object, actions: object | None) -> tuple[IntArray, An
 
 
 def _check_logged(logged: list[Hashable]) -> None:
-    missing = [row for row, label in enumerate(logged) if _is_missing(label)]
+    missing = [row for row, label in enumerate(logged) if is_missing(label)]
     if missing:
         raise ValueError(
             f"action is missing in {len(missing)} of {len(logged)} samples, the first at row {missing[0]} with "
-            f"{logged[missing[0]]!r}. Drop those samples: without the action taken they carry no information."
+            f"{logged[missing[0]]!r}. Without the action taken a sample carries no information: leave those out with "
+            "drop_invalid=True."
         )
+    _check_exact(logged)
     for row, label in enumerate(logged):
         try:
             hash(label)
@@ -105,12 +107,23 @@ def _check_logged(logged: list[Hashable]) -> None:
             raise TypeError(f"action labels must be hashable; row {row} holds {label!r}.") from None
 
 
+def _check_exact(logged: list[Hashable]) -> None:
+    """Raise if labels are floats so large that different whole numbers are one float."""
+    large = [row for row, label in enumerate(logged) if isinstance(label, float) and abs(label) >= MAX_EXACT]
+    if large:
+        raise ValueError(
+            f"action holds numbers beyond 2**53 as floats in {len(large)} of {len(logged)} samples, the first at row "
+            f"{large[0]} with {logged[large[0]]!r}: different labels may have become one. Store them as text or as "
+            "whole numbers."
+        )
+
+
 def _check_action_list(labels: list[Hashable]) -> list[Hashable]:
+    if any(is_missing(label) for label in labels):
+        raise ValueError("actions contains a missing label (None, NaN, NaT or NA); list real labels only.")
     repeated = [label for label, count in Counter(labels).items() if count > 1]
     if repeated:
         raise ValueError(f"actions lists {quoted(repeated)} more than once; list each action once.")
-    if any(_is_missing(label) for label in labels):
-        raise ValueError("actions contains a missing label (None or NaN); list real labels only.")
     return labels
 
 

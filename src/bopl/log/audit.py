@@ -10,8 +10,8 @@ import numpy as np
 from bopl._typing import AnyArray, FloatArray, IntArray
 from bopl.log.column_audit import audit_columns
 from bopl.log.context import quoted
+from bopl.log.duplicate import audit_duplicates
 from bopl.log.finding import NOTE, OK, PROBLEM, Audit, Finding
-from bopl.log.identical import context_keys, row_keys
 from bopl.log.policy_prob import PolicyReader, read_policy, row_blocks
 from bopl.log.weight import (
     MAX_SINGLE_SHARE,
@@ -48,12 +48,12 @@ ESTIMATED_HINT = (
     "the model of the logging policy misses something. Add the columns that it looked at, say which actions were "
     "eligible, leave out actions that it took by rule, or log the propensities"
 )
-MIN_REPEATED = 5  # rows that repeat another one; fewer can be chance
 
 
 def audit_log(log: BanditLog, policy: object | None, logging_policy: object | None) -> Audit:
     """Run all checks; see `BanditLog.audit`."""
-    findings = [_duplicates(log), _never_logged(log), _hardly_logged(log), *audit_columns(log.schema)]
+    origin = [] if log.origin is None else log.origin.findings()
+    findings = [*origin, audit_duplicates(log), _never_logged(log), _hardly_logged(log), *audit_columns(log.schema)]
     if not log.has_propensity:
         findings.insert(
             0,
@@ -242,21 +242,6 @@ def _logging_policy_match(log: BanditLog, reader: PolicyReader) -> Finding:
 
 
 # -- Rows and actions ---------------------------------------------------------------------------------------------
-
-
-def _duplicates(log: BanditLog) -> Finding:
-    n_rows = len(np.unique(row_keys(log)))
-    n_repeated = log.n_samples - n_rows
-    share = n_repeated / log.n_samples
-    if n_repeated == 0:
-        return Finding("duplicated_rows", OK, 0.0, "No two samples share context, action and reward.")
-    text = f"{n_repeated} of {log.n_samples} samples repeat context, action and reward of another one"
-    n_contexts = len(np.unique(context_keys(log.context)))
-    is_alike = log.n_samples - n_contexts <= 1.05 * n_repeated and n_contexts > 1 and n_rows <= 1.05 * n_contexts
-    if is_alike and n_repeated >= MIN_REPEATED:
-        # Where a context comes again, so do its action and its reward; chance would vary them.
-        return Finding("duplicated_rows", PROBLEM, share, f"{text}: the same decisions were logged more than once.")
-    return Finding("duplicated_rows", NOTE, share, f"{text}; contexts repeat, so this can be chance.")
 
 
 def _never_logged(log: BanditLog) -> Finding:

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import narwhals.stable.v1 as nw
 import numpy as np
 
 from bopl._settings import check_choice
@@ -16,16 +15,18 @@ from bopl._typing import AnyArray, BoolArray, ContextMatrix, FloatArray, IntArra
 from bopl.log.action import encode_actions
 from bopl.log.check import (
     check_features,
-    check_group,
     check_lengths,
     check_mask,
     check_names,
     check_propensity,
+    check_propensity_column,
     check_reward,
     check_rows,
     column_length,
     context_columns,
+    number_groups,
 )
+from bopl.log.cleaning import RowChoice, choose_rows, valid_samples
 from bopl.log.context import (
     check_unique_names,
     column_names,
@@ -33,8 +34,10 @@ from bopl.log.context import (
     is_sparse,
     read_context,
 )
+from bopl.log.frame import as_table
 from bopl.log.instant import check_time
 from bopl.log.logger import mixture_propensity
+from bopl.log.origin import LogOrigin
 from bopl.log.schema import LogSchema, check_time_is_used, fit_schema
 from bopl.log.split import LogSplit, divide, warn_of_dropped
 
@@ -77,6 +80,9 @@ class BanditLog:
     group : sequence of shape (n_samples,), optional
         What each sample belongs to, such as a user or a session: samples of one group are not independent, and
         intervals and folds of `bopl.evaluate` keep them together.
+    drop_invalid : bool, default=False
+        Leave out samples that would be refused (a missing action or reward, a propensity outside (0, 1], an infinite
+        context, …); ``origin`` and `audit` say how many, which and why.
 
     Attributes
     ----------
@@ -87,6 +93,10 @@ class BanditLog:
         Where ``propensity`` comes from; it is NaN throughout if unknown.
     schema : LogSchema or None
         How the columns of a frame or a file became numbers.
+    origin : LogOrigin or None
+        The format of the files, and which rows were asked for or left out.
+    group_labels : ndarray or None
+        What the numbers in ``group`` stand for.
 
     Examples
     --------
@@ -111,6 +121,8 @@ class BanditLog:
     group: IntArray | None
     propensity_source: str
     schema: LogSchema | None
+    origin: LogOrigin | None
+    group_labels: AnyArray | None
 
     def __init__(
         self,
@@ -125,14 +137,21 @@ class BanditLog:
         action_mask: object | None = None,
         action_features: object | None = None,
         group: object | None = None,
+        drop_invalid: bool = False,
     ) -> None:
-        matrix, names_found = read_context(context, feature_names)
+        matrix, names_found = read_context(context, feature_names, allow_infinite=drop_invalid)
         check_lengths(
             {"context": matrix.shape[0], "action": column_length(action), "reward": column_length(reward)}
             | ({} if propensity is None else {"propensity": column_length(propensity)})
             | ({} if time is None else {"time": column_length(time)})
             | ({} if group is None else {"group": column_length(group)})
         )
+        origin = None
+        if drop_invalid:
+            columns = {"action": action, "reward": reward, "propensity": propensity, "time": time, "group": group}
+            matrix, found, action_mask, origin = valid_samples(matrix, columns, action_mask, actions)
+            action, reward, propensity, time, group = found.values()
+        group_idx, group_labels = (None, None) if group is None else number_groups(group)
         action_idx, labels = encode_actions(action, actions)
         _set_fields(
             self,
@@ -145,9 +164,11 @@ class BanditLog:
             time=None if time is None else _read_only(check_time(time)),
             action_mask=None if action_mask is None else _read_only(check_mask(action_mask, labels, action_idx)),
             action_features=None if action_features is None else _read_only(check_features(action_features, labels)),
-            group=None if group is None else _read_only(check_group(group)),
+            group=None if group_idx is None else _read_only(group_idx),
             propensity_source="unknown" if propensity is None else "logged",
             schema=None,
+            origin=origin,
+            group_labels=group_labels,
         )
 
     # -- Constructors ---------------------------------------------------------------------------------------------
@@ -169,6 +190,9 @@ class BanditLog:
         action_mask: object | None = None,
         action_features: object | None = None,
         schema: LogSchema | None = None,
+        where: str | None = None,
+        drop_invalid: bool = False,
+        drop_duplicates: bool | Sequence[str] = False,
     ) -> BanditLog:
         """Build a log from a pandas, polars or arrow frame.
 
@@ -197,29 +221,51 @@ class BanditLog:
             As for `BanditLog`.
         schema : LogSchema, optional
             How another log was read, such as ``policy.schema_``: the columns become the same numbers as there.
+        where : str, optional
+            Condition on columns, such as ``"country == 'DE' and day >= 3"``; other rows are left out. It knows ``==``,
+            ``!=``, ``<``, ``<=``, ``>``, ``>=``, ``in (…)``, ``is missing``, ``and``, ``or``, ``not`` and brackets;
+            names with spaces stand in backticks.
+        drop_invalid : bool, default=False
+            As for `BanditLog`.
+        drop_duplicates : bool or sequence of str, default=False
+            Keep the first of rows that agree in these columns, such as the number of the decision; True compares all
+            columns that are used.
         """
         if not is_frame(frame):
             raise TypeError(f"from_frame takes a pandas, polars or arrow frame; got {type(frame).__name__}.")
         check_unique_names([str(name) for name in column_names(frame)], "the frame")
-        table = nw.from_native(frame, eager_only=True)
-        optional = {"propensity": propensity, "time": time, "group": group}
-        roles = {"action": action, "reward": reward} | {role: name for role, name in optional.items() if name}
-        names = context_columns(table.columns, roles, context, ignore)
+        table = as_table(frame)
+        given = {"action": action, "reward": reward, "propensity": propensity, "time": time, "group": group}
+        roles = {role: str(name) for role, name in given.items() if name is not None}
+        context = None if context is None else [str(name) for name in context]
+        names = context_columns(table.columns, roles, context, [str(name) for name in ignore])
+        choice = RowChoice.of(where, drop_invalid, drop_duplicates)
+        origin, numbers = LogOrigin(len(table)), {}
+        if choice.is_any:
+            choice.check_columns(table.columns)
+            columns = {name: table[name] for name in table.columns}
+            chosen = choose_rows(choice, columns, roles, names if schema is None else [], actions)
+            table = table if len(chosen.rows) == len(table) else table[chosen.rows.tolist()]
+            origin, numbers = chosen.origin, chosen.numbers
+            action_mask = None if action_mask is None else np.asarray(action_mask)[chosen.rows]
+        if "propensity" in roles and "propensity" not in numbers:
+            check_propensity_column(table, roles)
         schema = fit_schema(table, names, roles, categorical) if schema is None else schema.with_roles(roles)
         check_time_is_used(context, time, schema)
+        used: dict[str, Any] = {role: table[name].to_native() for role, name in roles.items()} | numbers
         log = cls(
             schema.encode(table),
-            table[action].to_native(),
-            table[reward].to_native(),
-            None if propensity is None else table[propensity].to_native(),
+            used["action"],
+            used["reward"],
+            used.get("propensity"),
             actions=actions,
             feature_names=schema.feature_names,
-            time=None if time is None else table[time].to_native(),
-            group=None if group is None else table[group].to_native(),
+            time=used.get("time"),
+            group=used.get("group"),
             action_mask=action_mask,
             action_features=action_features,
         )
-        return log.with_schema(schema)
+        return _replaced(log.with_schema(schema), origin=origin)
 
     @classmethod
     def read(
@@ -238,6 +284,9 @@ class BanditLog:
         group: str | None = None,
         format: str | None = None,
         schema: LogSchema | None = None,
+        where: str | None = None,
+        drop_invalid: bool = False,
+        drop_duplicates: bool | Sequence[str] = False,
     ) -> BanditLog:
         """Read a log from files.
 
@@ -253,7 +302,7 @@ class BanditLog:
             False for a log that has none.
         format : str, optional
             One of ``bopl.log.format.FORMATS``, where the extension does not tell it.
-        context, ignore, categorical, actions, time, group, schema
+        context, ignore, categorical, actions, time, group, schema, where, drop_invalid, drop_duplicates
             As for `from_frame`.
 
         Examples
@@ -271,6 +320,7 @@ class BanditLog:
             ignore=ignore,
             categorical=categorical,
             format=format,
+            rows=RowChoice.of(where, drop_invalid, drop_duplicates),
         )
         return read_log(request, actions=actions, schema=schema)
 
@@ -304,9 +354,26 @@ class BanditLog:
         actions: object | None = None,
         time: str | None = None,
         group: str | None = None,
+        where: str | None = None,
+        drop_invalid: bool = False,
+        drop_duplicates: bool | Sequence[str] = False,
     ) -> BanditLog:
         """Read a log from a Parquet file; the parameters are those of `from_frame`."""
-        return cls._from_file(path, "parquet", action, reward, propensity, context, actions, time, group)
+        return cls.read(
+            path,
+            action=action,
+            reward=reward,
+            propensity=propensity,
+            has_propensity=propensity is not None,
+            context=context,
+            actions=actions,
+            time=time,
+            group=group,
+            format="parquet",
+            where=where,
+            drop_invalid=drop_invalid,
+            drop_duplicates=drop_duplicates,
+        )
 
     @classmethod
     def from_csv(
@@ -320,23 +387,11 @@ class BanditLog:
         actions: object | None = None,
         time: str | None = None,
         group: str | None = None,
+        where: str | None = None,
+        drop_invalid: bool = False,
+        drop_duplicates: bool | Sequence[str] = False,
     ) -> BanditLog:
         """Read a log from a CSV file with a header line; the parameters are those of `from_frame`."""
-        return cls._from_file(path, "csv", action, reward, propensity, context, actions, time, group)
-
-    @classmethod
-    def _from_file(
-        cls,
-        path: str | Path,
-        format: str,
-        action: str,
-        reward: str,
-        propensity: str | None,
-        context: Sequence[str] | None,
-        actions: object | None,
-        time: str | None,
-        group: str | None,
-    ) -> BanditLog:
         return cls.read(
             path,
             action=action,
@@ -347,7 +402,10 @@ class BanditLog:
             actions=actions,
             time=time,
             group=group,
-            format=format,
+            format="csv",
+            where=where,
+            drop_invalid=drop_invalid,
+            drop_duplicates=drop_duplicates,
         )
 
     # -- Views ----------------------------------------------------------------------------------------------------
@@ -489,6 +547,10 @@ class BanditLog:
         if schema.feature_names != self.feature_names:
             raise ValueError("the schema names other context columns than the log has.")
         return _replaced(self, schema=schema)
+
+    def with_origin(self, origin: LogOrigin | None) -> BanditLog:
+        """Return the log with a note of how it came about."""
+        return _replaced(self, origin=origin)
 
     def with_propensity(self, propensity: object, *, source: str = "logged") -> BanditLog:
         """Return the log with other propensities.

@@ -10,71 +10,86 @@ import numpy as np
 
 from bopl._errors import UsageError, did_you_mean
 from bopl._typing import AnyArray, BoolArray, FloatArray, IntArray
+from bopl.log.action import MAX_EXACT, label_array
 from bopl.log.column import TEXT, distinct_values, dtype_name
 from bopl.log.context import MANY, check_unique_names, column_to_float, is_sparse, quoted, read_context
+from bopl.log.missing import is_missing, missing_rows, object_to_float, unmasked
+from bopl.log.propensity_hint import propensity_hint
 
 
 def check_reward(reward: object) -> FloatArray:
     """Return rewards as floats; they must be finite."""
-    values = _float_column(reward, "reward")
+    values = float_column(reward, "reward")
     bad = ~np.isfinite(values)
     if bad.any():
         raise ValueError(
-            f"reward must be finite; {_count_and_first(bad, values)}. Drop those samples or fill in the reward that "
-            "was earned: an unknown reward is not a reward of zero."
+            f"reward must be finite; {_count_and_first(bad, values)}. An unknown reward is not a reward of zero: fill "
+            "in what was earned, or leave those samples out with drop_invalid=True."
         )
     return values
 
 
-def check_propensity(propensity: object, n_samples: int) -> FloatArray:
-    """Return propensities as floats in (0, 1], NaN if there are none; a bad one usually has a reason."""
+def check_propensity(
+    propensity: object,
+    n_samples: int,
+    columns: Mapping[str, nw.Series[Any]] | None = None,
+    action: str | None = None,
+) -> FloatArray:
+    """Return propensities as floats in (0, 1], NaN if there are none; a bad one usually has a reason.
+
+    ``columns`` is what else is known of the samples, and ``action`` the name of the one with the actions.
+    """
     if propensity is None:
         return np.full(n_samples, np.nan)
-    values = _float_column(propensity, "propensity")
+    values = float_column(propensity, "propensity")
     bad = ~((values > 0.0) & (values <= 1.0))
     if bad.any():
         raise ValueError(
-            f"propensity must lie in (0, 1]; {_count_and_first(bad, values)}. {_propensity_hint(values[bad])}"
+            f"propensity must lie in (0, 1]; {_count_and_first(bad, values)}. "
+            f"{propensity_hint(values, bad, columns or {}, action)}"
         )
     return values
 
 
-def _propensity_hint(bad_values: FloatArray) -> str:
-    first = bad_values[0]
-    if np.isnan(first):
-        return "A missing propensity cannot be guessed: drop those samples or recover it from the logging policy."
-    if first < 0.0:
-        return "Negative values usually mean the log stores log-probabilities: pass np.exp of them."
-    if first == 0.0:
-        return (
-            "An action that was taken had a positive probability: zeros usually come from rounding; log more digits "
-            "or drop those samples."
-        )
-    if (bad_values <= 100.0).all():
-        return "Values up to 100 usually mean percentages: divide by 100."
-    return "Values far above 1 usually mean inverse propensities: pass 1 / propensity."
+def check_propensity_column(table: nw.DataFrame[Any], roles: Mapping[str, str]) -> None:
+    """Raise what `check_propensity` does, and say what else the bad rows of a table have in common."""
+    name = roles["propensity"]
+    others = {one: table[one] for one in table.columns if one != name}
+    check_propensity(table[name].to_native(), len(table), others, roles["action"])
 
 
-def _float_column(values: object, name: str) -> FloatArray:
-    series = nw.from_native(values, series_only=True, pass_through=True)
+def float_column(values: object, name: str) -> FloatArray:
+    """Return a column of numbers as floats, missing ones as NaN."""
+    series = nw.from_native(unmasked(values), series_only=True, pass_through=True)
     if isinstance(series, nw.Series):
-        if not (series.dtype.is_numeric() or series.dtype == nw.Boolean):
+        if series.dtype == nw.Object:  # as pandas.NA among numbers makes it
+            values = series.to_list()
+        elif not (series.dtype.is_numeric() or series.dtype == nw.Boolean):
             raise TypeError(f"{name} must be numeric; the column holds {dtype_name(series)}.")
-        values = column_to_float(series)
+        else:
+            values = column_to_float(series)
+    else:
+        values = series
     try:
-        array = np.array(values, dtype=np.float64)  # always a copy: the log is frozen, the caller's array is not
-    except (TypeError, ValueError):
+        # Always a copy: the log is frozen, the caller's array is not.
+        array = np.array(values, dtype=np.float64) if _is_plain(values) else object_to_float(np.array(values, object))
+    except (TypeError, ValueError, OverflowError):
         raise TypeError(f"{name} must be numeric; {_first_non_number(values)}.") from None
     if array.ndim != 1:
         raise ValueError(f"{name} must have one dimension (n_samples,); it has shape {array.shape}.")
     return array
 
 
+def _is_plain(values: Any) -> bool:
+    return isinstance(values, np.ndarray) and values.dtype.kind in "biuf"
+
+
 def _first_non_number(values: Any) -> str:
     for row, value in enumerate(values):
         try:
-            float(value)
-        except (TypeError, ValueError):
+            if not is_missing(value):
+                float(value)
+        except (TypeError, ValueError, OverflowError):
             return f"row {row} holds {value!r}"
     return "its values are not all numbers"
 
@@ -101,32 +116,43 @@ def _text_rank(series: nw.Series[Any], name: str) -> IntArray:
 
 def check_group(group: object) -> IntArray:
     """Return groups as whole numbers from 0, equal for equal labels, none of them missing."""
-    series = nw.from_native(group, series_only=True, pass_through=True)
-    if isinstance(series, nw.Series):
-        if series.null_count() > 0:
-            raise ValueError(
-                f"group is missing in {series.null_count()} of {len(series)} samples; give each one a group."
-            )
-        if series.dtype in TEXT:
-            return _text_rank(series, "group")
-        group = series.to_numpy()
-    values = np.asarray(group)
+    return number_groups(group)[0]
+
+
+def number_groups(group: object) -> tuple[IntArray, AnyArray]:
+    """Return groups as whole numbers from 0, equal for equal labels, and the labels; none of them may be missing."""
+    series = nw.from_native(unmasked(group), series_only=True, pass_through=True)
+    if isinstance(series, nw.Series) and series.dtype in TEXT:
+        rank = _text_rank(series, "group")
+        labels = sorted(map(str, distinct_values(series)[0]))
+        return rank, label_array(labels)
+    values = np.asarray(series.to_numpy() if isinstance(series, nw.Series) else series)
     if values.ndim != 1:
         raise ValueError(f"group must have one dimension (n_samples,); it has shape {values.shape}.")
-    if values.dtype.kind == "f" and np.isnan(values).any():
-        n_missing = int(np.isnan(values).sum())
-        raise ValueError(f"group is missing in {n_missing} of {len(values)} samples; give each one a group.")
-    if values.dtype == object and any(label is None or label != label for label in values.tolist()):  # NaN, NaT
-        raise ValueError("group holds None or NaN; give each sample a group.")
+    missing = missing_rows(group)
+    if missing.any():
+        row = int(np.flatnonzero(missing)[0])
+        raise ValueError(
+            f"group is missing in {int(missing.sum())} of {len(values)} samples, the first at row {row}; give each one "
+            "a group, or leave those samples out with drop_invalid=True."
+        )
+    if values.dtype.kind == "f" and (np.abs(values) >= MAX_EXACT).any():
+        row = int(np.flatnonzero(np.abs(values) >= MAX_EXACT)[0])
+        raise ValueError(
+            f"group holds numbers beyond 2**53 as floats, the first at row {row} with {float(values[row])!r}: several "
+            "groups may have become one. Store them as text or as whole numbers."
+        )
     if values.dtype == object:  # labels of several kinds do not sort: number them in the order in which they come
-        code_of: dict[object, int] = {}
-        return np.array([code_of.setdefault(label, len(code_of)) for label in values.tolist()], dtype=np.int64)
-    return np.unique(values, return_inverse=True)[1].astype(np.int64)
+        code_of: dict[Any, int] = {}
+        codes = np.array([code_of.setdefault(label, len(code_of)) for label in values.tolist()], dtype=np.int64)
+        return codes, label_array(list(code_of))
+    labels_found, position = np.unique(values, return_inverse=True)
+    return position.astype(np.int64), labels_found
 
 
 def check_mask(mask: object, actions: AnyArray, action_idx: IntArray | None) -> BoolArray:
     """Return the mask as booleans; every row needs an eligible action, and the logged one must be eligible."""
-    array = np.asarray(mask)
+    array = np.asarray(unmasked(mask))
     if array.ndim != 2 or array.shape[1] != len(actions):
         raise ValueError(
             f"action_mask must have one column for each of the {len(actions)} actions; it has shape {array.shape}."

@@ -11,6 +11,8 @@ import numpy as np
 from narwhals.exceptions import DuplicateError
 
 from bopl._typing import AnyArray, BoolArray, ContextMatrix
+from bopl.log.frame import as_table
+from bopl.log.missing import object_to_float, unmasked
 
 # float32 halves the memory of a log, and every tree learner compares in float32 anyway.
 CONTEXT_DTYPE = np.float32
@@ -46,12 +48,13 @@ def quoted(names: Sequence[object], *, limit: int = 8) -> str:
 
 
 def read_context(
-    context: object, feature_names: Sequence[str] | None = None
+    context: object, feature_names: Sequence[str] | None = None, *, allow_infinite: bool = False
 ) -> tuple[ContextMatrix, tuple[str, ...] | None]:
     """Return contexts as a checked float32 matrix (dense or CSR) and their column names, if they have any.
 
     ``feature_names`` is what messages call the columns of contexts that have no names of their own.
-    Missing values (NaN, null) are kept: learners that cannot use them say so. Infinite values are refused.
+    Missing values (NaN, null) are kept: learners that cannot use them say so. Infinite values are refused, unless the
+    caller leaves out their rows (``allow_infinite``).
     """
     names: tuple[str, ...] | None = None
     if is_frame(context):
@@ -60,15 +63,16 @@ def read_context(
         matrix = _sparse_to_csr(context)
     else:
         matrix = _array_to_matrix(context)
-    _check_values(matrix, names or feature_names)
+    _check_shape(matrix)
+    if not allow_infinite:
+        _check_values(matrix, names or feature_names)
     return matrix, names
 
 
 def _frame_to_matrix(native: object) -> tuple[AnyArray, tuple[str, ...]]:
     _check_native_names(native)
-    frame = nw.from_native(native, eager_only=True)
-    names = tuple(str(name) for name in frame.columns)
-    check_unique_names(names, "context")
+    frame = as_table(native)
+    names = tuple(frame.columns)
     _check_numeric_columns(frame)
     matrix = np.empty((len(frame), len(names)), dtype=CONTEXT_DTYPE)
     with np.errstate(over="ignore"):  # what overflows float32 becomes infinite and is refused with its value below
@@ -84,9 +88,7 @@ def column_to_float(column: nw.Series[Any]) -> AnyArray:
     if column.null_count() > 0:
         column = column.cast(nw.Float64)
     values: AnyArray = np.asarray(column.to_numpy())
-    if values.dtype == object:  # nullable extension types hand over objects
-        values = np.array([np.nan if value is None else value for value in values.tolist()], dtype=np.float64)
-    return values
+    return object_to_float(values) if values.dtype == object else values  # nullable extension types hand over objects
 
 
 def _check_native_names(native: object) -> None:
@@ -123,7 +125,7 @@ def _sparse_to_csr(context: Any) -> ContextMatrix:
 
 
 def _array_to_matrix(context: object) -> AnyArray:
-    array = np.asarray(context)
+    array = np.asarray(unmasked(context))
     if np.iscomplexobj(array):
         raise ValueError("Complex data not supported: context must be real numbers.")
     if array.ndim != 2:
@@ -140,8 +142,8 @@ def _array_to_matrix(context: object) -> AnyArray:
 
 def _objects_to_float(array: AnyArray) -> AnyArray:
     try:
-        return array.astype(np.float64)
-    except (TypeError, ValueError):
+        return object_to_float(array)
+    except (TypeError, ValueError, OverflowError):
         pass
     for column_idx in range(array.shape[1]):
         for row, value in enumerate(array[:, column_idx].tolist()):
@@ -155,7 +157,7 @@ def _objects_to_float(array: AnyArray) -> AnyArray:
     raise TypeError(f"context must be numeric; its dtype is {array.dtype}.")  # pragma: no cover
 
 
-def _check_values(matrix: ContextMatrix, names: Sequence[str] | None) -> None:
+def _check_shape(matrix: ContextMatrix) -> None:
     n_samples, n_features = matrix.shape
     if n_samples == 0:
         raise ValueError("the log is empty: context has 0 sample(s), a minimum of 1 is required.")
@@ -164,6 +166,10 @@ def _check_values(matrix: ContextMatrix, names: Sequence[str] | None) -> None:
             f"context has no columns: 0 feature(s) (shape={matrix.shape}) while a minimum of 1 is required. "
             "For a policy that ignores the context pass one constant column."
         )
+
+
+def _check_values(matrix: ContextMatrix, names: Sequence[str] | None) -> None:
+    n_samples, n_features = matrix.shape
     values = matrix.data if is_sparse(matrix) else matrix
     if np.isfinite(values.sum(dtype=np.float64)):  # one pass without a temporary; sums are infinite or NaN if any is
         return

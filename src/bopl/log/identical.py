@@ -38,15 +38,16 @@ def decision_keys(log: BanditLog, actions: AnyArray | None = None) -> npt.NDArra
     if actions is not None and log.actions.tolist() != actions.tolist():
         position = {label: number for number, label in enumerate(actions.tolist())}
         action_idx = np.array([position.get(label, -1) for label in log.actions.tolist()])[action_idx]
-    return _mix(context_keys(log.context) + action_idx.astype(np.uint64) + _MULTIPLIER)
+    return mix(context_keys(log.context) + action_idx.astype(np.uint64) + _MULTIPLIER)
 
 
 def row_keys(log: BanditLog) -> npt.NDArray[np.uint64]:
     """Return a hash of context, action and reward of every sample."""
-    return _mix(decision_keys(log) + (log.reward + 0.0).view(np.uint64))
+    return mix(decision_keys(log) + (log.reward + 0.0).view(np.uint64))
 
 
-def _mix(bits: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
+def mix(bits: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
+    """Return numbers that are spread over all 64 bits, equal for equal ones."""
     bits = (bits ^ (bits >> np.uint64(31))) * _MULTIPLIER
     return bits ^ (bits >> np.uint64(29))
 
@@ -57,23 +58,23 @@ def _value_bits(values: AnyArray) -> npt.NDArray[np.uint64]:
     return canonical.astype(np.float32).view(np.uint32).astype(np.uint64)
 
 
-def _entry_keys(column_idx: npt.NDArray[np.uint64], values: AnyArray) -> npt.NDArray[np.uint64]:
+def entry_keys(column_idx: npt.NDArray[np.uint64], values: AnyArray) -> npt.NDArray[np.uint64]:
     """Return a hash of (column, value) for every entry, 0 for zeros: a row's key is the sum over its entries."""
-    keys = _mix(_mix(column_idx + np.uint64(1)) + _value_bits(values))
+    keys = mix(mix(column_idx + np.uint64(1)) + _value_bits(values))
     return np.where(values == 0.0, np.uint64(0), keys)
 
 
 def _hash_dense_rows(context: AnyArray) -> npt.NDArray[np.uint64]:
     key = np.zeros(len(context), dtype=np.uint64)
     for column_idx in range(context.shape[1]):
-        key += _entry_keys(np.array([column_idx], dtype=np.uint64), context[:, column_idx])
-    return _mix(key)
+        key += entry_keys(np.array([column_idx], dtype=np.uint64), context[:, column_idx])
+    return mix(key)
 
 
 def _hash_sparse_rows(context: ContextMatrix) -> npt.NDArray[np.uint64]:
-    entry = _entry_keys(context.indices.astype(np.uint64), context.data)
+    entry = entry_keys(context.indices.astype(np.uint64), context.data)
     running = np.concatenate([np.zeros(1, dtype=np.uint64), np.cumsum(entry, dtype=np.uint64)])
-    return _mix(running[context.indptr[1:]] - running[context.indptr[:-1]])  # sums modulo 2**64 subtract exactly
+    return mix(running[context.indptr[1:]] - running[context.indptr[:-1]])  # sums modulo 2**64 subtract exactly
 
 
 def _rows_equal(context: ContextMatrix, other: IntArray) -> bool:

@@ -12,12 +12,15 @@ import narwhals.stable.v1 as nw
 from bopl._errors import UsageError
 from bopl.log.bandit_log import BanditLog
 from bopl.log.check import context_columns
+from bopl.log.cleaning import ChosenRows, RowChoice, choose_rows, select
 from bopl.log.column import Column, distinct_values
 from bopl.log.context import MANY, quoted
 from bopl.log.format import LogParts, read_parts
 from bopl.log.format.parts import SparseContext
+from bopl.log.identical import context_keys
 from bopl.log.schema import LogSchema
 
+CONTEXT_KEY = "(context)"  # what stands for a whole sparse context where rows are compared
 DEFAULT_ROLES = {"action": "action", "reward": "reward", "propensity": "propensity"}
 
 
@@ -32,6 +35,7 @@ class LogRequest:
     ignore: Sequence[str] = ()
     categorical: Sequence[str] = ()
     format: str | None = None
+    rows: RowChoice = field(default_factory=RowChoice)
 
     def roles_of(self, usual: Mapping[str, str], schema: LogSchema | None) -> dict[str, str]:
         """Return the name of each role's column: given, remembered, the format's, or the usual one."""
@@ -78,8 +82,10 @@ def read_log(
     elif actions is None:
         actions = parts.actions
     if parts.sparse is not None:
-        return _sparse_log(request, parts.sparse, parts, roles, actions, schema)
-    return _dense_log(request, parts, roles, actions, schema)
+        log = _sparse_log(request, parts.sparse, parts, roles, actions, schema)
+    else:
+        log = _dense_log(request, parts, roles, actions, schema)
+    return log if log.origin is None else log.with_origin(log.origin.with_format(parts.format))
 
 
 def _dense_log(
@@ -97,12 +103,16 @@ def _dense_log(
         time=roles.get("time"),
         group=roles.get("group"),
         context=context,
-        ignore=_unseen_time(request, roles),
+        ignore=[
+            *_unseen_time(request, roles),
+            *(name for name in request.ignore if name in request.rows.columns and name not in roles.values()),
+        ],
         categorical=list(dict.fromkeys([*request.categorical, *categorical])),
         actions=actions,
         action_mask=parts.mask_for(actions),
         action_features=parts.features_for(actions),
         schema=schema,
+        **request.rows.parameters,
     )
 
 
@@ -129,19 +139,42 @@ def _sparse_log(
     names = context_columns([*parts.table.column_names, *sparse.names], roles, context, ignore)
     if schema is None:
         schema = _sparse_schema(request, [name for name in names if name in set(sparse.names)], roles)
+    chosen = _sparse_rows(request.rows, sparse, parts, roles, actions)
+    used = {role: select(parts.table[name], chosen.rows) for role, name in roles.items()} | chosen.numbers
+    mask = parts.mask_for(actions)
     log = BanditLog(
-        schema.align(sparse.matrix, sparse.names),
-        parts.table[roles["action"]],
-        parts.table[roles["reward"]],
-        parts.table[roles["propensity"]] if "propensity" in roles else None,
+        schema.align(sparse.matrix[chosen.rows], sparse.names),
+        used["action"],
+        used["reward"],
+        used.get("propensity"),
         actions=actions,
         feature_names=schema.feature_names,
-        time=parts.table[roles["time"]] if "time" in roles else None,
-        group=parts.table[roles["group"]] if "group" in roles else None,
-        action_mask=parts.mask_for(actions),
+        time=used.get("time"),
+        group=used.get("group"),
+        action_mask=None if mask is None else mask[chosen.rows],
         action_features=parts.features_for(actions),
     )
-    return log.with_schema(schema)
+    return log.with_schema(schema).with_origin(chosen.origin)
+
+
+def _sparse_rows(
+    choice: RowChoice, sparse: SparseContext, parts: LogParts, roles: Mapping[str, str], actions: Any
+) -> ChosenRows:
+    """Return the rows that are asked for; a condition may name features, which are zero where they are absent."""
+    import pyarrow
+
+    choice.check_columns([*parts.table.column_names, *sparse.names])
+    columns = {name: nw.from_native(parts.table[name], series_only=True) for name in parts.table.column_names}
+    place = {name: idx for idx, name in enumerate(sparse.names)}
+
+    def feature(name: str) -> Any:
+        return pyarrow.array(sparse.matrix[:, [place[name]]].toarray()[:, 0])
+
+    if choice.drop_duplicates is True:
+        key = context_keys(sparse.matrix)
+        columns[CONTEXT_KEY] = nw.from_native(pyarrow.chunked_array([pyarrow.array(key)]), series_only=True)
+    compared = [CONTEXT_KEY] if choice.drop_duplicates is True else []
+    return choose_rows(choice, columns, roles, compared, actions, feature)
 
 
 def _sparse_schema(request: LogRequest, names: Sequence[str], roles: Mapping[str, str]) -> LogSchema:
@@ -164,8 +197,8 @@ def _without_absent(request: LogRequest, roles: Mapping[str, str], columns: Sequ
 
 def _unused(request: LogRequest, schema: LogSchema | None) -> list[str]:
     """Return the columns to leave in the file: a column to ignore may still be the group or the time."""
-    roles = request.roles_of({}, schema).values()
-    return [name for name in request.ignore if name not in roles]
+    kept = {*request.roles_of({}, schema).values(), *request.rows.columns}
+    return [name for name in request.ignore if name not in kept]
 
 
 def _needed(request: LogRequest, schema: LogSchema | None) -> list[str] | None:
@@ -176,7 +209,7 @@ def _needed(request: LogRequest, schema: LogSchema | None) -> list[str] | None:
         context = request.context
     else:
         return None
-    return [*context, *request.roles_of({}, schema).values()]
+    return [*context, *request.roles_of({}, schema).values(), *request.rows.columns]
 
 
 def _text_columns(request: LogRequest, known_actions: Sequence[Any], schema: LogSchema | None) -> list[str]:

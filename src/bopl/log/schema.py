@@ -13,6 +13,7 @@ from bopl._errors import UsageError, did_you_mean
 from bopl._typing import AnyArray, ContextMatrix
 from bopl.log.column import Column, fit_column, fit_time_of_decision
 from bopl.log.context import CONTEXT_DTYPE, is_frame, is_sparse, quoted
+from bopl.log.frame import as_table
 
 ROLES = ("action", "reward", "propensity", "time", "group")
 
@@ -88,7 +89,7 @@ class LogSchema:
 
         Categories that the schema does not know are missing, which is warned of, or "other" where it has such.
         """
-        table = nw.from_native(frame, eager_only=True)
+        table = as_table(frame)
         self._check_present(table.columns)
         matrix = np.empty((len(table), len(self.feature_names)), dtype=CONTEXT_DTYPE)
         start = 0

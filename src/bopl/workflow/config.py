@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from bopl.log.read import LogRequest
 
 AUTO = "auto"
+ALL = "all"
 ASSUMPTIONS = ("estimate", "uniform")
 OBJECTIVES = (AUTO, "dr", "ips", "surrogate")
 STARTS = ("uniform", "reward_model", "logging", "logging+reward_model")
@@ -74,6 +75,12 @@ class TrainConfig:
     ignore: tuple[str, ...] = _about("Columns to leave out, separated by commas.", ())
     categorical: tuple[str, ...] = _about("Columns of numbers that are categories; text always is.", ())
     format: str | None = _about("Format of the files, where the extension does not tell it.", choices=FORMATS)
+    where: str | None = _about("Condition on the rows to read, such as \"country == 'DE' and day >= 3\".")
+    drop_invalid: bool = _about("Leave out rows with missing or impossible values, and count them.", False)
+    drop_duplicates: tuple[str, ...] = _about(
+        "Keep one of the rows that agree in these columns, separated by commas; all: in every column that is used.",
+        (),
+    )
 
     objective: str = _about(
         "auto lets candidates race and trains the best; dr, ips (BOPL) and surrogate (BOPL-S) train that one alone.",
@@ -125,6 +132,7 @@ class TrainConfig:
 
     def request(self) -> LogRequest:
         """Return what is to be read."""
+        from bopl.log.cleaning import RowChoice
         from bopl.log.read import LogRequest
 
         roles = {role: getattr(self, role) for role in ("action", "reward", "propensity", "time", "group")}
@@ -136,6 +144,7 @@ class TrainConfig:
             ignore=self.ignore,
             categorical=self.categorical,
             format=self.format,
+            rows=RowChoice.of(self.where, self.drop_invalid, self.drop_duplicates == (ALL,) or self.drop_duplicates),
         )
 
     def check(self) -> TrainConfig:
@@ -204,13 +213,15 @@ def _check(config: TrainConfig) -> None:
     for name in ("log", "objective", "weight", "smoothness", "interval", "out"):
         if not isinstance(getattr(config, name), str):
             raise TypeError(f"{name} must be text; got {getattr(config, name)!r}.")
+    if not isinstance(config.where, str | None):
+        raise TypeError(f"where must be text; got {config.where!r}.")
     for name in ("action", "reward", "propensity", "time", "group"):
         if not isinstance(getattr(config, name), str | None):
             raise TypeError(f"{name} must be the name of a column; got {getattr(config, name)!r}.")
-    for name in ("force", "confounding"):
+    for name in ("force", "confounding", "drop_invalid"):
         if not isinstance(getattr(config, name), bool):
             raise TypeError(f"{name} must be true or false; got {getattr(config, name)!r}.")
-    for name in ("context", "ignore", "categorical", "include", "exclude", "estimators"):
+    for name in ("context", "ignore", "categorical", "drop_duplicates", "include", "exclude", "estimators"):
         value = getattr(config, name)
         if value is not None and not (isinstance(value, tuple) and all(isinstance(one, str) for one in value)):
             raise TypeError(f"{name} must be a list of names; got {value!r}.")
@@ -239,6 +250,10 @@ def _check(config: TrainConfig) -> None:
         check_number("minutes", config.minutes, low=0.0, low_open=True)
     if config.n_jobs is not None:
         check_number("n_jobs", config.n_jobs, low=1, integer=True)
+    if config.where is not None:
+        from bopl.log.where import Where
+
+        Where.parse(config.where)
     _check_names(config)
     _check_estimators(config)
 

@@ -18,6 +18,8 @@ from bopl.evaluation.registry import ESTIMATORS
 from bopl.log import BanditLog
 from bopl.log.action import label_array
 from bopl.log.context import quoted
+from bopl.log.duplicate import audit_duplicates
+from bopl.log.finding import PROBLEM
 from bopl.policy import load
 from bopl.report.verdict import SPEAKERS
 from bopl.reward import BoostedRewardModel
@@ -112,6 +114,7 @@ def evaluate_files(config: TrainConfig, files: Sequence[str | Path]) -> tuple[Ev
     readable, warnings = {}, []
     with noting_unseen() as unseen:
         log = fill_propensity(read_log_for(first, config.request()), config.assume_propensity, config.random_state)
+        warnings += rows_warnings(log)
         for name, policy in policies.items():
             warnings += warnings_about(name, policy, log)
             is_alike = schema_of(policy) == schema_of(first)
@@ -154,6 +157,13 @@ def _names(files: Sequence[str | Path]) -> list[str]:
         raise UsageError(f"{repeated[0]!r} is named more than once; name each policy once.")
     stems = [Path(file).stem for file in files]
     return stems if len(set(stems)) == len(stems) else [str(file) for file in files]
+
+
+def rows_warnings(log: BanditLog) -> list[str]:
+    """Return what should be known of the rows of a log: those left out, and those that came more than once."""
+    found = [] if log.origin is None else log.origin.sentences()
+    copies = audit_duplicates(log)
+    return [*found, copies.sentence] if copies.status == PROBLEM else found
 
 
 def warnings_about(name: str, policy: Any, log: BanditLog) -> list[str]:

@@ -13,6 +13,7 @@ from bopl._errors import UnseenCategoryWarning, UsageError
 from bopl.evaluation import estimate_propensity
 from bopl.log import BanditLog
 from bopl.log.column import Column
+from bopl.log.context import quoted
 from bopl.log.read import LogRequest, read_log
 from bopl.log.schema import LogSchema
 from bopl.log.split import LogSplit, divide
@@ -99,12 +100,34 @@ def split_validation(log: BanditLog, share: float, seed: int) -> LogSplit:
 
 
 def describe_log(log: BanditLog, path: str) -> str:
-    """Return what was read, in a sentence."""
+    """Return what was read, in a line or more: the size of the log, its columns, and which rows were left out."""
+    left_out = [] if log.origin is None else log.origin.sentences()
+    return "\n".join([_size_text(log, path), *_column_texts(log), *left_out])
+
+
+def origin_facts(log: BanditLog) -> dict[str, Any]:
+    """Return how a log was read, as plain values."""
+    return {"origin": None if log.origin is None else log.origin.to_json()}
+
+
+def _column_texts(log: BanditLog) -> list[str]:
+    """Return which columns are what, in a line."""
+    if log.schema is None:
+        return []
+    roles = [f"{role} {name!r}" for role, name in log.schema.roles.items()]
+    return [f"Columns: {', '.join(roles)}; context {quoted([column.name for column in log.schema.columns])}."]
+
+
+def _size_text(log: BanditLog, path: str) -> str:
     kinds = Counter() if log.schema is None else Counter(column.kind for column in log.schema.columns)
     listed = ", ".join(f"{count} {_NOUNS[kind][count > 1]}" for kind, count in kinds.items())
     n_columns = len(log.schema.columns) if log.schema else log.n_features
     return (
-        f"{Path(path).name}: {log.n_samples:,} decisions among {log.n_actions} actions, {n_columns} context "
-        f"column{'' if n_columns == 1 else 's'}"
+        f"{Path(path).name}{_format_text(log)}: {log.n_samples:,} decisions among {log.n_actions} actions, "
+        f"{n_columns} context column{'' if n_columns == 1 else 's'}"
         f"{f' ({listed})' if listed else ''}; the logging policy earns {log.reward.mean():.4g}."
     )
+
+
+def _format_text(log: BanditLog) -> str:
+    return "" if log.origin is None or not log.origin.format else f", read as {log.origin.format}"

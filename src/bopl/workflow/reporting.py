@@ -9,7 +9,7 @@ from typing import Any
 from bopl._errors import UsageError
 from bopl.policy import load
 from bopl.workflow.config import TrainConfig
-from bopl.workflow.judging import align_policy, evaluate_on, warnings_about
+from bopl.workflow.judging import align_policy, evaluate_on, rows_warnings, warnings_about
 from bopl.workflow.reading import fill_propensity, noting_unseen, read_log_for
 from bopl.workflow.run_folder import check_writable
 from bopl.workflow.step import StepClock
@@ -64,4 +64,4 @@ def report_log(config: TrainConfig, policy_file: str | Path, out: Path) -> tuple
         summary = summarise(judged, log, evaluation, audit, config.to_dict())
     summary |= {"steps": clock.steps}
     write_page(summary, out)
-    return out, summary, [*warnings_about(name, policy, log), *unseen]
+    return out, summary, [*rows_warnings(log), *warnings_about(name, policy, log), *unseen]

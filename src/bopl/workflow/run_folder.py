@@ -8,7 +8,7 @@ import shutil
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from copy import copy
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -44,10 +44,13 @@ class RunFolder:
     path : Path
     out : Path
         The policy file asked for.
+    log_facts : dict
+        What run.json is to say of how the log was read.
     """
 
     path: Path
     out: Path
+    log_facts: dict[str, Any] = field(default_factory=dict)
 
     @classmethod
     def create(cls, out: str | Path) -> RunFolder:
@@ -118,7 +121,7 @@ class RunFolder:
         write_page(summary, self.report)
 
     def _save_facts(self, config: TrainConfig, policy: Any, more: dict[str, Any]) -> None:
-        log = {"path": config.absolute().log, "fingerprint": policy.trained_on_}
+        log = {"path": config.absolute().log, "fingerprint": policy.trained_on_, **self.log_facts}
         facts = {"versions": versions(), "log": log, **more}
         self.run.write_text(json.dumps(facts, indent=1) + "\n", encoding="utf8")
 

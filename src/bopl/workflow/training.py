@@ -22,7 +22,7 @@ from bopl.workflow.audit import audit_for_training
 from bopl.workflow.config import AUTO, TrainConfig
 from bopl.workflow.judging import fit_reward_model, judge
 from bopl.workflow.racing import race
-from bopl.workflow.reading import describe_log, read_training_log, split_log, split_validation
+from bopl.workflow.reading import describe_log, origin_facts, read_training_log, split_log, split_validation
 from bopl.workflow.run_folder import RunFolder
 from bopl.workflow.step import StepClock
 from bopl.workflow.summary import summarise
@@ -100,6 +100,7 @@ def _run(
     with clock.step("read"):
         log = read_training_log(config)
         fingerprint = log.fingerprint()
+    folder.log_facts.update(origin_facts(log))
     say(describe_log(log, config.log))
     with clock.step("audit"):
         audit = audit_for_training(log, force=config.force, say=say)

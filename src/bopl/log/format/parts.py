@@ -41,6 +41,8 @@ class LogParts:
     action_features : ndarray of shape (n_actions, n_action_features) or None
     names_only_what_is_there : bool
         Whether a column that no decision has a value for is absent from the file.
+    format : str
+        Name of the format, as people call it.
     """
 
     table: Any
@@ -51,6 +53,7 @@ class LogParts:
     action_mask: BoolArray | None = None
     action_features: AnyArray | None = None
     names_only_what_is_there: bool = False
+    format: str = ""
 
     def context_for(self, schema: LogSchema) -> Any:
         """Return the contexts as a policy with this schema takes them."""

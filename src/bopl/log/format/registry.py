@@ -35,6 +35,15 @@ TABLES = {
 }
 LOGS: dict[str, Callable[[Sequence[Path]], LogParts]] = {"vw": read_vowpal, "dsjson": read_dsjson}
 OPEN_BANDIT = "obd"
+TITLES = {
+    "parquet": "Parquet",
+    "csv": "CSV",
+    "arrow": "Arrow",
+    "jsonl": "JSON lines",
+    "vw": "Vowpal Wabbit text",
+    "dsjson": "Vowpal Wabbit dsjson",
+    OPEN_BANDIT: "Open Bandit Dataset",
+}
 EXTENSIONS = {extension: name for name, table in TABLES.items() for extension in table.extensions}
 EXTENSIONS |= {".vw": "vw", ".dsjson": "dsjson"}
 FORMATS = (*TABLES, *LOGS, OPEN_BANDIT)
@@ -66,12 +75,14 @@ def read_parts(
     files = [file for file in find_files(path) if file.path.name != ITEM_FILE] or find_files(path)
     name = format_of(files, format)
     paths = [file.path for file in files]
-    if name in LOGS:
-        return _without(LOGS[name](paths), ignore)
     wanted = Wanted(columns, ignore, text)
-    if name == OPEN_BANDIT:
-        return open_bandit_parts(read_tables(files, read_csv, wanted), paths)
-    return LogParts(read_tables(files, TABLES[name].read, wanted))
+    if name in LOGS:
+        parts = _without(LOGS[name](paths), ignore)
+    elif name == OPEN_BANDIT:
+        parts = open_bandit_parts(read_tables(files, read_csv, wanted), paths)
+    else:
+        parts = LogParts(read_tables(files, TABLES[name].read, wanted))
+    return replace(parts, format=TITLES[name])
 
 
 def _without(parts: LogParts, ignore: Sequence[str]) -> LogParts:

@@ -1,0 +1,245 @@
+"""Which rows of a table become a log: those that are asked for, without copies and without what cannot be used."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import narwhals.stable.v1 as nw
+import numpy as np
+
+from bopl._errors import UsageError, did_you_mean
+from bopl._typing import AnyArray, BoolArray, ContextMatrix, FloatArray, IntArray
+from bopl.log.context import MANY, is_sparse, quoted
+from bopl.log.duplicate import repeated_rows
+from bopl.log.invalid import Reasons, invalid_rows, lenient_numbers
+from bopl.log.missing import is_missing, unmasked
+from bopl.log.origin import Dropped, LogOrigin, uneven_by_action
+from bopl.log.where import Where
+
+NUMBERS = ("reward", "propensity")
+MAX_FLOAT32 = float(np.finfo(np.float32).max)
+
+
+@dataclass(frozen=True)
+class RowChoice:
+    """What is asked of the rows of a table.
+
+    Attributes
+    ----------
+    where : Where or None
+        Condition that rows have to meet.
+    drop_invalid : bool
+        Leave out, and count, what would otherwise be refused.
+    drop_duplicates : bool or tuple of str
+        Keep the first of rows that agree in these columns; True for all columns that are used.
+    """
+
+    where: Where | None = None
+    drop_invalid: bool = False
+    drop_duplicates: bool | tuple[str, ...] = False
+
+    @classmethod
+    def of(cls, where: str | None, drop_invalid: bool, drop_duplicates: bool | Sequence[str]) -> RowChoice:
+        """Return the choice that parameters stand for, or raise one sentence."""
+        if not isinstance(drop_invalid, bool):
+            raise UsageError(f"drop_invalid must be True or False; got {drop_invalid!r}.")
+        if isinstance(drop_duplicates, str):
+            drop_duplicates = (drop_duplicates,)
+        named = drop_duplicates if isinstance(drop_duplicates, bool) else tuple(drop_duplicates)
+        if named == ():
+            named = False
+        return cls(None if where is None else Where.parse(where), drop_invalid, named)
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Columns that have to be read for it."""
+        named = () if isinstance(self.drop_duplicates, bool) else self.drop_duplicates
+        return (*(() if self.where is None else self.where.columns), *named)
+
+    @property
+    def parameters(self) -> dict[str, Any]:
+        """What it is called by, as parameters of `BanditLog.from_frame`."""
+        where = None if self.where is None else self.where.text
+        return {"where": where, "drop_invalid": self.drop_invalid, "drop_duplicates": self.drop_duplicates}
+
+    @property
+    def is_any(self) -> bool:
+        """Whether anything is asked."""
+        return self.where is not None or self.drop_invalid or self.drop_duplicates is not False
+
+    def check_columns(self, present: Sequence[str]) -> None:
+        """Raise if it names a column that is not there."""
+        if self.where is not None:
+            self.where.check_columns(present)
+        absent = [name for name in self.columns if name not in present]
+        if absent:
+            raise UsageError(
+                f"drop_duplicates names {absent[0]!r}, which is no column; the columns are "
+                f"{quoted(list(present), limit=MANY)}.{did_you_mean(absent[0], list(present))}"
+            )
+
+
+@dataclass(frozen=True)
+class ChosenRows:
+    """The rows that become a log.
+
+    Attributes
+    ----------
+    rows : ndarray of int
+        In order, among those that were read.
+    origin : LogOrigin
+    numbers : dict of role to ndarray
+        Rewards and propensities of these rows, where columns had to be turned into numbers.
+    """
+
+    rows: IntArray
+    origin: LogOrigin
+    numbers: dict[str, FloatArray]
+
+
+def choose_rows(
+    choice: RowChoice,
+    columns: Mapping[str, nw.Series[Any]],
+    roles: Mapping[str, str],
+    context: Sequence[str],
+    actions: object | None = None,
+    other_column: Callable[[str], Any] | None = None,
+) -> ChosenRows:
+    """Return the rows of a table that become a log, and why others do not.
+
+    Parameters
+    ----------
+    choice : RowChoice
+    columns : mapping of name to column
+    roles : mapping of role to name
+    context : sequence of str
+        Names of the context columns that stand in the table.
+    actions : sequence of labels, optional
+    other_column : callable, optional
+        Returns an arrow column that ``where`` names and that is not among ``columns``.
+    """
+    n_rows = len(columns[roles["action"]])
+    rows: IntArray = np.arange(n_rows)
+    origin = LogOrigin(n_rows)
+
+    def arrow(name: str) -> Any:
+        return columns[name].to_arrow() if name in columns or other_column is None else other_column(name)
+
+    if choice.where is not None:
+        rows = np.flatnonzero(choice.where.rows(arrow, n_rows))
+        origin = replace(origin, where=choice.where.text, n_filtered=n_rows - len(rows))
+        if len(rows) == 0:
+            raise ValueError(f"no row of {n_rows:,} is where {choice.where.text}.")
+    reasons: Reasons = {}
+    if choice.drop_duplicates is not False:
+        named = choice.drop_duplicates
+        compared = [*roles.values(), *context] if named is True else named
+        taken = [arrow(name).take(rows) for name in dict.fromkeys(compared)]
+        reasons["another row is the same decision"] = repeated_rows(taken)
+    numbers: dict[str, FloatArray] = {}
+    if choice.drop_invalid:
+        used = {role: select(columns[name].to_native(), rows) for role, name in roles.items()}
+        numbers = {role: lenient_numbers(used[role], role) for role in NUMBERS if role in used}
+        reasons |= invalid_rows({**used, **numbers}, actions)
+        if context:
+            reasons["context is infinite"] = _infinite([select(columns[name].to_native(), rows) for name in context])
+    kept, origin = leave_out(reasons, rows, columns[roles["action"]].to_native(), origin)
+    return ChosenRows(rows[kept], origin, {role: values[kept] for role, values in numbers.items()})
+
+
+def valid_samples(
+    matrix: ContextMatrix, columns: Mapping[str, Any], action_mask: Any, actions: object | None
+) -> tuple[ContextMatrix, dict[str, Any], Any, LogOrigin]:
+    """Return contexts, columns and mask without the samples that cannot be used, and a record of those.
+
+    Parameters
+    ----------
+    matrix : matrix of shape (n_samples, n_features)
+    columns : mapping of role to column or None
+    action_mask : array of shape (n_samples, n_actions) or None
+    actions : sequence of labels, optional
+    """
+    used: dict[str, Any] = {role: values for role, values in columns.items() if values is not None}
+    used |= {role: lenient_numbers(used[role], role) for role in NUMBERS if role in used}
+    reasons = invalid_rows(used, actions) | {"context is infinite": infinite_rows(matrix)}
+    every: IntArray = np.arange(matrix.shape[0])
+    kept, origin = leave_out(reasons, every, columns["action"], LogOrigin(len(every)))
+    rows = every[kept]
+    mask = None if action_mask is None else np.asarray(action_mask)[rows]
+    return matrix[rows], {role: select(used.get(role), rows) for role in columns}, mask, origin
+
+
+def leave_out(reasons: Reasons, rows: IntArray, action: Any, origin: LogOrigin) -> tuple[BoolArray, LogOrigin]:
+    """Return which of the rows are kept, and the record of the others; raise if none is.
+
+    Parameters
+    ----------
+    reasons : dict of reason to ndarray of shape (len(rows),)
+        A row counts for the first one that it has.
+    rows : ndarray of int
+        Where the rows stand in what was read.
+    action : column of length n_rows
+        Of all rows that were read.
+    origin : LogOrigin
+        The record so far.
+    """
+    kept = np.ones(len(rows), dtype=np.bool_)
+    dropped = []
+    for reason, bad in reasons.items():
+        new = bad & kept
+        if new.any():
+            dropped.append(Dropped.of(reason, rows[new]))
+            kept &= ~bad
+    origin = replace(origin, dropped=tuple(dropped))
+    if not kept.any():
+        raise ValueError(f"no valid row is left. {' '.join(origin.sentences())}")
+    if dropped:
+        label, position = _action_positions(select(action, rows))
+        copies = reasons.get("another row is the same decision")
+        is_judged = np.ones(len(rows), dtype=np.bool_) if copies is None else ~copies
+        origin = replace(origin, uneven=uneven_by_action(label, position[is_judged], ~kept[is_judged]))
+    return kept, origin
+
+
+def _action_positions(action: Any) -> tuple[list[str], IntArray]:
+    """Return the labels that occur, as text, and which of them stands in each row, -1 where it is missing."""
+    series = nw.from_native(unmasked(action), series_only=True, pass_through=True)
+    values = series.to_list() if isinstance(series, nw.Series) else list(series)
+    place: dict[str, int] = {}
+    position = [-1 if is_missing(value) else place.setdefault(repr(value), len(place)) for value in values]
+    return list(place), np.array(position, dtype=np.int64)
+
+
+def _infinite(columns: Sequence[Any]) -> BoolArray:
+    """Return which rows hold infinity, or what float32 cannot hold, in a column of floats."""
+    found = np.zeros(len(columns[0]), dtype=np.bool_)
+    for column in columns:
+        series = nw.from_native(column, series_only=True)
+        if series.dtype.is_float():
+            with np.errstate(invalid="ignore"):
+                found |= np.abs(np.asarray(lenient_numbers(column, "context"))) > MAX_FLOAT32
+    return found
+
+
+def infinite_rows(matrix: Any) -> BoolArray:
+    """Return which rows of a matrix, dense or sparse, hold infinity."""
+    if not is_sparse(matrix):
+        return np.asarray(np.isinf(matrix).any(axis=1))
+    found = np.zeros(matrix.shape[0], dtype=np.bool_)
+    found[np.repeat(np.arange(matrix.shape[0]), np.diff(matrix.indptr))[np.isinf(matrix.data)]] = True
+    return found
+
+
+def select(values: Any, rows: AnyArray) -> Any:
+    """Return some entries of a column, whatever holds it."""
+    if values is None:
+        return None
+    values = unmasked(values)
+    series = nw.from_native(values, series_only=True, pass_through=True)
+    if isinstance(series, nw.Series):
+        return series[rows.tolist()].to_native() if len(rows) < len(series) else values
+    if isinstance(values, np.ndarray):
+        return values[rows]
+    return [values[row] for row in rows.tolist()]

@@ -1,0 +1,262 @@
+"""Decisions that were logged more than once: found by what chance cannot explain, and left out by name.
+
+Two samples with one context drew their actions independently: the second repeats the action of the first with just the
+probability that the propensity says. Copies always repeat it. So agreements beyond the sum of the propensities are
+copies, however often contexts come again by themselves. And where everything came twice, every combination of context,
+action and reward occurs an even number of times.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from bopl._typing import AnyArray, BoolArray, FloatArray, IntArray
+from bopl.log.context import is_sparse
+from bopl.log.finding import NOTE, OK, PROBLEM, Finding
+from bopl.log.identical import context_keys, entry_keys, mix, row_keys
+
+if TYPE_CHECKING:
+    from bopl.log.bandit_log import BanditLog
+
+Keys = npt.NDArray[np.uint64]
+
+MAX_ROWS = 200_000  # rows that are compared; of a larger log those with small hashes, so that copies stay together
+MAX_WORK = 200_000_000  # entries that are hashed once more to leave one column out
+MIN_COPIES = 5.0  # fewer can be chance
+MIN_COPIED = 0.3  # share of the pairs that are copies; a smaller excess can come from propensities that are off
+MAX_SHARE = 0.01  # a smaller share of copies hardly changes an interval
+MIN_EVEN = 0.95  # share of the combinations that occur an even number of times where everything came twice
+MAX_P = 1e-6  # of all the tests on one log together
+
+
+@dataclass(frozen=True)
+class Repetition:
+    """How often samples that agree in their contexts agree in their actions.
+
+    Attributes
+    ----------
+    column : str or None
+        Context column that was left out of the comparison.
+    n_pairs : int
+        Samples that follow another one with the same context.
+    n_agreeing : int
+        Those that have its action.
+    n_expected : float
+        Those that should, by the propensities.
+    n_cells : int
+        Combinations of context, action and reward.
+    n_even : int
+        Those that occur an even number of times; by chance at most half of them do.
+    n_rows : int
+        Rows that were looked at.
+    share : float
+        Their share of all rows.
+    """
+
+    column: str | None
+    n_pairs: int
+    n_agreeing: int
+    n_expected: float
+    n_cells: int
+    n_even: int
+    n_rows: int
+    share: float = 1.0
+
+    @property
+    def is_doubled(self) -> bool:
+        """Whether nearly all combinations occur an even number of times: everything was logged twice."""
+        return self.n_even >= MIN_EVEN * self.n_cells
+
+    @property
+    def n_copies(self) -> float:
+        """Samples of the whole log that are copies, about."""
+        if self.is_doubled:
+            return 0.5 * self.n_rows / self.share
+        excess = self.n_agreeing - self.n_expected
+        chance = self.n_expected / max(self.n_pairs, 1)
+        return max(excess, 0.0) / max(1.0 - chance, 1e-9) / self.share
+
+    def p_value(self) -> float:
+        """Return the probability of so many agreements, or even numbers, by chance, from above."""
+        from scipy.stats import binom, poisson
+
+        if self.is_doubled:
+            return float(binom.sf(self.n_even - 1, self.n_cells, 0.5))
+        return float(poisson.sf(self.n_agreeing - 1, max(self.n_expected, 1e-12)))
+
+
+def audit_duplicates(log: BanditLog) -> Finding:
+    """Return what an audit says of decisions that were logged more than once."""
+    found = find_copies(log)
+    if found is not None:
+        share = found.n_copies / log.n_samples
+        return Finding("duplicated_rows", PROBLEM if share >= MAX_SHARE else NOTE, share, _copied_text(found, log))
+    n_repeated = log.n_samples - len(np.unique(row_keys(log)))
+    share = n_repeated / log.n_samples
+    if n_repeated == 0:
+        return Finding("duplicated_rows", OK, 0.0, "No two samples share context, action and reward.")
+    text = f"{n_repeated} of {log.n_samples} samples repeat context, action and reward of another one"
+    return Finding("duplicated_rows", NOTE, share, f"{text}; contexts repeat, so this can be chance.")
+
+
+def _copied_text(found: Repetition, log: BanditLog) -> str:
+    but = "" if found.column is None else f" but for {found.column!r}"
+    if found.is_doubled:
+        proof = (
+            f"{found.n_even:,} of {found.n_cells:,} combinations of context{but}, action and reward occur an even "
+            f"number of times, where {found.n_cells // 2:,} at most would by chance"
+        )
+    else:
+        proof = (
+            f"of {found.n_pairs:,} that share their context{but} with another one, {found.n_agreeing:,} share its "
+            f"action as well, where {found.n_expected:,.0f} would by chance"
+        )
+    ignore = "" if found.column is None else f" (leave {found.column!r} out of the context first, with ignore)"
+    return (
+        f"About {found.n_copies:,.0f} of {log.n_samples:,} samples are copies: {proof}. The same decisions were logged "
+        "more than once, or one draw served several. Intervals are then too narrow: leave the copies out with "
+        f"drop_duplicates{ignore}, or name what they belong to as the group."
+    )
+
+
+# -- Finding ----------------------------------------------------------------------------------------------------------
+
+
+def find_copies(log: BanditLog) -> Repetition | None:
+    """Return the comparison that shows most copies, None if none shows more than chance explains.
+
+    Contexts are compared in all columns that do not name rows, and in all but one of them. Where samples have groups,
+    those of one group are not compared: folds and intervals keep them together.
+    """
+    tried = list(_repetitions(log))
+    many = [one for one in tried if one.n_copies >= max(MIN_COPIES, MIN_COPIED * one.n_pairs / one.share)]
+    sure = [one for one in many if one.p_value() <= MAX_P / len(tried)]
+    if not sure:
+        return None
+    most = max(one.n_copies for one in sure)
+    return next(one for one in sure if one.n_copies >= 0.8 * most)  # all columns come first
+
+
+def _repetitions(log: BanditLog) -> Iterator[Repetition]:
+    """Yield the comparison in all columns, and in all but one."""
+    times = [None] if log.time is None else [None, _time_keys(log.time)]
+    for column, key in _keys_without_one(log):
+        for time in times:
+            yield _compare(log, mix(key if time is None else key + time), column)
+
+
+def _keys_without_one(log: BanditLog) -> Iterator[tuple[str | None, Keys]]:
+    """Yield hashes of the contexts, of all columns and of all but the one that is named."""
+    if is_sparse(log.context):
+        yield None, context_keys(log.context)
+        return
+    total = np.zeros(log.n_samples, dtype=np.uint64)
+    columns = []
+    for name, features, is_identifier in _columns(log):
+        if not is_identifier:
+            total += _column_keys(log.context, features)
+            columns.append((name, features))
+    yield None, total
+    n_most = max(MAX_WORK // max(log.n_samples, 1), 1)
+    if len(columns) > 1:
+        for name, features in columns[:n_most]:
+            yield name, total - _column_keys(log.context, features)
+
+
+def _columns(log: BanditLog) -> Iterator[tuple[str, range, bool]]:
+    """Yield name and features of every context column, and whether it names rows."""
+    if log.schema is None:
+        names = log.feature_names or [f"column {idx}" for idx in range(log.n_features)]
+        yield from ((name, range(idx, idx + 1), False) for idx, name in enumerate(names))
+        return
+    start = 0
+    for column in log.schema.columns:
+        end = start + len(column.features)
+        yield column.name, range(start, end), column.is_identifier
+        start = end
+
+
+def _column_keys(context: AnyArray, features: range) -> Keys:
+    keys = np.zeros(len(context), dtype=np.uint64)
+    for idx in features:
+        keys += entry_keys(np.array([idx], dtype=np.uint64), context[:, idx])
+    return keys
+
+
+def _time_keys(time: AnyArray) -> Keys:
+    return mix(np.unique(time, return_inverse=True)[1].astype(np.uint64) + np.uint64(1))
+
+
+def _compare(log: BanditLog, key: Keys, column: str | None) -> Repetition:
+    """Compare each sample with the one before it that has the same key."""
+    share = min(1.0, MAX_ROWS / log.n_samples)
+    rows: IntArray = np.arange(log.n_samples)
+    if share < 1.0:
+        rows = np.flatnonzero(key < np.uint64(int(share * 2.0**64)))
+    order = rows[np.argsort(key[rows], kind="stable")]
+    earlier, later = order[:-1], order[1:]
+    is_pair = key[earlier] == key[later]
+    if log.group is not None:
+        is_pair &= log.group[earlier] != log.group[later]
+    earlier, later = earlier[is_pair], later[is_pair]
+    expected = float("inf")
+    if log.has_propensity:
+        chance = _chance(log.propensity[earlier], log.propensity[later], is_same_context=column is None)
+        expected = float(chance.sum())
+    agreeing = int((log.action_idx[earlier] == log.action_idx[later]).sum())
+    n_cells, n_even = (1, 0) if log.group is not None else _count_cells(log, key, rows)
+    return Repetition(column, len(earlier), agreeing, expected, n_cells, n_even, len(rows), share)
+
+
+def _count_cells(log: BanditLog, key: Keys, rows: IntArray) -> tuple[int, int]:
+    """Return how many combinations of key, action and reward there are, and how many occur an even number of times."""
+    reward = (log.reward[rows] + 0.0).view(np.uint64)
+    cell = mix(mix(key[rows] + log.action_idx[rows].astype(np.uint64)) + reward)
+    count = np.unique(cell, return_counts=True)[1]
+    return len(count), int((count % 2 == 0).sum())
+
+
+def _chance(earlier: FloatArray, later: FloatArray, *, is_same_context: bool) -> FloatArray:
+    """Return the probability that the later sample has the earlier one's action, from above.
+
+    In one context that is the earlier one's propensity. In two contexts it is the inner product of two distributions,
+    on average at most the mean of their squared lengths, which is that of the propensities.
+    """
+    return earlier if is_same_context else 0.5 * (earlier + later)
+
+
+# -- Leaving out ------------------------------------------------------------------------------------------------------
+
+
+def repeated_rows(columns: Sequence[Any]) -> BoolArray:
+    """Return which rows agree with an earlier one in all of these arrow columns."""
+    n_rows = len(columns[0])
+    code = np.zeros(n_rows, dtype=np.int64)
+    for column in columns:
+        own = _codes(column)
+        code = np.unique(code * (int(own.max(initial=0)) + 1) + own, return_inverse=True)[1].reshape(-1)
+    _, first = np.unique(code, return_index=True)
+    repeated = np.ones(n_rows, dtype=np.bool_)
+    repeated[first] = False
+    return repeated
+
+
+def _codes(column: Any) -> IntArray:
+    """Return a number for each value of an arrow column, equal for equal values; missing ones equal each other."""
+    import pyarrow
+
+    values = column.combine_chunks() if isinstance(column, pyarrow.ChunkedArray) else column
+    if not pyarrow.types.is_dictionary(values.type):
+        try:
+            values = values.dictionary_encode()
+        except pyarrow.ArrowNotImplementedError:  # lists
+            values = pyarrow.array([repr(one) for one in values.to_pylist()]).dictionary_encode()
+    index = values.indices.cast(pyarrow.int64()).fill_null(-1).to_numpy(zero_copy_only=False) + 1
+    place = {label: idx for idx, label in reversed(list(enumerate(values.dictionary.to_pylist(), start=1)))}
+    moved = [0, *(place[label] if label == label else 0 for label in values.dictionary.to_pylist())]
+    return np.asarray(moved, dtype=np.int64)[index]

@@ -1,0 +1,48 @@
+"""Frames as they come: column names that are numbers, and columns of Python objects that are really of one kind."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import narwhals.stable.v1 as nw
+
+
+def as_table(native: Any) -> nw.DataFrame[Any]:
+    """Return any frame as a table with text for column names; objects of one kind become a column of that kind.
+
+    Pandas holds numbers beside `pandas.NA`, booleans beside None and the like as objects; here they are numbers and
+    booleans with gaps. Other frames have no such columns.
+    """
+    if isinstance(native, nw.DataFrame):
+        return native
+    if not _is_pandas(native):
+        return nw.from_native(native, eager_only=True)
+    frame = native if all(isinstance(name, str) for name in native.columns) else native.set_axis(_names(native), axis=1)
+    kinds = {name: kind for name in frame.columns if (kind := _kind_of_objects(frame[name])) is not None}
+    if kinds:
+        frame = frame.assign(**kinds)
+    return nw.from_native(frame, eager_only=True)
+
+
+def _is_pandas(native: Any) -> bool:
+    return hasattr(native, "set_axis") and hasattr(native, "assign")
+
+
+def _names(native: Any) -> list[str]:
+    return [str(name) for name in native.columns]
+
+
+def _kind_of_objects(column: Any) -> Any | None:
+    """Return a pandas column of objects as one of arrow's kinds; None where it is none, or text already."""
+    if column.dtype != object:
+        return None
+    import pandas
+    import pyarrow
+
+    try:
+        values = pyarrow.array(column.to_numpy(), from_pandas=True)
+    except (pyarrow.ArrowInvalid, pyarrow.ArrowTypeError, pyarrow.ArrowNotImplementedError, OverflowError):
+        return None
+    kind = values.type
+    is_known = pyarrow.types.is_floating(kind) or pyarrow.types.is_integer(kind) or pyarrow.types.is_boolean(kind)
+    return pandas.Series(values, index=column.index, dtype=pandas.ArrowDtype(kind)) if is_known else None

@@ -1,0 +1,66 @@
+"""Missing entries, by whatever name they come: None, NaN, NaT, `pandas.NA`, or the mask of a numpy array."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import narwhals.stable.v1 as nw
+import numpy as np
+
+from bopl._typing import AnyArray, BoolArray
+
+
+def is_missing(value: Any) -> bool:
+    """Return whether a value stands for a missing one."""
+    if value is None or value is np.ma.masked:
+        return True
+    if isinstance(value, str | int | tuple | bytes):  # nearly all labels are
+        return False
+    try:
+        return bool(value != value)  # NaN and NaT differ from themselves
+    except (TypeError, ValueError):  # pandas.NA is neither equal to itself nor not; an array is no label, but is there
+        return type(value).__name__ == "NAType"
+
+
+def unmasked(values: Any) -> Any:
+    """Return an array without a mask: what it hides becomes NaN, NaT or None; anything else is returned as it is."""
+    if not isinstance(values, np.ma.MaskedArray):
+        return values
+    hidden = np.ma.getmaskarray(values)
+    if not hidden.any():
+        return values.data
+    if values.dtype.kind in "fc":
+        return values.filled(np.nan)
+    if values.dtype.kind in "mM":
+        moments = values.data.copy()
+        moments[hidden] = "NaT"
+        return moments
+    objects = values.data.astype(object)
+    objects[hidden] = None
+    return objects
+
+
+def object_to_float(values: AnyArray) -> AnyArray:
+    """Return objects as floats, missing ones as NaN; what is no number raises `TypeError` or `ValueError`."""
+    flat = [np.nan if is_missing(value) else float(value) for value in values.ravel().tolist()]
+    return np.array(flat, dtype=np.float64).reshape(values.shape)
+
+
+def missing_rows(values: Any) -> BoolArray:
+    """Return which entries of a column are missing, whatever holds it."""
+    series = nw.from_native(unmasked(values), series_only=True, pass_through=True)
+    if isinstance(series, nw.Series):
+        missing = np.asarray(series.is_null().to_numpy(), dtype=np.bool_)
+        if series.dtype.is_float():
+            return missing | np.asarray(series.is_nan().fill_null(value=True).to_numpy(), dtype=np.bool_)
+        if series.dtype != nw.Object:
+            return missing
+        series = np.array(series.to_list(), dtype=object)
+    array = np.asarray(series)
+    if array.dtype.kind == "f":
+        return np.isnan(array)
+    if array.dtype.kind in "mM":
+        return np.isnat(array)
+    if array.dtype.kind != "O":
+        return np.zeros(len(array), dtype=np.bool_)
+    return np.array([is_missing(value) for value in array.tolist()], dtype=np.bool_)

@@ -1,0 +1,199 @@
+"""Which rows become a log: conditions, invalid rows, copies; and what is said of those left out."""
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+
+import bopl
+from bopl._errors import UsageError
+from product import run_json
+
+ROLES = {"action": "item", "reward": "click", "propensity": "p"}
+
+
+def clicks(n_samples=400, seed=0):
+    rng = np.random.default_rng(seed)
+    return pd.DataFrame(
+        {
+            "country": rng.choice(["DE", "FR", "IT"], n_samples),
+            "day": rng.integers(0, 7, n_samples),
+            "age": np.where(rng.random(n_samples) < 0.2, np.nan, rng.normal(40, 10, n_samples)),
+            "is_new": rng.random(n_samples) < 0.5,
+            "when": pd.date_range("2024-05-01", periods=n_samples, freq="h"),
+            "user id": rng.integers(0, 50, n_samples),
+            "item": rng.choice(list("abc"), n_samples),
+            "click": rng.random(n_samples),
+            "p": 1 / 3,
+        }
+    )
+
+
+FRAME = clicks()
+CONDITIONS = {
+    "country == 'DE' and day >= 3": (FRAME.country == "DE") & (FRAME.day >= 3),
+    "country in ('DE', 'FR')": FRAME.country.isin(["DE", "FR"]),
+    "country not in ['DE']": FRAME.country != "DE",
+    "age is missing or not (age < 40)": FRAME.age.isna() | (FRAME.age >= 40),
+    "age is not missing": FRAME.age.notna(),
+    "not age < 40": FRAME.age >= 40,
+    "not is_new and 3 < day": ~FRAME.is_new & (FRAME.day > 3),
+    "when >= '2024-05-03'": FRAME.when >= "2024-05-03",
+    "`user id` = 7": FRAME["user id"] == 7,
+    "age != 40": FRAME.age.notna(),
+}
+
+
+@pytest.mark.parametrize("where", CONDITIONS)
+@pytest.mark.parametrize("convert", [lambda frame: frame, pl.from_pandas, pa.Table.from_pandas])
+def test_a_condition_takes_the_rows_that_meet_it(where, convert):
+    log = bopl.BanditLog.from_frame(convert(FRAME), **ROLES, where=where)
+    np.testing.assert_array_equal(log.reward, FRAME.click[CONDITIONS[where]])
+    assert log.origin.where == where
+    assert log.origin.n_filtered == (~CONDITIONS[where]).sum()
+    assert log.audit()["where"].status == "note"
+
+
+@pytest.mark.parametrize(
+    ("where", "message"),
+    [
+        ("county == 'DE'", "where names 'county', which is no column; the columns are .* Did you mean 'country'"),
+        ("country == 3", "'country', which holds text, with 3. Text stands in quotes"),
+        ("__import__('os')", "cannot be read at"),
+        ("day + 1 > 2", "cannot be read at"),
+        ("day >", "at its end: expected a column or a value"),
+        ("1 == 1", "expected a column"),
+        ("", "where is empty"),
+        ("(" * 60 + "day > 1" + ")" * 60, "more than 50 brackets"),
+        ("when > 'soon'", "holds times, with 'soon'"),
+        ("day == 99999999999999999999999", "cannot be applied"),
+    ],
+)
+def test_a_condition_that_cannot_be_read_is_one_sentence(where, message):
+    with pytest.raises(UsageError, match=message):
+        bopl.BanditLog.from_frame(FRAME, **ROLES, where=where)
+
+
+def test_a_condition_that_no_row_meets_is_refused():
+    with pytest.raises(ValueError, match="no row of 400 is where day > 10"):
+        bopl.BanditLog.from_frame(FRAME, **ROLES, where="day > 10")
+
+
+def broken():
+    frame = clicks().astype({"click": object})
+    frame.loc[[3, 7], "click"] = [None, "error"]
+    frame.loc[[5], "p"] = 50.0
+    frame.loc[[9], "item"] = None
+    frame.loc[[11], "age"] = np.inf
+    return frame
+
+
+@pytest.mark.parametrize("extension", ["parquet", "csv", "frame"])
+def test_invalid_rows_are_left_out_counted_and_listed(tmp_path, extension):
+    frame = broken().astype({"click": str}).replace({"click": {"None": None, "nan": None}})
+    if extension == "frame":
+        log = bopl.BanditLog.from_frame(frame, **ROLES, drop_invalid=True)
+    else:
+        getattr(frame, f"to_{extension}")(tmp_path / f"log.{extension}", index=False)
+        log = bopl.BanditLog.read(tmp_path / f"log.{extension}", **ROLES, drop_invalid=True)
+    clean = clicks().drop([3, 5, 7, 9, 11]).reset_index(drop=True)
+    np.testing.assert_allclose(log.reward, clean.click)
+    dropped = {one.reason: one.first for one in log.origin.dropped}
+    assert dropped == {
+        "reward is missing": (3, 7),
+        "propensity is above 1": (5,),
+        "action is missing": (9,),
+        "context is infinite": (11,),
+    }
+    finding = log.audit()["dropped_rows"]
+    assert finding.status == "note"
+    assert "5 of 400 rows were left out (1.2%)" in finding.sentence
+
+
+def test_rows_left_out_after_one_action_only_are_doubtful():
+    frame = clicks(4000)
+    frame.loc[frame.index[frame.item == "a"][:400], "click"] = np.nan
+    sentence = bopl.BanditLog.from_frame(frame, **ROLES, drop_invalid=True).audit()["dropped_rows"].sentence
+    assert "more often after some actions" in sentence
+    assert "after 'a'" in sentence
+
+
+def test_a_log_without_a_valid_row_is_refused():
+    with pytest.raises(ValueError, match=r"no valid row is left\. 400 of 400 rows were left out"):
+        bopl.BanditLog.from_frame(FRAME.assign(click=np.nan), **ROLES, drop_invalid=True)
+
+
+def test_percentages_in_some_rows_are_looked_at():
+    frame = clicks(2000).assign(source="app", version=1)
+    frame.loc[:59, ["source", "p"]] = ["batch", 100 / 3]
+    with pytest.raises(ValueError, match=r"Only some rows .* rows 0, 1, 2, 3, 4, ….*'source' is 'batch'"):
+        bopl.BanditLog.from_frame(frame, **ROLES)
+    with pytest.raises(ValueError, match=r"divide by 100\.$"):
+        bopl.BanditLog.from_frame(frame.assign(p=100 / 3), **ROLES)
+
+
+def rich_log(n_samples, seed):
+    rng = np.random.default_rng(seed)
+    frame = pd.DataFrame(rng.normal(size=(n_samples, 3)), columns=["x", "y", "z"])
+    item = rng.integers(0, 4, n_samples)
+    return frame.assign(item=item, click=rng.integers(0, 2, n_samples), p=0.25)
+
+
+@pytest.mark.parametrize("share", [1.0, 0.1])
+@pytest.mark.parametrize("column", [None, "ingested", "attempt"])
+def test_decisions_delivered_twice_are_a_problem_and_can_be_left_out(share, column):
+    rng = np.random.default_rng(1)
+    first = rich_log(1000, 0)
+    second = first.sample(frac=share, random_state=0)
+    if column is not None:
+        numbered = column == "attempt"
+        first[column] = 0 if numbered else rng.normal(size=len(first))
+        second = second.assign(**{column: 1 if numbered else rng.normal(size=len(second))})
+    frame = pd.concat([first, second]).sample(frac=1, random_state=0).reset_index(drop=True)
+    finding = bopl.BanditLog.from_frame(frame, **ROLES).audit()["duplicated_rows"]
+    assert finding.status == "problem"
+    assert f"{len(second):,} of {len(frame):,} samples are copies" in finding.sentence
+    assert column is None or f"but for {column!r}" in finding.sentence
+    ignore = [] if column is None else [column]
+    log = bopl.BanditLog.from_frame(frame, **ROLES, ignore=ignore, drop_duplicates=True)
+    assert log.n_samples == 1000
+    assert log.audit()["duplicated_rows"].status == "ok"
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_contexts_that_repeat_by_themselves_are_not_taken_for_copies(seed):
+    rng = np.random.default_rng(seed)
+    frame = rich_log(3000, seed).assign(x=rng.integers(0, 5, 3000), y=rng.integers(0, 4, 3000), z=0)
+    finding = bopl.BanditLog.from_frame(frame, **ROLES).audit()["duplicated_rows"]
+    assert finding.status == "note"
+    assert "chance" in finding.sentence
+
+
+def test_copies_within_a_group_are_kept_together_and_no_problem():
+    frame = rich_log(1000, 0).assign(visit=range(1000))
+    log = bopl.BanditLog.from_frame(pd.concat([frame, frame]), **ROLES, group="visit")
+    assert log.audit()["duplicated_rows"].status == "note"
+
+
+def test_the_command_refuses_copies_and_says_what_it_left_out(tmp_path, capsys):
+    frame = rich_log(1000, 0)
+    pd.concat([frame, frame.assign(z=0.0)]).to_parquet(tmp_path / "log.parquet", index=False)
+    roles = ["--action", "item", "--reward", "click", "--propensity", "p"]
+    out = ["--out", tmp_path / "policy.bopl"]
+    code, refused = run_json(capsys, "train", tmp_path / "log.parquet", *roles, *out)
+    assert code == 1
+    assert "are copies" in refused["error"]
+    assert "--drop-duplicates" in refused["error"]
+    chosen = ["--ignore", "z", "--drop-duplicates", "all", "--where", "x > 0"]
+    _, audited = run_json(capsys, "audit", tmp_path / "log.parquet", *roles, *chosen)
+    origin = audited["origin"]
+    assert origin["format"] == "Parquet"
+    assert origin["where"] == "x > 0"
+    assert origin["n_dropped"] == audited["n_samples"] == (frame.x > 0).sum()
+
+
+def test_wrong_propensities_are_not_blamed_on_copies():
+    rng = np.random.default_rng(0)
+    frame = rich_log(20_000, 0).assign(x=rng.integers(0, 50, 20_000), y=rng.integers(0, 40, 20_000), z=0, p=0.2)
+    assert "chance" in bopl.BanditLog.from_frame(frame, **ROLES).audit()["duplicated_rows"].sentence
