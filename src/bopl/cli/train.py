@@ -56,6 +56,7 @@ def train(
             "report": str(result.folder.report),
             "evaluation": result.evaluation.to_dict(),
             **_training_facts(result.policy),
+            "left_out": result.summary["left_out"],
             "steps": result.steps,
             "log_has_changed": not is_same,
         },

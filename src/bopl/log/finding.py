@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import io
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from bopl._frame import to_arrow, to_frame
+
+if TYPE_CHECKING:
+    from bopl.log.leak.record import Leak
 
 OK, NOTE, PROBLEM = "ok", "note", "problem"
 STYLES = {OK: "green", NOTE: "yellow", PROBLEM: "bold red"}
@@ -43,6 +46,7 @@ class Audit:
 
     findings: tuple[Finding, ...]
     n_samples: int
+    leaks: tuple[Leak, ...] = ()
 
     @property
     def problems(self) -> tuple[Finding, ...]:

@@ -73,6 +73,9 @@ class TrainConfig:
     context: tuple[str, ...] | None = _about("Context columns, separated by commas; all others by default.")
     ignore: tuple[str, ...] = _about("Columns to leave out, separated by commas.", ())
     categorical: tuple[str, ...] = _about("Columns of numbers that are categories; text always is.", ())
+    keep: tuple[str, ...] = _about(
+        "Columns to keep although they seem to know what came after the decision, separated by commas.", ()
+    )
     format: str | None = _about("Format of the files, where the extension does not tell it.", choices=FORMATS)
 
     objective: str = _about(
@@ -205,7 +208,7 @@ def _check(config: TrainConfig) -> None:
             raise TypeError(f"{name} must be the name of a column; got {getattr(config, name)!r}.")
     if not isinstance(config.force, bool):
         raise TypeError(f"force must be true or false; got {config.force!r}.")
-    for name in ("context", "ignore", "categorical", "include", "exclude", "estimators"):
+    for name in ("context", "ignore", "categorical", "keep", "include", "exclude", "estimators"):
         value = getattr(config, name)
         if value is not None and not (isinstance(value, tuple) and all(isinstance(one, str) for one in value)):
             raise TypeError(f"{name} must be a list of names; got {value!r}.")

@@ -111,7 +111,9 @@ class RunFolder:
 
     def save_run(self, config: TrainConfig, policy: Any, summary: dict[str, Any], clock: StepClock) -> None:
         """Write what is known in the end; the page comes last, from the summary."""
-        self._save_facts(config, policy, {"steps": clock.steps, "peak_mib": clock.peak_mib})
+        self._save_facts(
+            config, policy, {"steps": clock.steps, "peak_mib": clock.peak_mib, "left_out": summary["left_out"]}
+        )
         write_summary(summary, self.summary)
         write_page(summary, self.report)
 

@@ -95,10 +95,11 @@ def _run(
     clock = StepClock()
     with clock.step("read"):
         log = read_training_log(config)
-        fingerprint = log.fingerprint()
     say(describe_log(log, config.log))
     with clock.step("audit"):
-        audit = audit_for_training(log, force=config.force, say=say)
+        audited = audit_for_training(log, config, say=say)
+        log, audit = audited.log, audited.audit
+        fingerprint = log.fingerprint()  # of what is learned from, which is what the policy will read
     with clock.step("split"):
         rest, held_out = split_log(log, config.holdout, config.random_state)
         del log
@@ -117,7 +118,7 @@ def _run(
             evaluation = judge(held_out, policy, config, reward_model)
         with clock.step("report"):
             summary = summarise(policy, held_out, evaluation, audit, config.to_dict())
-        summary |= {"steps": clock.steps}
+        summary |= {"steps": clock.steps, "left_out": [leak.to_dict() for leak in audited.left_out]}
         folder.save_run(config, policy, summary, clock)
     return TrainResult(policy, evaluation, audit, summary, folder, clock.steps, was_interrupted)
 

@@ -104,7 +104,7 @@ def tune(
         check_budget(n_configurations, minutes, engine, n_jobs)
     log = read_training_log(config)
     say(describe_log(log, config.log))
-    audit_for_training(log, force=config.force, say=say)
+    log = audit_for_training(log, config, say=say).log
     rest, held_out = split_log(log, config.holdout, config.random_state)
     say(f"Searching on {rest.n_samples:,} samples; the {held_out.n_samples:,} that train will hold out stay unseen.")
     if rest.n_samples > MAX_SAMPLES:
