@@ -343,7 +343,7 @@ def test_identifiers_and_merged_categories_are_noted():
     frame = pd.DataFrame({"request": [f"r{i}" for i in range(3000)], "x": 1.0, "item": [0, 1] * 1500, "p": 0.5})
     audit = bopl.BanditLog.from_frame(frame, action="item", reward="x", propensity="p").audit()
     assert audit["identifiers"].status == "note"
-    assert "'request' looks like an identifier" in audit["identifiers"].sentence
+    assert "'request' is an identifier" in audit["identifiers"].sentence
     assert "'request' (2,746 of 3,000)" in audit["merged_categories"].sentence
 
 

@@ -12,7 +12,7 @@ from bopl.cli.options import LOG_SETTINGS, Json, with_settings
 from bopl.cli.output import Output
 
 
-@with_settings(*LOG_SETTINGS, "random_state")
+@with_settings(*LOG_SETTINGS, "keep", "random_state")
 def audit(
     log: Annotated[str, typer.Argument(help="File, folder or pattern with the logged decisions.")],
     policy: Annotated[Path | None, typer.Argument(help="A policy file: can this log answer for it?")] = None,
@@ -46,6 +46,7 @@ def audit(
             **origin_facts(read),
             "n_problems": len(found.problems),
             "findings": findings,
+            "leaks": [leak.to_dict() for leak in found.leaks],
         },
         exit_code.BAD_DATA if found.problems else exit_code.FINE,
     )

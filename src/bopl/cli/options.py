@@ -20,7 +20,7 @@ ROW_SETTINGS = ("where", "drop_invalid", "drop_duplicates")
 ROLE_SETTINGS = ("action", "reward", "propensity", "assume_propensity", "time", "group", "format", *ROW_SETTINGS)
 LOG_SETTINGS = (*ROLE_SETTINGS, "context", "ignore", "categorical")
 EVALUATION_SETTINGS = ("estimators", "interval", "confidence", "confounding")
-_LISTS = ("context", "ignore", "categorical", "drop_duplicates", "include", "exclude", "estimators")
+_LISTS = ("context", "ignore", "categorical", "keep", "drop_duplicates", "include", "exclude", "estimators")
 
 
 def with_settings(*names: str) -> Callable[[Callable[..., None]], Callable[..., None]]:

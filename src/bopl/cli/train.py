@@ -61,6 +61,7 @@ def train(
             "split": result.split.to_dict(),
             **result.folder.log_facts,
             **_training_facts(result.policy),
+            "left_out": result.summary["left_out"],
             "steps": result.steps,
             "log_has_changed": not is_same,
         },

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -12,6 +12,7 @@ from bopl.log.column_audit import audit_columns
 from bopl.log.context import quoted
 from bopl.log.duplicate import audit_duplicates
 from bopl.log.finding import NOTE, OK, PROBLEM, Audit, Finding
+from bopl.log.leak import find_leaks
 from bopl.log.policy_prob import PolicyReader, read_policy, row_blocks
 from bopl.log.weight import (
     MAX_SINGLE_SHARE,
@@ -50,10 +51,18 @@ ESTIMATED_HINT = (
 )
 
 
-def audit_log(log: BanditLog, policy: object | None, logging_policy: object | None) -> Audit:
+def audit_log(
+    log: BanditLog, policy: object | None, logging_policy: object | None, keep: Sequence[str | int] = ()
+) -> Audit:
     """Run all checks; see `BanditLog.audit`."""
-    origin = [] if log.origin is None else log.origin.findings()
-    findings = [*origin, audit_duplicates(log), _never_logged(log), _hardly_logged(log), *audit_columns(log.schema)]
+    leaks = find_leaks(log)
+    findings = [
+        *([] if log.origin is None else log.origin.findings()),
+        audit_duplicates(log),
+        _never_logged(log),
+        _hardly_logged(log),
+        *audit_columns(log.schema, leaks, keep),
+    ]
     if not log.has_propensity:
         findings.insert(
             0,
@@ -64,7 +73,18 @@ def audit_log(log: BanditLog, policy: object | None, logging_policy: object | No
                 "The log has no propensities: estimates need them, logged, estimated or declared uniform.",
             ),
         )
-        return Audit(tuple(findings), log.n_samples)
+        return Audit(tuple(findings), log.n_samples, leaks)
+    findings = propensity_findings(log) + findings
+    if logging_policy is not None:
+        findings.append(_logging_policy_match(log, read_policy(logging_policy, log, "logging_policy")))
+    return Audit((*findings, *_weight_findings(log, policy)), log.n_samples, leaks)
+
+
+# -- Propensities -------------------------------------------------------------------------------------------------
+
+
+def propensity_findings(log: BanditLog) -> list[Finding]:
+    """Return what the checks of the propensities say; none of them looks at the context."""
     checks: list[Callable[[BanditLog], Finding]] = [
         _propensity_range,
         _rounding,
@@ -72,13 +92,7 @@ def audit_log(log: BanditLog, policy: object | None, logging_policy: object | No
         _frequency_mean_weight,
         _inverse_propensity_by_action,
     ]
-    findings = [check(log) for check in checks] + findings
-    if logging_policy is not None:
-        findings.append(_logging_policy_match(log, read_policy(logging_policy, log, "logging_policy")))
-    return Audit((*findings, *_weight_findings(log, policy)), log.n_samples)
-
-
-# -- Propensities -------------------------------------------------------------------------------------------------
+    return [check(log) for check in checks]
 
 
 def _propensity_range(log: BanditLog) -> Finding:

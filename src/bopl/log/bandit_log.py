@@ -43,6 +43,7 @@ from bopl.log.split import LogSplit, divide, warn_of_dropped
 
 if TYPE_CHECKING:
     from bopl.log.finding import Audit
+    from bopl.log.leak import Leak
 
 
 @dataclass(frozen=True, init=False, eq=False, repr=False)
@@ -595,7 +596,12 @@ class BanditLog:
         return self.with_propensity(mixed, source="balanced")
 
     def audit(
-        self, policy: object | None = None, *, logging_policy: object | None = None, strict: bool = False
+        self,
+        policy: object | None = None,
+        *,
+        logging_policy: object | None = None,
+        keep: Sequence[str | int] = (),
+        strict: bool = False,
     ) -> Audit:
         """Check whether the log can be trusted, and whether it can answer for a policy.
 
@@ -605,6 +611,8 @@ class BanditLog:
             What is to be evaluated on this log; by default its weights are those of the uniform policy.
         logging_policy : object with ``predict_proba`` or array of shape (n_samples, n_actions), optional
             What wrote the log: its probabilities of the logged actions should be the propensities.
+        keep : sequence of column names, optional
+            Context columns that were known when the action was chosen, whatever they look like: see `leaks`.
         strict : bool, default=False
             Raise `AuditError` if there is a problem.
 
@@ -615,10 +623,31 @@ class BanditLog:
         """
         from bopl.log.audit import audit_log
 
-        report = audit_log(self, policy, logging_policy)
+        report = audit_log(self, policy, logging_policy, keep)
         if strict:
             report.raise_problems()
         return report
+
+    def leaks(self) -> tuple[Leak, ...]:
+        """Find context columns that know more than was known when the action was chosen.
+
+        Returns
+        -------
+        tuple of Leak
+            Columns that know the reward after the action, another outcome, the action beyond the propensities or a
+            time after the decision, and identifiers; each says how surely, and why. `without_columns` leaves them out.
+        """
+        from bopl.log.leak import find_leaks
+
+        return find_leaks(self)
+
+    def without_columns(self, columns: Sequence[str | int]) -> BanditLog:
+        """Return the log without some context columns, named as in ``feature_names`` or the frame, or by position."""
+        from bopl.log.leak.view import kept_columns
+
+        kept, schema = kept_columns(self, columns)
+        names = None if self.feature_names is None else tuple(self.feature_names[place] for place in kept)
+        return _replaced(self, context=_read_only(self.context[:, kept]), feature_names=names, schema=schema)
 
     def fingerprint(self) -> str:
         """Return a hash of the log's contents: equal for equal logs, in every process."""

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import io
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from bopl._frame import to_arrow, to_frame
 from bopl._table import to_table
+
+if TYPE_CHECKING:
+    from bopl.log.leak.record import Leak
 
 OK, NOTE, PROBLEM = "ok", "note", "problem"
 STYLES = {OK: "green", NOTE: "yellow", PROBLEM: "bold red"}
@@ -44,6 +47,7 @@ class Audit:
 
     findings: tuple[Finding, ...]
     n_samples: int
+    leaks: tuple[Leak, ...] = ()
 
     @property
     def problems(self) -> tuple[Finding, ...]:

@@ -2,29 +2,55 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
+from bopl._errors import UsageError, did_you_mean
 from bopl.log import BanditLog
-from bopl.log.finding import NOTE, Audit, AuditError
+from bopl.log.finding import NOTE, Audit, AuditError, Finding
+from bopl.log.leak import Leak
 from bopl.policy import load
 from bopl.workflow.config import TrainConfig
 from bopl.workflow.judging import align_policy
 from bopl.workflow.reading import fill_propensity, read_log_for, read_training_log
 
 # These speak of what the log is worth to the uniform policy, which nobody is about to deploy: they are told, no more.
+LEFT_OUT = "left_out"
 ABOUT_UNIFORM = ("effective_sample_size", "largest_weight", "tail_index", "top_weight_share")
 
 
-def audit_for_training(log: BanditLog, *, force: bool, say: Callable[[object], None]) -> Audit:
-    """Return the audit of a log that is fit for training; raise one sentence if it is not, unless forced."""
-    audit = log.audit()
+@dataclass(frozen=True)
+class Audited:
+    """A log that is fit for training.
+
+    Attributes
+    ----------
+    log : BanditLog
+        Without the columns that surely know too much.
+    audit : Audit
+        Of that log; its finding ``left_out`` names the columns that are not in it.
+    left_out : tuple of Leak
+    """
+
+    log: BanditLog
+    audit: Audit
+    left_out: tuple[Leak, ...]
+
+
+def audit_for_training(log: BanditLog, config: TrainConfig, *, say: Callable[[object], None]) -> Audited:
+    """Return what is left of a log that is fit for training; raise one sentence if it is not, unless forced."""
+    _check_keep(log, config.keep)
+    log, audit, left_out = _leave_out(log, config)
+    for leak in left_out:
+        say(f"Left out: {leak.sentence}")
     problems = [finding for finding in audit.problems if finding.check not in ABOUT_UNIFORM]
     tolerable = [finding for finding in audit.problems if finding.check in ABOUT_UNIFORM]
-    notes = [finding for finding in audit.findings if finding.status == NOTE and finding.check not in ABOUT_UNIFORM]
+    silent = (*ABOUT_UNIFORM, LEFT_OUT)
+    notes = [finding for finding in audit.findings if finding.status == NOTE and finding.check not in silent]
     for finding in [*notes, *tolerable]:
         say(f"Note: {finding.sentence}")
-    if problems and not force:
+    if problems and not config.force:
         listed = " ".join(finding.sentence for finding in problems)
         raise AuditError(
             f"the audit found {len(problems)} problem(s): {listed} Repair the log, or train all the same with --force."
@@ -33,14 +59,41 @@ def audit_for_training(log: BanditLog, *, force: bool, say: Callable[[object], N
         say(f"Problem: {finding.sentence}")
     if not problems:
         say(f"Audit: {len(audit.findings)} checks, no problem{' that forbids training' if tolerable else ''}.")
-    return audit
+    return Audited(log, audit, left_out)
+
+
+def _leave_out(log: BanditLog, config: TrainConfig) -> tuple[BanditLog, Audit, tuple[Leak, ...]]:
+    """Return a log without the columns that surely know too much, its audit, and these columns."""
+    left_out: tuple[Leak, ...] = ()
+    while True:
+        audit = log.audit(keep=config.keep)
+        sure = [leak for leak in audit.leaks if leak.is_sure and leak.column not in config.keep]
+        if not sure:
+            break
+        left_out += tuple(sure)
+        log = log.without_columns([leak.column for leak in sure])
+        if log.propensity_source == "estimated":  # from these columns as well
+            log = fill_propensity(log, "estimate", config.random_state)
+    if left_out:
+        listed = " ".join(leak.sentence for leak in left_out)
+        finding = Finding(LEFT_OUT, NOTE, float(len(left_out)), f"Left out of the context: {listed}")
+        audit = replace(audit, findings=(*audit.findings, finding))
+    return log, audit, left_out
+
+
+def _check_keep(log: BanditLog, keep: Sequence[str]) -> None:
+    known = [str(name) for name in (column.name for column in log.schema.columns)] if log.schema else []
+    unknown = [name for name in keep if name not in known]
+    if unknown:
+        raise UsageError(f"keep names {unknown[0]!r}, which is no context column.{did_you_mean(unknown[0], known)}")
 
 
 def audit_file(config: TrainConfig, policy_file: str | Path | None = None) -> tuple[BanditLog, Audit]:
     """Return a log and its audit, for a policy if there is one."""
     if policy_file is None:
         log = read_training_log(config)
-        return log, log.audit()
+        _check_keep(log, config.keep)
+        return log, log.audit(keep=config.keep)
     policy = load(policy_file)
     log = fill_propensity(read_log_for(policy, config.request()), config.assume_propensity, config.random_state)
-    return log, log.audit(align_policy(policy, log))
+    return log, log.audit(align_policy(policy, log), keep=config.keep)

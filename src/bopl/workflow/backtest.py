@@ -176,7 +176,7 @@ def backtest_file(
     log = read_training_log(config)
     say(describe_log(log, config.log))
     divisions = plan.divide(log)
-    audit_for_training(log, force=config.force, say=say)
+    log = audit_for_training(log, config, say=say).log
     share = None if config.minutes is None else config.minutes / len(divisions)
     each = replace(config, minutes=share)
 

@@ -74,6 +74,9 @@ class TrainConfig:
     context: tuple[str, ...] | None = _about("Context columns, separated by commas; all others by default.")
     ignore: tuple[str, ...] = _about("Columns to leave out, separated by commas.", ())
     categorical: tuple[str, ...] = _about("Columns of numbers that are categories; text always is.", ())
+    keep: tuple[str, ...] = _about(
+        "Columns to keep although they seem to know what came after the decision, separated by commas.", ()
+    )
     format: str | None = _about("Format of the files, where the extension does not tell it.", choices=FORMATS)
     where: str | None = _about("Condition on the rows to read, such as \"country == 'DE' and day >= 3\".")
     drop_invalid: bool = _about("Leave out rows with missing or impossible values, and count them.", False)
@@ -221,7 +224,7 @@ def _check(config: TrainConfig) -> None:
     for name in ("force", "confounding", "drop_invalid"):
         if not isinstance(getattr(config, name), bool):
             raise TypeError(f"{name} must be true or false; got {getattr(config, name)!r}.")
-    for name in ("context", "ignore", "categorical", "drop_duplicates", "include", "exclude", "estimators"):
+    for name in ("context", "ignore", "categorical", "keep", "drop_duplicates", "include", "exclude", "estimators"):
         value = getattr(config, name)
         if value is not None and not (isinstance(value, tuple) and all(isinstance(one, str) for one in value)):
             raise TypeError(f"{name} must be a list of names; got {value!r}.")

@@ -99,11 +99,12 @@ def _run(
     clock = StepClock()
     with clock.step("read"):
         log = read_training_log(config)
-        fingerprint = log.fingerprint()
     folder.log_facts.update(origin_facts(log))
     say(describe_log(log, config.log))
     with clock.step("audit"):
-        audit = audit_for_training(log, force=config.force, say=say)
+        audited = audit_for_training(log, config, say=say)
+        log, audit = audited.log, audited.audit
+        fingerprint = log.fingerprint()  # of what is learned from, which is what the policy will read
     with clock.step("split"):
         rest, held_out = parts = split_log(log, config.holdout, config.random_state)
         split = parts.facts
@@ -125,7 +126,8 @@ def _run(
             evaluation = judge(held_out, policy, config, reward_model)
         with clock.step("report"):
             summary = summarise(policy, held_out, evaluation, audit, config.to_dict())
-        summary |= {"split": split.to_dict(), "steps": clock.steps}
+        left_out = [leak.to_dict() for leak in audited.left_out]
+        summary |= {"split": split.to_dict(), "left_out": left_out, "steps": clock.steps}
         folder.save_run(config, policy, summary, clock)
     return TrainResult(policy, evaluation, audit, summary, folder, clock.steps, was_interrupted, split)
 

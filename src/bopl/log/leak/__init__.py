@@ -1,0 +1,6 @@
+"""Columns that know too much: found before anything is learned from them."""
+
+from bopl.log.leak.find import find_leaks
+from bopl.log.leak.record import Leak
+
+__all__ = ["Leak", "find_leaks"]

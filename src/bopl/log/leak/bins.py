@@ -1,0 +1,89 @@
+"""Columns in bins: a few dozen values each, so that what a column knows can be counted."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from bopl._typing import AnyArray, FloatArray, IntArray
+
+MISSING = 0  # the bin of missing values; it may be empty
+MAX_CATEGORIES = 64  # bins of categories; rarer ones share a bin
+MIN_CATEGORY = 20  # samples below which a category shares a bin with other rare ones
+MAX_SORTED = 20_000  # values that quantiles are read from
+_TAILS = np.array([0.001, 0.002, 0.005, 0.01, 0.02])  # what rare rewards leave behind lies in the tails
+_SHARES = np.unique(np.concatenate([_TAILS, np.arange(1, 32) / 32.0, 1.0 - _TAILS]))
+
+
+@dataclass(frozen=True, eq=False)
+class BinnedColumn:
+    """One column in bins.
+
+    Attributes
+    ----------
+    code : ndarray of int, shape (n_samples,)
+        The bin of each sample; 0 is missing.
+    n_bins : int
+    common : int
+        The fullest bin, if it holds a single value or what is missing; else -1. What came later often leaves such a
+        bin behind: nothing, or zero, in all samples in which it did not come.
+    """
+
+    code: IntArray
+    n_bins: int
+    common: int
+
+    def coarse(self) -> BinnedColumn | None:
+        """Return the column in two bins, the common one (0) and all others; None if it has no such or no more."""
+        if self.common < 0 or self.n_bins <= 2:
+            return None
+        return BinnedColumn((self.code != self.common).astype(np.int64), 2, 0)
+
+
+def constant_column(n_samples: int) -> BinnedColumn:
+    """Return a column without any information."""
+    return BinnedColumn(np.zeros(n_samples, dtype=np.int64), 1, 0)
+
+
+def bin_column(values: AnyArray, *, is_category: bool = False) -> BinnedColumn:
+    """Return a column of numbers or of positions of categories in bins.
+
+    Parameters
+    ----------
+    values : float array of shape (n_samples,)
+        NaN is missing.
+    is_category : bool
+    """
+    is_missing = np.isnan(values)
+    code = np.zeros(len(values), dtype=np.int64)
+    present = values[~is_missing]
+    if len(present):
+        code[~is_missing] = 1 + (_bin_categories(present) if is_category else _bin_numbers(present))
+    count = np.bincount(code)
+    fullest = int(count.argmax())
+    held = values[code == fullest]
+    is_single = fullest == MISSING or bool((held == held[0]).all())
+    return BinnedColumn(code, len(count), fullest if is_single else -1)
+
+
+def _bin_numbers(values: FloatArray) -> IntArray:
+    return np.searchsorted(_edges(values), values, side="left")
+
+
+def _edges(values: FloatArray) -> FloatArray:
+    """Return the upper ends of the bins: quantiles; a value that fills several of them has a bin of its own."""
+    step = -(-len(values) // MAX_SORTED)
+    found, count = np.unique(np.quantile(values[::step], _SHARES, method="lower"), return_counts=True)
+    below = np.nextafter(found[count > 1], np.float32(-np.inf), dtype=values.dtype)
+    return np.unique(np.concatenate([found.astype(values.dtype), below]))
+
+
+def _bin_categories(values: FloatArray) -> IntArray:
+    """Return 0 for rare categories, and a bin of its own for each of the others."""
+    category, position, count = np.unique(values, return_inverse=True, return_counts=True)
+    order = np.argsort(-count, kind="stable")[:MAX_CATEGORIES]
+    kept = order[count[order] >= MIN_CATEGORY]
+    bin_of = np.zeros(len(category), dtype=np.int64)
+    bin_of[kept] = 1 + np.arange(len(kept))
+    return bin_of[position]

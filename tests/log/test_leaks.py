@@ -1,0 +1,111 @@
+"""Columns that know too much are named; honest ones, however strong, are left alone."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import bopl
+from bopl.simulation import simulate_shop
+
+ROLES = {"action": "banner", "reward": "click", "propensity": "p"}
+
+
+def shop(n_samples=8000, seed=0, **columns):
+    frame = simulate_shop(n_samples, random_state=seed).to_frame("pandas")
+    return frame.assign(**{name: make(frame, np.random.default_rng(seed)) for name, make in columns.items()})
+
+
+def order_id(frame, rng):
+    return pd.Series([f"o{row}" for row in range(len(frame))]).where(frame["click"] == 1)
+
+
+def item_price(frame, rng):
+    return frame["banner"].map({name: 3.0 + 2.0 * place for place, name in enumerate(sorted(set(frame["banner"])))})
+
+
+def revenue(frame, rng):
+    return np.where((frame["click"] == 1) & (rng.random(len(frame)) < 0.4), np.exp(rng.normal(size=len(frame))), 0.0)
+
+
+def request(frame, rng):
+    return [f"r{row}" for row in rng.permutation(len(frame))]
+
+
+def leaks_of(frame, **more):
+    return {leak.column: leak for leak in bopl.BanditLog.from_frame(frame, **ROLES, **more).leaks()}
+
+
+def test_a_clean_log_has_no_leaks():
+    assert leaks_of(shop()) == {}
+
+
+@pytest.mark.parametrize("n_samples", [2000, 8000])
+@pytest.mark.parametrize(
+    ("make", "knows"), [(order_id, "reward"), (item_price, "action"), (revenue, "outcome"), (request, "identifier")]
+)
+def test_a_column_that_knows_too_much_is_named_and_no_other(n_samples, make, knows):
+    found = leaks_of(shop(n_samples, added=make))
+    assert set(found) == {"added"}
+    assert (found["added"].knows, found["added"].certainty) == (knows, "sure")
+
+
+def test_a_price_is_blamed_and_the_propensities_are_not():
+    log = bopl.BanditLog.from_frame(shop(item_price=item_price), **ROLES)
+    audit = log.audit()
+    assert [finding.check for finding in audit.problems] == ["leaks"]
+    assert "Column 'item_price' gives the action away" in audit["leaks"].sentence
+    assert not log.audit(keep=["item_price"]).problems
+    assert not log.without_columns(["item_price"]).audit().problems
+
+
+def test_wrong_propensities_are_not_blamed_on_columns():
+    frame = shop()
+    frame["p"] = np.minimum(1.3 * frame["p"], 1.0)
+    audit = bopl.BanditLog.from_frame(frame, **ROLES).audit()
+    assert audit["mean_weight_uniform"].status == "problem"
+    assert audit["leaks"].status == "ok"
+
+
+def test_the_label_of_a_certain_reward_is_honest():
+    rng = np.random.default_rng(0)
+    label, action = rng.integers(4, size=(2, 5000))
+    context = np.column_stack([label, rng.normal(size=5000)])
+    log = bopl.BanditLog(context, action, (action == label).astype(float), np.full(5000, 0.25))
+    assert log.leaks() == ()
+
+
+def test_who_takes_any_offer_is_honest():
+    rng = np.random.default_rng(0)
+    worth, action = rng.normal(size=5000), rng.integers(3, size=5000)
+    reward = (worth > np.array([-0.7, 0.0, 0.7])[action]).astype(float)
+    assert bopl.BanditLog(worth[:, None], action, reward, np.full(5000, 1 / 3)).leaks() == ()
+
+
+def test_a_time_that_is_filled_after_a_reward_is_named():
+    frame = shop()
+    moment = pd.Series(np.datetime64("2024-03-01") + np.arange(len(frame)).astype("timedelta64[m]"))
+    frame["delivered_at"] = (moment + pd.Timedelta(hours=3)).where(frame["click"] == 1)
+    frame["signed_up"] = moment - pd.Timedelta(days=30)
+    found = leaks_of(frame.assign(when=moment), time="when")
+    assert {name: leak.knows for name, leak in found.items()} == {"delivered_at": "time"}
+
+
+def test_leaks_of_sparse_contexts_and_of_arrays_are_named_by_position():
+    from scipy.sparse import csr_array
+
+    log = simulate_shop(6000).to_log()
+    context = np.column_stack([np.nan_to_num(log.context), log.reward])
+    for matrix in (context, csr_array(context)):
+        found = bopl.BanditLog(matrix, log.action, log.reward, log.propensity).leaks()
+        assert [leak.column for leak in found] == [context.shape[1] - 1]
+
+
+def test_columns_left_out_are_out_of_context_names_and_schema():
+    log = bopl.BanditLog.from_frame(shop(500), **ROLES)
+    less = log.without_columns(["device", "hour"])
+    assert less.n_features == log.n_features - 2
+    assert less.feature_names == less.schema.feature_names
+    with pytest.raises(ValueError, match="no context column 'colour'"):
+        log.without_columns(["colour"])
+    with pytest.raises(ValueError, match="no context column is left"):
+        log.without_columns([column.name for column in log.schema.columns])

@@ -1,0 +1,62 @@
+"""Columns that know too much are left out before anything is learned."""
+
+import numpy as np
+import pytest
+
+from bopl._errors import UsageError
+from bopl.log import AuditError
+from bopl.simulation import simulate_shop
+from bopl.workflow.audit import audit_for_training
+from bopl.workflow.config import make_config
+from bopl.workflow.reading import read_training_log
+from bopl.workflow.training import train
+
+ROLES = {"action": "banner", "reward": "click", "propensity": "p"}
+QUICK = {"objective": "ips", "n_rounds": 3, "max_depth": 3, "reward_translation": 0.0, "estimators": ["snips"]}
+
+
+@pytest.fixture
+def leaking(tmp_path):
+    frame = simulate_shop(4000).to_frame("pandas")
+    clicked = frame["click"] == 1
+    frame["order_id"] = [f"o{row}" if is_click else None for row, is_click in enumerate(clicked)]
+    frame["item_price"] = 3.0 + 2.0 * frame["banner"].astype("category").cat.codes
+    frame["revenue"] = np.where(clicked, 5.0 + np.arange(4000) % 7, 0.0)
+    frame.to_parquet(tmp_path / "log.parquet")
+    return str(tmp_path / "log.parquet")
+
+
+def test_train_leaves_leaks_out_says_so_and_writes_it_down(leaking, tmp_path):
+    said = []
+    config = make_config({"log": leaking, "out": str(tmp_path / "new.bopl"), **ROLES, **QUICK})
+    result = train(config, say=lambda text: said.append(str(text)))
+    names = {"order_id", "item_price", "revenue"}
+    assert {entry["column"] for entry in result.summary["left_out"]} == names
+    assert not names & set(result.policy.feature_names_in_)
+    assert result.audit["left_out"].status == "note"
+    for name in names:
+        assert any(line.startswith(f"Left out: Column {name!r}") for line in said)
+        assert name in result.folder.report.read_text("utf8")
+        assert name in result.folder.run.read_text("utf8")
+
+
+def test_columns_that_are_kept_stay_and_are_told(leaking):
+    config = make_config({"log": leaking, "keep": ["order_id"], **ROLES})
+    said = []
+    audited = audit_for_training(read_training_log(config), config, say=said.append)
+    assert "order_id" in audited.log.feature_names
+    assert {leak.column for leak in audited.left_out} == {"item_price", "revenue"}
+    assert any(line.startswith("Note: Column 'order_id' knows the reward") for line in said)
+
+
+def test_a_column_to_keep_must_be_there(leaking):
+    config = make_config({"log": leaking, "keep": ["order"], **ROLES})
+    with pytest.raises(UsageError, match="keep names 'order', which is no context column"):
+        audit_for_training(read_training_log(config), config, say=print)
+
+
+def test_a_price_in_a_log_without_propensities_stops_the_training(leaking):
+    ignored = {"ignore": ["p", "order_id", "revenue"], "assume_propensity": "estimate"}
+    config = make_config({"log": leaking, "action": "banner", "reward": "click", **ignored})
+    with pytest.raises(AuditError, match="did not explore"):
+        audit_for_training(read_training_log(config), config, say=print)
