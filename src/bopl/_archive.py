@@ -9,8 +9,6 @@ from __future__ import annotations
 import hashlib
 import io
 import json
-import os
-import tempfile
 import zipfile
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -19,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from bopl._files import write_bytes
 from bopl._typing import AnyArray
 
 DOCUMENT = "document.json"
@@ -38,22 +37,7 @@ class Archive:
 
 def write_archive(path: str | Path, archive: Archive) -> None:
     """Write the archive in one step: a crash leaves the old file or the new one, never half of one."""
-    target = Path(path)
-    if not target.parent.is_dir():
-        raise FileNotFoundError(
-            f"there is no folder {str(target.parent)!r} to write {target.name!r} into; make it first."
-        )
-    handle, temporary = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(_to_bytes(archive))
-            file.flush()
-            os.fsync(file.fileno())
-        os.chmod(temporary, 0o644)  # mkstemp makes files that only their owner can read
-        os.replace(temporary, target)
-    except BaseException:
-        Path(temporary).unlink(missing_ok=True)
-        raise
+    write_bytes(path, _to_bytes(archive))
 
 
 def _to_bytes(archive: Archive) -> bytes:

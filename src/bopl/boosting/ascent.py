@@ -7,12 +7,12 @@ both do the same (a test compares them).
 from __future__ import annotations
 
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
+from bopl._interrupt import Threads
 from bopl._typing import AnyArray, FloatArray
 from bopl.boosting import ascent_kernel as kernel
 from bopl.log import BanditLog
@@ -200,8 +200,8 @@ class CompiledAscent:
         if self._n_jobs == 1:
             run(0)
         else:
-            with ThreadPoolExecutor(self._n_jobs) as pool:
-                list(pool.map(run, range(self._n_jobs)))
+            with Threads(self._n_jobs) as threads:
+                threads.each(run, range(self._n_jobs))
         return totals
 
 

@@ -10,7 +10,8 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numba import njit
+
+from bopl._kernel import njit
 
 BLOCK_BYTES = 1 << 17  # of one matrix in a block: scores, gradient and prediction of it fit the second-level cache
 MIN_BLOCK, MAX_BLOCK = 64, 4096

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from bopl import theory
+from bopl._interrupt import uninterrupted
 from bopl._typing import FloatArray
 from bopl.boosting.ascent import Ascent, Standing, ascend
 from bopl.boosting.callback import BoostingState, Callback, CallbackAction
@@ -120,7 +121,6 @@ def fit_ensemble(
                 callback.on_start(state)
         stop_reason = BoostingRun(problem, learner, step_rule, state, n_jobs=n_jobs).add_rounds(n_rounds, callbacks)
     except KeyboardInterrupt:
-        del state.rounds[len(state.records) :]  # a round is whole once it is recorded
         if not state.rounds:
             raise
         stop_reason = INTERRUPTED
@@ -182,10 +182,11 @@ class BoostingRun:
             if abs(step.alpha) < STOP_BELOW:
                 return "the ensemble weight vanished"
             before = ascent.standing
-            ascent.move(fitted.prediction, step.size)
-            state.rounds.append(Round(fitted.predictor, step))
+            with uninterrupted():  # scores, rounds and records move together: Ctrl-C comes before or after
+                ascent.move(fitted.prediction, step.size)
+                state.rounds.append(Round(fitted.predictor, step))
+                state.records.append(self._recorder.record(round_idx, before, ascent, step))
             del fitted  # its prediction is as large as the scores, and the next one would come on top
-            state.records.append(self._recorder.record(round_idx, before, ascent, step))
             requests = [callback(state) for callback in callbacks]  # every callback has seen this round
             if CallbackAction.STOP in requests:
                 return _reason_of(callbacks[requests.index(CallbackAction.STOP)])

@@ -13,8 +13,8 @@ mu at which it did are excluded. The weights need no bound, and the interval may
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
+from bopl._kernel import njit
 from bopl._typing import FloatArray
 
 SHARE = 0.75  # a bet never risks more than this share of the capital

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import math
 import os
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from bopl._interrupt import Threads
+from bopl._kernel import njit
 from bopl._settings import check_number
 from bopl._typing import FloatArray, IntArray
 
@@ -122,8 +122,8 @@ class PoissonBootstrap:
             for start in starts:
                 run(start)
             return
-        with ThreadPoolExecutor(self.n_jobs) as pool:
-            list(pool.map(run, starts))
+        with Threads(self.n_jobs) as threads:
+            threads.each(run, starts)
 
     def merge(self, other: PoissonBootstrap) -> None:
         """Add the sums of another shard with the same seed and other rows."""

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
-from numba import njit
 
+from bopl._kernel import njit
 from bopl._typing import AnyArray, BoolArray, ContextMatrix, FloatArray, IntArray
 from bopl.learner.expanded import dense_chunks
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from bopl._files import write_bytes
 from bopl._typing import AnyArray
 
 ML_OPSET, OPSET, IR_VERSION = 3, 13, 8  # old enough for runtimes that are in use
@@ -76,7 +77,7 @@ class Graph:
         model = helper.make_model(graph, opset_imports=opsets, producer_name="bopl", ir_version=IR_VERSION)
         helper.set_model_props(model, {name: json.dumps(value) for name, value in metadata.items()})
         self._onnx.checker.check_model(model)
-        Path(path).write_bytes(model.SerializeToString())
+        write_bytes(path, model.SerializeToString())
 
 
 def _import_onnx() -> Any:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+from bopl._files import write_text
 from bopl.boosting import Ensemble
 from bopl.learner.hist_tree.export import to_xgboost
 from bopl.policy.summands import summands_of
@@ -26,4 +27,4 @@ def write_xgboost(ensemble: Ensemble, path: str | Path) -> None:
         raise ValueError("there are no trees to export: no round was made.")
     n_action_features = summands.trees[0].n_action_features
     model = to_xgboost(summands.trees, summands.coefficients, n_action_features=n_action_features)
-    Path(path).write_text(json.dumps(model), encoding="utf8")
+    write_text(path, json.dumps(model))

@@ -9,6 +9,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
+from bopl._files import write_text
 from bopl._html import Markup, element, join
 from bopl.report import text
 from bopl.report.summary import SCHEMA
@@ -35,7 +36,7 @@ def write_page(summary: Mapping[str, Any], path: str | Path) -> None:
         What `summarise` returned, or what JSON made of it.
     path : str or Path
     """
-    Path(path).write_text(render_page(summary), encoding="utf8")
+    write_text(path, render_page(summary))
 
 
 def render_page(summary: Mapping[str, Any]) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from copy import copy
@@ -15,6 +14,7 @@ from typing import Any
 from sklearn.base import clone
 
 from bopl._errors import UsageError
+from bopl._files import copy_file, recover_folder, replaced_folder, write_text
 from bopl._machine import versions
 from bopl.log.split import SplitFacts
 from bopl.policy import BlendedPolicy, BoostedPolicy
@@ -24,6 +24,7 @@ from bopl.workflow.step import StepClock
 from bopl.workflow.summary import write_page
 
 SUFFIX = ".bopl"
+FILES = ("policy.bopl", "report.html", "summary.json", "config.toml", "history.csv", "run.json")
 
 
 @dataclass(frozen=True)
@@ -59,7 +60,8 @@ class RunFolder:
         if target.suffix != SUFFIX:
             raise UsageError(f"a policy file ends in {SUFFIX}; got {str(out)!r}.")
         folder = cls(target.with_suffix(".run"), target)
-        if folder.path.is_dir() and any(folder.path.iterdir()) and not folder.run.is_file():
+        recover_folder(folder.path)
+        if folder.path.is_dir() and not folder.run.is_file() and _foreign(folder.path):
             raise UsageError(
                 f"{str(folder.path)!r} holds other files than a run's; name another policy file with --out."
             )
@@ -101,30 +103,35 @@ class RunFolder:
     def save_policy(self, config: TrainConfig, policy: Any, split: SplitFacts) -> None:
         """Write the policy, in the folder and where it was asked for, and all that is known before it is judged.
 
-        The verdict of an earlier run goes: it would be that of another policy.
+        All of it takes the place of an earlier run in one step, or nothing does. The verdict of the earlier run goes:
+        it would be that of another policy.
         """
         from pyarrow import csv
 
-        self.report.unlink(missing_ok=True)
-        self.summary.unlink(missing_ok=True)
-        (self.path / "config.toml").write_text(config.absolute().to_toml(), encoding="utf8")
-        csv.write_csv(policy.history_.to_arrow(), self.path / "history.csv")
-        self._save_facts(config, policy, {"split": split.to_dict()})
-        without_machine(policy).save(self.policy)
-        shutil.copyfile(self.policy, self.out)
+        with replaced_folder(self.path, without=frozenset({"report.html", "summary.json"})) as new:
+            write_text(new / "config.toml", config.absolute().to_toml())
+            csv.write_csv(policy.history_.to_arrow(), new / "history.csv")
+            self._save_facts(config, policy, {"split": split.to_dict()}, new / "run.json")
+            without_machine(policy).save(new / "policy.bopl")
+        copy_file(self.policy, self.out)
 
     def save_run(self, config: TrainConfig, policy: Any, summary: dict[str, Any], clock: StepClock) -> None:
         """Write what is known in the end; the page comes last, from the summary."""
         more = {"steps": clock.steps, "peak_mib": clock.peak_mib}
         more |= {name: summary[name] for name in ("split", "left_out")}
-        self._save_facts(config, policy, more)
+        self._save_facts(config, policy, more, self.run)
         write_summary(summary, self.summary)
         write_page(summary, self.report)
 
-    def _save_facts(self, config: TrainConfig, policy: Any, more: dict[str, Any]) -> None:
+    def _save_facts(self, config: TrainConfig, policy: Any, more: dict[str, Any], path: Path) -> None:
         log = {"path": config.absolute().log, "fingerprint": policy.trained_on_, **self.log_facts}
         facts = {"versions": versions(), "log": log, **more}
-        self.run.write_text(json.dumps(facts, indent=1) + "\n", encoding="utf8")
+        write_text(path, json.dumps(facts, indent=1) + "\n")
+
+
+def _foreign(path: Path) -> bool:
+    """Whether a folder holds what no run writes; what a killed run has left is no reason to refuse the next."""
+    return any(entry.name not in FILES and not entry.name.startswith(".") for entry in path.iterdir())
 
 
 def without_machine(policy: Any) -> Any:
@@ -165,7 +172,7 @@ def make_folder(path: Path) -> None:
 
 def write_summary(summary: dict[str, Any], path: Path) -> None:
     """Write a summary as JSON."""
-    path.write_text(json.dumps(summary, indent=1, allow_nan=False) + "\n", encoding="utf8")
+    write_text(path, json.dumps(summary, indent=1, allow_nan=False) + "\n")
 
 
 def check_writable(path: str | Path, *, read: Sequence[str | Path] = ()) -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from bopl._errors import checking_usage
+from bopl._files import write_text
 from bopl._typing import FloatArray
 from bopl.objective.registry import get_objective
 from bopl.policy import BoostedPolicy
@@ -132,7 +133,7 @@ def tune(
         was_interrupted = True
         result = _found_so_far(run)
     best = apply_settings(config, result.settings, rest.reward)
-    path.write_text(best.absolute().to_toml(), encoding="utf8")
+    write_text(path, best.absolute().to_toml())
     return Tuned(best, result, path, was_interrupted)
 
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
+from bopl._kernel import njit
 from bopl.learner.hist_tree.grow import LEFT, ON_ACTION, POSITION, RIGHT
 from bopl.learner.hist_tree.partition import split_members
 

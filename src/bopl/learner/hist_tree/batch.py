@@ -12,10 +12,10 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 from numba.cpython.unsafe.numbers import trailing_zeros
 from numpy.typing import NDArray
 
+from bopl._kernel import njit
 from bopl.learner.hist_tree.lanes import (
     LANE_DTYPE,
     LANES,

@@ -12,9 +12,10 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 from scipy import sparse
+
+from bopl._kernel import njit
 
 BIN_DTYPE = np.uint8  # at most 256 bins a column, the missing one included
 MAX_BINS = 256

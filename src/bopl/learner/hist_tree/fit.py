@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import heapq
 import queue
-from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from bopl._interrupt import Threads, uninterrupted
 from bopl.learner.hist_tree.apply import apply_nodes
 from bopl.learner.hist_tree.grow import ActionTable, Limits, Scratch, Target, grow, make_scratch
 from bopl.learner.hist_tree.locality import MIN_CONTEXTS, RowOrder, order_by
@@ -95,18 +96,19 @@ class Grower:
         def run(problem: _Problem) -> Any:
             scratch = self._scratch.get()
             try:
-                return grow(
-                    self._binned.arrays,
-                    target,
-                    action_table,
-                    limits,
-                    problem.rows,
-                    problem.actions,
-                    problem.depth,
-                    problem.path,
-                    scratch,
-                    step_out,
-                )
+                with uninterrupted():  # numba runs Python code while it makes the arrays that are returned
+                    return grow(
+                        self._binned.arrays,
+                        target,
+                        action_table,
+                        limits,
+                        problem.rows,
+                        problem.actions,
+                        problem.depth,
+                        problem.path,
+                        scratch,
+                        step_out,
+                    )
             finally:
                 self._scratch.put(scratch)
 
@@ -143,8 +145,7 @@ def find_order(binned: BinnedContext, reward: NDArray[np.float64], n_jobs: int) 
 
 def _children(result: Any) -> list[tuple[int, _Problem]]:
     """Return the large problems of a result with the node that each continues."""
-    _, _, large = result
-    table, rows, actions = large.table[: large.top[0]], large.rows, large.actions
+    _, _, table, rows, actions, top = result
     return [
         (
             int(p[P_NODE]),
@@ -155,7 +156,7 @@ def _children(result: Any) -> list[tuple[int, _Problem]]:
                 int(p[P_PATH]),
             ),
         )
-        for p in table
+        for p in table[: top[0]]
     ]
 
 
@@ -176,13 +177,12 @@ def _run_pooled(run: Any, root: _Problem, n_jobs: int) -> Piece:
     running: dict[Future[Any], tuple[dict[int, Piece], int]] = {}
     waiting: list[tuple[int, int, _Problem, dict[int, Piece], int]] = [(0, 0, root, top, 0)]
     n_seen = 1
-    with ThreadPoolExecutor(n_jobs) as pool:
+    with Threads(n_jobs) as threads:
         while running or waiting:
             while waiting and len(running) < n_jobs:
                 _, _, problem, into, node = heapq.heappop(waiting)
-                running[pool.submit(run, problem)] = (into, node)
-            done, _ = wait(running, return_when=FIRST_COMPLETED)
-            for future in done:
+                running[threads.submit(run, problem)] = (into, node)
+            for future in threads.wait(running):
                 into, node = running.pop(future)
                 result = future.result()
                 into[node] = Piece(result[0], result[1], {})

@@ -14,9 +14,9 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from bopl._kernel import njit
 from bopl.learner.hist_tree.histogram import HALF, add_rows, clear_columns, subtract_columns
 from bopl.learner.hist_tree.partition import split_members
 from bopl.learner.hist_tree.pending import (
@@ -462,8 +462,8 @@ def grow(binned, target, action_table, limits, rows, actions, depth, path, scrat
     -------
     ints, floats : ndarray
         Table of nodes; the first is the problem's root.
-    large : Queue
-        Large problems left over; P_NODE is the node of this table that each continues.
+    table, rows, actions, top : ndarray
+        The `Queue` of large problems left over; P_NODE is the node of this table that each continues.
     """
     ints, floats, n_nodes = np.empty((64, N_NODE_INTS), np.int64), np.empty((64, N_NODE_FLOATS), np.float64), 1
     pending = push(make_queue(len(rows), len(actions)), rows, actions, depth, 0, path)
@@ -553,4 +553,4 @@ def grow(binned, target, action_table, limits, rows, actions, depth, path, scrat
             )  # fmt: skip
             n_open += 2
 
-    return ints[:n_nodes], floats[:n_nodes], large
+    return ints[:n_nodes], floats[:n_nodes], large.table, large.rows, large.actions, large.top

@@ -8,8 +8,8 @@ order.
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
+from bopl._kernel import njit
 from bopl.learner.hist_tree.prefetch import prefetch
 
 GRADIENT_BITS = 30  # sum of |gradient| in a problem stays below 2**30, so the signed high half cannot overflow

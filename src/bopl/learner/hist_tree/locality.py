@@ -11,9 +11,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from bopl._kernel import njit
 from bopl.learner.hist_tree.storage import BinnedContext
 
 MIN_CONTEXTS = 1 << 15  # fewer are in the cache in any order

@@ -6,7 +6,8 @@ Indices are unsigned: a signed one costs a test for "counted from the end" at ev
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
+
+from bopl._kernel import njit
 
 NO_BIN = 1 << 20  # no column has so many
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -12,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
+from bopl._interrupt import Threads
 from bopl.learner.hist_tree import batch
 from bopl.learner.hist_tree.tree import ACTION_SPLIT, Tree, pack_actions
 from bopl.learner.hist_tree.walk import (
@@ -27,6 +27,7 @@ from bopl.learner.hist_tree.walk import (
 )
 
 MIN_BATCH = 32  # fewer contexts are walked one by one
+MAX_SPAN = 1 << 16  # contexts in one compiled call
 
 
 @dataclass(frozen=True)
@@ -64,10 +65,11 @@ class FlatEnsemble:
         score = np.zeros((n_samples, self.n_actions))
         spans = _spans(n_samples, n_jobs)
         if n_jobs == 1 or len(spans) < 2:
-            self._score_span(context, 0, n_samples, score)
+            for span in spans:
+                self._score_span(context, span[0], span[1], score)
             return score
-        with ThreadPoolExecutor(n_jobs) as pool:
-            list(pool.map(lambda span: self._score_span(context, span[0], span[1], score), spans))
+        with Threads(n_jobs) as threads:
+            threads.each(lambda span: self._score_span(context, span[0], span[1], score), spans)
         return score
 
     @cached_property
@@ -97,9 +99,10 @@ class FlatEnsemble:
 
 
 def _spans(n_samples: int, n_jobs: int) -> list[tuple[int, int]]:
-    """Divide contexts among threads, a few spans each, in whole blocks."""
+    """Divide contexts among threads, a few spans each, in whole blocks; Ctrl-C waits for no more than one span."""
     n_blocks = -(-n_samples // batch.BLOCK)
-    bounds = np.linspace(0, n_blocks, max(min(4 * n_jobs, n_blocks), 1) + 1).astype(np.int64) * batch.BLOCK
+    n_spans = max(4 * n_jobs if n_jobs > 1 else 1, -(-n_samples // MAX_SPAN))
+    bounds = np.linspace(0, n_blocks, max(min(n_spans, n_blocks), 1) + 1).astype(np.int64) * batch.BLOCK
     return [(int(a), min(int(b), n_samples)) for a, b in itertools.pairwise(bounds) if b > a]
 
 

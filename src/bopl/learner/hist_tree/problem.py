@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from bopl._kernel import njit
 from bopl.learner.hist_tree.histogram import GRADIENT_BITS, WEIGHT_BITS, pack, power_scale
 
 WIDE_BITS = 62

@@ -16,15 +16,15 @@ costs (nodes × points) steps, not (leaves × depth²).
 from __future__ import annotations
 
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache
 from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from bopl._interrupt import Threads
+from bopl._kernel import njit
 from bopl._typing import FloatArray, IntArray
 from bopl.learner.hist_tree.export import split_columns
 from bopl.learner.hist_tree.predict import as_float_context
@@ -103,16 +103,15 @@ def explain_pairs(
     row, action = np.ascontiguousarray(row, np.int64), np.ascontiguousarray(action, np.int64)
     contribution = np.zeros((len(row), first.n_features + first.n_actions + first.n_action_features))
     spans, expected = _spans(len(row), n_jobs), 0.0
-    with ThreadPoolExecutor(n_jobs) as pool:
+    with Threads(n_jobs) as threads:
         for tree, factor in zip(trees, coefficient, strict=True):
             game, mean = make_game(tree)
             expected += float(factor) * mean
-            jobs = [
-                pool.submit(_explain_span, context, row[span], action[span], game, float(factor), contribution[span])
-                for span in spans
-            ]
-            for job in jobs:
-                job.result()
+
+            def run(span: slice, game: Game = game, factor: float = float(factor)) -> None:
+                _explain_span(context, row[span], action[span], game, factor, contribution[span])
+
+            threads.each(run, spans)
     return contribution, expected
 
 

@@ -9,9 +9,9 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from bopl._kernel import njit
 from bopl.learner.hist_tree.histogram import HALF, LOW_MASK
 from bopl.learner.hist_tree.storage import ORDERED
 

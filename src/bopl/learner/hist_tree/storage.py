@@ -17,10 +17,10 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 from scipy import sparse
 
+from bopl._kernel import njit
 from bopl.learner.hist_tree.binning import ColumnBins, bin_values
 
 MAX_BLOCK = 1 << 16  # what 16 bits can count

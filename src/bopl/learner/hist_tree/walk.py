@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 from numba.cpython.unsafe.numbers import trailing_zeros
 from numpy.typing import NDArray
 
+from bopl._kernel import njit
 from bopl.learner.hist_tree.tree import LEAF_FEATURE, WORD_BITS
 
 EQUAL_BIT, DEFAULT_LEFT_BIT = 1, 2

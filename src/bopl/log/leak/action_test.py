@@ -52,7 +52,7 @@ def try_action(trial: Trial, column: BinnedColumn) -> ActionTest:
     for learned, tried in trial.halves:
         prob = _bets(trial, column, cell, learned)
         won = prob[cell[tried]] * trial.inverse[tried] - 1.0
-        is_open: BoolArray = (prob.reshape(column.n_bins, -1) > 0.0).any(axis=1)
+        is_open: BoolArray = np.any(prob.reshape(column.n_bins, -1) > 0.0, axis=1)
         is_bet = is_open[column.code[tried]]
         capital.append(_log_capital(np.where(is_bet, won, 0.0), None if trial.group is None else trial.group[tried]))
         excess.append(float(won[is_bet].mean()) if is_bet.any() else 0.0)

@@ -1,0 +1,204 @@
+"""Writing whole or not at all: a file takes its name, and a folder its place, in one step."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import shutil
+import stat
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, BinaryIO
+
+PART = ".part"  # ends the name of what is being written
+OLD = ".old"  # ends the name of a folder that is being replaced, where that takes two steps
+_AT_FDCWD, _RENAME_EXCHANGE = -100, 2  # see renameat2(2)
+
+
+@contextmanager
+def replaced_file(path: str | Path) -> Iterator[Path]:
+    """Yield a path to write to; it becomes ``path`` when the block ends, and is removed if the block fails.
+
+    The contents are on disk before the name is theirs, so that after a crash, a kill or a full disk there is the old
+    file or the new one, whole. A link is followed, the permissions of an old file are kept, and what is not a regular
+    file (a pipe, ``/dev/stdout``) is written to directly.
+
+    Raises
+    ------
+    OSError
+        One sentence where the file cannot be written; the old one is untouched.
+    """
+    target = Path(os.path.realpath(path))
+    if target.exists() and not target.is_file():
+        yield Path(path)
+        return
+    with _telling_what_failed(path):
+        temporary = _make_beside(target)
+    try:
+        with _telling_what_failed(path):
+            yield temporary
+            _sync(temporary)
+            if target.exists():
+                os.chmod(temporary, stat.S_IMODE(target.stat().st_mode))
+            os.replace(temporary, target)
+            _sync(target.parent)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
+
+
+@contextmanager
+def replacing(path: str | Path) -> Iterator[BinaryIO]:
+    """Yield a binary file that becomes ``path`` when the block ends; see `replaced_file`."""
+    with replaced_file(path) as temporary, temporary.open("wb") as file:
+        yield file
+
+
+def write_bytes(path: str | Path, content: bytes) -> None:
+    """Write a file in one step."""
+    with replacing(path) as file:
+        file.write(content)
+
+
+def write_text(path: str | Path, text: str) -> None:
+    """Write a text file in one step."""
+    write_bytes(path, text.encode("utf8"))
+
+
+def copy_file(source: str | Path, path: str | Path) -> None:
+    """Copy the contents of a file in one step: a full disk leaves the old copy as it was."""
+    with Path(source).open("rb") as file, replacing(path) as copy:
+        shutil.copyfileobj(file, copy)
+
+
+def _make_beside(target: Path) -> Path:
+    """Make an empty file in the folder of another, readable by whom new files are readable by."""
+    if not target.parent.is_dir():
+        raise FileNotFoundError(
+            f"there is no folder {str(target.parent)!r} to write {target.name!r} into; make it first."
+        )
+    while True:
+        # The extension stays last: some writers tell the format by it.
+        temporary = target.with_name(f".{target.stem[:100]}.{os.urandom(4).hex()}{PART}{target.suffix}")
+        try:
+            os.close(os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666))
+        except FileExistsError:
+            continue
+        return temporary
+
+
+@contextmanager
+def _telling_what_failed(path: str | Path) -> Iterator[None]:
+    """Turn the system's errors into one sentence about the file that was asked for."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno is None:  # a sentence already
+            raise
+        raise type(error)(f"{str(path)!r} cannot be written: {error.strerror}. Nothing was changed.") from error
+
+
+def _sync(path: Path) -> None:
+    """Have a file, or the names in a folder, on disk."""
+    try:
+        handle = os.open(path, os.O_RDONLY)
+    except OSError:  # folders cannot be opened on Windows
+        return
+    try:
+        os.fsync(handle)
+    except OSError as error:
+        if not path.is_dir():  # some file systems do not sync folders
+            raise error
+    finally:
+        os.close(handle)
+
+
+# -- Folders ----------------------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def replaced_folder(path: str | Path, *, without: frozenset[str] = frozenset()) -> Iterator[Path]:
+    """Yield an empty folder to fill; it takes the place of ``path`` when the block ends, or goes if the block fails.
+
+    Files of the old folder that the new one does not have, except those named in ``without``, move into the new one.
+    """
+    target = Path(os.path.realpath(path))
+    recover_folder(target)
+    with _telling_what_failed(path):
+        temporary = target.with_name(f".{target.name}.{os.urandom(4).hex()}{PART}")
+        temporary.mkdir()
+    try:
+        with _telling_what_failed(path):
+            yield temporary
+            _link_rest(target, temporary, without)
+            for entry in temporary.iterdir():
+                if entry.is_file():
+                    _sync(entry)
+            _sync(temporary)
+            _swap(temporary, target)
+            _sync(target.parent)
+    except BaseException:
+        shutil.rmtree(temporary, ignore_errors=True)
+        raise
+    shutil.rmtree(temporary, ignore_errors=True)  # now the old folder, or nothing
+
+
+def recover_folder(path: str | Path) -> None:
+    """Finish what a killed process left of `replaced_folder`: the old folder comes back, unfinished ones go."""
+    target = Path(os.path.realpath(path))
+    old = target.with_name(f".{target.name}{OLD}")
+    if old.is_dir():
+        if target.exists():
+            shutil.rmtree(old, ignore_errors=True)
+        else:
+            os.rename(old, target)
+    if target.parent.is_dir():
+        for left in target.parent.glob(f".{target.name}.*{PART}"):
+            shutil.rmtree(left, ignore_errors=True)
+
+
+def _link_rest(source: Path, target: Path, without: frozenset[str]) -> None:
+    """Let a folder have what another one has besides; hard links where the file system knows them."""
+    if not source.is_dir():
+        return
+    for entry in source.iterdir():
+        if entry.name in without or (target / entry.name).exists() or entry.name.endswith(PART):
+            continue
+        if entry.is_dir() and not entry.is_symlink():
+            shutil.copytree(entry, target / entry.name, symlinks=True, copy_function=_link)
+        else:
+            _link(entry, target / entry.name)
+
+
+def _link(source: Any, target: Any) -> None:
+    try:
+        os.link(source, target, follow_symlinks=False)
+    except (OSError, NotImplementedError):
+        shutil.copy2(source, target, follow_symlinks=False)
+
+
+def _swap(new: Path, target: Path) -> None:
+    """Put a folder in the place of another, in one step where the system can."""
+    if not target.exists():
+        os.rename(new, target)
+        return
+    if _exchange(new, target):
+        return
+    # Two steps: `recover_folder` brings the old one back if the process dies between them.
+    old = target.with_name(f".{target.name}{OLD}")
+    os.rename(target, old)
+    os.rename(new, target)
+    os.rename(old, new)
+
+
+def _exchange(one: Path, other: Path) -> bool:
+    """Exchange two names in one step; False where the system or the file system cannot."""
+    try:
+        libc = ctypes.CDLL(None, use_errno=True)
+        if sys.platform == "darwin":
+            return bool(libc.renamex_np(os.fsencode(one), os.fsencode(other), _RENAME_EXCHANGE) == 0)
+        return bool(libc.renameat2(_AT_FDCWD, os.fsencode(one), _AT_FDCWD, os.fsencode(other), _RENAME_EXCHANGE) == 0)
+    except (AttributeError, OSError, TypeError):
+        return False
