@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
@@ -76,6 +76,11 @@ class Column:
             return tuple(f"{self.name}[{place}]" for place in range(self.size))
         return (self.name,)
 
+    @property
+    def n_features(self) -> int:
+        """How many columns of numbers it becomes."""
+        return self.size if self.kind == "vector" else len(TIME_PARTS) if self.kind == "time" else 1
+
     def encode(self, values: nw.Series[Any]) -> AnyArray:
         """Return the values as numbers, of shape (n_samples,) or (n_samples, n_parts); NaN is missing."""
         found = kind_of(values)
@@ -136,6 +141,23 @@ class Column:
         if self.kind != "category":
             return f"{code:g}"
         return str(self.categories[int(code)]) if int(code) < len(self.categories) else OTHER
+
+
+def column_from_json(entry: Mapping[str, Any]) -> Column:
+    """Return the column of a schema in a file, after checking that each of its fields is of its type."""
+    column = Column(**{**entry, "categories": tuple(entry["categories"])})
+    is_sound = (
+        isinstance(column.name, str)
+        and column.kind in _NOUN
+        and all(isinstance(category, str | int | float | bool) for category in column.categories)
+        and isinstance(column.is_identifier, bool)
+        and all(isinstance(count, int) and not isinstance(count, bool) for count in (column.n_merged, column.size))
+        and column.n_merged >= 0
+        and column.size >= 0
+    )
+    if not is_sound:
+        raise ValueError("a column of the schema is not valid")
+    return column
 
 
 def kind_of(values: nw.Series[Any]) -> Kind | None:

@@ -11,8 +11,8 @@ import numpy as np
 
 from bopl._errors import UsageError, did_you_mean
 from bopl._typing import AnyArray, ContextMatrix
-from bopl.log.column import Column, fit_column
-from bopl.log.context import CONTEXT_DTYPE, is_frame, is_sparse, quoted
+from bopl.log.column import Column, column_from_json, fit_column
+from bopl.log.context import CONTEXT_DTYPE, check_unique_names, column_names, is_frame, is_sparse, quoted
 
 ROLES = ("action", "reward", "propensity", "time", "group")
 
@@ -88,6 +88,7 @@ class LogSchema:
 
         Categories that the schema does not know are missing, which is warned of, or "other" where it has such.
         """
+        check_unique_names([str(name) for name in column_names(frame)], "the frame")
         table = nw.from_native(frame, eager_only=True)
         self._check_present(table.columns)
         matrix = np.empty((len(table), len(self.feature_names)), dtype=CONTEXT_DTYPE)
@@ -142,10 +143,17 @@ class LogSchema:
         }
 
     @classmethod
-    def from_json(cls, document: Mapping[str, Any]) -> LogSchema:
-        """Return the schema written by `to_json`."""
-        columns = [Column(**{**entry, "categories": tuple(entry["categories"])}) for entry in document["columns"]]
-        return cls(tuple(columns), **document["roles"], is_sparse=bool(document["is_sparse"]))
+    def from_json(cls, document: Mapping[str, Any], *, n_features: int | None = None) -> LogSchema:
+        """Return the schema written by `to_json`, of contexts with that many columns of numbers, if it is said."""
+        columns = [column_from_json(entry) for entry in document["columns"]]
+        roles = document["roles"]
+        if len({column.name for column in columns}) != len(columns):
+            raise ValueError("the schema has a column twice")
+        if not all(role in ROLES and isinstance(name, str) for role, name in roles.items()):
+            raise ValueError("the schema has a role that is not known")
+        if n_features is not None and sum(column.n_features for column in columns) != n_features:
+            raise ValueError(f"the schema is not one of {n_features} columns of numbers")
+        return cls(tuple(columns), **roles, is_sparse=bool(document["is_sparse"]))
 
 
 def fit_schema(
