@@ -99,7 +99,7 @@ class Column:
 
     def _takes(self, found: Kind, values: nw.Series[Any]) -> bool:
         if self.kind == "category" or _is_empty(values):
-            return True
+            return found != "vector" or _is_empty(values)
         return found == self.kind or {found, self.kind} == {"number", "flag"}
 
     def _encode_category(self, values: nw.Series[Any]) -> FloatArray:

@@ -27,7 +27,7 @@ def is_frame(value: object) -> bool:
 
 def is_sparse(value: object) -> bool:
     """Return whether ``value`` is a scipy sparse matrix or array."""
-    return hasattr(value, "tocsr") and hasattr(value, "nnz")
+    return hasattr(value, "tocsr") and hasattr(type(value), "nnz")  # of a damaged one the number itself fails
 
 
 def check_unique_names(names: Sequence[str], what: str) -> None:

@@ -175,6 +175,9 @@ def fit_schema(
         raise UsageError(
             f"categorical names {quoted(unknown)}, which is no context column.{did_you_mean(unknown[0], context)}"
         )
+    unnamed = [name for name in context if not isinstance(name, str)]
+    if unnamed:
+        raise UsageError(f"names of columns must be text; {quoted(unnamed)} is not. Rename the columns of the frame.")
     fitted = {name: fit_column(name, table[name], is_category=name in categorical) for name in context}
     bad = [f"{name!r} ({table[name].dtype})" for name, column in fitted.items() if column is None]
     if bad:
