@@ -26,7 +26,7 @@ def test_a_sentence_of_the_package_is_told_from_another_library_s_exception(tmp_
     with pytest.raises(FileNotFoundError) as ours:
         bopl.load(tmp_path / "none.bopl")
     assert is_ours(ours.value)
-    with pytest.raises(ValueError, match="could not be broadcast|operands") as foreign:
+    with pytest.raises(ValueError, match="operands could not be broadcast") as foreign:
         np.zeros(2) + np.zeros(3)
     assert not is_ours(foreign.value)
 
