@@ -167,7 +167,7 @@ def change_document(rng: np.random.Generator, members: dict[str, bytes]) -> None
     """Change one entry of the JSON."""
     try:
         document = json.loads(members["document.json"])
-    except (KeyError, ValueError):
+    except (KeyError, ValueError, RecursionError):
         return
     places = list(_places(document))
     parent, key = pick(rng, places)
