@@ -6,7 +6,7 @@ STAMP := $(VENV)/.installed
 STAMP_ALL := $(VENV)/.installed-all
 JOBS ?= 2
 
-.PHONY: benchmark demo docs docs-refresh fuzz test test-slow setup lint format clean
+.PHONY: benchmark demo docs docs-refresh fuzz fuzz-examples test test-slow setup lint format clean
 
 demo: $(STAMP)
 	$(BIN)/bopl demo
@@ -27,8 +27,14 @@ docs-refresh: $(STAMP_ALL)
 test-slow: $(STAMP_ALL)
 	$(BIN)/python -m pytest -m slow
 
-# The tests by example, with examples that no run before had.
+# Files that others may have spoiled: policies, checkpoints, logs of every format, frames, sparse matrices. FILES=2000 is quick.
+FILES ?= 50000
+SEED ?= 0
 fuzz: $(STAMP_ALL)
+	$(BIN)/python tests/fuzz/run.py --files $(FILES) --seed $(SEED) --jobs $(JOBS)
+
+# The tests by example, with examples that no run before had.
+fuzz-examples: $(STAMP_ALL)
 	$(BIN)/python -m pytest -n $(JOBS) -m "not slow" --hypothesis-profile fuzz -k "$(TESTS)"
 
 # About seven minutes, with nothing else running.

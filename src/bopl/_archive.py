@@ -1,7 +1,8 @@
 """One file for models and checkpoints: a zip of JSON and plain arrays, never a pickle.
 
 Equal contents give equal bytes. The zip's comment holds the SHA-256 of all bytes before it, so that a truncated or
-altered file is refused before anything in it is looked at.
+altered file is refused before anything in it is looked at. The hash is no signature: a file may come from anybody, so
+members, sizes and types are checked before memory is taken for them.
 """
 
 from __future__ import annotations
@@ -9,8 +10,9 @@ from __future__ import annotations
 import hashlib
 import io
 import json
+import math
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -22,6 +24,8 @@ from bopl._typing import AnyArray
 
 DOCUMENT = "document.json"
 _DIGEST_LENGTH = 64  # hexadecimal digits of a SHA-256
+_MIN_UNPACKED, _MAX_RATIO = 1 << 26, 250  # bytes that any file may unpack to, and bytes for each byte of the file
+_MAX_HEADER = 1 << 12  # bytes of the description in front of an array
 _EPOCH = (1980, 1, 1, 0, 0, 0)  # the earliest time a zip can hold; the real one would change the bytes
 
 
@@ -66,8 +70,16 @@ def _array_bytes(array: AnyArray) -> bytes:
     return buffer.getvalue()
 
 
-def read_archive(path: str | Path, kind: str, newest_format: int) -> Archive:
+def read_archive(path: str | Path, kind: str, newest_format: int, *, expected_bytes: int = 0) -> Archive:
     """Read and verify an archive of one kind; every way it can be wrong is one sentence.
+
+    Parameters
+    ----------
+    path : str or Path
+    kind : str
+    newest_format : int
+    expected_bytes : int
+        What the arrays may take beside the usual: a file that unpacks to far more than its size is refused.
 
     Raises
     ------
@@ -85,7 +97,7 @@ def read_archive(path: str | Path, kind: str, newest_format: int) -> Archive:
         raise ValueError(f"{str(path)!r} is not a bopl {kind} file.")
     if hashlib.sha256(body).hexdigest().encode() != digest:
         raise ValueError(f"{str(path)!r} is damaged: truncated or altered since it was written. Use another copy.")
-    return _parse(path, content, kind, newest_format)
+    return _parse(path, content, kind, newest_format, max(_MIN_UNPACKED, _MAX_RATIO * len(content)) + expected_bytes)
 
 
 def _is_digest(digest: bytes) -> bool:
@@ -97,31 +109,128 @@ def _is_our_zip(content: bytes) -> bool:
     return content[30 : 30 + len(DOCUMENT)] == DOCUMENT.encode()
 
 
-def _parse(path: str | Path, content: bytes, kind: str, newest_format: int) -> Archive:
+def _parse(path: str | Path, content: bytes, kind: str, newest_format: int, max_unpacked: int) -> Archive:
     try:
         with zipfile.ZipFile(io.BytesIO(content)) as file:
-            head = json.loads(file.read(DOCUMENT))
+            members = _checked_members(file.infolist(), len(content), max_unpacked)
+            head = _read_document(_read_member(file, members[DOCUMENT]))
             if head["kind"] != kind:
-                raise ValueError(f"{str(path)!r} is a bopl {head['kind']} file, not a {kind} file.")
+                raise _WrongFileError(f"{str(path)!r} is a bopl {head['kind']} file, not a {kind} file.")
             if not 1 <= head["format"] <= newest_format:
-                raise ValueError(
+                raise _WrongFileError(
                     f"{str(path)!r} has format {head['format']}; this version of bopl reads formats 1 to "
                     f"{newest_format}. Upgrade bopl to read it."
                 )
-            arrays = {name: _read_array(file.read(f"{name}.npy")) for name in head["arrays"]}
+            if sorted(members) != sorted([DOCUMENT, *(f"{name}.npy" for name in head["arrays"])]):
+                raise ValueError("its members are not those that it lists")
+            arrays = {name: _read_array(file, members[f"{name}.npy"]) for name in head["arrays"]}
             return Archive(kind, head["format"], head["content"], arrays)
-    except (zipfile.BadZipFile, KeyError, TypeError, json.JSONDecodeError, EOFError, OSError) as error:
-        raise ValueError(f"{str(path)!r} is not a bopl {kind} file: {error}.") from None
+    except _WrongFileError as error:
+        raise ValueError(str(error)) from None
+    except MemoryError:
+        raise
+    except Exception as error:  # whatever zip, zlib, JSON and numpy find wrong with a file from anybody
+        raise ValueError(f"{str(path)!r} is not a bopl {kind} file: {reason_of(error)}.") from error
 
 
-def _read_array(content: bytes) -> AnyArray:
-    array: AnyArray = np.lib.format.read_array(io.BytesIO(content), allow_pickle=False)
+class _WrongFileError(Exception):
+    """An archive of another kind or format, which is no damage."""
+
+
+def reason_of(error: BaseException) -> str:
+    """Return what an error says as the end of a sentence: one line, without a full stop."""
+    words = " ".join(str(error.args[0] if isinstance(error, KeyError) and error.args else error).split()).rstrip(".")
+    text = f"{words!r} is missing" if isinstance(error, KeyError) else words or type(error).__name__
+    return text if len(text) <= 300 else f"{text[:300]}…"
+
+
+def _checked_members(members: Sequence[zipfile.ZipInfo], n_bytes: int, max_unpacked: int) -> dict[str, zipfile.ZipInfo]:
+    """Return the members by name, after checking that they are written as ours and unpack to no more than they may."""
+    found = {member.filename: member for member in members}
+    if len(found) != len(members):
+        raise ValueError("it holds a member twice")
+    if any(member.compress_type != zipfile.ZIP_DEFLATED or member.flag_bits & 1 for member in members):
+        raise ValueError("it holds members that are not packed as bopl packs them")
+    if sum(member.compress_size for member in members) > n_bytes:
+        raise ValueError("its members overlap")
+    total = sum(member.file_size for member in members)
+    if total > max_unpacked:
+        raise ValueError(f"it unpacks to {total:,} bytes, more than a file of {n_bytes:,} bytes may")
+    if DOCUMENT not in found:
+        raise ValueError(f"it holds no {DOCUMENT}")
+    return found
+
+
+def _read_member(file: zipfile.ZipFile, member: zipfile.ZipInfo) -> bytes:
+    with file.open(member) as stream:
+        content = stream.read(member.file_size)
+    if len(content) != member.file_size:
+        raise ValueError(f"member {member.filename!r} is shorter than it says")
+    return content
+
+
+def _read_document(content: bytes) -> dict[str, Any]:
+    """Return the JSON of an archive: finite numbers, text that can be printed, and the four entries of a head."""
+    head = json.loads(content, parse_constant=_refuse_constant, parse_float=_finite)
+    json.dumps(head, ensure_ascii=False).encode()  # half a surrogate pair could be stored, but never printed
+    is_sound = (
+        isinstance(head, dict)
+        and isinstance(head["kind"], str)
+        and isinstance(head["format"], int)
+        and isinstance(head["content"], dict)
+        and isinstance(head["arrays"], list)
+        and all(isinstance(name, str) for name in head["arrays"])
+    )
+    if not is_sound:
+        raise ValueError("its document is not valid")
+    return dict(head)
+
+
+def _refuse_constant(text: str) -> float:
+    raise ValueError(f"its document holds {text}, which is no number")
+
+
+def _finite(text: str) -> float:
+    number = float(text)
+    if not math.isfinite(number):
+        raise ValueError(f"its document holds {text}, which is too large a number")
+    return number
+
+
+def _read_array(file: zipfile.ZipFile, member: zipfile.ZipInfo) -> AnyArray:
+    """Return an array of numbers whose description fits the bytes that follow it."""
+    content = _read_member(file, member)
+    stream = io.BytesIO(content)
+    version = np.lib.format.read_magic(stream)
+    read_header = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
+    shape, _, dtype = read_header(stream, max_header_size=_MAX_HEADER)
+    if dtype.kind not in "biuf" or dtype.itemsize > 8 or not dtype.isnative:
+        raise ValueError(f"member {member.filename!r} holds {dtype}, not plain numbers")
+    n_described = math.prod(shape) * dtype.itemsize
+    if min(shape, default=0) < 0 or n_described != len(content) - stream.tell():
+        raise ValueError(f"member {member.filename!r} does not hold the {n_described:,} bytes that it describes")
+    stream.seek(0)
+    array: AnyArray = np.lib.format.read_array(stream, allow_pickle=False)
+    if dtype.kind == "b" and (array.view(np.uint8) > 1).any():
+        raise ValueError(f"member {member.filename!r} holds truth values that are neither true nor false")
     return array
 
 
 def check_array(arrays: Mapping[str, AnyArray], name: str, shape: tuple[int, ...]) -> AnyArray:
     """Return an array of a model file, after checking that it is finite and has the shape predicting relies on."""
     array = arrays[name]
-    if array.shape != shape or array.dtype.kind != "f" or not np.isfinite(array).all():
+    if array.shape != shape or array.dtype not in (np.float32, np.float64) or not np.isfinite(array).all():
         raise ValueError(f"array {name!r} must hold finite numbers of shape {shape}; it has shape {array.shape}")
     return array
+
+
+def grouped(arrays: Mapping[str, AnyArray], n_groups: int) -> list[dict[str, AnyArray]]:
+    """Return the arrays with names ``0/…``, ``1/…`` and so on, by number and without it, in one pass."""
+    groups: list[dict[str, AnyArray]] = [{} for _ in range(min(n_groups, len(arrays)))]
+    for name, array in arrays.items():
+        number, _, rest = name.partition("/")
+        if rest and number.isascii() and number.isdigit() and len(number) < 10 and int(number) < len(groups):
+            groups[int(number)][rest] = array
+    if len(groups) < n_groups:
+        raise ValueError(f"it names {n_groups} parts and holds arrays of fewer")
+    return groups

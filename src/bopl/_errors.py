@@ -32,6 +32,6 @@ def checking_usage() -> Iterator[None]:
 
 def did_you_mean(name: str, known: Sequence[str]) -> str:
     """Return a question with the names that ``name`` may have been meant to be, or nothing."""
-    lower = {one.lower(): one for one in known}
+    lower = {one.lower(): one for one in known if isinstance(one, str)}
     close = [lower[one] for one in get_close_matches(name.lower(), list(lower), n=2, cutoff=0.6)]
     return f" Did you mean {' or '.join(map(repr, close))}?" if close else ""

@@ -63,11 +63,9 @@ class BaselinePolicy(ScoredPolicy):
     @classmethod
     def from_archive(cls, archive: Archive) -> Self:
         """Return the policy of a model file; `bopl.load` calls this."""
-        from bopl.policy.model_file import restore_common
+        from bopl.policy.model_file import read_settings, restore_common
 
-        known = cls().get_params(deep=False)
-        settings = {name: value for name, value in archive.document["settings"].items() if name in known}
-        policy = cls(**settings)
+        policy = cls(**read_settings(archive.document["settings"], cls().get_params(deep=False)))
         restore_common(policy, archive)
         policy._unpack(archive.document["learned"], archive.arrays)
         return policy

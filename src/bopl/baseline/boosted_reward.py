@@ -95,6 +95,8 @@ class BoostedRewardPolicy(BaselinePolicy):
         if not trees or len(trees) != len(found):
             raise ValueError("the trees are not those of a boosted reward model")
         model = BoostedRewardModel(self.learner, self.n_rounds, self.learning_rate, self.random_state)
+        check_number("learning_rate", self.learning_rate, low=0.0, high=2.0, low_open=True)
+        check_number("initial", facts["initial"])
         model.actions_, model.n_features_in_, model.initial_ = self.actions_, self.n_features_in_, facts["initial"]
         model.predictors_ = tuple(trees)
         model.trees_ = stack_trees(trees, [self.learning_rate] * len(trees))

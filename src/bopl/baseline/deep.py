@@ -92,6 +92,8 @@ class NetworkPolicy(BaselinePolicy):
         self.network_ = unpack_network(facts, arrays, self.n_features_in_, len(self.actions_))
         self.best_epoch_ = int(facts["best_epoch"])
         self.history_ = {name: arrays[f"history/{name}"] for name in ("epoch", "loss", "snips_value")}
+        if any(column.shape != self.history_["epoch"].shape or column.ndim != 1 for column in self.history_.values()):
+            raise ValueError("the history's columns differ in length")
 
 
 class DeepRewardPolicy(NetworkPolicy):

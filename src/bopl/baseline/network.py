@@ -135,6 +135,8 @@ class Network:
 def unpack_network(facts: dict[str, Any], arrays: dict[str, AnyArray], n_features: int, n_actions: int) -> Network:
     """Return the network of `Network.pack`, after checking that the shapes fit."""
     widths = [int(width) for width in facts["widths"]]
+    if not widths or min(widths) < 1:
+        raise ValueError("the network has no layers")
     shapes = list(zip(widths, [*widths[1:], 1], strict=True))
     layout = unpack_layout(arrays, n_features)
     shift, factor = (check_array(arrays, f"scaling/{name}", (layout.n_inputs,)) for name in ("shift", "factor"))

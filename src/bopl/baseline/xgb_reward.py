@@ -9,6 +9,7 @@ import numpy as np
 from bopl._settings import check_choice, check_number
 from bopl._typing import AnyArray, BoolArray, ContextMatrix, FloatArray
 from bopl.baseline.base import BaselinePolicy, Packed
+from bopl.baseline.booster_check import checked_booster
 from bopl.learner.expanded import action_columns, expand
 from bopl.log import BanditLog
 from bopl.log.context import is_sparse
@@ -123,13 +124,16 @@ class XGBRewardPolicy(BaselinePolicy):
             raise ValueError("array 'absent_zero' must hold one truth value per column")
         if arrays["booster"].dtype != np.uint8:
             raise ValueError("the booster is not stored as bytes")
+        n_action_features = 0 if self.action_features_ is None else self.action_features_.shape[1]
+        n_columns = self.n_features_in_ + len(self.actions_) + n_action_features
+        content = arrays["booster"].tobytes()
+        checked, is_same = checked_booster(content, n_columns)
         try:
-            self.booster_ = xgboost.Booster(model_file=bytearray(arrays["booster"].tobytes()))
+            self.booster_ = xgboost.Booster(model_file=bytearray(checked))
         except xgboost.core.XGBoostError as error:
             raise ValueError(f"the booster cannot be read: {str(error).splitlines()[0]}") from None
-        n_action_features = 0 if self.action_features_ is None else self.action_features_.shape[1]
-        if self.booster_.num_features() != self.n_features_in_ + len(self.actions_) + n_action_features:
-            raise ValueError("the booster has another number of columns than the policy")
+        if not is_same and bytes(self.booster_.save_raw("ubj")) != content:
+            raise ValueError("the booster holds more than trees that predict a reward")
 
 
 def _with_actions(context: ContextMatrix, columns: FloatArray) -> ContextMatrix:

@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from bopl._archive import Archive, read_archive, write_archive
+from bopl._archive import Archive, check_array, read_archive, reason_of, write_archive
 from bopl._settings import check_number
 from bopl.boosting.callback import BoostingState, Callback, CallbackAction
 from bopl.boosting.history import COLUMNS
-from bopl.boosting.store import pack_rounds, unpack_rounds
+from bopl.boosting.store import pack_rounds, read_records, unpack_rounds
 from bopl.log import BanditLog
 
 FORMAT_NUMBER = 2  # 1 knew an objective by its name alone
@@ -74,16 +74,29 @@ class Checkpoint(Callback):
 
 def read_checkpoint(path: str | Path, log: BanditLog, settings: dict[str, Any], n_rounds: int) -> BoostingState:
     """Return the state in a checkpoint, after checking that it belongs to this log and these settings."""
-    archive = read_archive(path, KIND, FORMAT_NUMBER)
-    document, arrays = archive.document, archive.arrays
-    if document["fingerprint"] != log.fingerprint():
+    expected_bytes = 8 * log.n_samples * log.n_actions  # scores of few distinct values are packed a thousandfold
+    archive = read_archive(path, KIND, FORMAT_NUMBER, expected_bytes=expected_bytes)
+    document = archive.document
+    if document.get("fingerprint") != log.fingerprint():
         raise ValueError(f"the checkpoint {str(path)!r} belongs to another log; resume with the log it was made on.")
+    if not isinstance(document.get("settings"), dict):
+        raise ValueError(f"{str(path)!r} is not a valid bopl checkpoint file: it has no settings.")
     for name, value in settings.items():
         if document["settings"].get(name) != value:
             raise ValueError(
                 f"the checkpoint {str(path)!r} was made with {name}={document['settings'].get(name)!r}, not {value!r}; "
                 "resume with the same settings (n_rounds may differ)."
             )
+    try:
+        return _state_from(archive, log, settings, n_rounds)
+    except MemoryError:
+        raise
+    except Exception as error:  # of a file that is whole and says nonsense, whoever noticed it
+        raise ValueError(f"{str(path)!r} is not a valid bopl checkpoint file: {reason_of(error)}.") from error
+
+
+def _state_from(archive: Archive, log: BanditLog, settings: dict[str, Any], n_rounds: int) -> BoostingState:
+    document, arrays = archive.document, archive.arrays
     rounds = unpack_rounds(
         document["rounds"],
         arrays,
@@ -91,9 +104,12 @@ def read_checkpoint(path: str | Path, log: BanditLog, settings: dict[str, Any], 
         n_actions=log.n_actions,
         action_features=log.action_features,
     )
-    records = [{name: arrays[f"history/{name}"][row].item() for name in COLUMNS} for row in range(len(rounds))]
+    records = read_records(arrays)
+    if len(records) != len(rounds):
+        raise ValueError(f"it has {len(rounds)} rounds and a history of {len(records)}")
+    check_number("seed", document["seed"], low=0, high=np.iinfo(np.int64).max, integer=True)
     # Column by column as in a new fit: sums over actions in another order would differ in the last bit.
-    score = np.asfortranarray(arrays["score"])
+    score = np.asfortranarray(check_array(arrays, "score", (log.n_samples, log.n_actions)), dtype=np.float64)
     return BoostingState(
         log, n_rounds, document["seed"], settings=settings, score=score, rounds=list(rounds), records=records
     )

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from bopl._typing import AnyArray, FloatArray
 from bopl.boosting.ensemble import Round
+from bopl.boosting.history import COLUMNS
 from bopl.boosting.step import Step
 from bopl.learner.store import Packed, pack_predictors, unpack_predictors
+from bopl.learner.tree_check import MAX_NUMBER
 
+MAX_ROUNDS = 1 << 53  # whole numbers that a float can count
 STEP_FIELDS = ("alpha", "factor", "guaranteed_decrease")
 
 
@@ -42,5 +45,21 @@ def unpack_rounds(
     columns = [arrays[f"step/{name}"] for name in STEP_FIELDS]
     if any(column.shape != (len(predictors),) for column in columns):
         raise ValueError("the steps do not match the predictors")
+    if any(column.dtype != np.float64 or not (np.abs(column) <= MAX_NUMBER).all() for column in columns):
+        raise ValueError(f"a step is not a finite number, or beyond {MAX_NUMBER:g}")
     steps = [Step(*(float(column[row]) for column in columns)) for row in range(len(predictors))]
     return tuple(Round(predictor, step) for predictor, step in zip(predictors, steps, strict=True))
+
+
+def read_records(arrays: Mapping[str, AnyArray]) -> list[dict[str, float]]:
+    """Return the history in arrays with names ``history/…``, one mapping per round."""
+    columns = {name: arrays[f"history/{name}"] for name in COLUMNS}
+    if any(column.dtype.kind != "f" or column.ndim != 1 for column in columns.values()):
+        raise ValueError("the history's columns do not hold numbers")
+    if len({len(column) for column in columns.values()}) != 1:
+        raise ValueError("the history's columns differ in length")
+    number = columns["round"]
+    if not ((number >= 0) & (number < MAX_ROUNDS)).all():
+        raise ValueError("the history's rounds are not numbered")
+    values = [column.tolist() for column in columns.values()]
+    return [dict(zip(columns, row, strict=True)) for row in zip(*values, strict=True)]

@@ -14,6 +14,7 @@ from bopl.evaluation.result import Evaluation
 from bopl.evaluation.sources import named_policies
 from bopl.log import BanditLog
 from bopl.log.check import check_group, context_columns
+from bopl.log.format.columnar import reading, validated
 from bopl.log.reader import open_parquet
 from bopl.log.schema import LogSchema
 
@@ -169,7 +170,13 @@ def _plain(column: Any) -> Any:
 
 def _batches(files: Sequence[Any], columns: list[str], batch_rows: int) -> Iterator[Any]:
     for file in files:
-        for batch in file.iter_batches(batch_size=batch_rows, columns=columns):
+        batches = file.iter_batches(batch_size=batch_rows, columns=columns)
+        while True:
+            with reading("the log", "Parquet"):
+                batch = next(batches, None)
+                if batch is None:
+                    break
+                validated(batch)
             if batch.num_rows:
                 yield batch
 

@@ -5,12 +5,14 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from importlib import import_module
 from itertools import groupby
 from typing import Any
 
 import numpy as np
 
+from bopl._archive import check_array, grouped
 from bopl._typing import AnyArray, ContextMatrix, FloatArray
 from bopl.learner.base import Predictor
 from bopl.learner.expanded import action_columns
@@ -19,16 +21,21 @@ from bopl.learner.sklearn import LinearPredictor
 from bopl.learner.tree import TreePredictor, pack_trees, unpack_trees
 
 MIXED = "mixed"  # predictors of several kinds
+MAX_COLUMN_BYTES = 1 << 30  # of the columns of the actions, which grow with the square of their number
 
 Packed = tuple[dict[str, Any], dict[str, AnyArray]]
 
 
 @dataclass(frozen=True)
 class Codec:
-    """How one kind of predictor is written and read back; reading checks whatever predicting relies on."""
+    """How one kind of predictor is written and read back; reading checks whatever predicting relies on.
+
+    One that does not need the columns of the actions themselves is given zeros of their shape, which take no memory.
+    """
 
     pack: Callable[[Sequence[Any]], Packed]
     unpack: Callable[..., Sequence[Predictor]]
+    needs_columns: bool = True
 
 
 def _pack_linear(predictors: Sequence[LinearPredictor]) -> Packed:
@@ -41,20 +48,22 @@ def _pack_linear(predictors: Sequence[LinearPredictor]) -> Packed:
 def _unpack_linear(
     facts: dict[str, Any], arrays: dict[str, AnyArray], *, n_features: int, by_action: FloatArray
 ) -> list[LinearPredictor]:
-    coef, intercept = arrays["coef"], arrays["intercept"]
-    if coef.shape != (len(intercept), n_features + by_action.shape[1]):
-        raise ValueError("the linear predictors have the wrong number of coefficients")
+    n_predictors = len(arrays["intercept"])
+    coef = check_array(arrays, "coef", (n_predictors, n_features + by_action.shape[1]))
+    intercept = check_array(arrays, "intercept", (n_predictors,))
     return [LinearPredictor(row, float(value), by_action) for row, value in zip(coef, intercept, strict=True)]
 
 
 _CODECS: dict[str, Codec] = {
     TreePredictor.kind: Codec(pack_trees, unpack_trees),
-    HistTreePredictor.kind: Codec(pack_hist_trees, unpack_hist_trees),
+    HistTreePredictor.kind: Codec(pack_hist_trees, unpack_hist_trees, needs_columns=False),
     LinearPredictor.kind: Codec(_pack_linear, _unpack_linear),
 }
 
 
-def register_predictor(kind: str, pack: Callable[[Sequence[Any]], Packed], unpack: Callable[..., Any]) -> None:
+def register_predictor(
+    kind: str, pack: Callable[[Sequence[Any]], Packed], unpack: Callable[..., Any], *, needs_columns: bool = True
+) -> None:
     """Let predictors of your own be saved with a policy, in checkpoints and model files.
 
     Call it when your module is imported: a file that holds such predictors can be read wherever it was called before.
@@ -68,8 +77,11 @@ def register_predictor(kind: str, pack: Callable[[Sequence[Any]], Packed], unpac
     unpack : callable
         ``unpack(facts, arrays, n_features=…, by_action=…)`` returns the predictors again; ``by_action`` has one row per
         action. The file may come from anybody: check what predicting relies on, and raise ValueError.
+    needs_columns : bool, default=True
+        Whether ``unpack`` reads the values of ``by_action``; if not, it is given zeros of the same shape, which take no
+        memory however many actions there are.
     """
-    _CODECS[kind] = Codec(pack, unpack)
+    _CODECS[kind] = Codec(pack, unpack, needs_columns)
 
 
 def pack_predictors(predictors: Sequence[Predictor]) -> Packed:
@@ -112,23 +124,47 @@ def unpack_predictors(
     action_features: FloatArray | None = None,
 ) -> tuple[Predictor, ...]:
     """Return the predictors written by `pack_predictors`."""
-    by_action = action_columns(n_actions, action_features)
+    columns = _ActionColumns(n_actions, action_features)
     if facts.get("kind") != MIXED:
-        return tuple(_unpack_kind(facts, arrays, n_features, by_action))
+        return tuple(_unpack_kind(facts, arrays, n_features, columns))
     found: list[Predictor] = []
-    for number, part in enumerate(facts["parts"]):
-        prefix = f"{number}/"
-        own = {name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)}
-        found += _unpack_kind(part, own, n_features, by_action)
+    for part, own in zip(facts["parts"], grouped(arrays, len(facts["parts"])), strict=True):
+        found += _unpack_kind(part, own, n_features, columns)
     return tuple(found)
 
 
+@dataclass(frozen=True)
+class _ActionColumns:
+    """The columns of the actions, made where they are needed."""
+
+    n_actions: int
+    action_features: FloatArray | None
+
+    @cached_property
+    def values(self) -> FloatArray:
+        n_bytes = self.shape.nbytes
+        if n_bytes > MAX_COLUMN_BYTES:
+            raise ValueError(
+                f"its predictors need a column for each of {self.n_actions:,} actions, {n_bytes:,} bytes in all; only "
+                "trees of HistTree and HistTreeClassifier serve so many"
+            )
+        return action_columns(self.n_actions, self.action_features)
+
+    @cached_property
+    def shape(self) -> FloatArray:
+        """Zeros of the same shape, which take no memory."""
+        n_features = 0 if self.action_features is None else self.action_features.shape[1]
+        return np.broadcast_to(np.float32(0.0), (self.n_actions, self.n_actions + n_features))
+
+
 def _unpack_kind(
-    facts: dict[str, Any], arrays: dict[str, AnyArray], n_features: int, by_action: FloatArray
+    facts: dict[str, Any], arrays: dict[str, AnyArray], n_features: int, columns: _ActionColumns
 ) -> Sequence[Predictor]:
     if facts.get("kind") not in _CODECS:
         raise ValueError(f"predictors of kind {facts.get('kind')!r} are not known to this version")
-    return _CODECS[facts["kind"]].unpack(facts, arrays, n_features=n_features, by_action=by_action)
+    codec = _CODECS[facts["kind"]]
+    by_action = columns.values if codec.needs_columns else columns.shape
+    return codec.unpack(facts, arrays, n_features=n_features, by_action=by_action)
 
 
 Scorer = Callable[[ContextMatrix], FloatArray]

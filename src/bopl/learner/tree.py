@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any, ClassVar
 
 import numpy as np
@@ -11,6 +12,7 @@ import numpy as np
 from bopl._kernel import njit
 from bopl._typing import AnyArray, BoolArray, ContextMatrix, FloatArray, IntArray
 from bopl.learner.expanded import dense_chunks
+from bopl.learner.tree_check import check_children, check_finite, check_node_arrays, without_overflow
 
 LEAF = -1
 
@@ -131,31 +133,22 @@ def unpack_trees(
     facts: dict[str, Any], arrays: dict[str, AnyArray], *, n_features: int, by_action: FloatArray
 ) -> list[TreePredictor]:
     """Return the trees of `pack_trees`, after checking that no walk can leave the arrays or run in circles."""
-    n_nodes = arrays["n_nodes"]
-    total = len(arrays["column"])
-    if n_nodes.dtype != np.int64 or (n_nodes < 1).any() or n_nodes.sum() != total:
-        raise ValueError("the trees' sizes do not match their nodes")
-    for name, dtype in NODE_DTYPES.items():
-        if arrays[name].dtype != dtype or arrays[name].shape != (total,):
-            raise ValueError(f"tree array {name!r} has the wrong type or length")
-    ends = np.cumsum(n_nodes)
-    pieces = [slice(end - size, end) for end, size in zip(ends.tolist(), n_nodes.tolist(), strict=True)]
-    return [
-        _checked_tree({name: arrays[name][piece] for name in NODE_DTYPES}, facts, n_features, by_action)
-        for piece in pieces
-    ]
-
-
-def _checked_tree(
-    nodes: dict[str, AnyArray], facts: dict[str, Any], n_features: int, by_action: FloatArray
-) -> TreePredictor:
-    column, node = nodes["column"], np.arange(len(nodes["column"]))
-    split = column != LEAF
+    bounds = check_node_arrays(arrays, NODE_DTYPES)
+    column, is_split = arrays["column"], arrays["column"] != LEAF
     if (column < LEAF).any() or (column >= n_features + by_action.shape[1]).any():
         raise ValueError("a tree looks at a column that does not exist")
-    for child in (nodes["left"][split], nodes["right"][split]):
-        if (child <= node[split]).any() or (child >= len(node)).any():
-            raise ValueError("a tree's children do not follow their parents")
-    return TreePredictor(
-        **nodes, n_features=n_features, by_action=by_action, zero_is_missing=bool(facts["zero_is_missing"])
-    )
+    check_children(arrays["left"], arrays["right"], is_split, bounds)
+    check_finite(arrays, "value")
+    if np.isnan(arrays["threshold"]).any():
+        raise ValueError("a tree splits at a threshold that is missing")
+    nodes = {name: arrays[name] for name in NODE_DTYPES} | {"gain": without_overflow(arrays, "gain")}
+    zero_is_missing = bool(facts["zero_is_missing"])
+    return [
+        TreePredictor(
+            **{name: array[start:end] for name, array in nodes.items()},
+            n_features=n_features,
+            by_action=by_action,
+            zero_is_missing=zero_is_missing,
+        )
+        for start, end in pairwise(bounds.tolist())
+    ]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
@@ -83,6 +83,11 @@ class Column:
             return tuple(f"{self.name}[{place}]" for place in range(self.size))
         return (self.name,)
 
+    @property
+    def n_features(self) -> int:
+        """How many columns of numbers it becomes."""
+        return self.size if self.kind == "vector" else len(self.parts) if self.kind == "time" else 1
+
     def encode(self, values: nw.Series[Any]) -> AnyArray:
         """Return the values as numbers, of shape (n_samples,) or (n_samples, n_parts); NaN is missing."""
         found = kind_of(values)
@@ -101,7 +106,7 @@ class Column:
 
     def _takes(self, found: Kind, values: nw.Series[Any]) -> bool:
         if self.kind == "category" or _is_empty(values):
-            return True
+            return found != "vector" or _is_empty(values)
         if self.kind == "time":
             return found in ("time", "category") or (found == "number" and self.unit is not None)
         return found == self.kind or {found, self.kind} == {"number", "flag"}
@@ -150,6 +155,29 @@ class Column:
         if self.kind != "category":
             return f"{code:g}"
         return str(self.categories[int(code)]) if int(code) < len(self.categories) else OTHER
+
+
+def column_from_json(entry: Mapping[str, Any]) -> Column:
+    """Return the column of a schema in a file, after checking that each of its fields is of its type."""
+    fields: dict[str, Any] = {name: tuple(value) if isinstance(value, list) else value for name, value in entry.items()}
+    column = Column(**fields)
+    is_sound = (
+        isinstance(column.name, str)
+        and column.kind in _NOUN
+        and isinstance(column.categories, tuple)
+        and all(isinstance(category, str | int | float | bool) for category in column.categories)
+        and isinstance(column.parts, tuple)
+        and isinstance(column.is_identifier, bool)
+        and all(isinstance(count, int) and not isinstance(count, bool) for count in (column.n_merged, column.size))
+        and column.n_merged >= 0
+        and column.size >= 0
+        and all(part in TIME_PARTS for part in column.parts)
+        and len(set(column.parts)) == len(column.parts)
+        and column.unit in (None, "s", "ms", "us", "ns")
+    )
+    if not is_sound:
+        raise ValueError("a column of the schema is not valid")
+    return column
 
 
 def kind_of(values: nw.Series[Any]) -> Kind | None:

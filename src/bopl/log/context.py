@@ -29,7 +29,7 @@ def is_frame(value: object) -> bool:
 
 def is_sparse(value: object) -> bool:
     """Return whether ``value`` is a scipy sparse matrix or array."""
-    return hasattr(value, "tocsr") and hasattr(value, "nnz")
+    return hasattr(value, "tocsr") and hasattr(type(value), "nnz")  # of a damaged one the number itself fails
 
 
 def check_unique_names(names: Sequence[str], what: str) -> None:
@@ -118,10 +118,36 @@ def _sparse_to_csr(context: Any) -> ContextMatrix:
         raise ValueError(f"context must have two dimensions (n_samples, n_features); it has {context.ndim}.")
     if not (np.issubdtype(context.dtype, np.number) or context.dtype == np.bool_):
         raise TypeError(f"context must be numeric; the sparse matrix holds {context.dtype}.")
+    _check_positions(context)
     matrix = csr_array(context, dtype=CONTEXT_DTYPE, copy=True)  # tidying up must not change the caller's matrix
     matrix.sum_duplicates()
     matrix.eliminate_zeros()
     return matrix
+
+
+def _check_positions(matrix: Any) -> None:
+    """Raise if positions in a compressed sparse matrix lie outside it: scipy checks them only if it is asked to."""
+    if getattr(matrix, "format", None) not in ("csr", "csc", "bsr"):
+        return  # scipy checks or converts the others entry by entry
+    indptr, indices = np.asarray(matrix.indptr), np.asarray(matrix.indices)
+    n_blocks = [size // block for size, block in zip(matrix.shape, getattr(matrix, "blocksize", (1, 1)), strict=True)]
+    n_outer, n_inner = n_blocks[::-1] if matrix.format == "csc" else n_blocks
+    is_sound = (
+        indptr.shape == (n_outer + 1,)
+        and indices.ndim == 1
+        and indptr.dtype.kind == indices.dtype.kind == "i"
+        and indptr[0] == 0
+        and bool((indptr[:-1] <= indptr[1:]).all())
+        and indptr[-1] <= len(indices) == len(matrix.data)
+    )
+    if is_sound:
+        used = indices[: indptr[-1]]
+        is_sound = len(used) == 0 or (int(used.min()) >= 0 and int(used.max()) < n_inner)
+    if not is_sound:
+        raise ValueError(
+            f"the sparse context of shape {matrix.shape} is damaged: its indices or index pointers point outside it. "
+            "Build it again from rows, columns and values; check_format(full_check=True) of scipy says what is wrong."
+        )
 
 
 def _array_to_matrix(context: object) -> AnyArray:

@@ -130,8 +130,9 @@ def unpack_layout(arrays: Mapping[str, AnyArray], n_features: int) -> InputLayou
         all(part.dtype.kind == "i" and part.ndim == 1 for part in (number, gap, category, n_categories))
         and np.array_equal(named, np.arange(n_features))
         and bool(np.isin(gap, number).all())
+        and len(np.unique(gap)) == len(gap)
         and len(n_categories) == len(category)
-        and bool((n_categories >= 0).all())
+        and bool(((n_categories >= 0) & (n_categories <= np.iinfo(np.int32).max)).all())
     )
     if not is_sound:
         raise ValueError(f"the layout of the inputs does not fit {n_features} columns")

@@ -11,8 +11,8 @@ import numpy as np
 
 from bopl._errors import UsageError, did_you_mean
 from bopl._typing import AnyArray, ContextMatrix
-from bopl.log.column import Column, fit_column, fit_time_of_decision
-from bopl.log.context import CONTEXT_DTYPE, is_frame, is_sparse, quoted
+from bopl.log.column import Column, column_from_json, fit_column, fit_time_of_decision
+from bopl.log.context import CONTEXT_DTYPE, check_unique_names, column_names, is_frame, is_sparse, quoted
 from bopl.log.frame import as_table
 
 ROLES = ("action", "reward", "propensity", "time", "group")
@@ -89,6 +89,8 @@ class LogSchema:
 
         Categories that the schema does not know are missing, which is warned of, or "other" where it has such.
         """
+        if is_frame(frame):
+            check_unique_names([str(name) for name in column_names(frame)], "the frame")
         table = as_table(frame)
         self._check_present(table.columns)
         matrix = np.empty((len(table), len(self.feature_names)), dtype=CONTEXT_DTYPE)
@@ -143,10 +145,17 @@ class LogSchema:
         }
 
     @classmethod
-    def from_json(cls, document: Mapping[str, Any]) -> LogSchema:
-        """Return the schema written by `to_json`."""
-        columns = [Column(**_with_tuples(entry)) for entry in document["columns"]]
-        return cls(tuple(columns), **document["roles"], is_sparse=bool(document["is_sparse"]))
+    def from_json(cls, document: Mapping[str, Any], *, n_features: int | None = None) -> LogSchema:
+        """Return the schema written by `to_json`, of contexts with that many columns of numbers, if it is said."""
+        columns = [column_from_json(entry) for entry in document["columns"]]
+        roles = document["roles"]
+        if len({column.name for column in columns}) != len(columns):
+            raise ValueError("the schema has a column twice")
+        if not all(role in ROLES and isinstance(name, str) for role, name in roles.items()):
+            raise ValueError("the schema has a role that is not known")
+        if n_features is not None and sum(column.n_features for column in columns) != n_features:
+            raise ValueError(f"the schema is not one of {n_features} columns of numbers")
+        return cls(tuple(columns), **roles, is_sparse=bool(document["is_sparse"]))
 
 
 def _plain(column: Column) -> dict[str, Any]:
@@ -154,10 +163,6 @@ def _plain(column: Column) -> dict[str, Any]:
     values = {name: list(value) if isinstance(value, tuple) else value for name, value in asdict(column).items()}
     unused = () if column.kind == "time" else ("parts", "unit")
     return {name: value for name, value in values.items() if name not in unused}
-
-
-def _with_tuples(entry: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: tuple(value) if isinstance(value, list) else value for name, value in entry.items()}
 
 
 def fit_schema(

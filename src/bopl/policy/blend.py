@@ -202,8 +202,11 @@ class BlendedPolicy(ShownAsCard, ScoredPolicy):
         """Return the policy of a model file; `bopl.load` calls this."""
         from bopl.policy.model_file import from_plain, restore_common, unnest
 
-        document = archive.document
-        blend = cls.of(unnest(archive), document["weights"], from_plain(document["inverse_temperature"]))
+        document, whole = archive.document, cls()
+        restore_common(whole, archive)
+        factor = from_plain(document["inverse_temperature"])
+        check_number("inverse_temperature", factor, low=0.0)
+        blend = cls.of(unnest(archive, whole, [BoostedPolicy.__name__]), document["weights"], factor)
         restore_common(blend, archive)
         return blend
 

@@ -64,6 +64,8 @@ def explain_scores(ensemble: Ensemble, context: ContextMatrix, row: IntArray, ac
             continue
         found = _explain_dense(summands, dense, row[here] - rows.start, action_idx[here])
         feature[here], action[here], expected = found.feature, found.action, found.expected
+    if not (np.isfinite(expected) and np.isfinite(action).all() and np.isfinite(feature).all()):
+        raise ValueError("the scores cannot be explained: they are sums of numbers too large for that.")
     return Explanation(feature, action, expected)
 
 

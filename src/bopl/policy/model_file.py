@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from bopl._archive import Archive, read_archive, write_archive
+from bopl._archive import Archive, grouped, read_archive, reason_of, write_archive
+from bopl._settings import check_number
+from bopl._typing import AnyArray
 from bopl.boosting import Ensemble, History, Start
 from bopl.boosting.history import COLUMNS
-from bopl.boosting.store import pack_rounds, unpack_rounds
+from bopl.boosting.store import pack_rounds, read_records, unpack_rounds
 from bopl.learner import HistTree
 from bopl.learner.store import Packed, describe_learner, learner_from, pack_predictors, unpack_predictors
+from bopl.learner.tree_check import MAX_NUMBER
 from bopl.log.action import label_array
 from bopl.log.row_sketch import RowSketch
 from bopl.log.schema import LogSchema
@@ -29,6 +32,8 @@ KIND = "policy"
 FORMAT_NUMBER = 2  # 1 had no start, and objectives without settings
 INFINITY = "inf"  # JSON has no number for it
 _N_KEY = 624  # words of the state of a RandomState
+MAX_COLUMNS = 1 << 25  # of contexts whose columns have no names, as hashed ones
+MAX_PARTS = 1000
 # Settings that are plain values; objective, learner and reward model are described separately.
 _PLAIN_SETTINGS = (
     "n_rounds",
@@ -87,15 +92,31 @@ def nest(policies: Sequence[Any]) -> Packed:
     return {"parts": [facts for facts, _ in packed]}, arrays
 
 
-def unnest(archive: Archive) -> list[Any]:
-    """Return the policies of `nest`."""
-    policies = []
-    for number, document in enumerate(archive.document["parts"]):
-        prefix = f"part/{number}/"
-        own = {n.removeprefix(prefix): array for n, array in archive.arrays.items() if n.startswith(prefix)}
-        policies.append(_policy_from(Archive(archive.kind, archive.format_number, document, own)))
-    if not policies:
-        raise ValueError("it has no parts")
+def unnest(archive: Archive, whole: Any, parts: Sequence[str]) -> list[Any]:
+    """Return the policies of `nest`.
+
+    Parameters
+    ----------
+    archive : Archive
+    whole : policy
+        What they are parts of, with its actions and columns.
+    parts : sequence of str
+        Names of the classes that its parts can be of.
+    """
+    documents = archive.document["parts"]
+    if not isinstance(documents, list) or not 1 <= len(documents) <= MAX_PARTS:
+        raise ValueError(f"it must have 1 to {MAX_PARTS} parts")
+    names = [document["class"] for document in documents]
+    if any(name not in parts for name in names):
+        raise ValueError(f"its parts must be of {' or '.join(parts)}; they are of {names[:3]}")
+    inner = {name.removeprefix("part/"): array for name, array in archive.arrays.items() if name.startswith("part/")}
+    policies = [
+        _policy_from(Archive(archive.kind, archive.format_number, document, own))
+        for document, own in zip(documents, grouped(inner, len(documents)), strict=True)
+    ]
+    for policy in policies:
+        if policy.actions_.tolist() != whole.actions_.tolist() or policy.n_features_in_ != whole.n_features_in_:
+            raise ValueError("a part has other columns or actions than the whole")
     return policies
 
 
@@ -121,8 +142,10 @@ def load(path: str | Path) -> Any:
     archive = read_archive(path, KIND, FORMAT_NUMBER)
     try:
         return _policy_from(archive)
-    except (KeyError, IndexError, TypeError, ValueError) as error:
-        raise ValueError(f"{str(path)!r} is not a valid bopl policy file: {error}.") from None
+    except (ImportError, MemoryError):  # which are no faults of the file
+        raise
+    except Exception as error:  # of a file that is whole and says nonsense, whoever noticed it
+        raise ValueError(f"{str(path)!r} is not a valid bopl policy file: {reason_of(error)}.") from error
 
 
 def _policy_from(archive: Archive) -> Any:
@@ -160,21 +183,78 @@ def with_common(policy: Any, facts: dict[str, Any], arrays: dict[str, Any]) -> P
 def restore_common(policy: Any, archive: Archive) -> None:
     """Set on an unfitted policy what `write_policy` wrote of all policies."""
     document = archive.document
-    policy.actions_ = label_array([_label_from_json(label) for label in document["actions"]])
-    policy.n_features_in_ = int(document["n_features"])
-    policy.action_features_ = archive.arrays.get("action_features")
-    if policy.action_features_ is not None and (
-        policy.action_features_.ndim != 2 or len(policy.action_features_) != len(policy.actions_)
+    policy.actions_ = _actions_from(document["actions"])
+    policy.n_features_in_ = document["n_features"]
+    check_number("n_features", policy.n_features_in_, low=1, high=MAX_COLUMNS, integer=True)
+    policy.action_features_ = _action_features(archive, len(policy.actions_))
+    policy.training_rows_ = _training_rows(archive)
+    names = document["feature_names"]
+    if names is not None:
+        if not _is_text_list(names) or len(names) != policy.n_features_in_:
+            raise ValueError("the names do not match the context columns")
+        policy.feature_names_in_ = np.array(names, dtype=object)
+    policy.trained_on_ = document.get("trained_on")  # files written before there were runs and schemas have none
+    if not isinstance(policy.trained_on_, str | None):
+        raise ValueError("the fingerprint of the log is not text")
+    schema = document.get("schema")
+    policy.schema_ = None if schema is None else LogSchema.from_json(schema, n_features=policy.n_features_in_)
+    if policy.schema_ is not None and list(policy.schema_.feature_names) != names:
+        raise ValueError("the schema does not match the context columns")
+
+
+def _actions_from(values: Any) -> AnyArray:
+    if not isinstance(values, list) or not values:
+        raise ValueError("it lists no actions")
+    labels = [_label_from_json(value) for value in values]
+    if len(set(labels)) != len(labels):
+        raise ValueError("it lists an action twice")
+    return label_array(labels)
+
+
+def _action_features(archive: Archive, n_actions: int) -> AnyArray | None:
+    features = archive.arrays.get("action_features")
+    if features is not None and (
+        features.ndim != 2
+        or len(features) != n_actions
+        or features.dtype.kind != "f"
+        or not np.isfinite(features).all()
     ):
         raise ValueError("the action features do not match the actions")
-    policy.training_rows_ = _training_rows(archive)
-    if document["feature_names"] is not None:
-        policy.feature_names_in_ = np.array(document["feature_names"], dtype=object)
-    policy.trained_on_ = document.get("trained_on")  # files written before there were runs and schemas have none
-    schema = document.get("schema")
-    policy.schema_ = None if schema is None else LogSchema.from_json(schema)
-    if policy.schema_ is not None and list(policy.schema_.feature_names) != document["feature_names"]:
-        raise ValueError("the schema does not match the context columns")
+    return features
+
+
+def _is_text_list(value: Any) -> bool:
+    return isinstance(value, list) and all(isinstance(entry, str) for entry in value)
+
+
+def read_settings(given: Any, defaults: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the settings of a file that are known here, after checking that each is of the kind of its default."""
+    settings = {name: from_plain(value) for name, value in given.items() if name in defaults}
+    for name, value in settings.items():
+        if value is None:
+            continue
+        if name == "random_state" and isinstance(value, np.random.RandomState):
+            continue
+        if name in _COUNTS or name == "random_state":
+            check_number(name, value, low=_COUNTS.get(name, 0), high=MAX_SETTING, integer=True)
+        elif name == "inverse_temperature":
+            check_number(name, value, low=0.0)
+        elif not isinstance(value, _kinds_of(defaults[name])):
+            raise ValueError(f"setting {name!r} cannot be {value!r}")
+    return settings
+
+
+_COUNTS = {"n_jobs": 1, "n_rounds": 0, "n_folds": 1, "early_stopping_rounds": 1, "max_depth": 1}  # with the least
+MAX_SETTING = 1 << 62
+
+
+def _kinds_of(default: Any) -> tuple[type, ...]:
+    """Return the types that a setting can have beside None."""
+    if isinstance(default, bool):
+        return (bool,)
+    if isinstance(default, int | float):
+        return (int, float)
+    return (str,) if isinstance(default, str) else (str, int, float, bool, list)
 
 
 def _training_rows(archive: Archive) -> RowSketch | None:
@@ -185,9 +265,8 @@ def _training_rows(archive: Archive) -> RowSketch | None:
     lowest = archive.arrays["training_rows"]
     if lowest.ndim != 1 or lowest.dtype != np.uint64 or len(lowest) == 0 or not 0.0 <= facts["alike"] <= 1.0:
         raise ValueError("the hashes of the training rows are not valid")
-    return RowSketch(
-        lowest, bool(facts["is_whole"]), float(facts["alike"]), int(facts["n_samples"]), str(facts["digest"])
-    )
+    check_number("n_samples", facts["n_samples"], low=1, integer=True)
+    return RowSketch(lowest, bool(facts["is_whole"]), float(facts["alike"]), facts["n_samples"], str(facts["digest"]))
 
 
 def _boosted_from(archive: Archive) -> BoostedPolicy:
@@ -196,7 +275,8 @@ def _boosted_from(archive: Archive) -> BoostedPolicy:
     document, arrays = archive.document, archive.arrays
     if document["class"] != "BoostedPolicy":
         raise ValueError(f"it holds a {document['class']!r}")
-    settings = {name: from_plain(value) for name, value in document["settings"].items() if name in _PLAIN_SETTINGS}
+    defaults = BoostedPolicy().get_params(deep=False)
+    settings = read_settings(document["settings"], {name: defaults[name] for name in _PLAIN_SETTINGS})
     learner = learner_from(document["learner"])
     if learner is None and archive.format_number == 1:
         learner = HistTree()  # the learner of a policy that named none, when such files were written
@@ -213,10 +293,12 @@ def _boosted_from(archive: Archive) -> BoostedPolicy:
         "action_features": policy.action_features_,
     }
     rounds = unpack_rounds(document["rounds"], arrays, **shape)
-    columns = [{name: arrays[f"history/{name}"][row].item() for name in COLUMNS} for row in range(_n_recorded(arrays))]
     policy.ensemble_ = Ensemble(rounds, len(policy.actions_), _start_from(archive, shape))
-    policy.history_ = History.from_records(columns, document["history_objective"], document.get("history_title"))
+    objective, title = document["history_objective"], document.get("history_title")
     policy.stop_reason_ = document["stop_reason"]
+    if not isinstance(objective, str) or not isinstance(title, str | None) or not isinstance(policy.stop_reason_, str):
+        raise ValueError("names in its history are not text")
+    policy.history_ = History.from_records(read_records(arrays), objective, title)
     return policy
 
 
@@ -237,6 +319,8 @@ def _objective_from(description: Any, home: Any = None) -> Any:
     """Return the objective of a file: the name alone where nothing else was set; a stand-in if it is not known here."""
     from bopl.policy.paper import PAPER_OBJECTIVES
 
+    if not isinstance(description if isinstance(description, str) else description.get("name"), str):
+        raise ValueError("its objective is not described")
     if isinstance(description, str):  # files written while an objective was a name and nothing else
         return PAPER_OBJECTIVES.get(description, description)
     name = description["name"]
@@ -253,7 +337,7 @@ def _start_from(archive: Archive, shape: dict[str, Any]) -> Start:
     own = {name.removeprefix("start/"): array for name, array in archive.arrays.items() if name.startswith("start/")}
     coefficients = own.pop("coefficients")
     predictors = unpack_predictors(facts["predictors"], own, **shape)
-    if coefficients.shape != (len(predictors),) or not np.isfinite(coefficients).all():
+    if coefficients.shape != (len(predictors),) or not (np.abs(coefficients) <= MAX_NUMBER).all():
         raise ValueError("the coefficients of the start do not match its predictors")
     return Start(str(facts["kind"]), predictors, tuple(coefficients.tolist()))
 
@@ -270,16 +354,8 @@ def reward_model_from(description: dict[str, Any] | None) -> BoostedRewardModel 
     """Return the unfitted model that `describe_reward_model` described."""
     if description is None:
         return None
-    known = BoostedRewardModel().get_params(deep=False)
-    settings = {name: value for name, value in description["settings"].items() if name in known}
+    settings = read_settings(description["settings"], BoostedRewardModel().get_params(deep=False))
     return BoostedRewardModel(learner_from(description["learner"]), **settings)
-
-
-def _n_recorded(arrays: dict[str, Any]) -> int:
-    lengths = {arrays[f"history/{name}"].shape for name in COLUMNS}
-    if len(lengths) != 1:
-        raise ValueError("the history's columns differ in length")
-    return int(lengths.pop()[0])
 
 
 def to_plain(value: Any) -> Any:
@@ -328,7 +404,7 @@ def label_to_json(label: Hashable) -> Any:
 
 def _label_from_json(value: Any) -> Hashable:
     if isinstance(value, dict):
-        return tuple(_label_from_json(part) for part in value["tuple"])
+        return tuple(_label_from_json(part) for part in [*value["tuple"]])
     if isinstance(value, bool | int | float | str):
         return value
     raise ValueError(f"{value!r} is not an action label")

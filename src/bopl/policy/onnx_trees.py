@@ -17,12 +17,20 @@ from bopl.learner.hist_tree.storage import TOP_THRESHOLD
 from bopl.learner.hist_tree.tree import ACTION_SPLIT, LEAF_FEATURE, WORD_BITS, Tree
 from bopl.policy.onnx_graph import Graph
 
+MAX_NODES = 10_000_000  # of a model, leaves counted once for every action
+
 
 def add_trees(graph: Graph, trees: Sequence[Tree], coefficients: Sequence[float]) -> str:
     """Add ``Σ coefficient · tree`` of the contexts to the graph; return its name."""
     nodes = _Nodes()
     for tree, coefficient in zip(trees, coefficients, strict=True):
-        for members in _classes(tree):
+        classes = _classes(tree)
+        if len(nodes.node_id) + len(nodes.target) + len(classes) * tree.n_nodes > MAX_NODES:
+            raise ValueError(
+                f"the policy needs more than {MAX_NODES:,} nodes in ONNX, where a tree is repeated for every set of "
+                "actions that it tells apart; train it with fewer rounds, fewer leaves or fewer actions."
+            )
+        for members in classes:
             nodes.add(tree, members, coefficient)
     tree_of, node_of, action_of, weight_of = (list(column) for column in zip(*nodes.target, strict=True))
     return graph.add(

@@ -92,13 +92,13 @@ class ScoredPolicy(Policy, BaseEstimator):
         """
         factor = self.trained_inverse_temperature if inverse_temperature is None else inverse_temperature
         check_number("inverse_temperature", factor, low=0.0)
-        score = self.decision_function(context)
+        score = check_scores(self.decision_function(context))
         mask = self._read_mask(action_mask, len(score))
         return softmax(score, inverse_temperature=float(factor), action_mask=mask)
 
     def predict(self, context: Any, *, action_mask: Any = None) -> Any:
         """Return the action with the highest score for each context, among those the mask allows."""
-        score = self.decision_function(context)
+        score = check_scores(self.decision_function(context))
         mask = self._read_mask(action_mask, len(score))
         best = (score if mask is None else np.where(mask, score, -np.inf)).argmax(axis=1)
         return self.actions_[best]
@@ -175,6 +175,20 @@ class ScoredPolicy(Policy, BaseEstimator):
         tags.input_tags.allow_nan = True
         tags.target_tags.required = True
         return tags
+
+
+def check_scores(score: FloatArray) -> FloatArray:
+    """Return scores, after checking that they are finite: of others there are no probabilities to act on or to log."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        total = score.sum()
+    if np.isfinite(total) or np.isfinite(score).all():  # a sum may overflow where no score does
+        return score
+    bad = ~np.isfinite(score).all(axis=1)
+    raise ValueError(
+        f"the policy's scores are not finite for {np.count_nonzero(bad)} of {len(score)} contexts, the first at row "
+        f"{int(np.flatnonzero(bad)[0])}. Missing or very large numbers in the context do this to linear models and "
+        "networks: fill the gaps, or rescale."
+    )
 
 
 class ShownAsCard:

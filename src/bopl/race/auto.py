@@ -305,13 +305,11 @@ class AutoPolicy(ShownAsCard, ScoredPolicy):
     @classmethod
     def from_archive(cls, archive: Archive) -> AutoPolicy:
         """Return the policy of a model file; `bopl.load` calls this."""
-        from bopl.policy.model_file import from_plain, restore_common, unnest
+        from bopl.policy.model_file import read_settings, restore_common, unnest
 
-        known = cls().get_params(deep=False)
-        settings = {name: from_plain(value) for name, value in archive.document["settings"].items() if name in known}
-        policy = cls(**settings)
+        policy = cls(**read_settings(archive.document["settings"], cls().get_params(deep=False)))
         restore_common(policy, archive)
-        policy.best_policy_ = unnest(archive)[0]
+        policy.best_policy_ = unnest(archive, policy, [BoostedPolicy.__name__, BlendedPolicy.__name__])[0]
         found = archive.document["race"]
         policy.leaderboard_ = Leaderboard.from_dict(found["leaderboard"])
         policy.is_logging_, policy.is_interrupted_ = bool(found["is_logging"]), bool(found["is_interrupted"])

@@ -25,6 +25,9 @@ COLUMNS: dict[str, str] = {
 }
 
 
+_TYPES: dict[Any, Any] = {"str": str, "int": int, "float": (int, float)}  # of an entry's fields in JSON
+
+
 @dataclass(frozen=True)
 class Entry:
     """A row of the leaderboard; see `COLUMNS`."""
@@ -90,6 +93,8 @@ class Leaderboard(Sequence[Entry]):
                 name: float("nan") if value is None and kinds[name] == "float" else value
                 for name, value in known.items()
             }
+            if not all(isinstance(value, _TYPES[kinds[name]]) for name, value in values.items()):
+                raise ValueError("an entry of the leaderboard is not valid")
             rows.append(Entry(**values))
         return cls(tuple(rows), str(plain["verdict"]), int(plain["n_judged"]), int(plain["n_parts"]))
 

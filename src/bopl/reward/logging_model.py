@@ -13,11 +13,12 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from bopl._archive import check_array
+from bopl._archive import check_array, grouped
 from bopl._typing import AnyArray, ContextMatrix, FloatArray
 from bopl.learner import register_predictor
 from bopl.learner.hist_tree.predict import FlatEnsemble
 from bopl.learner.hist_tree.predictor import HistTreePredictor, pack_hist_trees, stack_trees, unpack_hist_trees
+from bopl.learner.tree_check import MAX_NUMBER
 from bopl.log import BanditLog
 from bopl.log.context import is_sparse
 from bopl.log.layout import InputLayout, category_sizes, fit_layout, unpack_layout
@@ -113,7 +114,7 @@ class LoggingModel:
         """Return the model of `pack`, after checking whatever predicting relies on."""
         layout, n_actions = unpack_layout(arrays, n_features), len(by_action)
         numbers = {name: float(facts[name]) for name in ("epsilon", "tree_factor", "error", "spread")}
-        if not 0.0 <= numbers["epsilon"] <= 1.0 or not np.isfinite(numbers["tree_factor"]):
+        if not 0.0 <= numbers["epsilon"] <= 1.0 or abs(numbers["tree_factor"]) > MAX_NUMBER:
             raise ValueError("the model of the logging policy is not valid")
         trees: tuple[HistTreePredictor, ...] = ()
         if facts["n_trees"]:
@@ -309,12 +310,17 @@ def _pack_terms(terms: Sequence[LoggingTerm]) -> tuple[dict[str, Any], dict[str,
 def _unpack_terms(
     facts: dict[str, Any], arrays: dict[str, AnyArray], *, n_features: int, by_action: FloatArray
 ) -> list[LoggingTerm]:
-    models = []
-    for number, own_facts in enumerate(facts["models"]):
-        prefix = f"{number}/"
-        own = {name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)}
-        models.append(LoggingModel.unpack(own_facts, own, n_features=n_features, by_action=by_action))
-    return [LoggingTerm(models[int(k)], float(log), float(prob)) for k, log, prob in facts["terms"]]
+    groups = grouped(arrays, len(facts["models"]))
+    models = [
+        LoggingModel.unpack(own_facts, own, n_features=n_features, by_action=by_action)
+        for own_facts, own in zip(facts["models"], groups, strict=True)
+    ]
+    terms = []
+    for k, log_factor, prob_factor in facts["terms"]:
+        if not isinstance(k, int) or not 0 <= k < len(models) or max(abs(log_factor), abs(prob_factor)) > MAX_NUMBER:
+            raise ValueError("a term of the logging policy is not valid")
+        terms.append(LoggingTerm(models[k], float(log_factor), float(prob_factor)))
+    return terms
 
 
-register_predictor(LoggingTerm.kind, _pack_terms, _unpack_terms)
+register_predictor(LoggingTerm.kind, _pack_terms, _unpack_terms, needs_columns=False)

@@ -11,7 +11,7 @@ import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
-from bopl._archive import check_array
+from bopl._archive import check_array, grouped
 from bopl._settings import check_number
 from bopl._torch import import_torch, pick_device
 from bopl._typing import AnyArray, ContextMatrix, FloatArray
@@ -249,9 +249,7 @@ def _unpack(
     facts: Mapping[str, Any], arrays: Mapping[str, AnyArray], *, n_features: int, by_action: FloatArray
 ) -> list[Layers]:
     found = []
-    for number, widths in enumerate(facts["widths"]):
-        prefix = f"{number}/"
-        own = {name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)}
+    for widths, own in zip(facts["widths"], grouped(arrays, len(facts["widths"])), strict=True):
         layout = unpack_layout(own, n_features)
         sizes = [layout.n_inputs, *(int(width) for width in widths)]
         if len(sizes) < 2 or sizes[-1] != len(by_action):
@@ -269,4 +267,4 @@ def _unpack(
     return found
 
 
-register_predictor(Layers.kind, _pack, _unpack)
+register_predictor(Layers.kind, _pack, _unpack, needs_columns=False)

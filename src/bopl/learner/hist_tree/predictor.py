@@ -4,13 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any, ClassVar
 
 import numpy as np
 
-from bopl._typing import AnyArray, ContextMatrix, FloatArray
+from bopl._typing import AnyArray, ContextMatrix, FloatArray, IntArray
 from bopl.learner.hist_tree.predict import FlatEnsemble, flatten
 from bopl.learner.hist_tree.tree import ACTION_SPLIT, LEAF_FEATURE, WORD_BITS, Tree
+from bopl.learner.tree_check import (
+    check_children,
+    check_depth,
+    check_finite,
+    check_node_arrays,
+    without_overflow,
+)
+
+ROUNDED = 1.0 + 1e-6  # weights are stored as float32
+MAX_WORDS = 1 << 28  # of action sets: 2 GiB
 
 
 @dataclass(frozen=True, eq=False)
@@ -91,61 +102,69 @@ def unpack_hist_trees(
     facts: dict[str, Any], arrays: dict[str, AnyArray], *, n_features: int, by_action: FloatArray
 ) -> list[HistTreePredictor]:
     """Return the trees of `pack_hist_trees`, after checking that no walk can leave the arrays or run in circles."""
-    n_nodes, total = arrays["n_nodes"], len(arrays["feature"])
-    if n_nodes.dtype != np.int64 or (n_nodes < 1).any() or n_nodes.sum() != total:
-        raise ValueError("the trees' sizes do not match their nodes")
-    for name, dtype in _STORED.items():
-        if arrays[name].dtype != dtype or arrays[name].shape != (total,):
-            raise ValueError(f"tree array {name!r} has the wrong type or length")
-    n_actions = len(by_action)
-    on_action = arrays["feature"] == ACTION_SPLIT
-    right_actions = np.zeros((total, -(-n_actions // WORD_BITS)), dtype=np.uint64)
-    if arrays["right_actions"].dtype != np.uint64 or arrays["right_actions"].shape != right_actions[on_action].shape:
-        raise ValueError("the trees' action sets do not match their splits on the action")
-    right_actions[on_action] = arrays["right_actions"]
-    ends = np.cumsum(n_nodes)
+    bounds = check_node_arrays(arrays, _STORED)
+    n_actions, n_action_columns = by_action.shape
+    nodes = {name: arrays[name] for name in _STORED}
+    _check_splits(nodes, n_features, n_actions, n_action_columns - n_actions)
+    nodes["right_actions"] = _action_sets(nodes, arrays["right_actions"], n_actions)
+    is_split = nodes["feature"] != LEAF_FEATURE
+    size = np.diff(bounds)
+    own = np.arange(len(is_split)) - np.repeat(bounds[:-1], size)  # number of each node in its tree
+    nodes["left"] = np.where(is_split, own + 1, -1).astype(np.int32)
+    children = check_children(nodes["left"], nodes["right"], is_split, bounds)
+    check_depth(children, is_split, bounds)
+    nodes["gain"], nodes["sum_weight"] = (without_overflow(arrays, name) for name in ("gain", "sum_weight"))
+    _check_weights(nodes["sum_weight"], children, np.flatnonzero(is_split))
     return [
         HistTreePredictor(
-            _checked_tree(
-                {name: arrays[name][end - size : end] for name in _STORED},
-                right_actions[end - size : end],
-                n_features,
-                by_action,
+            Tree(
+                **{name: array[start:end] for name, array in nodes.items()},
+                n_actions=n_actions,
+                n_features=n_features,
+                n_action_features=n_action_columns - n_actions,
             )
         )
-        for end, size in zip(ends.tolist(), n_nodes.tolist(), strict=True)
+        for start, end in pairwise(bounds.tolist())
     ]
 
 
-def _checked_tree(nodes: dict[str, AnyArray], right_actions: AnyArray, n_features: int, by_action: FloatArray) -> Tree:
-    n_actions, n_action_columns = by_action.shape
-    feature, node = nodes["feature"], np.arange(len(nodes["feature"]))
-    split = feature != LEAF_FEATURE
-    on_action = feature == ACTION_SPLIT
+def _check_splits(nodes: dict[str, AnyArray], n_features: int, n_actions: int, n_action_features: int) -> None:
+    """Raise unless every split looks at something that exists, and every leaf is one, with a finite value."""
+    feature, action, action_feature = nodes["feature"], nodes["action"], nodes["action_feature"]
+    by_identity = (feature == ACTION_SPLIT) & (action_feature < 0)
     if (feature < ACTION_SPLIT).any() or (feature >= n_features).any():
         raise ValueError("a tree looks at a column that does not exist")
-    if (nodes["action"][on_action] >= n_actions).any() or (
-        nodes["action_feature"] >= n_action_columns - n_actions
-    ).any():
+    if (action < -1).any() or (action >= n_actions).any() or (action[by_identity] < 0).any():
         raise ValueError("a tree looks at an action that does not exist")
-    left = np.where(split, node + 1, -1).astype(np.int32)
-    for child in (left[split], nodes["right"][split]):
-        if (child <= node[split]).any() or (child >= len(node)).any():
-            raise ValueError("a tree's children do not follow their parents")
-    return Tree(
-        left=left,
-        right=nodes["right"],
-        feature=feature,
-        threshold=nodes["threshold"],
-        default_left=nodes["default_left"],
-        is_equal=nodes["is_equal"],
-        action_feature=nodes["action_feature"],
-        action=nodes["action"],
-        right_actions=right_actions,
-        value=nodes["value"],
-        gain=nodes["gain"].astype(np.float64),
-        sum_weight=nodes["sum_weight"].astype(np.float64),
-        n_actions=n_actions,
-        n_features=n_features,
-        n_action_features=n_action_columns - n_actions,
-    )
+    if (action_feature < -1).any() or (action_feature >= n_action_features).any():
+        raise ValueError("a tree looks at a feature of actions that does not exist")
+    if (nodes["right"][feature == LEAF_FEATURE] != -1).any():
+        raise ValueError("a leaf of a tree has a child")
+    threshold, is_equal = nodes["threshold"], nodes["is_equal"]
+    if (np.isnan(threshold) & ~is_equal).any() or np.isinf(threshold[is_equal]).any():
+        raise ValueError("a tree splits at a threshold that is not a number")
+    check_finite(nodes, "value")
+
+
+def _action_sets(nodes: dict[str, AnyArray], stored: AnyArray, n_actions: int) -> AnyArray:
+    """Return the sets of actions that go right, of shape (n_nodes, n_words); stored are those of action splits."""
+    on_action, n_words = nodes["feature"] == ACTION_SPLIT, -(-n_actions // WORD_BITS)
+    n_splits = int(np.count_nonzero(on_action))
+    if stored.dtype != np.uint64 or stored.shape != (n_splits, n_words):
+        raise ValueError("the trees' action sets do not match their splits on the action")
+    if len(on_action) * n_words > MAX_WORDS:
+        raise ValueError(f"{len(on_action):,} nodes for {n_actions:,} actions are more than bopl can hold")
+    action, is_single = nodes["action"][on_action], nodes["action_feature"][on_action] < 0
+    row, word = np.flatnonzero(is_single), action[is_single] // WORD_BITS
+    single = np.uint64(1) << (action[is_single] % WORD_BITS).astype(np.uint64)
+    if (stored[row, word] != single).any() or (np.count_nonzero(stored[row], axis=1) != 1).any():
+        raise ValueError("a split by one action sends others right as well")
+    right_actions = np.zeros((len(on_action), n_words), dtype=np.uint64)
+    right_actions[on_action] = stored
+    return right_actions
+
+
+def _check_weights(sum_weight: AnyArray, children: tuple[IntArray, IntArray], split: IntArray) -> None:
+    """Raise unless nodes weigh no less than their children: explanations divide one by the other."""
+    if (sum_weight < 0.0).any() or any((sum_weight[child] > ROUNDED * sum_weight[split]).any() for child in children):
+        raise ValueError("a node of a tree weighs less than its children")

@@ -30,6 +30,7 @@ from bopl.learner.hist_tree.export import split_columns
 from bopl.learner.hist_tree.predict import as_float_context
 from bopl.learner.hist_tree.tree import ACTION_SPLIT, LEAF_FEATURE, WORD_BITS, Tree
 
+MAX_ENTRIES = 1 << 25  # of a tree's tables, which have one for each node and point
 MIN_SPAN = 16  # pairs that are worth a thread
 
 
@@ -139,7 +140,12 @@ def make_game(tree: Tree) -> tuple[Game, float]:
     split, share = np.full(tree.n_nodes, -1, np.int32), np.ones(tree.n_nodes)
     column, _ = split_columns(tree)
     most, mean = _look_up(tree.left, tree.right, column, tree.sum_weight, tree.value, parent, above, split, share)
-    factor, shrinkage, credit = _tables(share, above, *quadrature(int(most)))
+    point, weight = quadrature(int(most))
+    if tree.n_nodes * len(point) > MAX_ENTRIES:
+        raise ValueError(
+            f"a tree of {tree.n_nodes:,} nodes that looks at {int(most)} columns on one path is too large to explain."
+        )
+    factor, shrinkage, credit = _tables(share, above, point, weight)
     game = Game(
         parent=parent,
         above=above,

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -56,7 +56,7 @@ def read_parquet(file: Path, wanted: Wanted) -> Any:
         text = [
             name for name in columns if types.is_string(kind := schema.field(name).type) or types.is_large_string(kind)
         ]
-        return pq.ParquetFile(source, read_dictionary=text).read(columns=columns)
+        return validated(pq.ParquetFile(source, read_dictionary=text).read(columns=columns))
 
     return checked(file, "Parquet", read)
 
@@ -124,11 +124,12 @@ def read_arrow(file: Path, wanted: Wanted) -> Any:
     from pyarrow import ipc
 
     def read(source: Path) -> Any:
+        content = pyarrow.py_buffer(source.read_bytes())  # not mapped: another program may change the file meanwhile
         try:
-            table = ipc.open_file(pyarrow.memory_map(str(source))).read_all()
+            table = ipc.open_file(content).read_all()
         except pyarrow.ArrowInvalid:
-            table = ipc.open_stream(pyarrow.memory_map(str(source))).read_all()
-        return table.select(wanted.of(table.column_names))
+            table = ipc.open_stream(content).read_all()
+        return validated(table).select(wanted.of(table.column_names))
 
     return checked(file, "Arrow", read)
 
@@ -149,19 +150,43 @@ def _with_growing_blocks(read: Callable[[Path, int], Any]) -> Callable[[Path], A
     return attempt
 
 
+def validated(table: Any) -> Any:
+    """Return a table or batch of a file that anybody may have written, after checking that no position leaves it.
+
+    Arrow takes offsets, lengths and positions in dictionaries from the file as they are, and follows them anywhere.
+    """
+    table.validate(full=True)
+    return table
+
+
 def checked(file: str | Path, kind: str, read: Callable[[Path], Any]) -> Any:
     """Read a file; what its library says of a bad one becomes one sentence."""
-    import pyarrow
-
     source = Path(file)
     if not source.exists():
         raise FileNotFoundError(f"there is no file {str(file)!r}; check the path.")
     if source.stat().st_size == 0:
         raise ValueError(f"{str(file)!r} is empty: it has not a single byte.")
-    try:
+    with reading(file, kind):
         return read(source)
-    except (pyarrow.ArrowInvalid, OSError) as error:
-        if isinstance(error, OSError) and error.errno is not None:  # the file system's, not the content's
+
+
+@contextmanager
+def reading(file: str | Path, kind: str) -> Iterator[None]:
+    """Turn what a library says of a file that it cannot read into one sentence; those of bopl stay as they are."""
+    import pyarrow
+
+    try:
+        yield
+    except pyarrow.ArrowException as error:
+        raise ValueError(f"{str(file)!r} cannot be read as {kind}: {_first_line(error)}.") from error
+    except (UnicodeError, OverflowError, SystemError, RecursionError, MemoryError) as error:
+        raise ValueError(f"{str(file)!r} cannot be read as {kind}: {_first_line(error)}.") from error
+    except OSError as error:
+        if error.errno is not None:  # the file system's, not the content's
             raise
-        reason = str(error).splitlines()[0].rstrip(".")
-        raise ValueError(f"{str(file)!r} cannot be read as {kind}: {reason}.") from None
+        raise ValueError(f"{str(file)!r} cannot be read as {kind}: {_first_line(error)}.") from error
+
+
+def _first_line(error: BaseException) -> str:
+    lines = str(error).splitlines() or [type(error).__name__]
+    return lines[0].rstrip(".")[:300]

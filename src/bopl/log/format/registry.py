@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
+from zlib import error as zlib_error
 
 from bopl._errors import UsageError
 from bopl.log.context import quoted
@@ -123,7 +124,7 @@ def _told_by_first_line(name: str, file: Path) -> str:
     try:
         with open_text(file) as lines:
             first = lines.readline(_MAX_FIRST_LINE)
-    except (OSError, UnicodeDecodeError):  # whoever reads it in full says what is wrong
+    except (OSError, EOFError, UnicodeDecodeError, zlib_error):  # whoever reads it in full says what is wrong
         return name
     if name == "csv":
         return OPEN_BANDIT if looks_like_open_bandit(first) else name

@@ -20,6 +20,7 @@ from dataclasses import dataclass, field
 from io import TextIOBase
 from pathlib import Path
 from typing import Any, TextIO
+from zlib import error as zlib_error
 
 import numpy as np
 
@@ -169,7 +170,7 @@ def text_lines(file: Path) -> Iterator[tuple[str, str]]:
         with open_text(file) as lines:
             for number, text in enumerate(lines, start=1):
                 yield f"line {number} of {file.name}", text
-    except (UnicodeDecodeError, EOFError, OSError) as error:
+    except (UnicodeDecodeError, EOFError, OSError, zlib_error) as error:
         if isinstance(error, OSError) and error.errno is not None:  # the file system's, not the content's
             raise
         raise ValueError(f"{str(file)!r} cannot be read as text: {error}.") from None

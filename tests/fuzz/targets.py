@@ -1,0 +1,376 @@
+"""What is done with a spoiled file, frame or matrix: it is read, and what was accepted is used as its owner would."""
+
+from __future__ import annotations
+
+import json
+import linecache
+import traceback
+import zlib
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+from scipy import sparse
+
+import bopl
+from bopl.boosting.checkpoint import read_checkpoint
+from bopl.workflow.config import TrainConfig
+from bopl.workflow.reporting import report_log
+from fuzz.mutate import EXTREMES, FLOATS, mutate_archive, mutate_bytes, mutate_text, pick, unpack
+from fuzz.seeds import ROLES, make_frame, plain_log
+
+ACCEPTED, REFUSED, FOREIGN, NOT_FINITE, MEMORY = "accepted", "refused", "foreign exception", "not finite", "memory"
+REPORT_SHARE = 0.01  # of the accepted policies a report is made of: it takes a second
+PACKAGE = str(Path(bopl.__file__).parent)
+
+
+class NotFiniteError(Exception):
+    """Something was accepted that gives NaN or infinity."""
+
+
+@dataclass(frozen=True)
+class Target:
+    """What is attacked: how a case is made, and what is done with it."""
+
+    name: str
+    run: Callable[[np.random.Generator, Path, Path], None]  # numbers, folder of the seeds, folder for the case
+    share: float  # of a run's files
+    sound: Callable[[Path, Path], None]  # uses all seeds as they are: they must be accepted
+
+
+def outcome_of(target: Target, seed: int, number: int, seeds: Path, work: Path) -> tuple[str, str]:
+    """Run one case; return what came of it, and where an exception that is not ours came from."""
+    rng = np.random.default_rng([seed, zlib.crc32(target.name.encode()), number])
+    try:
+        target.run(rng, seeds, work)
+    except NotFiniteError as error:
+        return NOT_FINITE, str(error)
+    except MemoryError:
+        return MEMORY, _where()
+    except Exception as error:
+        return (REFUSED, "") if is_ours(error) else (FOREIGN, _where())
+    return ACCEPTED, ""
+
+
+def is_ours(error: BaseException) -> bool:
+    """Return whether an exception is a sentence of the package: raised by a ``raise`` of its own, of a usual type."""
+    frame = traceback.extract_tb(error.__traceback__)[-1]
+    line = linecache.getline(frame.filename, frame.lineno or 0).strip()
+    is_usual = isinstance(error, ValueError | TypeError | AttributeError | OSError)
+    return is_usual and frame.filename.startswith(PACKAGE) and line.startswith("raise") and bool(str(error))
+
+
+def _where() -> str:
+    return " | ".join(traceback.format_exc().strip().splitlines()[-9:])[-900:]
+
+
+def check_finite(what: str, *values: Any) -> None:
+    """Raise if numbers are not finite."""
+    for value in values:
+        if not np.isfinite(value).all():
+            raise NotFiniteError(what)
+
+
+# -- Policies and checkpoints -----------------------------------------------------------------------------------------
+
+
+def _case(rng: np.random.Generator, folder: Path, work: Path, mutate: Any) -> Path:
+    source = pick(rng, sorted(folder.iterdir()))
+    path = work / f"case{''.join(source.suffixes)}"
+    path.write_bytes(mutate(rng, source.read_bytes()))
+    return path
+
+
+def run_policy(rng: np.random.Generator, seeds: Path, work: Path) -> None:
+    """Load a spoiled policy and do everything with it that policies are for."""
+    use_policy(_case(rng, seeds / "policy", work, mutate_archive), work, has_report=rng.random() < REPORT_SHARE)
+
+
+def use_policy(path: Path, work: Path, *, has_report: bool) -> None:
+    policy = bopl.load(path)
+    context = _contexts(policy.n_features_in_)
+    _check_acting(policy, context)
+    if policy.schema_ is not None and policy.schema_.categorical:
+        _check_acting(policy, make_frame(4))
+    for part in (_explain, _look_at, _export):
+        part(policy, context, work)
+    if has_report and policy.schema_ is not None:
+        log = work / "report.csv"
+        make_frame(60).to_csv(log, index=False)
+        report_log(TrainConfig(log=str(log), **ROLES), path, work / "report.html")
+
+
+def _contexts(n_features: int) -> Any:
+    """Return forty rows, more than the engine walks one by one, with gaps; sparse ones if there are many columns."""
+    if n_features > 1000:
+        return sparse.csr_array((np.ones(3, np.float32), ([0, 1, 2], [0, 1, n_features - 1])), shape=(3, n_features))
+    context = np.random.default_rng(5).normal(size=(40, n_features)).astype(np.float32)
+    context[::7, 0] = np.nan
+    return context
+
+
+def _check_acting(policy: Any, context: Any) -> None:
+    try:
+        prob = policy.predict_proba(context)
+    except ValueError as error:
+        if "scores are not finite" not in str(error):
+            raise
+        context = np.nan_to_num(context) if isinstance(context, np.ndarray) else context
+        prob = policy.predict_proba(context)  # a linear model has no scores for gaps
+    check_finite("probabilities", prob)
+    if prob.shape[1] != len(policy.actions_) or not np.allclose(prob.sum(axis=1), 1.0) or (prob < 0.0).any():
+        raise NotFiniteError("probabilities that do not add up to one")
+    _, propensity = policy.sample(context, random_state=0)
+    check_finite("logged propensities", propensity)
+    policy.predict(context)
+
+
+def _explain(policy: Any, context: Any, work: Path) -> None:
+    if not hasattr(policy, "explain"):
+        return
+    try:
+        found = policy.explain(context[:3])
+    except (TypeError, ValueError) as error:
+        if not is_ours(error):
+            raise
+        return
+    check_finite("explanations", found.feature, found.action, found.expected)
+
+
+def _look_at(policy: Any, context: Any, work: Path) -> None:
+    repr(policy)
+    policy._repr_mimebundle_()
+    if hasattr(policy, "feature_importances_"):
+        check_finite("importances", policy.feature_importances_, policy.action_importance_)
+    if hasattr(policy, "leaderboard_"):
+        str(policy.leaderboard_)
+    policy.save(work / "again.bopl")
+    bopl.load(work / "again.bopl")
+
+
+def _export(policy: Any, context: Any, work: Path) -> None:
+    for name, file in (("to_onnx", "case.onnx"), ("to_xgboost", "case.json")):
+        try:
+            if hasattr(policy, name):
+                getattr(policy, name)(work / file)
+        except (TypeError, ValueError) as error:
+            if not is_ours(error):
+                raise
+
+
+def run_checkpoint(rng: np.random.Generator, seeds: Path, work: Path) -> None:
+    """Resume from a spoiled checkpoint, and score with its rounds."""
+    _use_checkpoint(_case(rng, seeds / "checkpoint", work, mutate_archive), _settings(seeds))
+
+
+def _settings(seeds: Path) -> list[dict[str, Any]]:
+    files = sorted((seeds / "checkpoint").iterdir())
+    return [json.loads(unpack(file.read_bytes())["document.json"])["content"]["settings"] for file in files]
+
+
+def _use_checkpoint(path: Path, settings: list[dict[str, Any]]) -> None:
+    log = plain_log()
+    try:
+        state = read_checkpoint(path, log, settings[0], 3)
+    except ValueError as error:
+        if "was made with learner" not in str(error):
+            raise
+        state = read_checkpoint(path, log, settings[1], 3)
+    check_finite("scores", state.score)
+    for entry in state.rounds:
+        check_finite("scores", entry.step.size * entry.predictor.predict(log.context))
+
+
+# -- Logs -------------------------------------------------------------------------------------------------------------
+
+
+def run_log(rng: np.random.Generator, seeds: Path, work: Path) -> None:
+    """Read a spoiled log of any format."""
+    source = pick(rng, sorted((seeds / "log").iterdir()))
+    is_text = source.suffix in (".csv", ".jsonl", ".vw", ".dsjson")
+    path = work / f"case{''.join(source.suffixes)}"
+    path.write_bytes((mutate_text if is_text else mutate_bytes)(rng, source.read_bytes()))
+    _use_log(path)
+    if path.suffix == ".parquet" and rng.random() < 0.2:
+        bopl.evaluate_parquet(path, {"same": "propensity"}, **ROLES)
+
+
+def _use_log(path: Path) -> None:
+    _check_log(bopl.BanditLog.read(path))
+
+
+def _check_log(log: bopl.BanditLog) -> None:
+    check_finite("rewards", log.reward)
+    if log.propensity is not None:
+        check_finite("propensities", log.propensity)
+    values = log.context.data if sparse.issparse(log.context) else log.context
+    if np.isinf(values).any():
+        raise NotFiniteError("contexts")
+    log.fingerprint()
+
+
+# -- Frames and sparse matrices ---------------------------------------------------------------------------------------
+
+ODD_COLUMNS: list[Callable[[int], Any]] = [
+    lambda n: list(range(n)),
+    lambda n: [None] * n,
+    lambda n: [Decimal("1.5")] * n,
+    lambda n: [[1, 2]] * n,
+    lambda n: [{"a": 1}] * n,
+    lambda n: [b"bytes"] * n,
+    lambda n: [10**30] * n,
+    lambda n: [1e77] * n,
+    lambda n: [1e-162] * n,
+    lambda n: [float("inf")] * n,
+    lambda n: [float("nan")] * n,
+    lambda n: [1 + 2j] * n,
+    lambda n: ["x", 1, None, 2.5] * (n // 4),
+    lambda n: pd.array([1, None] * (n // 2), dtype="Int64"),
+    lambda n: pd.array([True, None] * (n // 2), dtype="boolean"),
+    lambda n: pd.Categorical(["u", None] * (n // 2)),
+    lambda n: pd.to_datetime(["2024-01-01", None] * (n // 2), utc=True),
+    lambda n: pd.to_timedelta(np.arange(n), unit="s"),
+    lambda n: pd.period_range("2024-01", periods=n, freq="M"),
+    lambda n: pd.interval_range(0, n),
+    lambda n: np.arange(n, dtype=np.uint64) + 2**63,
+    lambda n: np.arange(n).astype(np.float16),
+    lambda n: [pd.NA] * n,
+    lambda n: [pd.NaT] * n,
+    lambda n: [(1, 2)] * n,
+    lambda n: [np.zeros(2)] * n,
+    lambda n: ["\ud800"] * n,
+    lambda n: [""] * n,
+    lambda n: ["a" * 1000] * n,
+    lambda n: pd.arrays.SparseArray(np.arange(n)),
+]
+FRAME_ROWS = 40
+
+
+def run_frame(rng: np.random.Generator, seeds: Path, work: Path) -> None:
+    """Build a log from an odd frame, and let a policy act on one."""
+    frame = make_frame(FRAME_ROWS)
+    for _ in range(int(rng.integers(1, 3))):
+        roll, name = rng.random(), pick(rng, list(frame.columns))
+        if roll < 0.6:
+            with suppress(Exception):  # what pandas does not hold cannot come from it
+                frame[name] = pd.Series(pick(rng, ODD_COLUMNS)(FRAME_ROWS), index=frame.index)
+        elif roll < 0.75:
+            names = [pick(rng, [1, 2.5, None, ("a", 1), "", "x", True]) if n == name else n for n in frame.columns]
+            frame.columns = pd.Index(names, dtype=object)
+        elif roll < 0.85:
+            frame = frame.iloc[: int(pick(rng, [0, 1, 2]))]
+        elif roll < 0.9:
+            frame = frame.drop(columns=[name])
+        else:
+            values = frame[name].astype(object).tolist() if frame.columns.tolist().count(name) == 1 else []
+            frame[name] = [pick(rng, [None, np.nan]), *values[1:]] if values else None
+        if len(frame) < FRAME_ROWS:
+            break
+    native = _as_native(rng, frame)
+    try:
+        _check_log(bopl.BanditLog.from_frame(native, **ROLES))
+    except Exception as error:
+        if not is_ours(error):
+            raise
+    _check_acting(_policy(seeds, "frame"), native)
+
+
+def _as_native(rng: np.random.Generator, frame: pd.DataFrame) -> Any:
+    """Return the frame in another library's form, if it has one."""
+    try:
+        roll = rng.random()
+        return pl.from_pandas(frame) if roll < 0.2 else pa.Table.from_pandas(frame) if roll < 0.4 else frame
+    except Exception:
+        return frame
+
+
+_POLICIES: dict[str, Any] = {}
+
+
+def _policy(seeds: Path, name: str) -> Any:
+    if name not in _POLICIES:
+        _POLICIES[name] = bopl.load(seeds / "policy" / f"{name}.bopl")
+    return _POLICIES[name]
+
+
+def run_sparse(rng: np.random.Generator, seeds: Path, work: Path) -> None:
+    """Build a log from a spoiled sparse matrix, and let policies act on it."""
+    log = plain_log()
+    kind = pick(rng, [sparse.csr_array, sparse.csr_matrix, sparse.csc_array, sparse.bsr_array])
+    matrix = kind(np.where(np.abs(log.context) > 0.5, log.context, 0.0))
+    for _ in range(int(rng.integers(1, 3))):
+        _spoil(rng, matrix)
+    try:
+        _check_log(bopl.BanditLog(matrix, log.action, log.reward, log.propensity, actions=log.actions))
+    except Exception as error:
+        if not is_ours(error):
+            raise
+    for name in ("plain", "xgb"):
+        _check_acting(_policy(seeds, name), matrix)
+
+
+def _spoil(rng: np.random.Generator, matrix: Any) -> None:
+    name = pick(rng, ["indices", "indptr", "data"])
+    array = getattr(matrix, name).copy()
+    roll = rng.random()
+    if roll < 0.6 and array.size:
+        flat = array.reshape(-1)
+        value = pick(rng, FLOATS if name == "data" else EXTREMES)
+        with np.errstate(all="ignore"):
+            flat[int(rng.integers(0, len(flat)))] = np.array(value).astype(array.dtype)
+    elif roll < 0.75:
+        array = array[: int(rng.integers(0, len(array)))]
+    elif roll < 0.85:
+        array = np.concatenate([array, array])
+    elif roll < 0.95:
+        array = array.astype(pick(rng, ["i8", "f8", "u4", "i2", "c16"]))
+    else:
+        array = array[::-1]
+    setattr(matrix, name, array)
+
+
+# -- All of them ------------------------------------------------------------------------------------------------------
+
+
+def sound_policies(seeds: Path, work: Path) -> None:
+    for number, path in enumerate(sorted((seeds / "policy").iterdir())):
+        use_policy(path, work, has_report=number == 0)
+
+
+def sound_checkpoints(seeds: Path, work: Path) -> None:
+    for path in sorted((seeds / "checkpoint").iterdir()):
+        _use_checkpoint(path, _settings(seeds))
+
+
+def sound_logs(seeds: Path, work: Path) -> None:
+    for path in sorted((seeds / "log").iterdir()):
+        _use_log(path)
+
+
+def sound_frames(seeds: Path, work: Path) -> None:
+    _check_log(bopl.BanditLog.from_frame(make_frame(), **ROLES))
+    _check_acting(_policy(seeds, "frame"), make_frame())
+
+
+def sound_matrices(seeds: Path, work: Path) -> None:
+    for name in ("plain", "xgb"):
+        _check_acting(_policy(seeds, name), sparse.csr_array(plain_log().context))
+
+
+TARGETS = {
+    target.name: target
+    for target in (
+        Target("policy", run_policy, 0.60, sound_policies),
+        Target("checkpoint", run_checkpoint, 0.10, sound_checkpoints),
+        Target("log", run_log, 0.20, sound_logs),
+        Target("frame", run_frame, 0.05, sound_frames),
+        Target("sparse", run_sparse, 0.05, sound_matrices),
+    )
+}
