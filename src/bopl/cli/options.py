@@ -18,8 +18,8 @@ Json: TypeAlias = Annotated[bool, typer.Option("--json", help="Print one JSON ob
 
 ROLE_SETTINGS = ("action", "reward", "propensity", "assume_propensity", "time", "group", "format")
 LOG_SETTINGS = (*ROLE_SETTINGS, "context", "ignore", "categorical")
-EVALUATION_SETTINGS = ("estimators", "interval", "confidence")
-_LISTS = ("context", "ignore", "categorical", "include", "exclude", "estimators")
+EVALUATION_SETTINGS = ("estimators", "interval", "confidence", "min_uplift", "guard", "segment")
+_LISTS = ("context", "ignore", "categorical", "include", "exclude", "estimators", "guard")
 
 
 def with_settings(*names: str) -> Callable[[Callable[..., None]], Callable[..., None]]:

@@ -23,6 +23,7 @@ from bopl.log.check import (
     check_propensity,
     check_reward,
     check_rows,
+    check_segment,
     check_time,
     column_length,
     context_columns,
@@ -75,6 +76,11 @@ class BanditLog:
     group : sequence of shape (n_samples,), optional
         What each sample belongs to, such as a user or a session: samples of one group are not independent, and
         intervals and folds of `bopl.evaluate` keep them together.
+    other_rewards : mapping of name to array-like of shape (n_samples,), optional
+        What else came of the decisions, such as revenue beside clicks, for the guards of `bopl.evaluate`: never
+        context.
+    segment : sequence of shape (n_samples,), optional
+        What each sample counts to, such as a country: `bopl.evaluate` then answers for each segment, too.
 
     Attributes
     ----------
@@ -107,6 +113,8 @@ class BanditLog:
     action_mask: BoolArray | None
     action_features: FloatArray | None
     group: IntArray | None
+    other_rewards: Mapping[str, FloatArray]
+    segment: AnyArray | None
     propensity_source: str
     schema: LogSchema | None
 
@@ -123,6 +131,8 @@ class BanditLog:
         action_mask: object | None = None,
         action_features: object | None = None,
         group: object | None = None,
+        other_rewards: Mapping[str, object] | None = None,
+        segment: object | None = None,
     ) -> None:
         matrix, names_found = read_context(context, feature_names)
         check_lengths(
@@ -130,6 +140,8 @@ class BanditLog:
             | ({} if propensity is None else {"propensity": column_length(propensity)})
             | ({} if time is None else {"time": column_length(time)})
             | ({} if group is None else {"group": column_length(group)})
+            | {f"other_rewards[{name!r}]": column_length(one) for name, one in (other_rewards or {}).items()}
+            | ({} if segment is None else {"segment": column_length(segment)})
         )
         action_idx, labels = encode_actions(action, actions)
         _set_fields(
@@ -144,6 +156,11 @@ class BanditLog:
             action_mask=None if action_mask is None else _read_only(check_mask(action_mask, labels, action_idx)),
             action_features=None if action_features is None else _read_only(check_features(action_features, labels)),
             group=None if group is None else _read_only(check_group(group)),
+            other_rewards={
+                str(name): _read_only(check_reward(one, f"other_rewards[{name!r}]"))
+                for name, one in (other_rewards or {}).items()
+            },
+            segment=None if segment is None else _read_only(check_segment(segment)),
             propensity_source="unknown" if propensity is None else "logged",
             schema=None,
         )
@@ -166,6 +183,8 @@ class BanditLog:
         group: str | None = None,
         action_mask: object | None = None,
         action_features: object | None = None,
+        other_rewards: Sequence[str] = (),
+        segment: str | None = None,
         schema: LogSchema | None = None,
     ) -> BanditLog:
         """Build a log from a pandas, polars or arrow frame.
@@ -192,6 +211,10 @@ class BanditLog:
             Name of the column with what a sample belongs to.
         action_mask, action_features : optional
             As for `BanditLog`.
+        other_rewards : sequence of str, optional
+            Names of columns with further rewards; they are not context.
+        segment : str, optional
+            Name of the column with what a sample counts to; it is context all the same, unless that is left out.
         schema : LogSchema, optional
             How another log was read, such as ``policy.schema_``: the columns become the same numbers as there.
         """
@@ -201,7 +224,10 @@ class BanditLog:
         table = nw.from_native(frame, eager_only=True)
         optional = {"propensity": propensity, "time": time, "group": group}
         roles = {"action": action, "reward": reward} | {role: name for role, name in optional.items() if name}
-        names = context_columns(table.columns, roles, context, ignore)
+        known_after = {f"other_rewards[{place}]": name for place, name in enumerate(other_rewards)}
+        names = context_columns(table.columns, roles | known_after, context, ignore)
+        if segment is not None:
+            context_columns(table.columns, {"segment": segment}, None)  # raises if it is not there
         schema = fit_schema(table, names, roles, categorical) if schema is None else schema.with_roles(roles)
         log = cls(
             schema.encode(table),
@@ -214,6 +240,8 @@ class BanditLog:
             group=None if group is None else table[group].to_native(),
             action_mask=action_mask,
             action_features=action_features,
+            other_rewards={name: table[name].to_native() for name in other_rewards},
+            segment=None if segment is None else table[segment].to_native(),
         )
         return log.with_schema(schema)
 
@@ -233,6 +261,8 @@ class BanditLog:
         time: str | None = None,
         group: str | None = None,
         format: str | None = None,
+        other_rewards: Sequence[str] = (),
+        segment: str | None = None,
         schema: LogSchema | None = None,
     ) -> BanditLog:
         """Read a log from files.
@@ -249,7 +279,7 @@ class BanditLog:
             False for a log that has none.
         format : str, optional
             One of ``bopl.log.format.FORMATS``, where the extension does not tell it.
-        context, ignore, categorical, actions, time, group, schema
+        context, ignore, categorical, actions, time, group, other_rewards, segment, schema
             As for `from_frame`.
 
         Examples
@@ -267,6 +297,8 @@ class BanditLog:
             ignore=ignore,
             categorical=categorical,
             format=format,
+            other_rewards=other_rewards,
+            segment=segment,
         )
         return read_log(request, actions=actions, schema=schema)
 
@@ -424,6 +456,8 @@ class BanditLog:
             time=None if self.time is None else _read_only(self.time[index]),
             action_mask=None if self.action_mask is None else _read_only(self.action_mask[index]),
             group=None if self.group is None else _read_only(self.group[index]),
+            other_rewards={name: _read_only(one[index]) for name, one in self.other_rewards.items()},
+            segment=None if self.segment is None else _read_only(self.segment[index]),
         )
 
     def outcomes(self, order: AnyArray | None = None) -> BanditLog:
@@ -507,6 +541,12 @@ class BanditLog:
         values = check_reward(reward)
         check_lengths({"the log": self.n_samples, "reward": len(values)})
         return _replaced(self, reward=_read_only(values))
+
+    def with_segment(self, segment: object) -> BanditLog:
+        """Return the log with what each sample counts to, of shape (n_samples,)."""
+        values = check_segment(segment)
+        check_lengths({"the log": self.n_samples, "segment": len(values)})
+        return _replaced(self, segment=_read_only(values))
 
     def with_schema(self, schema: LogSchema) -> BanditLog:
         """Return the log with a note of how its columns became numbers."""

@@ -17,13 +17,16 @@ from bopl.log.context import MANY, check_unique_names, column_to_float, is_spars
 _YEAR_FIRST = re.compile(r"\d{4}[-/. ]?[WQ]?\d")
 
 
-def check_reward(reward: object) -> FloatArray:
+MISSING_SEGMENT = "missing"
+
+
+def check_reward(reward: object, name: str = "reward") -> FloatArray:
     """Return rewards as floats; they must be finite."""
-    values = _float_column(reward, "reward")
+    values = _float_column(reward, name)
     bad = ~np.isfinite(values)
     if bad.any():
         raise ValueError(
-            f"reward must be finite; {_count_and_first(bad, values)}. Drop those samples or fill in the reward that "
+            f"{name} must be finite; {_count_and_first(bad, values)}. Drop those samples or fill in the reward that "
             "was earned: an unknown reward is not a reward of zero."
         )
     return values
@@ -154,6 +157,16 @@ def check_group(group: object) -> IntArray:
         code_of: dict[object, int] = {}
         return np.array([code_of.setdefault(label, len(code_of)) for label in values.tolist()], dtype=np.int64)
     return np.unique(values, return_inverse=True)[1].astype(np.int64)
+
+
+def check_segment(segment: object) -> AnyArray:
+    """Return segments as text; a missing one is the segment "missing"."""
+    series = nw.from_native(segment, series_only=True, pass_through=True)
+    labels = series.to_list() if isinstance(series, nw.Series) else np.asarray(segment).tolist()
+    if not isinstance(labels, list) or any(isinstance(label, list) for label in labels[:1]):
+        raise ValueError("segment must have one dimension (n_samples,).")
+    name_of = {label: MISSING_SEGMENT if label is None or label != label else str(label) for label in set(labels)}
+    return np.array([name_of.get(label, MISSING_SEGMENT) for label in labels])
 
 
 def check_mask(mask: object, actions: AnyArray, action_idx: IntArray | None) -> BoolArray:

@@ -32,6 +32,13 @@ class LogRequest:
     ignore: Sequence[str] = ()
     categorical: Sequence[str] = ()
     format: str | None = None
+    other_rewards: Sequence[str] = ()
+    segment: str | None = None
+
+    @property
+    def carried(self) -> list[str]:
+        """Names of the columns that the log carries beside its roles and its context."""
+        return [*self.other_rewards, *([] if self.segment is None else [self.segment])]
 
     def roles_of(self, usual: Mapping[str, str], schema: LogSchema | None) -> dict[str, str]:
         """Return the name of each role's column: given, remembered, the format's, or the usual one."""
@@ -97,10 +104,13 @@ def _dense_log(
         time=roles.get("time"),
         group=roles.get("group"),
         context=context,
+        ignore=[name for name in request.ignore if name in request.carried],
         categorical=list(dict.fromkeys([*request.categorical, *categorical])),
         actions=actions,
         action_mask=parts.mask_for(actions),
         action_features=parts.features_for(actions),
+        other_rewards=request.other_rewards,
+        segment=request.segment,
         schema=schema,
     )
 
@@ -116,6 +126,8 @@ def _sparse_log(
     """Return the log of contexts that list only what is there."""
     context = None if schema is not None else request.context
     ignore = [name for name in request.ignore if name not in roles.values()]
+    carried = {f"column {name!r}": name for name in request.carried}
+    context_columns(parts.table.column_names, carried, None)  # raises if one is not there
     names = context_columns([*parts.table.column_names, *sparse.names], roles, context, ignore)
     if schema is None:
         schema = _sparse_schema(request, [name for name in names if name in set(sparse.names)], roles)
@@ -130,6 +142,8 @@ def _sparse_log(
         group=parts.table[roles["group"]] if "group" in roles else None,
         action_mask=parts.mask_for(actions),
         action_features=parts.features_for(actions),
+        other_rewards={name: parts.table[name] for name in request.other_rewards},
+        segment=None if request.segment is None else parts.table[request.segment],
     )
     return log.with_schema(schema)
 
@@ -154,8 +168,8 @@ def _without_absent(request: LogRequest, roles: Mapping[str, str], columns: Sequ
 
 def _unused(request: LogRequest, schema: LogSchema | None) -> list[str]:
     """Return the columns to leave in the file: a column to ignore may still be the group or the time."""
-    roles = request.roles_of({}, schema).values()
-    return [name for name in request.ignore if name not in roles]
+    used = [*request.roles_of({}, schema).values(), *request.carried]
+    return [name for name in request.ignore if name not in used]
 
 
 def _needed(request: LogRequest, schema: LogSchema | None) -> list[str] | None:
@@ -166,7 +180,7 @@ def _needed(request: LogRequest, schema: LogSchema | None) -> list[str] | None:
         context = request.context
     else:
         return None
-    return [*context, *request.roles_of({}, schema).values()]
+    return list(dict.fromkeys([*context, *request.roles_of({}, schema).values(), *request.carried]))
 
 
 def _text_columns(request: LogRequest, known_actions: Sequence[Any], schema: LogSchema | None) -> list[str]:
