@@ -1,8 +1,10 @@
 """The whole chain of commands on a Parquet file made on the spot."""
 
 import json
+import shutil
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
@@ -135,7 +137,7 @@ def test_evaluate_answers_for_guards_segments_and_what_runs_now(trained, tmp_pat
     code, result = run_json(
         capsys,
         *("evaluate", wider, folder / "policy.bopl", "--against", other, "--estimators", "snips"),
-        *("--guard", "revenue>=-50%", "--segment", "device", "--min-uplift", "1%"),
+        *("--guard", "revenue>=-50%", "--segment", "city", "--min-uplift", "1%"),
     )
     assert code == 4
     assert "same policy as running" in result["decisions"][0]["reason"]
