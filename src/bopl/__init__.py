@@ -18,7 +18,9 @@ if TYPE_CHECKING:
     from bopl.boosting import Checkpoint as Checkpoint
     from bopl.boosting import TimeLimit as TimeLimit
     from bopl.evaluation import Evaluation as Evaluation
+    from bopl.evaluation import Guard as Guard
     from bopl.evaluation import ValueAccumulator as ValueAccumulator
+    from bopl.evaluation import compare as compare
     from bopl.evaluation import estimate_propensity as estimate_propensity
     from bopl.evaluation import evaluate as evaluate
     from bopl.evaluation import evaluate_parquet as evaluate_parquet
@@ -46,12 +48,14 @@ _HOME_OF = {
     "CallbackAction": "bopl.boosting",
     "Checkpoint": "bopl.boosting",
     "Evaluation": "bopl.evaluation",
+    "Guard": "bopl.evaluation",
     "HistTree": "bopl.learner",
     "HistTreeClassifier": "bopl.learner",
     "Policy": "bopl.policy",
     "TimeLimit": "bopl.boosting",
     "ValueAccumulator": "bopl.evaluation",
     "XGBTree": "bopl.learner",
+    "compare": "bopl.evaluation",
     "estimate_propensity": "bopl.evaluation",
     "evaluate": "bopl.evaluation",
     "evaluate_parquet": "bopl.evaluation",
@@ -70,6 +74,7 @@ __all__ = [
     "CallbackAction",
     "Checkpoint",
     "Evaluation",
+    "Guard",
     "HistTree",
     "HistTreeClassifier",
     "Policy",
@@ -77,6 +82,7 @@ __all__ = [
     "ValueAccumulator",
     "XGBTree",
     "baseline",
+    "compare",
     "estimate_propensity",
     "evaluate",
     "evaluate_parquet",

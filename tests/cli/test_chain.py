@@ -1,8 +1,10 @@
 """The whole chain of commands on a Parquet file made on the spot."""
 
 import json
+import shutil
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
@@ -123,3 +125,29 @@ def test_the_most_probable_actions_are_written_in_every_format(trained, extensio
     expected = bopl.load(folder / "policy.bopl").predict(pq.read_table(later))
     assert decided["action"].tolist() == expected.tolist()
     assert (decided["probability"] > 1 / 3).all()
+
+
+def test_evaluate_answers_for_guards_segments_and_what_runs_now(trained, tmp_path, capsys):
+    folder, _, later = trained
+    table = pq.read_table(later)
+    wider = tmp_path / "wider.parquet"
+    pq.write_table(table.append_column("revenue", pa.array(np.arange(len(table)) % 7 + 1.0)), wider)
+    other = tmp_path / "running.bopl"
+    shutil.copy(folder / "policy.bopl", other)
+    code, result = run_json(
+        capsys,
+        *("evaluate", wider, folder / "policy.bopl", "--against", other, "--estimators", "snips"),
+        *("--guard", "revenue>=-50%", "--segment", "city", "--min-uplift", "1%"),
+    )
+    assert code == 4
+    assert "same policy as running" in result["decisions"][0]["reason"]
+    assert result["guards"][0]["state"] == "kept"
+    assert len(result["segments"]) > 2
+    assert list(result["verdicts"]) == ["policy"]
+
+
+def test_a_models_opinion_alone_does_not_decide_the_exit_code(trained, capsys):
+    folder, _, later = trained
+    code, result = run_json(capsys, "evaluate", later, folder / "policy.bopl", "--estimators", "dm")
+    assert code == 4
+    assert "opinion of a reward model" in result["decisions"][0]["reason"]

@@ -14,7 +14,7 @@ from bopl.report import render_page, summarise
 from bopl.report.feature import Column, make_bins, read_columns
 from bopl.report.movement import follow_policy
 from bopl.report.plain import fixed_text, number_text, percent_text, plain, signed_text, within_text
-from bopl.report.verdict import SPEAKERS, describe_verdict, speaking_row
+from bopl.report.verdict import deciding_row, describe_verdict
 from bopl.simulation.shop import CATEGORIES
 from helpers import informative_log
 
@@ -302,7 +302,7 @@ def test_texts_come_from_a_mapping_or_from_an_encoder():
 def made_up(verdict, uplift, lower, upper, *, logging_value=0.2, estimator="snips"):
     row = {"policy": "new", "estimator": estimator, "value": logging_value + uplift, "ci_lower": 0.1, "ci_upper": 0.4}
     row |= {"uplift": uplift, "uplift_ci_lower": lower, "uplift_ci_upper": upper, "n": 100, "ess": 50.0}
-    row |= {"verdict": verdict, "reason": "Because."}
+    row |= {"verdict": verdict, "reason": "Because.", "is_primary": estimator == "dr"}
     return Evaluation((row,), "normal", 0.95, logging_value)
 
 
@@ -328,8 +328,7 @@ def test_the_estimator_that_speaks_is_fixed_in_advance():
     names = ["dm", "clipped_ips", "ips", "snips", "dr"]
     rows = tuple(made_up("better", 0.05, 0.01, 0.09, estimator=name).rows[0] for name in names)
     evaluation = Evaluation((*rows, {**rows[0], "policy": "other", "estimator": "sndr"}), "normal", 0.95, 0.2)
-    assert speaking_row(evaluation)["estimator"] == SPEAKERS[0] == "dr"
-    assert speaking_row(Evaluation(rows[:2], "normal", 0.95, 0.2))["estimator"] == "dm"
+    assert deciding_row(evaluation)["estimator"] == "dr"
     assert describe_verdict(evaluation)["agreement"] == "All 5 estimators come to the same verdict."
     mixed = Evaluation((rows[4], {**rows[2], "verdict": "inconclusive"}), "normal", 0.95, 0.2)
     assert describe_verdict(mixed)["agreement"] == "1 of 2 estimators come to this verdict; ips does not."

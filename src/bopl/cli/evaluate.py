@@ -10,36 +10,41 @@ import typer
 from bopl.cli import exit_code
 from bopl.cli.options import EVALUATION_SETTINGS, ROLE_SETTINGS, Json, with_settings
 from bopl.cli.output import Output
-from bopl.cli.table import evaluation_table
+from bopl.cli.table import evaluation_table, part_tables
 
 
 @with_settings(*ROLE_SETTINGS, *EVALUATION_SETTINGS, "random_state", "n_jobs")
 def evaluate(
     log: Annotated[str, typer.Argument(help="File, folder or pattern with decisions the policies did not learn from.")],
     policies: Annotated[list[Path], typer.Argument(help="One or more policy files.")],
+    against: Annotated[
+        Path | None, typer.Option(help="Policy file of what runs now, if it is not what made the log.")
+    ] = None,
     json: Json = False,
     **settings: Any,
 ) -> None:
     """Estimate from a log what policies would earn, with intervals and a verdict.
 
     The policy file remembers the names of the log's columns; flags override them. Several policies are judged on the
-    same samples; the exit code is 0 only if all are better than the logging policy.
+    same samples, and the verdicts hold for all of them together; the exit code is 0 only if all are better than the
+    logging policy, or than the policy they are compared with.
 
     Example: bopl evaluate log.parquet policy.bopl other.bopl
     """
     from bopl.workflow.config import make_config
-    from bopl.workflow.judging import deciding_rows, evaluate_files
+    from bopl.workflow.judging import evaluate_files
 
     output = Output(json)
-    evaluation, warnings = evaluate_files(make_config({"log": log}, settings), policies)
+    evaluation, warnings = evaluate_files(make_config({"log": log}, settings), policies, against)
     output.say(evaluation_table(evaluation))
-    deciding = deciding_rows(evaluation)
-    for name, row in deciding.items():
-        output.say_verdict(row, name)
+    for part in part_tables(evaluation):
+        output.say(part)
+    for decision in evaluation.decisions:
+        output.say_verdict(decision, decision["policy"])
     for note in evaluation.notes:
         output.say(note)
     output.say_warnings(warnings)
-    verdicts = {name: row["verdict"] for name, row in deciding.items()}
+    verdicts = {decision["policy"]: decision["verdict"] for decision in evaluation.decisions}
     output.finish(
         {**evaluation.to_dict(), "verdicts": verdicts, "warnings": warnings}, exit_code.of_verdicts(verdicts.values())
     )

@@ -19,8 +19,8 @@ Json: TypeAlias = Annotated[bool, typer.Option("--json", help="Print one JSON ob
 ROW_SETTINGS = ("where", "drop_invalid", "drop_duplicates")
 ROLE_SETTINGS = ("action", "reward", "propensity", "assume_propensity", "time", "group", "format", *ROW_SETTINGS)
 LOG_SETTINGS = (*ROLE_SETTINGS, "context", "ignore", "categorical")
-EVALUATION_SETTINGS = ("estimators", "interval", "confidence", "confounding")
-_LISTS = ("context", "ignore", "categorical", "keep", "drop_duplicates", "include", "exclude", "estimators")
+EVALUATION_SETTINGS = ("estimators", "interval", "confidence", "min_uplift", "guard", "segment", "confounding")
+_LISTS = ("context", "ignore", "categorical", "keep", "drop_duplicates", "include", "exclude", "estimators", "guard")
 
 
 def with_settings(*names: str) -> Callable[[Callable[..., None]], Callable[..., None]]:

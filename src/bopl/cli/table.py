@@ -33,6 +33,25 @@ def evaluation_table(evaluation: Evaluation) -> Any:
     return table
 
 
+def part_tables(evaluation: Evaluation) -> list[Any]:
+    """Return guards, comparisons and segments, where there are some, as tables."""
+    from rich import box
+    from rich.table import Table
+    from rich.text import Text
+
+    from bopl.evaluation.result import STYLES, part_rows
+
+    tables = []
+    for title, heads, rows in part_rows(evaluation):
+        table = Table(box=box.SIMPLE_HEAD, pad_edge=False, title=title, title_justify="left", title_style="")
+        for head in heads:
+            table.add_column(head, overflow="fold")
+        for row in rows:
+            table.add_row(*(Text(cell, style=STYLES.get(cell, "")) for cell in row))
+        tables.append(table)
+    return tables
+
+
 def _title(evaluation: Evaluation) -> str:
     n_samples = evaluation.rows[0]["n"]
     kind = evaluation.interval.replace("_", " ")

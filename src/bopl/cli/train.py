@@ -11,7 +11,7 @@ import typer
 from bopl.cli import exit_code
 from bopl.cli.options import Json, with_settings
 from bopl.cli.output import Output
-from bopl.cli.table import evaluation_table
+from bopl.cli.table import evaluation_table, part_tables
 from bopl.workflow.config import TrainConfig, make_config, read_config
 
 
@@ -30,7 +30,6 @@ def train(
     Example: bopl train log.parquet --action item --reward click --propensity p --out policy.bopl
     """
     from bopl.evaluation.confounding import describe_confounding
-    from bopl.workflow.judging import deciding_rows
     from bopl.workflow.run_folder import recorded_fingerprint
     from bopl.workflow.training import train as run
 
@@ -41,9 +40,11 @@ def train(
     is_same = before is None or before == result.policy.trained_on_
     if not is_same:
         output.say("Note: the log is not what it was in the run whose configuration this is.")
-    row = deciding_rows(result.evaluation)["policy"]
+    row = result.evaluation.decision("policy")
     code = exit_code.INTERRUPTED if result.is_interrupted else exit_code.of_verdicts([row["verdict"]])
     output.say(evaluation_table(result.evaluation))
+    for part in part_tables(result.evaluation):
+        output.say(part)
     output.say_verdict(row)
     for sentence in describe_confounding(result.evaluation.confounding):
         output.say(sentence)

@@ -3,6 +3,7 @@
 from bopl.evaluation.accumulate import ValueAccumulator
 from bopl.evaluation.estimator import IPS, SNIPS, BetaIPS, ClippedIPS, Estimator, MeanEstimator, Need
 from bopl.evaluation.interval import INTERVALS
+from bopl.evaluation.margin import Guard
 from bopl.evaluation.model_based import DirectMethod, DoublyRobust, SelfNormalisedDR, ShrinkageDR, SwitchDR
 from bopl.evaluation.parquet import evaluate_parquet
 from bopl.evaluation.planning import Plan, detectable_effect, plan, required_samples
@@ -10,7 +11,7 @@ from bopl.evaluation.propensity import estimate_propensity
 from bopl.evaluation.registry import ESTIMATORS
 from bopl.evaluation.result import Evaluation
 from bopl.evaluation.terms import Terms
-from bopl.evaluation.whole_log import evaluate
+from bopl.evaluation.whole_log import compare, evaluate
 
 __all__ = [
     "ESTIMATORS",
@@ -23,6 +24,7 @@ __all__ = [
     "DoublyRobust",
     "Estimator",
     "Evaluation",
+    "Guard",
     "MeanEstimator",
     "Need",
     "Plan",
@@ -31,6 +33,7 @@ __all__ = [
     "SwitchDR",
     "Terms",
     "ValueAccumulator",
+    "compare",
     "detectable_effect",
     "estimate_propensity",
     "evaluate",

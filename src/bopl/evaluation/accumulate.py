@@ -4,28 +4,33 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from copy import copy
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
+from bopl._errors import UsageError
 from bopl._settings import check_number
 from bopl._typing import FloatArray, IntArray
+from bopl.evaluation.answer import Answers
+from bopl.evaluation.books import Books
 from bopl.evaluation.bootstrap import PoissonBootstrap
-from bopl.evaluation.diagnosis import RewardTotals
-from bopl.evaluation.estimator import SNIPS, Estimator, Need
-from bopl.evaluation.interval import Evidence, Interval, get_interval
+from bopl.evaluation.estimator import Estimator
+from bopl.evaluation.interval import Interval, get_interval
+from bopl.evaluation.ledger import Block
+from bopl.evaluation.question import ask
 from bopl.evaluation.registry import get_estimators
 from bopl.evaluation.result import Evaluation
 from bopl.evaluation.sources import Sources, check_all_actions, named_policies, read_logging_policy
 from bopl.evaluation.terms import Pilot, Terms
-from bopl.evaluation.totals import PolicyTotals
-from bopl.evaluation.verdict import judge
+from bopl.evaluation.unit import in_unit, reward_unit
 from bopl.log import BanditLog
 from bopl.log.context import quoted
 from bopl.log.policy_prob import read_policy
 from bopl.reward.prediction import predict_rewards
 
 PILOT_BLOCKS = 2  # blocks of the log from which settings left to the data are chosen
+MIN_TAIL_REPLICATES = 5.0  # bootstrap replicates beyond an end of an interval; of fewer its place is chance
 
 
 class ValueAccumulator:
@@ -38,8 +43,10 @@ class ValueAccumulator:
     ----------
     policies : policy, or mapping of name to policy
         Objects with ``predict_proba``; parts given to `add` may bring arrays of their own.
-    estimators, interval, confidence, n_replicates, reward_range, min_propensity, random_state, n_jobs
-        As for `bopl.evaluate`.
+    estimators, interval, confidence, min_uplift, guards, against, head_to_head, simultaneous, n_replicates, \
+    reward_range, min_propensity, random_state, n_jobs
+        As for `bopl.evaluate`; ``against`` is the name of a policy. Guarded rewards and segments are those of the parts
+        (``other_rewards``, ``segment``).
     reward_model : fitted model, optional
         For estimators that need one: it must have been fitted on other samples than these.
     logging_policy : object with ``predict_proba``, optional
@@ -68,6 +75,11 @@ class ValueAccumulator:
         estimators: object = None,
         interval: str = "normal",
         confidence: float = 0.95,
+        min_uplift: object = 0.0,
+        guards: object = (),
+        against: str | None = None,
+        head_to_head: bool = False,
+        simultaneous: bool = True,
         reward_model: object = None,
         logging_policy: object = None,
         n_replicates: int = 1000,
@@ -81,6 +93,15 @@ class ValueAccumulator:
         _check_range(reward_range)
         self.policies = named_policies(policies)
         self.interval: Interval = get_interval(interval, confidence)
+        self.question = ask(
+            list(self.policies),
+            min_uplift=min_uplift,
+            guards=guards,
+            against=against,
+            head_to_head=head_to_head,
+            simultaneous=simultaneous,
+        )
+        self.question.check(self.interval)
         self.estimators = get_estimators(estimators, self.interval, has_reward_model=reward_model is not None)
         self.reward_model, self.logging_policy = reward_model, logging_policy
         self.reward_range, self.min_propensity = reward_range, min_propensity
@@ -94,14 +115,11 @@ class ValueAccumulator:
         self.n_added = 0
         self.source: str | None = None
         self._knows_logging_policy = False
-        self._totals: list[PolicyTotals] = []
+        self._books: Books | None = None
         self._bootstrap: PoissonBootstrap | None = None
-        self._reward = RewardTotals()
         self._least_propensity = np.inf
         self._actions: list[Any] = []
-        self._action_count = np.zeros(0)
         self._rows: list[tuple[int, int]] = []  # of every part: its first row, and the one after its last
-        self._kept_reward: list[FloatArray] = []
 
     def add(
         self,
@@ -151,12 +169,13 @@ class ValueAccumulator:
     @property
     def needs_reward_model(self) -> bool:
         """Whether an estimator needs a reward model."""
-        return any(Need.REWARD_MODEL in estimator.needs for estimator in self.estimators)
+        return any(estimator.needs_model for estimator in self.estimators)
 
     @property
     def tuned_estimators(self) -> list[list[Estimator]]:
         """The estimators of every policy, with the settings chosen that are left to the data."""
-        return [list(totals.estimators) for totals in self._totals]
+        assert self._books is not None
+        return [list(totals.estimators) for totals in self._books.main.totals]
 
     @property
     def reward_limits(self) -> tuple[float, float]:
@@ -168,9 +187,12 @@ class ValueAccumulator:
         self._check_part(sources)
         first = self.n_added if first_row is None else first_row
         self._check_rows([(first, first + sources.log.n_samples)])
+        unit = reward_unit(sources.log.reward) if self._books is None else self._books.main.unit
+        sources = replace(sources, unit=unit)
+        books = self._new_books(sources, is_whole) if self._books is None else self._books.empty()
         part = copy(self)  # summed up apart: a part that fails on the way leaves nothing behind
         part._clear()
-        part._fill(sources, first, [totals.estimators for totals in self._totals] or self._tuned(sources, is_whole))
+        part._fill(sources, first, books)
         if self.source is None:
             vars(self).update(vars(part))
         else:
@@ -187,6 +209,23 @@ class ValueAccumulator:
             raise ValueError("all parts of a log must have the same actions and the same source of propensities.")
         if self._has_groups != (sources.group is not None):
             raise ValueError("either all parts of a log have groups, or none has.")
+        assert self._books is not None
+        if self._books.has_segments != (log.segment is not None):
+            raise ValueError("either all parts of a log have segments, or none has.")
+
+    def _new_books(self, sources: Sources, is_whole: bool) -> Books:
+        """Return empty books, with units and settings chosen from the first part."""
+        if sources.log.segment is not None and self.interval.is_bound:
+            raise UsageError(f"interval={self.interval.name!r} has no segments; use 'normal' or 'bootstrap'.")
+        n_samples = sources.log.n_samples if self.n_samples is None else self.n_samples
+        return Books(
+            self.question,
+            self._tuned(sources, is_whole),
+            sources.log,
+            unit=sources.unit,
+            is_whole=is_whole,
+            n_samples=n_samples,
+        )
 
     def _tuned(self, sources: Sources, is_whole: bool) -> list[list[Estimator]]:
         """Return the estimators of every policy, with the settings chosen that are left to the data."""
@@ -194,24 +233,21 @@ class ValueAccumulator:
         pilots = [self._pilot(sources, position, n_samples) for position in range(len(self.policies))]
         return [
             [
-                estimator if isinstance(estimator, SNIPS) and not is_whole else estimator.tuned(pilot)
+                estimator if estimator.is_tuned_for_rounding and not is_whole else estimator.tuned(pilot)
                 for estimator in self.estimators
             ]
             for pilot in pilots
         ]
 
-    def _fill(self, sources: Sources, first_row: int, estimators: list[list[Estimator]]) -> None:
+    def _fill(self, sources: Sources, first_row: int, books: Books) -> None:
         """Sum up a part."""
         log = sources.log
         self.source, self._actions, self.n_added = log.propensity_source, log.actions.tolist(), log.n_samples
         self._knows_logging_policy = sources.logging is not None
-        self._action_count = np.zeros(log.n_actions)
         self._least_propensity = float(log.propensity.min())
         self._rows = [(first_row, first_row + log.n_samples)]
-        self._totals = [
-            PolicyTotals(name, tuned, log.n_actions) for name, tuned in zip(self.policies, estimators, strict=True)
-        ]
-        for reader, totals in zip(sources.readers, self._totals, strict=True):
+        self._books = books
+        for reader, totals in zip(sources.readers, books.main.totals, strict=True):
             totals.trained.add(reader.policy, log)
         for rows in sources.blocks():
             self._add_block(sources, rows, first_row + rows.start)
@@ -221,29 +257,27 @@ class ValueAccumulator:
     def _pilot(self, sources: Sources, position: int, n_samples: int) -> Pilot:
         """Return blocks spread over the log; one row if no estimator looks at them."""
         if not any(estimator.needs_pilot for estimator in self.estimators):
-            return Pilot(Terms(np.ones(1), sources.log.reward[:1]), n_samples)
+            return Pilot(Terms(np.ones(1), in_unit(sources.log.reward[:1], sources.unit)), n_samples)
         blocks = sources.blocks()
         chosen = blocks if len(blocks) <= PILOT_BLOCKS else blocks[:: -(-len(blocks) // PILOT_BLOCKS)]
         return sources.pilot(chosen, position, n_samples)
 
     def _add_block(self, sources: Sources, rows: slice, first_row: int) -> None:
-        log = sources.log
+        assert self._books is not None
         group = None if sources.group is None else sources.group[rows]
         reward_hat = None if sources.rewards is None else sources.rewards.block(rows)
         logging_prob = sources.logging_prob(rows)
-        impossible = sources.impossible(rows, logging_prob)
-        keep, columns = self.interval.needs_samples, []
-        for reader, totals in zip(sources.readers, self._totals, strict=True):
-            block = reader.block(rows)
-            terms = sources.terms(rows, block, reward_hat, logging_prob)
-            columns.append(totals.add(terms, group, keep=keep))
-            totals.weights.add(terms.importance_weight, terms.reward, block.action_prob, impossible, group)
-        self._action_count += np.bincount(log.action_idx[rows], minlength=log.n_actions)
-        self._reward.add(log.reward[rows])
-        if keep:
-            self._kept_reward.append(log.reward[rows])
-        if self.interval.name == "bootstrap":
-            self._resample(np.hstack(columns), first_row, group)
+        blocks = [reader.block(rows) for reader in sources.readers]
+        block = Block(
+            [sources.terms(rows, one, reward_hat, logging_prob) for one in blocks],
+            [one.action_prob for one in blocks],
+            sources.log.action_idx[rows],
+            sources.impossible(rows, logging_prob),
+            group,
+        )
+        moments = self._books.add(block, sources.log, rows, keep=self.interval.needs_samples)
+        if self.interval.needs_replicates:
+            self._resample(moments, first_row, group)
 
     def _resample(self, moments: FloatArray, first_row: int, group: Any) -> None:
         if self._bootstrap is None:
@@ -252,11 +286,11 @@ class ValueAccumulator:
 
     @property
     def _has_groups(self) -> bool:
-        return bool(self._totals and self._totals[0].groups)
+        return self._books is not None and self._books.main.has_groups
 
     def _check_rows(self, rows: list[tuple[int, int]]) -> None:
         """Raise if rows were added before: the bootstrap would draw two samples of one number alike."""
-        if self.interval.name == "bootstrap" and not self._has_groups:
+        if self.interval.needs_replicates and not self._has_groups:
             for start, stop in rows:
                 if any(start < other_stop and other_start < stop for other_start, other_stop in self._rows):
                     raise ValueError(
@@ -272,11 +306,11 @@ class ValueAccumulator:
             raise ValueError("merge into an accumulator that has seen samples: swap the two.")
         if self._settings() != other._settings():
             raise ValueError(
-                "the shards differ in their policies, actions, interval, confidence, reward_range, min_propensity, "
-                "replicates, random_state, groups, in the source of their propensities or in whether the logging "
-                "policy is known."
+                "the shards differ in their policies, actions, interval, confidence, min_uplift, guards, comparisons, "
+                "reward_range, min_propensity, replicates, random_state, groups, segments, in the size of their "
+                "rewards, in the source of their propensities or in whether the logging policy is known."
             )
-        if [totals.estimators for totals in self._totals] != [totals.estimators for totals in other._totals]:
+        if self._chosen() != other._chosen():
             raise ValueError(
                 "the shards chose different settings from their data; give estimators with settings of your own, such "
                 "as ClippedIPS(max_importance_weight=10), to merge them."
@@ -286,24 +320,28 @@ class ValueAccumulator:
 
     def _join(self, other: ValueAccumulator) -> None:
         """Add the sums of another accumulator that is known to go with this one."""
-        for mine, yours in zip(self._totals, other._totals, strict=True):
-            mine.merge(yours)
+        assert self._books is not None
+        assert other._books is not None
+        self._books.merge(other._books)
         if self._bootstrap is not None and other._bootstrap is not None:
             self._bootstrap.merge(other._bootstrap)
         self.n_added += other.n_added
         self._rows += other._rows
-        self._reward.merge(other._reward)
         self._least_propensity = min(self._least_propensity, other._least_propensity)
-        self._action_count = self._action_count + other._action_count
-        self._kept_reward += other._kept_reward
 
     def _settings(self) -> tuple[Any, ...]:
         """Return what two shards must have in common."""
-        names = [totals.name for totals in self._totals]
-        draws = (self.n_replicates, self.random_state) if self.interval.name == "bootstrap" else ()
-        limits = (self.reward_range, self.min_propensity)
-        log = (self._actions, self.source, self._has_groups, self._knows_logging_policy)
-        return names, log, self.interval, limits, draws
+        assert self._books is not None
+        draws = (self.n_replicates, self.random_state) if self.interval.needs_replicates else ()
+        limits = (self.reward_range, self.min_propensity, self._books.units)
+        log = (self._actions, self.source, self._has_groups, self._books.has_segments, self._knows_logging_policy)
+        return self.question, log, self.interval, limits, draws
+
+    def _chosen(self) -> list[list[Estimator]]:
+        """Return the estimators of every ledger with their settings."""
+        assert self._books is not None
+        ledgers = (self._books.main, *self._books.guards.values())
+        return [totals.estimators for ledger in ledgers for totals in ledger.totals]
 
     # -- Results --------------------------------------------------------------------------------------------------
 
@@ -311,95 +349,32 @@ class ValueAccumulator:
         """Return the evaluation of all samples added so far."""
         if self.source is None:
             raise ValueError("nothing has been added yet: there is no result.")
+        assert self._books is not None
+        self._books.check_units()
         limits, max_weight = self._range(), self._max_weight()
         means = None if self._bootstrap is None else self._bootstrap.means()
-        rows, start = [], 0
-        for totals in self._totals:
-            for position, estimator in enumerate(totals.estimators):
-                stop = start + len(totals.moments[position].mean)
-                replicates = None if means is None else means[:, start:stop]
-                evidence = self._evidence(totals, position, estimator, replicates, limits, max_weight)
-                rows.append(self._row(totals, position, evidence))
-                start = stop
+        answers = Answers(
+            self._books, self.interval, limits, max_weight, self.source, self._knows_logging_policy, means
+        )
+        rows, guards, comparisons = answers.rows(), answers.guards(), answers.comparisons()
         return Evaluation(
-            tuple(rows),
+            rows,
             self.interval.name,
             self.interval.confidence,
-            self._reward.mean,
-            (*self.notes, *self._setting_notes(), *self._range_notes(limits, max_weight)),
+            self._books.main.mean,
+            (*self.notes, *self._setting_notes(), *self._range_notes(limits, max_weight), *self._level_notes()),
+            decisions=answers.decisions(rows, guards, comparisons),
+            guards=guards,
+            segments=answers.segments(),
+            comparisons=comparisons,
+            estimators=self.estimators,
         )
-
-    def _evidence(
-        self,
-        totals: PolicyTotals,
-        position: int,
-        estimator: Estimator,
-        replicates: FloatArray | None,
-        limits: tuple[float, float],
-        max_weight: float,
-    ) -> Evidence:
-        keep = self.interval.needs_samples
-        return Evidence(
-            estimator=estimator,
-            moments=totals.moments[position],
-            groups=totals.groups[position] if totals.groups else None,
-            replicate_means=replicates,
-            importance_weight=np.concatenate(totals.kept_weight) if keep else None,
-            reward=np.concatenate(self._kept_reward) if keep else None,
-            reward_range=limits,
-            max_weight=max_weight,
-            is_logging_policy=totals.weights.gap == 0.0,
-        )
-
-    def _row(self, totals: PolicyTotals, position: int, evidence: Evidence) -> dict[str, Any]:
-        estimator = evidence.estimator
-        facts = totals.weights.facts(
-            self._action_count,
-            reward_share=self._reward.share,
-            trained_share=totals.trained.share,
-            n_groups=evidence.value_spread().n_units if self._has_groups else None,
-        )
-        rounding, facts = totals.rounding, totals.rounding.allowed(facts)
-        lower, upper = rounding.widened(position, 0, self.interval.value(evidence), facts.n_samples)
-        uplift = evidence.uplift
-        bounds = rounding.widened(position, 1, self.interval.uplift(evidence), facts.n_samples)
-        assert self.source is not None
-        lost_weight = float(totals.lost_weight[position] / facts.n_samples)
-        verdict, reason = judge(
-            estimator,
-            self.interval,
-            facts,
-            lost_weight,
-            uplift,
-            (lower, upper),
-            bounds,
-            self.source,
-            knows_logging_policy=self._knows_logging_policy,
-        )
-        return {
-            "policy": totals.name,
-            "estimator": estimator.name,
-            "value": evidence.value,
-            "std_err": self.interval.std_err(evidence),
-            "ci_lower": lower,
-            "ci_upper": upper,
-            "uplift": uplift,
-            "uplift_ci_lower": bounds[0],
-            "uplift_ci_upper": bounds[1],
-            "n": facts.n_samples,
-            "ess": facts.ess,
-            "mean_weight": facts.mean,
-            "max_weight": facts.max,
-            "clipped_share": float(totals.n_clipped[position] / facts.n_samples),
-            "unsupported_mass": facts.unsupported_mass,
-            "propensity_source": self.source,
-            "verdict": verdict,
-            "reason": reason + rounding.describe(position, facts.n_samples),
-        }
 
     def _range(self) -> tuple[float, float]:
         """Return the range of rewards: given, [0, 1] if all lie there, else what was seen."""
-        low, high = self._reward.low, self._reward.high
+        assert self._books is not None
+        reward, unit = self._books.main.reward, self._books.main.unit
+        low, high = reward.low * unit, reward.high * unit
         if self.reward_range is None:
             return (0.0, 1.0) if low >= 0.0 and high <= 1.0 else (low, high)
         if low < self.reward_range[0] or high > self.reward_range[1]:
@@ -421,10 +396,11 @@ class ValueAccumulator:
         return 1.0 / self.min_propensity
 
     def _setting_notes(self) -> list[str]:
+        assert self._books is not None
         notes = []
-        for totals in self._totals:
+        for totals in self._books.main.totals:
             for given, tuned in zip(self.estimators, totals.estimators, strict=True):
-                if given != tuned and not isinstance(tuned, SNIPS):
+                if given != tuned and not tuned.is_tuned_for_rounding:
                     setting, value = next((name, one) for name, one in vars(tuned).items() if vars(given)[name] != one)
                     notes.append(f"{tuned.name} of {totals.name!r}: {setting} = {value:.4g}, chosen from the log.")
         return notes
@@ -434,9 +410,31 @@ class ValueAccumulator:
             return []
         origin = "given" if self.reward_range is not None else "assumed, from the rewards seen"
         notes = [f"The bounds hold for rewards in [{limits[0]:g}, {limits[1]:g}] ({origin})."]
-        if self.interval.name == "empirical_bernstein":
+        if self.interval.needs_min_propensity:
             origin = "given" if self.min_propensity is not None else "assumed: the smallest propensity seen"
             notes.append(f"They hold for propensities of at least {1.0 / max_weight:.4g} ({origin}).")
+        return notes
+
+    def _level_notes(self) -> list[str]:
+        """Return at which level several answers hold together."""
+        assert self._books is not None
+        question, confidence = self.question, self.interval.confidence
+        level = question.confidence(confidence, question.n_judged)
+        notes = []
+        if question.n_judged > 1 and question.is_simultaneous:
+            notes.append(
+                f"Verdicts and intervals of the uplift hold for all {question.n_judged} policies together: each is at "
+                f"{100.0 * level:.6g}%."
+            )
+        if self.interval.needs_replicates:
+            if not question.is_plain or self._books.has_segments:
+                notes.append("Intervals of guards, segments and comparisons are normal ones, not of the bootstrap.")
+            least = MIN_TAIL_REPLICATES / ((1.0 - level) / 2.0)
+            if self.n_replicates < least:
+                notes.append(
+                    f"{self.n_replicates} replicates are few for intervals at {100.0 * level:.6g}%: take n_replicates "
+                    f"of at least {np.ceil(least):.0f}."
+                )
         return notes
 
 

@@ -47,6 +47,11 @@ class WeightFacts:
         Share of the samples that the policy was trained on, as far as it remembers.
     n_groups : int or None
         Groups of dependent samples.
+    reward_share : float
+        Share of the samples that carry the variance of the rewards; 0 if all are the same.
+    uniform_mean, uniform_z : float
+        Mean weight of the policy that takes every eligible action alike, and how many standard errors it is from 1: off
+        only if the propensities are.
     """
 
     n_samples: int
@@ -63,6 +68,9 @@ class WeightFacts:
     unsupported_mass: float
     trained_share: float
     n_groups: int | None
+    reward_share: float = 1.0
+    uniform_mean: float = 1.0
+    uniform_z: float = 0.0
 
 
 class TrainedRows:
@@ -123,6 +131,42 @@ class RewardTotals:
         if self.low == self.high:
             return 0.0
         return 1.0 / (self.moments.n_samples * self.moments.spread(np.ones(1)).kurtosis)
+
+
+class PropensityTotals:
+    """Weights of the policy that takes every eligible action alike: what the propensities say of themselves.
+
+    Their mean is 1 if the propensities are right and every eligible action can be taken; an action that never is leaves
+    it below 1, which says nothing of the propensities.
+    """
+
+    def __init__(self) -> None:
+        self.weight = MomentSum.empty(1)
+        self.by_group: GroupSum | None = None
+
+    def add(self, propensity: FloatArray, n_eligible: FloatArray | int, group: IntArray | None) -> None:
+        """Add samples."""
+        weight = (1.0 / (n_eligible * propensity))[:, None]
+        self.weight = self.weight + MomentSum.of(weight)
+        if group is not None:
+            self.by_group = self.by_group or GroupSum(1)
+            self.by_group.add(weight, group)
+
+    def merge(self, other: PropensityTotals) -> None:
+        """Add the sums of another shard."""
+        self.weight = self.weight + other.weight
+        if self.by_group is not None and other.by_group is not None:
+            self.by_group.merge(other.by_group)
+
+    def mean_and_z(self) -> tuple[float, float]:
+        """Return the mean weight and its z-score; a mean below 1 counts as 1."""
+        mean = float(self.weight.mean[0])
+        if mean <= 1.0:
+            return mean, 0.0
+        spread = self.weight.spread(np.ones(1))
+        if self.by_group is not None:
+            spread = self.by_group.spread(np.ones(1), self.weight.mean)
+        return mean, mean_weight_z(mean, spread.std_err)
 
 
 class WeightTotals:
@@ -196,7 +240,13 @@ class WeightTotals:
             self.largest, self.contribution = self.largest[top], self.contribution[top]
 
     def facts(
-        self, action_count: FloatArray, *, reward_share: float, trained_share: float = 0.0, n_groups: int | None = None
+        self,
+        action_count: FloatArray,
+        *,
+        reward_share: float,
+        trained_share: float = 0.0,
+        n_groups: int | None = None,
+        uniform: tuple[float, float] = (1.0, 0.0),
     ) -> WeightFacts:
         """Return what the sums say.
 
@@ -209,6 +259,8 @@ class WeightTotals:
         trained_share : float
             Share of the samples that the policy was trained on.
         n_groups : int, optional
+        uniform : (float, float)
+            Mean weight of the uniform policy and its z-score.
         """
         n_samples, mean = self.weight.n_samples, float(self.weight.mean[0])
         scatter = float(self.weight.scatter[0, 0])
@@ -230,6 +282,9 @@ class WeightTotals:
             unsupported_mass=self._unsupported_mass(action_count),
             trained_share=trained_share,
             n_groups=n_groups,
+            reward_share=reward_share,
+            uniform_mean=uniform[0],
+            uniform_z=uniform[1],
         )
 
     def _std_err(self) -> float:

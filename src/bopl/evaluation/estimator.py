@@ -28,6 +28,23 @@ class Need(Enum):
     LOGGING_DISTRIBUTION = "the logging policy's probabilities of all actions"
 
 
+@dataclass(frozen=True)
+class BoundedTerm:
+    """A mean of terms in a known range: ``origin + mean(direction · moments)`` is not above what is estimated.
+
+    Attributes
+    ----------
+    direction : ndarray of shape (n_moments,)
+    width : float
+        Of the range of the terms.
+    origin : float
+    """
+
+    direction: FloatArray
+    width: float
+    origin: float = 0.0
+
+
 class Estimator(ABC):
     """One estimator of a policy's value.
 
@@ -44,6 +61,24 @@ class Estimator(ABC):
         Whether `tuned` looks at the samples.
     is_monotone_in_weight : bool
         Whether a sample moves the estimate one way only as its weight grows, the other samples being as they are.
+    is_tuned_for_rounding : bool
+        Whether what `tuned` chooses changes the estimate by rounding only: it is then no setting to speak of.
+    clips_weights : bool
+        Whether large weights do not enter as they are. What is clipped off is lost, or left to the reward model where
+        there is one.
+    has_bounded_terms : bool
+        Whether `bounded_terms` says in which range the terms lie, so that bounds on their mean can be drawn.
+    is_weighted_mean : bool
+        Whether the estimate is ``mean(w r)`` itself, for bounds that look at weights and rewards one by one.
+    carries_verdict : bool
+        Whether a verdict may rest on it; that of a reward model alone may not.
+    priority : int
+        Of all estimators of a policy the one with the least priority decides. Settled beforehand: choosing the
+        estimator by its answer would be choosing the answer.
+    is_default : bool
+        Whether it is taken where nobody names an estimator.
+    title, about : str
+        What reports call it, and what it does in a sentence or two.
     """
 
     name: ClassVar[str]
@@ -52,6 +87,20 @@ class Estimator(ABC):
     is_unbiased: ClassVar[bool] = True
     needs_pilot: ClassVar[bool] = False
     is_monotone_in_weight: ClassVar[bool] = False
+    is_tuned_for_rounding: ClassVar[bool] = False
+    clips_weights: ClassVar[bool] = False
+    has_bounded_terms: ClassVar[bool] = False
+    is_weighted_mean: ClassVar[bool] = False
+    carries_verdict: ClassVar[bool] = True
+    priority: ClassVar[int] = 50
+    is_default: ClassVar[bool] = False
+    title: ClassVar[str] = ""
+    about: ClassVar[str] = ""
+
+    @property
+    def needs_model(self) -> bool:
+        """Whether it needs a reward model."""
+        return Need.REWARD_MODEL in self.needs
 
     def tuned(self, pilot: Pilot) -> Estimator:
         """Return the estimator with every setting that is left to the data chosen, once and for all."""
@@ -84,6 +133,21 @@ class Estimator(ABC):
     def is_clipped(self, importance_weight: FloatArray) -> BoolArray:
         """Return which weights the estimator cuts or sets aside."""
         return np.zeros(len(importance_weight), dtype=np.bool_)
+
+    def bounded_terms(
+        self, which: int, limits: tuple[float, float], max_weight: float
+    ) -> tuple[BoundedTerm, BoundedTerm]:
+        """Return what bounds the value (``which=0``) or the uplift (1) from below and from above.
+
+        Parameters
+        ----------
+        which : {0, 1}
+        limits : (float, float)
+            Range of the rewards.
+        max_weight : float
+            No weight is larger.
+        """
+        raise NotImplementedError(f"{self.name!r} has no bounded terms.")
 
     def value_influence(self, moments: FloatArray, mean: FloatArray) -> FloatArray:
         """Return ``g'(m) · (moment_i - m)`` of every sample: by how much it moves the value, times n."""
@@ -123,11 +187,27 @@ class IPS(MeanEstimator):
 
     name: ClassVar[str] = "ips"
     is_monotone_in_weight: ClassVar[bool] = True
+    has_bounded_terms: ClassVar[bool] = True
+    is_weighted_mean: ClassVar[bool] = True
+    priority: ClassVar[int] = 25
+    is_default: ClassVar[bool] = True
+    title: ClassVar[str] = "Inverse propensity scoring"
+    about: ClassVar[str] = (
+        "Weighs every logged reward by how much more often the new policy would have acted so. Unbiased and noisy: the "
+        "reference for all others."
+    )
 
     def moments(self, terms: Terms) -> FloatArray:
         """Return ``(w r, (w - 1) r)``."""
         weight = terms.importance_weight
         return np.column_stack([weight * terms.reward, (weight - 1.0) * terms.reward])
+
+    def bounded_terms(
+        self, which: int, limits: tuple[float, float], max_weight: float
+    ) -> tuple[BoundedTerm, BoundedTerm]:
+        """Return the term itself, and the same with the other sign."""
+        term, width = np.eye(2)[which], self.term_ranges(max_weight, *limits)[which]
+        return BoundedTerm(term, width), BoundedTerm(-term, width)
 
     def term_ranges(self, max_weight: float, low: float, high: float) -> tuple[float, float]:
         """Return the widths of the ranges of ``w r`` and ``(w - 1) r``, w in [0, max_weight], r in [low, high]."""
@@ -150,6 +230,12 @@ class ClippedIPS(IPS):
 
     name: ClassVar[str] = "clipped_ips"
     is_unbiased: ClassVar[bool] = False
+    clips_weights: ClassVar[bool] = True
+    is_weighted_mean: ClassVar[bool] = False
+    priority: ClassVar[int] = 30
+    is_default: ClassVar[bool] = False
+    title: ClassVar[str] = "Clipped IPS"
+    about: ClassVar[str] = "As IPS with the largest weights cut: less noise, some bias."
 
     def __post_init__(self) -> None:
         if self.max_importance_weight is not None:
@@ -176,6 +262,18 @@ class ClippedIPS(IPS):
         assert self.max_importance_weight is not None
         return importance_weight > self.max_importance_weight
 
+    def bounded_terms(
+        self, which: int, limits: tuple[float, float], max_weight: float
+    ) -> tuple[BoundedTerm, BoundedTerm]:
+        """Return terms that bound the policy's value, not the clipped estimate.
+
+        Clipped weights ``v <= w`` bound the value all the same, because ``V - low = E[w (r - low)] >= E[v (r - low)]``
+        and ``high - V >= E[v (high - r)]``; likewise the uplift, with ``v - 1`` in the place of v.
+        """
+        (low, high), clipped = limits, np.array([0.0, 0.0, 1.0])
+        term, width = np.eye(3)[which], self.largest(max_weight) * (high - low)
+        return BoundedTerm(term - low * clipped, width, low), BoundedTerm(high * clipped - term, width, -high)
+
     def largest(self, max_weight: float) -> float:
         """Return the largest cut weight if no weight is larger than ``max_weight``."""
         assert self.max_importance_weight is not None
@@ -195,6 +293,13 @@ class SNIPS(Estimator):
     name: ClassVar[str] = "snips"
     is_monotone_in_weight: ClassVar[bool] = True
     is_unbiased: ClassVar[bool] = False
+    is_tuned_for_rounding: ClassVar[bool] = True
+    priority: ClassVar[int] = 15
+    is_default: ClassVar[bool] = True
+    title: ClassVar[str] = "Self-normalised IPS"
+    about: ClassVar[str] = (
+        "As IPS, divided by the sum of the weights. Usually narrower, and blind to a constant added to all rewards."
+    )
 
     def tuned(self, pilot: Pilot) -> SNIPS:
         """Take the first reward for the origin."""
@@ -235,6 +340,9 @@ class BetaIPS(Estimator):
 
     name: ClassVar[str] = "beta_ips"
     is_unbiased: ClassVar[bool] = False  # of order 1/n: beta is estimated from the same samples
+    priority: ClassVar[int] = 20
+    title: ClassVar[str] = "IPS with the best baseline"
+    about: ClassVar[str] = "As IPS, less the part of its noise that the weights themselves explain."
 
     def moments(self, terms: Terms) -> FloatArray:
         """Return ``(w r, u, w r u, u², u r)``."""

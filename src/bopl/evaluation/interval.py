@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import numpy as np
@@ -13,9 +13,10 @@ from bopl._errors import UsageError
 from bopl._settings import check_choice, check_number
 from bopl._typing import FloatArray
 from bopl.evaluation.betting import betting_lower_bound
-from bopl.evaluation.estimator import IPS, ClippedIPS, Estimator
+from bopl.evaluation.estimator import BoundedTerm, Estimator
 from bopl.evaluation.log_smoothing import smoothed_lower_bound
 from bopl.evaluation.moments import GroupSum, MomentSum, Spread
+from bopl.evaluation.registry import estimator_names
 
 Bounds = tuple[float, float]
 
@@ -89,10 +90,9 @@ class Interval(ABC):
 
     name: ClassVar[str]
     is_bound: ClassVar[bool] = False  # holds for any number of samples, not only for many
+    needs_min_propensity: ClassVar[bool] = False
+    needs_replicates: ClassVar[bool] = False
     needs_samples: ClassVar[bool] = False
-    needs_replicates: ClassVar[bool] = False  # of a bootstrap
-    estimators: ClassVar[tuple[str, ...] | None] = None  # all of them
-    default_estimators: ClassVar[tuple[str, ...]] = ("ips", "snips")
 
     @property
     def delta(self) -> float:
@@ -115,12 +115,17 @@ class Interval(ABC):
     def uplift(self, evidence: Evidence) -> Bounds:
         """Return the interval of the uplift."""
 
+    def suits(self, estimator: Estimator | type[Estimator]) -> bool:
+        """Return whether the interval can be drawn for an estimator."""
+        return True
+
     def check(self, estimator: Estimator, *, has_group: bool, source: str) -> None:
         """Raise one sentence if the interval cannot be drawn for an estimator."""
-        if self.estimators is not None and estimator.name not in self.estimators:
+        if not self.suits(estimator):
             raise UsageError(
                 f"interval={self.name!r} bounds a mean of independent terms and works for "
-                f"{' and '.join(map(repr, self.estimators))} only; for {estimator.name!r} use 'normal' or 'bootstrap'."
+                f"{' and '.join(map(repr, estimator_names(self)))} only; for {estimator.name!r} use 'normal' or "
+                "'bootstrap'."
             )
         if self.is_bound and has_group:
             raise UsageError(
@@ -235,15 +240,17 @@ class EmpiricalBernstein(Interval):
         mu >= mean - sqrt(2 V log(2/delta) / n) - 7 b log(2/delta) / (3 (n - 1))
 
     For IPS the terms are ``w r`` from below, ``-w r`` from above; their range follows from [low, high], the range of
-    the rewards, and the largest possible weight, ``1 / min_propensity``. Cut weights ``v <= w`` bound the value all the
-    same, because ``V - low = E[w (r - low)] >= E[v (r - low)]`` and ``high - V >= E[v (high - r)]``; likewise the
-    uplift, with ``v - 1`` in the place of v. A value lies in [low, high] in any case.
+    the rewards, and the largest possible weight, ``1 / min_propensity`` (`Estimator.bounded_terms`). A value lies in
+    [low, high] in any case.
     """
 
     name: ClassVar[str] = "empirical_bernstein"
+    needs_min_propensity: ClassVar[bool] = True
     is_bound: ClassVar[bool] = True
-    estimators: ClassVar[tuple[str, ...] | None] = ("ips", "clipped_ips")
-    default_estimators: ClassVar[tuple[str, ...]] = ("ips",)
+
+    def suits(self, estimator: Estimator | type[Estimator]) -> bool:
+        """Return whether the range of the estimator's terms is known."""
+        return estimator.has_bounded_terms
 
     def value(self, evidence: Evidence) -> Bounds:
         """Return the interval of the value."""
@@ -257,25 +264,18 @@ class EmpiricalBernstein(Interval):
 
     def _ends(self, evidence: Evidence, which: int) -> Bounds:
         """Return the bounds on the first or the second term of the estimator."""
-        estimator, (low, high) = evidence.estimator, evidence.reward_range
-        term = np.eye(len(evidence.moments.mean))[which]
-        if isinstance(estimator, ClippedIPS):
-            width, cut_weight = estimator.largest(evidence.max_weight) * (high - low), np.array([0.0, 0.0, 1.0])
-            from_below = self._lower(evidence, term - low * cut_weight, width)
-            return low + from_below, high - self._lower(evidence, high * cut_weight - term, width)
-        assert isinstance(estimator, IPS)
-        width = estimator.term_ranges(evidence.max_weight, low, high)[which]
-        return self._lower(evidence, term, width), -self._lower(evidence, -term, width)
+        below, above = evidence.estimator.bounded_terms(which, evidence.reward_range, evidence.max_weight)
+        return self._lower(evidence, below), -self._lower(evidence, above)
 
-    def _lower(self, evidence: Evidence, direction: FloatArray, width: float) -> float:
-        """Return the lower bound on the mean of ``direction · moments``, which lie in a range of a width."""
+    def _lower(self, evidence: Evidence, term: BoundedTerm) -> float:
+        """Return the lower bound on ``origin + mean(direction · moments)``."""
         moments = evidence.moments
         if moments.n_samples < 2:
             return -np.inf
         log_term = float(np.log(2.0 / self.delta))
-        from_variance = moments.spread(direction).std_err * np.sqrt(2.0 * log_term)
-        from_range = 7.0 * width * log_term / (3.0 * (moments.n_samples - 1))
-        return float(direction @ moments.mean - from_variance - from_range)
+        from_variance = moments.spread(term.direction).std_err * np.sqrt(2.0 * log_term)
+        from_range = 7.0 * term.width * log_term / (3.0 * (moments.n_samples - 1))
+        return float(term.origin + term.direction @ moments.mean - from_variance - from_range)
 
 
 def _within(ends: Bounds, low: float, high: float) -> Bounds:
@@ -292,8 +292,10 @@ class SampleBound(Interval):
 
     is_bound: ClassVar[bool] = True
     needs_samples: ClassVar[bool] = True
-    estimators: ClassVar[tuple[str, ...] | None] = ("ips",)
-    default_estimators: ClassVar[tuple[str, ...]] = ("ips",)
+
+    def suits(self, estimator: Estimator | type[Estimator]) -> bool:
+        """Return whether the estimate is the mean of weights times rewards."""
+        return estimator.is_weighted_mean
 
     @abstractmethod
     def lower(self, terms: FloatArray, *, width: float, floor: float) -> float:
@@ -356,6 +358,11 @@ class Betting(SampleBound):
 INTERVALS: dict[str, type[Interval]] = {
     kind.name: kind for kind in (Normal, Bootstrap, EmpiricalBernstein, LogSmoothing, Betting)
 }
+
+
+def at_confidence(interval: Interval, confidence: float) -> Interval:
+    """Return the same kind of interval at another level."""
+    return replace(interval, confidence=confidence)
 
 
 def get_interval(name: object, confidence: float) -> Interval:

@@ -28,6 +28,13 @@ class DirectMethod(MeanEstimator):
     needs: ClassVar[frozenset[Need]] = frozenset({Need.REWARD_MODEL})
     sharpened_by: ClassVar[frozenset[Need]] = frozenset({Need.LOGGING_DISTRIBUTION})
     is_unbiased: ClassVar[bool] = False
+    carries_verdict: ClassVar[bool] = False
+    priority: ClassVar[int] = 90
+    title: ClassVar[str] = "Direct method"
+    about: ClassVar[str] = (
+        "What a reward model predicts for the new policy's choices. As good as that model, and the interval does not "
+        "know about its errors: it carries no verdict."
+    )
 
     def moments(self, terms: Terms) -> FloatArray:
         """Return ``(q_pi, d)``."""
@@ -58,6 +65,13 @@ class DoublyRobust(CorrectedMean):
 
     name: ClassVar[str] = "dr"
     is_monotone_in_weight: ClassVar[bool] = True
+    priority: ClassVar[int] = 5
+    is_default: ClassVar[bool] = True
+    title: ClassVar[str] = "Doubly robust"
+    about: ClassVar[str] = (
+        "A reward model's prediction, corrected by the rewards that were logged. Unbiased whenever the propensities "
+        "are right."
+    )
 
 
 @dataclass(frozen=True)
@@ -76,6 +90,10 @@ class SwitchDR(CorrectedMean):
 
     name: ClassVar[str] = "switch_dr"
     is_unbiased: ClassVar[bool] = False
+    clips_weights: ClassVar[bool] = True
+    priority: ClassVar[int] = 35
+    title: ClassVar[str] = "Switch doubly robust"
+    about: ClassVar[str] = "As doubly robust, but the reward model alone speaks where weights are large."
     needs_pilot: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
@@ -122,6 +140,10 @@ class ShrinkageDR(CorrectedMean):
 
     name: ClassVar[str] = "dr_shrinkage"
     is_unbiased: ClassVar[bool] = False
+    clips_weights: ClassVar[bool] = True
+    priority: ClassVar[int] = 40
+    title: ClassVar[str] = "Doubly robust with shrinkage"
+    about: ClassVar[str] = "As doubly robust, with large weights pulled towards zero: less noise, some bias."
     needs_pilot: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
@@ -158,6 +180,9 @@ class SelfNormalisedDR(Estimator):
     needs: ClassVar[frozenset[Need]] = MODEL_NEEDS
     sharpened_by: ClassVar[frozenset[Need]] = frozenset({Need.LOGGING_DISTRIBUTION})
     is_unbiased: ClassVar[bool] = False
+    priority: ClassVar[int] = 10
+    title: ClassVar[str] = "Self-normalised doubly robust"
+    about: ClassVar[str] = "As doubly robust, with the correction divided by the sum of the weights."
 
     def moments(self, terms: Terms) -> FloatArray:
         """Return ``(q_pi, d, (w - 1) e, w, e)``."""

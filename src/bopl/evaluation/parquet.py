@@ -10,6 +10,7 @@ import numpy as np
 
 from bopl._settings import check_number
 from bopl.evaluation.accumulate import ValueAccumulator
+from bopl.evaluation.margin import parse_guards
 from bopl.evaluation.result import Evaluation
 from bopl.evaluation.sources import named_policies
 from bopl.log import BanditLog
@@ -32,6 +33,12 @@ def evaluate_parquet(
     estimators: object = None,
     interval: str = "normal",
     confidence: float = 0.95,
+    min_uplift: object = 0.0,
+    guards: object = (),
+    segment: str | None = None,
+    against: str | None = None,
+    head_to_head: bool = False,
+    simultaneous: bool = True,
     reward_model: object = None,
     logging_policy: object = None,
     n_replicates: int = 1000,
@@ -64,12 +71,17 @@ def evaluate_parquet(
         Name of the column with what a sample belongs to, such as a user: intervals are then those of dependent samples.
         A group may be spread over batches and files; memory grows with the number of groups, and the column is looked
         at once before.
+    guards : sequence of str or Guard, optional
+        As for `evaluate`; the rewards they name are columns, and no context.
+    segment : str, optional
+        Name of the column with what a sample counts to.
     reward_model : fitted model, optional
         For estimators that need one: fitted on other samples than these.
     batch_rows : int, default=262144
         Rows in memory at a time.
-    estimators, interval, confidence, logging_policy, n_replicates, reward_range, min_propensity, random_state, n_jobs
-        As for `evaluate`.
+    estimators, interval, confidence, min_uplift, against, head_to_head, simultaneous, logging_policy, n_replicates, \
+    reward_range, min_propensity, random_state, n_jobs
+        As for `evaluate`; ``against`` is the name of one of the policies.
     """
     check_number("batch_rows", batch_rows, low=1, integer=True)
     files = [open_parquet(one) for one in ([path] if isinstance(path, str | Path) else path)]
@@ -79,13 +91,22 @@ def evaluate_parquet(
     columns = {name: policy for name, policy in named.items() if isinstance(policy, str)}
     objects = {name: policy for name, policy in named.items() if name not in columns}
     roles = {"action": action, "reward": reward, "propensity": propensity} | ({"group": group} if group else {})
-    _check_columns(files, roles, columns, context)
+    guards = parse_guards(guards)
+    guarded = [guard.reward for guard in guards]
+    _check_columns(files, roles | {f"guard {name!r}": name for name in guarded}, columns, context)
+    if segment is not None:
+        _check_columns(files, {"segment": segment}, {}, None)
     needs_context = bool(objects) or reward_model is not None or logging_policy is not None
     accumulator = ValueAccumulator(
         named,
         estimators=estimators,
         interval=interval,
         confidence=confidence,
+        min_uplift=min_uplift,
+        guards=guards,
+        against=against,
+        head_to_head=head_to_head,
+        simultaneous=simultaneous,
         reward_model=reward_model,
         logging_policy=logging_policy,
         n_replicates=n_replicates,
@@ -95,7 +116,7 @@ def evaluate_parquet(
         n_jobs=n_jobs,
         n_samples=sum(file.metadata.num_rows for file in files),
     )
-    taken = {*roles.values(), *columns.values()}
+    taken = {*roles.values(), *columns.values(), *guarded}
     schema = _shared_schema(list(objects.values())) if context is None else None
     if schema is not None:
         wanted = [column.name for column in schema.columns]
@@ -104,9 +125,10 @@ def evaluate_parquet(
     if actions is None:
         actions = _find_actions(files, action, [*objects.values(), logging_policy], batch_rows)
     groups = None if group is None else _find_groups(files, group, batch_rows)
-    for batch in _batches(files, [*wanted, *sorted(taken)], batch_rows):
+    read = dict.fromkeys([*wanted, *sorted(taken), *([] if segment is None else [segment])])
+    for batch in _batches(files, list(read), batch_rows):
         accumulator.add(
-            _batch_log(batch, roles, wanted, actions, schema),
+            _batch_log(batch, roles, wanted, actions, schema, guarded, segment),
             policies={name: _column(batch, column) for name, column in columns.items()} or None,
             group=None if group is None else _group_numbers(batch[group], groups),
         )
@@ -188,7 +210,13 @@ def _shared_schema(policies: Sequence[Any]) -> LogSchema | None:
 
 
 def _batch_log(
-    batch: Any, roles: Mapping[str, str], context: list[str], actions: Any, schema: LogSchema | None
+    batch: Any,
+    roles: Mapping[str, str],
+    context: list[str],
+    actions: Any,
+    schema: LogSchema | None,
+    other_rewards: Sequence[str],
+    segment: str | None,
 ) -> BanditLog:
     import pyarrow
 
@@ -197,7 +225,13 @@ def _batch_log(
         matrix = schema.encode(table)
     else:  # without a policy that looks at it the context may be anything
         matrix = table.select(context) if context else np.zeros((batch.num_rows, 1), dtype=np.float32)
-    return BanditLog(matrix, *(table[roles[role]] for role in ("action", "reward", "propensity")), actions=actions)
+    return BanditLog(
+        matrix,
+        *(table[roles[role]] for role in ("action", "reward", "propensity")),
+        actions=actions,
+        other_rewards={name: table[name] for name in other_rewards},
+        segment=None if segment is None else table[segment],
+    )
 
 
 def _column(batch: Any, name: str) -> Any:

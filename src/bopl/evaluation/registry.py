@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
 
 from bopl._settings import check_choice
-from bopl.evaluation.estimator import IPS, SNIPS, BetaIPS, ClippedIPS, Estimator
-from bopl.evaluation.interval import Interval
+from bopl.evaluation.estimator import IPS, SNIPS, BetaIPS, ClippedIPS, Estimator, Need
 from bopl.evaluation.model_based import DirectMethod, DoublyRobust, SelfNormalisedDR, ShrinkageDR, SwitchDR
+
+if TYPE_CHECKING:
+    from bopl.evaluation.interval import Interval
 
 ESTIMATORS: dict[str, type[Estimator]] = {
     kind.name: kind
@@ -21,15 +24,15 @@ def get_estimators(estimators: object, interval: Interval, *, has_reward_model: 
     Parameters
     ----------
     estimators : None, "all", name, Estimator, or sequence of names and Estimators
-        None takes those that suit the interval, and ``"dr"`` as well if there is a reward model.
+        None takes the default ones that suit the interval, those with a reward model only if there is one; ``"all"``
+        all that suit it.
     interval : Interval
     has_reward_model : bool
     """
     if estimators is None:
-        with_model = ("dr",) if has_reward_model and interval.estimators is None else ()
-        estimators = (*interval.default_estimators, *with_model)
-    elif estimators == "all":
-        estimators = tuple(ESTIMATORS) if interval.estimators is None else interval.estimators
+        estimators = estimator_names(interval, is_default=True, has_reward_model=has_reward_model)
+    elif isinstance(estimators, str) and estimators == "all":
+        estimators = estimator_names(interval)
     elif isinstance(estimators, str | Estimator):
         estimators = (estimators,)
     if not isinstance(estimators, Iterable):
@@ -39,6 +42,33 @@ def get_estimators(estimators: object, interval: Interval, *, has_reward_model: 
     if not names or len(set(names)) < len(names):
         raise ValueError(f"estimators must name at least one estimator and none of them twice; got {names}.")
     return found
+
+
+def estimator_names(interval: Interval, *, is_default: bool = False, has_reward_model: bool = True) -> tuple[str, ...]:
+    """Return the names of the estimators that suit an interval, in the order of the registry.
+
+    Parameters
+    ----------
+    interval : Interval
+    is_default : bool, default=False
+        Only those that are taken where nobody names one.
+    has_reward_model : bool, default=True
+        Without one those that need it are left out.
+    """
+    return tuple(
+        name
+        for name, kind in ESTIMATORS.items()
+        if interval.suits(kind)
+        and (kind.is_default or not is_default)
+        and (has_reward_model or Need.REWARD_MODEL not in kind.needs)
+    )
+
+
+def primary_position(estimators: Sequence[Estimator]) -> int:
+    """Return which of some estimators decides: of those that may carry a verdict the one of least priority."""
+    return min(
+        range(len(estimators)), key=lambda place: (not estimators[place].carries_verdict, estimators[place].priority)
+    )
 
 
 def _get_estimator(estimator: object) -> Estimator:

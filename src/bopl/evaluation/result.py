@@ -11,17 +11,19 @@ from typing import Any
 
 from bopl._frame import to_arrow, to_frame
 from bopl._table import to_table
+from bopl.evaluation.estimator import Estimator
 
 COLUMNS: dict[str, str] = {
     "policy": "name of the policy",
     "estimator": "name of the estimator",
+    "is_primary": "whether this estimator decides about the policy",
     "value": "estimated reward per decision",
     "std_err": "its standard error",
     "ci_lower": "lower end of its interval",
     "ci_upper": "upper end of its interval",
     "uplift": "value less that of the logging policy under the same estimator",
     "uplift_ci_lower": "lower end of the paired interval of the uplift",
-    "uplift_ci_upper": "upper end of it",
+    "uplift_ci_upper": "upper end of it; of several policies the intervals hold together",
     "n": "samples",
     "ess": "effective sample size, sum(w)² / sum(w²)",
     "mean_weight": "mean importance weight, 1 if all is well",
@@ -32,8 +34,10 @@ COLUMNS: dict[str, str] = {
     "verdict": "better, worse, inconclusive or not trustworthy",
     "reason": "why, in a sentence",
 }
+PARTS = ("decisions", "guards", "segments", "comparisons")
 HEADINGS = ("policy", "estimator", "value", "uplift", "effective samples", "verdict")
 STYLES = {"better": "green", "worse": "red", "inconclusive": "yellow", "not trustworthy": "bold magenta"}
+STYLES |= {"kept": "green", "broken": "red", "undecided": "yellow"}
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,6 +61,20 @@ class Evaluation:
         For verdicts that were tested for hidden confounding: ``policy``, ``estimator``, ``verdict``, and ``odds``, the
         factor by which an unmeasured cause must shift the odds of an action for the verdict to fall; infinite if even
         100 does not overturn it.
+    decisions : tuple of mappings
+        The verdict on each policy, with ``policy``, ``against`` (what it was compared with, if not with the logging
+        policy), ``estimator``, ``verdict`` and ``reason``: that of the estimator that decides, guards included.
+    guards : tuple of mappings
+        One per policy and guard: ``guard``, ``now``, ``change`` with ``ci_lower`` and ``ci_upper``, ``limit``, and
+        ``state``, which is kept, broken or undecided.
+    segments : tuple of mappings
+        One per policy and segment, if the log has segments: ``segment``, ``n``, ``uplift`` with its interval, and
+        ``verdict``.
+    comparisons : tuple of mappings
+        One per pair of policies that were compared: ``policy``, ``other``, ``difference`` with ``ci_lower`` and
+        ``ci_upper``, ``verdict``.
+    estimators : tuple of Estimator
+        What the rows were estimated with.
     """
 
     rows: tuple[Mapping[str, Any], ...]
@@ -65,6 +83,21 @@ class Evaluation:
     logging_value: float
     notes: tuple[str, ...] = ()
     confounding: tuple[Mapping[str, Any], ...] = ()
+    decisions: tuple[Mapping[str, Any], ...] = ()
+    guards: tuple[Mapping[str, Any], ...] = ()
+    segments: tuple[Mapping[str, Any], ...] = ()
+    comparisons: tuple[Mapping[str, Any], ...] = ()
+    estimators: tuple[Estimator, ...] = ()
+
+    def decision(self, policy: str | None = None) -> Mapping[str, Any]:
+        """Return the verdict on a policy; its name may be left out if there is just one."""
+        found = [one for one in self.decisions if policy in (None, one["policy"])]
+        if len(found) != 1:
+            raise KeyError(
+                f"{len(found)} verdicts are on policy {policy!r}; there are some on "
+                f"{', '.join(one['policy'] for one in self.decisions)}."
+            )
+        return found[0]
 
     @property
     def table(self) -> Any:
@@ -100,6 +133,10 @@ class Evaluation:
             "notes": list(self.notes),
             "confounding": [{name: _plain(value) for name, value in one.items()} for one in self.confounding],
             "rows": [{name: _plain(row[name]) for name in COLUMNS} for row in self.rows],
+            **{
+                part: [{name: _plain(value) for name, value in row.items()} for row in getattr(self, part)]
+                for part in PARTS
+            },
         }
 
     def to_json(self, *, indent: int | None = 2) -> str:
@@ -117,14 +154,35 @@ class Evaluation:
             table.add_column(heading, justify="right" if is_number else "left", no_wrap=is_number)
         for row in self.rows:
             table.add_row(*map(Text, _cells(row)), Text(row["verdict"], style=STYLES[row["verdict"]]))
-        return Group(table, *(Text(line) for line in (*self._reason_lines(), *self.notes)))
+        return Group(table, *self._part_tables(), *(Text(line) for line in (*self._reason_lines(), *self.notes)))
+
+    def _part_tables(self) -> list[Any]:
+        """Return guards, comparisons and segments as tables."""
+        from rich.table import Table
+        from rich.text import Text
+
+        tables = []
+        for title, heads, rows in part_rows(self):
+            table = Table(title=title, title_justify="left")
+            for head in heads:
+                table.add_column(head)
+            for row in rows:
+                table.add_row(*(Text(cell, style=STYLES.get(cell, "")) for cell in row))
+            tables.append(table)
+        return tables
 
     def _reason_lines(self) -> list[str]:
         """Return every reason once, with the rows it belongs to."""
         rows_of: dict[tuple[str, str], list[str]] = {}
         for row in self.rows:
             rows_of.setdefault((row["policy"], row["reason"]), []).append(row["estimator"])
-        return [f"{policy} ({', '.join(names)}): {reason}" for (policy, reason), names in rows_of.items()]
+        lines = [f"{policy} ({', '.join(names)}): {reason}" for (policy, reason), names in rows_of.items()]
+        said = {row["reason"] for row in self.rows}
+        return lines + [
+            f"Verdict on {one['policy']}: {one['verdict']}. {one['reason']}"
+            for one in self.decisions
+            if one["reason"] not in said
+        ]
 
     def __str__(self) -> str:
         from rich.console import Console
@@ -150,6 +208,39 @@ class Evaluation:
             f"{n_samples:,} samples; the logging policy earns {self.logging_value:.4g}; "
             f"{100.0 * self.confidence:.4g}% {self.interval.replace('_', ' ')} intervals"
         )
+
+
+def part_rows(evaluation: Evaluation) -> list[tuple[str, tuple[str, ...], list[tuple[str, ...]]]]:
+    """Return guards, comparisons and segments as text: for each that there is its title, headings and rows."""
+
+    def between(row: Mapping[str, Any], name: str, lower: str, upper: str) -> str:
+        return f"{row[name]:+.4g} [{row[lower]:+.4g}, {row[upper]:+.4g}]"
+
+    ends = ("ci_lower", "ci_upper")
+    guards = [
+        (row["policy"], row["guard"], f"{row['now']:.4g}", between(row, "change", *ends), row["state"])
+        for row in evaluation.guards
+    ]
+    compared = [
+        (row["policy"], row["other"], between(row, "difference", *ends), row["verdict"])
+        for row in evaluation.comparisons
+    ]
+    segments = [
+        (
+            row["policy"],
+            row["segment"],
+            f"{row['n']:,}",
+            between(row, "uplift", "uplift_ci_lower", "uplift_ci_upper"),
+            row["verdict"],
+        )
+        for row in evaluation.segments
+    ]
+    parts: list[tuple[str, tuple[str, ...], list[tuple[str, ...]]]] = [
+        ("Guards", ("policy", "guard", "now", "change and its interval", "state"), list(guards)),
+        ("Head to head", ("policy", "less", "difference and its interval", "verdict"), list(compared)),
+        ("Segments", ("policy", "segment", "samples", "uplift and its interval", "verdict"), list(segments)),
+    ]
+    return [part for part in parts if part[2]]
 
 
 def _cells(row: Mapping[str, Any]) -> tuple[str, str, str, str, str]:

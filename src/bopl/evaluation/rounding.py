@@ -71,9 +71,9 @@ class RoundingTotals:
             facts if slack == 0.0 or gap == 0.0 else replace(facts, mean_z=facts.mean_z * max(1.0 - slack / gap, 0.0))
         )
 
-    def describe(self, position: int, n_samples: int) -> str:
+    def describe(self, position: int, n_samples: int, unit: float = 1.0) -> str:
         """Return by how much the uplift was widened, as a sentence; empty if by nothing."""
-        widest = float(np.abs(self.total[position, :, 1]).max()) / n_samples
+        widest = float(np.abs(self.total[position, :, 1]).max()) / n_samples * unit
         return (
             f" The propensities look rounded: the interval allows for {widest:.2g} from that." if widest > 0.0 else ""
         )

@@ -13,7 +13,9 @@ from bopl._typing import BoolArray, FloatArray, IntArray
 from bopl.evaluation.estimator import Estimator, Need
 from bopl.evaluation.rounding import relative_error
 from bopl.evaluation.terms import Pilot, Terms
+from bopl.evaluation.unit import in_unit
 from bopl.log import BanditLog
+from bopl.log.context import quoted
 from bopl.log.policy_prob import PolicyBlock, PolicyReader, read_policy, row_blocks
 from bopl.reward.prediction import RewardPredictor
 
@@ -35,6 +37,10 @@ class Sources:
         Of the logging policy, where it is known in full.
     group : ndarray of int64, shape (n_samples,) or None
         Groups of the samples, numbered as in the whole log if this is a part of one.
+    unit : float
+        What terms count rewards in; see `bopl.evaluation.unit`.
+    hat_is_scaled : bool
+        Whether the reward predictions are in that unit already.
     """
 
     log: BanditLog
@@ -42,6 +48,8 @@ class Sources:
     rewards: RewardPredictor | None
     logging: PolicyReader | None
     group: IntArray | None
+    unit: float = 1.0
+    hat_is_scaled: bool = False
 
     @cached_property
     def _error(self) -> FloatArray | None:
@@ -83,9 +91,11 @@ class Sources:
         """Return the terms of one policy on some rows."""
         log = self.log
         error = None if self._error is None else self._error[rows]
-        plain = Terms(block.logged_prob / log.propensity[rows], log.reward[rows], error=error)
+        plain = Terms(block.logged_prob / log.propensity[rows], in_unit(log.reward[rows], self.unit), error=error)
         if reward_hat is None or block.action_prob is None:
             return plain
+        if not self.hat_is_scaled:
+            reward_hat = in_unit(reward_hat, self.unit)
         return replace(
             plain,
             reward_hat=reward_hat[np.arange(len(reward_hat)), log.action_idx[rows]],
@@ -131,6 +141,24 @@ def named_policies(policies: object) -> dict[str, object]:
             raise ValueError("there is no policy to evaluate: policies is empty.")
         return {str(name): policy for name, policy in policies.items()}
     return {"policy": policies}
+
+
+RUNNING = "running"
+
+
+def with_running(policies: object, against: object) -> tuple[dict[str, object], str | None]:
+    """Return policies by name and the name of the one that runs now, which may be one of them or come by itself."""
+    named = named_policies(policies)
+    if against is None:
+        return named, None
+    if isinstance(against, str):
+        if against not in named:
+            raise ValueError(f"against={against!r} is none of the policies, which are {quoted(list(named))}.")
+        return named, against
+    name = RUNNING
+    while name in named:
+        name += "_"
+    return {**named, name: against}, name
 
 
 def read_logging_policy(policy: object, log: BanditLog) -> PolicyReader | None:

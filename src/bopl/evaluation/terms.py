@@ -7,7 +7,7 @@ from functools import cached_property
 
 import numpy as np
 
-from bopl._typing import FloatArray
+from bopl._typing import BoolArray, FloatArray, IntArray
 
 LEAST_LOGGING_PROB = 1e-12  # where the logging policy never takes an action, its weight is large and no more
 
@@ -37,6 +37,14 @@ class Terms:
     policy_reward_hat: FloatArray | None = None
     logging_reward_hat: FloatArray | None = None
     error: FloatArray | None = None
+
+    def at(self, rows: IntArray | BoolArray) -> Terms:
+        """Return the terms of some of the rows."""
+        return Terms(*(None if part is None else part[rows] for part in vars(self).values()))  # type: ignore[arg-type]
+
+    def with_reward(self, reward: FloatArray) -> Terms:
+        """Return the same weights with another reward, of which no model predicts anything."""
+        return Terms(self.importance_weight, reward, error=self.error)
 
     @property
     def modelled(self) -> tuple[FloatArray, FloatArray]:

@@ -11,6 +11,7 @@ from bopl._typing import FloatArray
 from bopl.evaluation.diagnosis import TrainedRows, WeightTotals
 from bopl.evaluation.estimator import Estimator
 from bopl.evaluation.moments import GroupSum, MomentSum
+from bopl.evaluation.registry import primary_position
 from bopl.evaluation.rounding import RoundingTotals
 from bopl.evaluation.terms import Terms
 
@@ -21,6 +22,7 @@ class PolicyTotals:
     def __init__(self, name: str, estimators: Sequence[Estimator], n_actions: int) -> None:
         self.name = name
         self.estimators = list(estimators)
+        self.primary = primary_position(self.estimators)
         self.moments: list[MomentSum] = []
         self.groups: list[GroupSum] = []
         self.n_clipped = np.zeros(len(self.estimators))

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 
 from bopl.evaluation.diagnosis import WeightFacts
 from bopl.evaluation.estimator import Estimator, Need
-from bopl.evaluation.interval import Bounds, Interval
+from bopl.evaluation.interval import Bounds, Evidence, Interval
 from bopl.log.weight import (
     MAX_HEAVY_SINGLE_SHARE,
     MAX_LOST_WEIGHT,
@@ -24,121 +25,193 @@ from bopl.log.weight import (
 BETTER, WORSE, INCONCLUSIVE, NOT_TRUSTWORTHY = "better", "worse", "inconclusive", "not trustworthy"
 DECIDED = (BETTER, WORSE)
 VERDICTS = (BETTER, WORSE, INCONCLUSIVE, NOT_TRUSTWORTHY)
+MAX_MODEL_SHARE = 0.5  # of the policy's probability: beyond, an estimate is mostly the opinion of its reward model
+NEGLIGIBLE = 1e-3  # of what the logging policy earns: a difference that hardly anybody would act on
 
-
-CUTTING = ("clipped_ips", "switch_dr", "dr_shrinkage")  # large weights do not enter as they are
-
+LOGGING = "the logging policy"
 SOURCE_NOTES = {
     "estimated": " It rests on estimated propensities: wrong if the logging policy looked at more than the context.",
     "uniform": " The propensities are taken to be uniform because the caller said so.",
 }
+MODEL_ALONE = (
+    "This is the opinion of a reward model: nothing checks it against what the policy's choices earned, and its error "
+    "shows in no interval. Add 'dr', which corrects the model by the logged rewards, or 'snips', which needs none."
+)
 
 
-def judge(
-    estimator: Estimator,
-    interval: Interval,
-    facts: WeightFacts,
-    lost_weight: float,
-    uplift: float,
-    value_bounds: Bounds,
-    bounds: Bounds,
-    source: str,
-    *,
-    knows_logging_policy: bool,
-) -> tuple[str, str]:
-    """Return the verdict on one policy under one estimator, and the reason.
+@dataclass(frozen=True)
+class Goal:
+    """What a difference is held against.
 
-    Parameters
+    Attributes
     ----------
-    estimator : Estimator
+    min_uplift : float
+        Smallest difference of interest: `better` takes more than this.
+    base : float
+        What the policy compared with earns, to say how large a difference is.
+    other : str
+        How messages call that policy.
+    certainty : str
+        Of the interval, in words.
+    """
+
+    min_uplift: float = 0.0
+    base: float = float("nan")
+    other: str = LOGGING
+    certainty: str = "with 95% confidence"
+
+
+@dataclass(frozen=True)
+class Case:
+    """All that a verdict on one policy under one estimator looks at.
+
+    Attributes
+    ----------
+    evidence : Evidence
     interval : Interval
+        Of the uplift.
     facts : WeightFacts
     lost_weight : float
-        Share of the weights that the estimator cut off.
+        Share of the weights that the estimator clipped off.
     uplift : float
-    value_bounds : (float, float)
-        Interval of the value.
-    bounds : (float, float)
-        Interval of the uplift.
+    value_bounds, bounds : (float, float)
+        Intervals of the value and of the uplift.
     source : str
         Where the propensities come from.
     knows_logging_policy : bool
         Whether the logging policy's probabilities of all actions were known; else even a reward model's uplift is
         taken from weights (`Terms.modelled_uplift`).
+    goal : Goal
     """
-    uses_weights = Need.PROPENSITY in estimator.needs or not knows_logging_policy
-    complaint = find_complaint(estimator, interval, facts, lost_weight, bounds, uses_weights=uses_weights)
-    complaint = complaint or _crossed_complaint(value_bounds, bounds)
+
+    evidence: Evidence
+    interval: Interval
+    facts: WeightFacts
+    lost_weight: float
+    uplift: float
+    value_bounds: Bounds
+    bounds: Bounds
+    source: str
+    knows_logging_policy: bool
+    goal: Goal
+
+    @property
+    def estimator(self) -> Estimator:
+        """What the estimate comes from."""
+        return self.evidence.estimator
+
+    @property
+    def uses_weights(self) -> bool:
+        """Whether the difference rests on weights."""
+        return Need.PROPENSITY in self.estimator.needs or not self.knows_logging_policy
+
+
+def judge(case: Case) -> tuple[str, str]:
+    """Return the verdict on one policy under one estimator, and the reason."""
+    complaint = find_complaint(case) or _crossed_complaint(case.value_bounds, case.bounds)
+    note = SOURCE_NOTES.get(case.source, "")
     if complaint is not None:
-        return NOT_TRUSTWORTHY, complaint + SOURCE_NOTES.get(source, "")
-    if facts.gap <= SAME_POLICY:
+        return NOT_TRUSTWORTHY, complaint + note
+    if case.facts.gap <= SAME_POLICY:
         reason = "The policy is the logging policy on this log, but for rounding: there is no difference to see."
-        return INCONCLUSIVE, reason + SOURCE_NOTES.get(source, "")
-    verdict, reason = _compare(interval.confidence, uplift, bounds)
-    if estimator.name == "dm":
-        if uses_weights:
-            reason += " Its value rests on the reward model alone, its uplift on the weights too: see what 'dr' says."
-        else:
-            reason += " It rests on the reward model alone: see what 'dr' says."
-    elif estimator.name in CUTTING[1:] and lost_weight > MAX_UNSUPPORTED:
-        reason += f" {lost_weight:.0%} of the policy's probability is left to the reward model."
-    return verdict, reason + SOURCE_NOTES.get(source, "")
+        return INCONCLUSIVE, reason + note
+    verdict, reason = compare_bounds(case.uplift, case.bounds, case.goal)
+    if case.estimator.clips_weights and case.estimator.needs_model and case.lost_weight > MAX_UNSUPPORTED:
+        reason += f" {case.lost_weight:.0%} of the policy's probability is left to the reward model."
+    return verdict, reason + note
 
 
-def find_complaint(
-    estimator: Estimator,
-    interval: Interval,
-    facts: WeightFacts,
-    lost_weight: float,
-    bounds: Bounds,
-    *,
-    uses_weights: bool,
-) -> str | None:
-    """Return why the log cannot answer, or None if it can."""
+def find_complaint(case: Case, *, is_paired: bool = False) -> str | None:
+    """Return why the log cannot answer, or None if it can: what is wrong with the log itself first, then with its size.
+
+    A cause stands before what follows from it: rows that the policy was trained on spoil any number, wrong propensities
+    any weight, and few effective samples are often no more than the trace of actions that were hardly ever taken.
+
+    Parameters
+    ----------
+    case : Case
+    is_paired : bool, default=False
+        Whether the policy is compared with another one, so that few samples that tell it from the logging policy are
+        no complaint.
+    """
+    facts = case.facts
     if facts.trained_share > 0.0:
         return (
             f"The policy was trained on {facts.trained_share:.0%} of these samples, where it looks better than it is: "
             "evaluate it on others."
         )
+    if facts.reward_share == 0.0 and facts.gap > SAME_POLICY:
+        return "All rewards of the log are the same: it cannot tell policies apart."
     if facts.unsupported_mass > MAX_UNSUPPORTED:
         return (
             f"{facts.unsupported_mass:.1%} of the policy's choices are actions that were never taken in this log: "
             "nothing is known of what they earn."
         )
-    if uses_weights:
-        complaint = _weight_complaint(estimator, interval, facts, lost_weight)
+    if not case.estimator.carries_verdict:
+        return MODEL_ALONE
+    if case.uses_weights:
+        complaint = _weight_complaint(case.interval, facts) or _size_complaint(case, is_paired)
         if complaint is not None:
             return complaint
-    if not all(math.isfinite(bound) for bound in bounds):
+    if not all(math.isfinite(bound) for bound in case.bounds):
         return "The estimate is not defined on this log: there are too few samples that speak of the policy."
     return None
 
 
-def _weight_complaint(estimator: Estimator, interval: Interval, facts: WeightFacts, lost_weight: float) -> str | None:
+def _weight_complaint(interval: Interval, facts: WeightFacts) -> str | None:
+    """Return what is wrong with the weights, whatever is estimated from them."""
     if facts.max == 0.0:
         return "The policy gives probability zero to every logged action: the log says nothing about it."
     if facts.gap <= SAME_POLICY:
         return None  # of the logging policy nothing has to be inferred
-    if is_mean_off(facts.mean, facts.mean_z):
-        return (
-            f"The mean weight is {facts.mean:.3g} where 1 is expected (z = {facts.mean_z:.1f}): either the "
-            "propensities are not those of the logging policy, or the policy takes actions that hardly occur here."
-        )
-    if interval.is_bound:
-        return None  # holds for any number of samples and any weights
-    if facts.ess < MIN_ESS:
-        return (
-            f"To this policy the log is worth {_counted(facts.ess)}, fewer than {MIN_ESS:.0f}: the "
-            "interval cannot be relied on."
-        )
-    if facts.n_groups is not None and facts.n_groups < MIN_GROUPS:
+    if not interval.is_bound and facts.n_groups is not None and facts.n_groups < MIN_GROUPS:
+        # Before the mean weight: its standard error comes from the groups.
         return (
             f"The log has {facts.n_groups} groups, fewer than {MIN_GROUPS}: how much they differ from each other "
             "cannot be told, and the interval cannot be relied on."
         )
-    has_cut = estimator.name in CUTTING and lost_weight > 0.0  # else the weights are as heavy as they came
-    complaint = _cut_complaint(estimator, lost_weight) if has_cut else _tail_complaint(facts)
-    return _reward_complaint(facts) if complaint is None else complaint
+    if is_mean_off(facts.mean, facts.mean_z):
+        return _mean_complaint(facts)
+    if interval.is_bound or facts.ess >= MIN_ESS:
+        return None
+    return (
+        f"To this policy the log is worth {_counted(facts.ess)}, fewer than {MIN_ESS:.0f}: the interval cannot be "
+        f"relied on. {_few_because(facts)}"
+    )
+
+
+def _mean_complaint(facts: WeightFacts) -> str:
+    """Tell propensities that are wrong for every policy from weights that are off for this one alone."""
+    found = f"The mean weight is {facts.mean:.3g} where 1 is expected (z = {facts.mean_z:.1f}): "
+    if is_mean_off(facts.uniform_mean, facts.uniform_z):
+        return (
+            f"{found}the propensities are not those of the logging policy. By them the log's actions would be "
+            f"{facts.uniform_mean:.3g} times as many as there are (z = {facts.uniform_z:.1f}), whatever the policy."
+        )
+    return (
+        f"{found}either the propensities are not those of the logging policy, or the policy takes actions that hardly "
+        "occur here, or a context column knows the action that was taken."
+    )
+
+
+def _few_because(facts: WeightFacts) -> str:
+    if facts.n_samples < 2.0 * MIN_ESS:
+        return f"The log has only {facts.n_samples:,} samples: collect more."
+    return (
+        f"Of {facts.n_samples:,} samples few are like what the policy would do: the largest weight is {facts.max:.3g}. "
+        "A policy nearer to the logging policy can be judged, or a log that explores more."
+    )
+
+
+def _size_complaint(case: Case, is_paired: bool) -> str | None:
+    """Return why there are too few samples for an interval that holds for many."""
+    facts = case.facts
+    if case.interval.is_bound or facts.gap <= SAME_POLICY:
+        return None  # holds for any number of samples and any weights
+    # Where nothing was clipped the weights are as heavy as they came.
+    has_clipped = case.estimator.clips_weights and case.lost_weight > 0.0
+    complaint = _clip_complaint(case) if has_clipped else _tail_complaint(facts)
+    return complaint if is_paired or complaint is not None else _reward_complaint(facts)
 
 
 def _crossed_complaint(*intervals: Bounds) -> str | None:
@@ -163,11 +236,9 @@ def _tail_complaint(facts: WeightFacts) -> str | None:
 
 
 def _reward_complaint(facts: WeightFacts) -> str | None:
-    if facts.rewarded >= MIN_REWARDED:
+    few = few_rewards(facts.rewarded)
+    if few is None:
         return None
-    if facts.rewarded == 0.0:
-        return "All rewards of the log are the same: it cannot tell policies apart."
-    few = f"those that decide come from about {_counted(facts.rewarded)}, fewer than {MIN_REWARDED:.0f}"
     if facts.differing < 0.5 * facts.ess:
         return (
             f"The policy differs from the logging policy in few samples (worth {facts.differing:.0f}); of their "
@@ -176,26 +247,53 @@ def _reward_complaint(facts: WeightFacts) -> str | None:
     return f"Rewards are rare or very unequal, and {few}: the interval cannot be relied on."
 
 
-def _cut_complaint(estimator: Estimator, lost_weight: float) -> str | None:
-    """Cut weights are tame, but what was cut off is missing from the estimate or left to the reward model."""
-    if lost_weight > MAX_LOST_WEIGHT and estimator.name == "clipped_ips":
+def few_rewards(rewarded: float) -> str | None:
+    """Return the clause that too few rewards decide, or None if there are enough."""
+    if rewarded >= MIN_REWARDED:
+        return None
+    return f"those that decide come from about {_counted(rewarded)}, fewer than {MIN_REWARDED:.0f}"
+
+
+def _clip_complaint(case: Case) -> str | None:
+    """Clipped weights are tame, but what was clipped off is missing from the estimate or left to the reward model."""
+    if case.estimator.needs_model:
+        if case.lost_weight > MAX_MODEL_SHARE:
+            return f"{case.lost_weight:.0%} of the policy's probability is left to the reward model. {MODEL_ALONE}"
+    elif case.lost_weight > MAX_LOST_WEIGHT:
         return (
-            f"Cutting the weights drops {lost_weight:.0%} of the policy's probability: the estimate is biased by about "
-            "as much."
+            f"Cutting the weights drops {case.lost_weight:.0%} of the policy's probability: the estimate is biased by "
+            "about as much."
         )
     return None
 
 
-def _compare(confidence: float, uplift: float, bounds: Bounds) -> tuple[str, str]:
-    lower, upper = bounds
+def compare_bounds(uplift: float, bounds: Bounds, goal: Goal) -> tuple[str, str]:
+    """Return the verdict on a difference by its interval, and the reason."""
+    (lower, upper), least = bounds, goal.min_uplift
     if lower == upper == 0.0:
-        return INCONCLUSIVE, "No sample shows a difference to the logging policy: it is zero."
-    certainty = f"with {100.0 * confidence:.4g}% confidence"
-    if lower > 0.0:
-        return BETTER, f"It earns {uplift:.4g} more than the logging policy, at least {lower:.4g} {certainty}."
+        return INCONCLUSIVE, f"No sample shows a difference to {goal.other}: it is zero."
+    between = f"The uplift lies between {lower:.4g} and {upper:.4g} {goal.certainty}"
+    if least > 0.0 and -least <= lower and upper <= least:
+        return INCONCLUSIVE, (
+            f"{between}, within ±{least:.4g}, the smallest difference of interest: the two are as good as equal."
+        )
+    if lower > least:
+        return BETTER, _size_sentence("more", uplift, lower, goal)
     if upper < 0.0:
-        return WORSE, f"It earns {-uplift:.4g} less than the logging policy, at least {-upper:.4g} {certainty}."
-    return INCONCLUSIVE, f"The uplift lies between {lower:.4g} and {upper:.4g} {certainty}: it may be either way."
+        return WORSE, _size_sentence("less", -uplift, -upper, goal)
+    if lower > 0.0:
+        return INCONCLUSIVE, f"{between}: more than {goal.other}, but perhaps by less than the {least:.4g} asked for."
+    return INCONCLUSIVE, f"{between}: it may be either way."
+
+
+def _size_sentence(word: str, size: float, least: float, goal: Goal) -> str:
+    """Say how large a difference is; of one that hardly matters say so before its digits."""
+    if goal.base > 0.0 and size < NEGLIGIBLE * goal.base:
+        return (
+            f"The difference to {goal.other} is real but tiny: {100.0 * size / goal.base:.2g}% {word} ({size:.4g}, at "
+            f"least {least:.4g} {goal.certainty}). Set min_uplift to the smallest uplift that matters."
+        )
+    return f"It earns {size:.4g} {word} than {goal.other}, at least {least:.4g} {goal.certainty}."
 
 
 def _counted(number: float) -> str:

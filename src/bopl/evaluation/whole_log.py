@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -13,12 +14,13 @@ from bopl.evaluation.accumulate import ValueAccumulator
 from bopl.evaluation.confounding import Sensitivity, describe_confounding, find_confounding, interval_for
 from bopl.evaluation.propensity import estimate_logging_prob
 from bopl.evaluation.result import Evaluation
-from bopl.evaluation.sources import Sources, check_all_actions, read_logging_policy
+from bopl.evaluation.sources import Sources, check_all_actions, read_logging_policy, with_running
+from bopl.evaluation.unit import reward_unit
 from bopl.evaluation.verdict import DECIDED
 from bopl.log import BanditLog
 from bopl.log.policy_prob import read_policy
 from bopl.objective.softmax import softmax
-from bopl.reward.prediction import predict_rewards
+from bopl.reward.prediction import is_fitted, predict_rewards
 
 PROPENSITY_CHOICES = ("estimate", "uniform")
 
@@ -30,6 +32,12 @@ def evaluate(
     estimators: object = None,
     interval: str = "normal",
     confidence: float = 0.95,
+    min_uplift: object = 0.0,
+    guards: object = (),
+    segment: object = None,
+    against: object = None,
+    head_to_head: bool = False,
+    simultaneous: bool = True,
     reward_model: object = None,
     propensity: str | None = None,
     propensity_model: object = None,
@@ -60,6 +68,20 @@ def evaluate(
     interval : {"normal", "bootstrap", "empirical_bernstein", "log_smoothing", "betting"}, default="normal"
         The first two hold for many samples and any estimator; the last three for any number of samples, for IPS.
     confidence : float in (0, 1), default=0.95
+    min_uplift : float or str, default=0
+        Smallest uplift of interest, per decision (``0.001``) or as a share of what is earned now (``"1%"``): `better`
+        takes a lower bound above it.
+    guards : sequence of str or Guard, optional
+        Other rewards that must not get worse, such as ``["revenue>=-1%", "complaints<=+0.002"]``; the log has them as
+        ``other_rewards``. `better` then takes all of them to be kept, too.
+    segment : sequence of shape (n_samples,), optional
+        What each sample counts to; by default the log's ``segment``. Every segment gets an uplift with an interval.
+    against : policy, or name of one of ``policies``, optional
+        What runs now, if it is not the logging policy: verdicts are on the paired difference to it.
+    head_to_head : bool, default=False
+        Compare every policy with every other one, paired on the same samples.
+    simultaneous : bool, default=True
+        Let the verdicts on several policies hold together: with twenty candidates, each has a twentieth of the error.
     reward_model : model or array of shape (n_samples, n_actions), optional
         For estimators that need one. Not fitted: it is cross-fitted here (`bopl.BoostedRewardModel` by default, any
         scikit-learn regressor). Fitted: on other samples than these.
@@ -110,11 +132,18 @@ def evaluate(
     if not isinstance(log, BanditLog):
         raise TypeError(f"evaluate takes a BanditLog; got {type(log).__name__}.")
     check_number("n_folds", n_folds, low=2, integer=True)
+    log = log if segment is None else log.with_segment(segment)
+    policies, against = with_running(policies, against)
     accumulator = ValueAccumulator(
         policies,
         estimators=estimators,
         interval=interval,
         confidence=confidence,
+        min_uplift=min_uplift,
+        guards=guards,
+        against=against,
+        head_to_head=head_to_head,
+        simultaneous=simultaneous,
         reward_model=reward_model,
         n_replicates=n_replicates,
         reward_range=reward_range,
@@ -141,12 +170,74 @@ def _with_confounding(evaluation: Evaluation, accumulator: ValueAccumulator, sou
         terms = sources.all_terms(position) if any(row["verdict"] in DECIDED for row in own) else None
         for row, estimator in zip(own, estimators, strict=True):
             if terms is not None:
-                interval, limits = interval_for(accumulator.interval), accumulator.reward_limits
+                interval = interval_for(accumulator.interval)
+                low, high = accumulator.reward_limits
+                limits = low / sources.unit, high / sources.unit
                 propensity, group = sources.log.propensity, sources.group
                 sensitivity = Sensitivity(estimator, terms, propensity, group, interval, limits)
                 found.append(find_confounding(row, sensitivity))
     known = tuple(one for one in found if one is not None)
     return replace(evaluation, confounding=known, notes=(*evaluation.notes, *describe_confounding(known)))
+
+
+def compare(
+    log: BanditLog,
+    policies: Mapping[str, object],
+    *,
+    against: object = None,
+    estimators: object = None,
+    confidence: float = 0.95,
+    min_uplift: object = 0.0,
+    guards: object = (),
+    segment: object = None,
+    reward_model: object = None,
+    logging_policy: object = None,
+    random_state: int = 0,
+) -> Evaluation:
+    """Compare policies head to head: each with each other, or all with the one that runs now.
+
+    Differences are paired: both policies are judged by the same samples, and what they share cancels. Intervals and
+    verdicts hold for all comparisons together.
+
+    Parameters
+    ----------
+    log : BanditLog
+    policies : mapping of name to policy
+    against : policy, or name of one of ``policies``, optional
+        What runs now; by default every policy is compared with every other one.
+    estimators, confidence, min_uplift, guards, segment, reward_model, logging_policy, random_state
+        As for `evaluate`.
+
+    Returns
+    -------
+    Evaluation
+        With ``.comparisons``.
+
+    Examples
+    --------
+    >>> import numpy as np, bopl
+    >>> rng = np.random.default_rng(0)
+    >>> action = rng.integers(0, 2, size=2000)
+    >>> log = bopl.BanditLog(rng.normal(size=(2000, 1)), action, action + rng.normal(size=2000), np.full(2000, 0.5))
+    >>> first, second = np.tile([0.4, 0.6], (2000, 1)), np.tile([0.2, 0.8], (2000, 1))
+    >>> row = bopl.compare(log, {"new": second}, against=first).comparisons[0]
+    >>> row["policy"], row["other"], row["verdict"]
+    ('new', 'running', 'better')
+    """
+    return evaluate(
+        log,
+        policies,
+        estimators=estimators,
+        confidence=confidence,
+        min_uplift=min_uplift,
+        guards=guards,
+        segment=segment,
+        against=against,
+        head_to_head=against is None,
+        reward_model=reward_model,
+        logging_policy=logging_policy,
+        random_state=random_state,
+    )
 
 
 @dataclass(frozen=True)
@@ -201,8 +292,18 @@ def _sources(
     rewards = None
     if accumulator.needs_reward_model:
         check_all_actions(readers, accumulator.estimators)
-        rewards = predict_rewards(reward_model, log, n_folds=n_folds, seed=seed)
+        rewards = predict_rewards(reward_model, _in_usual_size(log, reward_model), n_folds=n_folds, seed=seed)
         if rewards.fold is not None:
             name = "BoostedRewardModel" if reward_model is None else type(reward_model).__name__
             accumulator.notes.append(f"Reward model: {name}, cross-fitted on {int(rewards.fold.max()) + 1} folds.")
-    return Sources(log, readers, rewards, read_logging_policy(logging_policy, log), log.group)
+    logging = read_logging_policy(logging_policy, log)
+    return Sources(
+        log, readers, rewards, logging, log.group, hat_is_scaled=rewards is not None and rewards.fold is not None
+    )
+
+
+def _in_usual_size(log: BanditLog, reward_model: Any) -> BanditLog:
+    """Return the log that a reward model is cross-fitted on: with rewards in their unit, which 32 bits can hold."""
+    unit = reward_unit(log.reward)
+    is_given = isinstance(reward_model, np.ndarray | list) or (reward_model is not None and is_fitted(reward_model))
+    return log if unit == 1.0 or is_given else log.with_reward(log.reward / unit)

@@ -22,6 +22,7 @@ from bopl.log.check import (
     check_propensity_column,
     check_reward,
     check_rows,
+    check_segment,
     column_length,
     context_columns,
     number_groups,
@@ -84,6 +85,11 @@ class BanditLog:
     drop_invalid : bool, default=False
         Leave out samples that would be refused (a missing action or reward, a propensity outside (0, 1], an infinite
         context, …); ``origin`` and `audit` say how many, which and why.
+    other_rewards : mapping of name to array-like of shape (n_samples,), optional
+        What else came of the decisions, such as revenue beside clicks, for the guards of `bopl.evaluate`: never
+        context.
+    segment : sequence of shape (n_samples,), optional
+        What each sample counts to, such as a country: `bopl.evaluate` then answers for each segment, too.
 
     Attributes
     ----------
@@ -120,6 +126,8 @@ class BanditLog:
     action_mask: BoolArray | None
     action_features: FloatArray | None
     group: IntArray | None
+    other_rewards: Mapping[str, FloatArray]
+    segment: AnyArray | None
     propensity_source: str
     schema: LogSchema | None
     origin: LogOrigin | None
@@ -139,6 +147,8 @@ class BanditLog:
         action_features: object | None = None,
         group: object | None = None,
         drop_invalid: bool = False,
+        other_rewards: Mapping[str, object] | None = None,
+        segment: object | None = None,
     ) -> None:
         matrix, names_found = read_context(context, feature_names, allow_infinite=drop_invalid)
         check_lengths(
@@ -146,12 +156,20 @@ class BanditLog:
             | ({} if propensity is None else {"propensity": column_length(propensity)})
             | ({} if time is None else {"time": column_length(time)})
             | ({} if group is None else {"group": column_length(group)})
+            | {f"other_rewards[{name!r}]": column_length(one) for name, one in (other_rewards or {}).items()}
+            | ({} if segment is None else {"segment": column_length(segment)})
         )
         origin = None
         if drop_invalid:
             columns = {"action": action, "reward": reward, "propensity": propensity, "time": time, "group": group}
-            matrix, found, action_mask, origin = valid_samples(matrix, columns, action_mask, actions)
-            action, reward, propensity, time, group = found.values()
+            carried = {"segment": segment} | {
+                f"other_rewards[{name!r}]": one for name, one in (other_rewards or {}).items()
+            }
+            matrix, found, action_mask, origin = valid_samples(
+                matrix, columns | carried, action_mask, actions, beside=list(carried)
+            )
+            action, reward, propensity, time, group, segment, *others = found.values()
+            other_rewards = dict(zip(other_rewards or {}, others, strict=True))
         group_idx, group_labels = (None, None) if group is None else number_groups(group)
         action_idx, labels = encode_actions(action, actions)
         _set_fields(
@@ -166,6 +184,11 @@ class BanditLog:
             action_mask=None if action_mask is None else _read_only(check_mask(action_mask, labels, action_idx)),
             action_features=None if action_features is None else _read_only(check_features(action_features, labels)),
             group=None if group_idx is None else _read_only(group_idx),
+            other_rewards={
+                str(name): _read_only(check_reward(one, f"other_rewards[{name!r}]"))
+                for name, one in (other_rewards or {}).items()
+            },
+            segment=None if segment is None else _read_only(check_segment(segment)),
             propensity_source="unknown" if propensity is None else "logged",
             schema=None,
             origin=origin,
@@ -190,6 +213,8 @@ class BanditLog:
         group: str | None = None,
         action_mask: object | None = None,
         action_features: object | None = None,
+        other_rewards: Sequence[str] = (),
+        segment: str | None = None,
         schema: LogSchema | None = None,
         where: str | None = None,
         drop_invalid: bool = False,
@@ -220,6 +245,10 @@ class BanditLog:
             Name of the column with what a sample belongs to.
         action_mask, action_features : optional
             As for `BanditLog`.
+        other_rewards : sequence of str, optional
+            Names of columns with further rewards; they are not context.
+        segment : str, optional
+            Name of the column with what a sample counts to; it is context all the same, unless that is left out.
         schema : LogSchema, optional
             How another log was read, such as ``policy.schema_``: the columns become the same numbers as there.
         where : str, optional
@@ -238,8 +267,12 @@ class BanditLog:
         table = as_table(frame)
         given = {"action": action, "reward": reward, "propensity": propensity, "time": time, "group": group}
         roles = {role: str(name) for role, name in given.items() if name is not None}
+        other_rewards = [str(name) for name in other_rewards]
+        known_after = {f"other_rewards[{place}]": name for place, name in enumerate(other_rewards)}
         context = None if context is None else [str(name) for name in context]
-        names = context_columns(table.columns, roles, context, [str(name) for name in ignore])
+        names = context_columns(table.columns, roles | known_after, context, [str(name) for name in ignore])
+        if segment is not None:
+            context_columns(table.columns, {"segment": segment}, None)  # raises if it is not there
         choice = RowChoice.of(where, drop_invalid, drop_duplicates)
         origin, numbers = LogOrigin(len(table)), {}
         if choice.is_any:
@@ -265,6 +298,8 @@ class BanditLog:
             group=used.get("group"),
             action_mask=action_mask,
             action_features=action_features,
+            other_rewards={name: table[name].to_native() for name in other_rewards},
+            segment=None if segment is None else table[segment].to_native(),
         )
         return _replaced(log.with_schema(schema), origin=origin)
 
@@ -284,6 +319,8 @@ class BanditLog:
         time: str | None = None,
         group: str | None = None,
         format: str | None = None,
+        other_rewards: Sequence[str] = (),
+        segment: str | None = None,
         schema: LogSchema | None = None,
         where: str | None = None,
         drop_invalid: bool = False,
@@ -303,7 +340,8 @@ class BanditLog:
             False for a log that has none.
         format : str, optional
             One of ``bopl.log.format.FORMATS``, where the extension does not tell it.
-        context, ignore, categorical, actions, time, group, schema, where, drop_invalid, drop_duplicates
+        context, ignore, categorical, actions, time, group, other_rewards, segment, schema, where, drop_invalid,
+        drop_duplicates
             As for `from_frame`.
 
         Examples
@@ -322,6 +360,8 @@ class BanditLog:
             categorical=categorical,
             format=format,
             rows=RowChoice.of(where, drop_invalid, drop_duplicates),
+            other_rewards=other_rewards,
+            segment=segment,
         )
         return read_log(request, actions=actions, schema=schema)
 
@@ -492,6 +532,8 @@ class BanditLog:
             time=None if self.time is None else _read_only(self.time[index]),
             action_mask=None if self.action_mask is None else _read_only(self.action_mask[index]),
             group=None if self.group is None else _read_only(self.group[index]),
+            other_rewards={name: _read_only(one[index]) for name, one in self.other_rewards.items()},
+            segment=None if self.segment is None else _read_only(self.segment[index]),
         )
 
     def outcomes(self, order: AnyArray | None = None) -> BanditLog:
@@ -542,6 +584,12 @@ class BanditLog:
         values = check_reward(reward)
         check_lengths({"the log": self.n_samples, "reward": len(values)})
         return _replaced(self, reward=_read_only(values))
+
+    def with_segment(self, segment: object) -> BanditLog:
+        """Return the log with what each sample counts to, of shape (n_samples,)."""
+        values = check_segment(segment)
+        check_lengths({"the log": self.n_samples, "segment": len(values)})
+        return _replaced(self, segment=_read_only(values))
 
     def with_schema(self, schema: LogSchema) -> BanditLog:
         """Return the log with a note of how its columns became numbers."""

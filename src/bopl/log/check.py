@@ -16,14 +16,16 @@ from bopl.log.context import MANY, check_unique_names, column_to_float, is_spars
 from bopl.log.missing import is_missing, missing_rows, object_to_float, unmasked
 from bopl.log.propensity_hint import propensity_hint
 
+MISSING_SEGMENT = "missing"
 
-def check_reward(reward: object) -> FloatArray:
+
+def check_reward(reward: object, name: str = "reward") -> FloatArray:
     """Return rewards as floats; they must be finite."""
-    values = float_column(reward, "reward")
+    values = float_column(reward, name)
     bad = ~np.isfinite(values)
     if bad.any():
         raise ValueError(
-            f"reward must be finite; {_count_and_first(bad, values)}. An unknown reward is not a reward of zero: fill "
+            f"{name} must be finite; {_count_and_first(bad, values)}. An unknown reward is not a reward of zero: fill "
             "in what was earned, or leave those samples out with drop_invalid=True."
         )
     return values
@@ -148,6 +150,16 @@ def number_groups(group: object) -> tuple[IntArray, AnyArray]:
         return codes, label_array(list(code_of))
     labels_found, position = np.unique(values, return_inverse=True)
     return position.astype(np.int64), labels_found
+
+
+def check_segment(segment: object) -> AnyArray:
+    """Return segments as text; a missing one is the segment "missing"."""
+    series = nw.from_native(segment, series_only=True, pass_through=True)
+    labels = series.to_list() if isinstance(series, nw.Series) else np.asarray(segment).tolist()
+    if not isinstance(labels, list) or any(isinstance(label, list) for label in labels[:1]):
+        raise ValueError("segment must have one dimension (n_samples,).")
+    name_of = {label: MISSING_SEGMENT if label is None or label != label else str(label) for label in set(labels)}
+    return np.array([name_of.get(label, MISSING_SEGMENT) for label in labels])
 
 
 def check_mask(mask: object, actions: AnyArray, action_idx: IntArray | None) -> BoolArray:

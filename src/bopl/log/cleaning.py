@@ -150,7 +150,12 @@ def choose_rows(
 
 
 def valid_samples(
-    matrix: ContextMatrix, columns: Mapping[str, Any], action_mask: Any, actions: object | None
+    matrix: ContextMatrix,
+    columns: Mapping[str, Any],
+    action_mask: Any,
+    actions: object | None,
+    *,
+    beside: Sequence[str],
 ) -> tuple[ContextMatrix, dict[str, Any], Any, LogOrigin]:
     """Return contexts, columns and mask without the samples that cannot be used, and a record of those.
 
@@ -160,15 +165,19 @@ def valid_samples(
     columns : mapping of role to column or None
     action_mask : array of shape (n_samples, n_actions) or None
     actions : sequence of labels, optional
+    beside : sequence of str
+        Columns that have no role, and may hold anything.
     """
-    used: dict[str, Any] = {role: values for role, values in columns.items() if values is not None}
+    used: dict[str, Any] = {
+        role: values for role, values in columns.items() if values is not None and role not in beside
+    }
     used |= {role: lenient_numbers(used[role], role) for role in NUMBERS if role in used}
     reasons = invalid_rows(used, actions) | {"context is infinite": infinite_rows(matrix)}
     every: IntArray = np.arange(matrix.shape[0])
     kept, origin = leave_out(reasons, every, columns["action"], LogOrigin(len(every)))
     rows = every[kept]
     mask = None if action_mask is None else np.asarray(action_mask)[rows]
-    return matrix[rows], {role: select(used.get(role), rows) for role in columns}, mask, origin
+    return matrix[rows], {role: select(used.get(role, columns[role]), rows) for role in columns}, mask, origin
 
 
 def leave_out(reasons: Reasons, rows: IntArray, action: Any, origin: LogOrigin) -> tuple[BoolArray, LogOrigin]:

@@ -36,6 +36,13 @@ class LogRequest:
     categorical: Sequence[str] = ()
     format: str | None = None
     rows: RowChoice = field(default_factory=RowChoice)
+    other_rewards: Sequence[str] = ()
+    segment: str | None = None
+
+    @property
+    def carried(self) -> list[str]:
+        """Names of the columns that the log carries beside its roles and its context."""
+        return [*self.other_rewards, *([] if self.segment is None else [self.segment])]
 
     def roles_of(self, usual: Mapping[str, str], schema: LogSchema | None) -> dict[str, str]:
         """Return the name of each role's column: given, remembered, the format's, or the usual one."""
@@ -95,6 +102,7 @@ def _dense_log(
     context = None if schema is not None else request.context
     own = [name for name in parts.categorical if context is None or name in context]
     categorical = [name for name in own if name in parts.table.column_names and name not in roles.values()]
+    beside = {*request.rows.columns, *request.carried}
     return BanditLog.from_frame(
         parts.table if schema is None else parts.table_for(schema),
         action=roles["action"],
@@ -105,12 +113,14 @@ def _dense_log(
         context=context,
         ignore=[
             *_unseen_time(request, roles),
-            *(name for name in request.ignore if name in request.rows.columns and name not in roles.values()),
+            *(name for name in request.ignore if name in beside and name not in roles.values()),
         ],
         categorical=list(dict.fromkeys([*request.categorical, *categorical])),
         actions=actions,
         action_mask=parts.mask_for(actions),
         action_features=parts.features_for(actions),
+        other_rewards=request.other_rewards,
+        segment=request.segment,
         schema=schema,
         **request.rows.parameters,
     )
@@ -136,6 +146,8 @@ def _sparse_log(
     """Return the log of contexts that list only what is there."""
     context = None if schema is not None else request.context
     ignore = [name for name in request.ignore if name not in roles.values()]
+    carried = {f"column {name!r}": name for name in request.carried}
+    context_columns(parts.table.column_names, carried, None)  # raises if one is not there
     names = context_columns([*parts.table.column_names, *sparse.names], roles, context, ignore)
     if schema is None:
         schema = _sparse_schema(request, [name for name in names if name in set(sparse.names)], roles)
@@ -153,6 +165,8 @@ def _sparse_log(
         group=used.get("group"),
         action_mask=None if mask is None else mask[chosen.rows],
         action_features=parts.features_for(actions),
+        other_rewards={name: select(parts.table[name], chosen.rows) for name in request.other_rewards},
+        segment=None if request.segment is None else select(parts.table[request.segment], chosen.rows),
     )
     return log.with_schema(schema).with_origin(chosen.origin)
 
@@ -197,7 +211,7 @@ def _without_absent(request: LogRequest, roles: Mapping[str, str], columns: Sequ
 
 def _unused(request: LogRequest, schema: LogSchema | None) -> list[str]:
     """Return the columns to leave in the file: a column to ignore may still be the group or the time."""
-    kept = {*request.roles_of({}, schema).values(), *request.rows.columns}
+    kept = {*request.roles_of({}, schema).values(), *request.rows.columns, *request.carried}
     return [name for name in request.ignore if name not in kept]
 
 
@@ -209,7 +223,9 @@ def _needed(request: LogRequest, schema: LogSchema | None) -> list[str] | None:
         context = request.context
     else:
         return None
-    return [*context, *request.roles_of({}, schema).values(), *request.rows.columns]
+    return list(
+        dict.fromkeys([*context, *request.roles_of({}, schema).values(), *request.rows.columns, *request.carried])
+    )
 
 
 def _text_columns(request: LogRequest, known_actions: Sequence[Any], schema: LogSchema | None) -> list[str]:

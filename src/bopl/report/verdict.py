@@ -9,63 +9,25 @@ from bopl.evaluation import Evaluation
 from bopl.evaluation.confounding import describe_confounding
 from bopl.report.plain import number_text, percent_text, signed_text, within_text
 
-# The estimator that speaks for a policy is fixed in advance: choosing it by its answer would be choosing the answer.
-SPEAKERS = ("dr", "sndr", "snips", "beta_ips", "ips")
 
-ESTIMATORS: dict[str, tuple[str, str]] = {
-    "ips": (
-        "Inverse propensity scoring",
-        "Weighs every logged reward by how much more often the new policy would have acted so. Unbiased and noisy: the "
-        "reference for all others.",
-    ),
-    "snips": (
-        "Self-normalised IPS",
-        "As IPS, divided by the sum of the weights. Usually narrower, and blind to a constant added to all rewards.",
-    ),
-    "beta_ips": (
-        "IPS with the best baseline",
-        "As IPS, less the part of its noise that the weights themselves explain.",
-    ),
-    "clipped_ips": (
-        "Clipped IPS",
-        "As IPS with the largest weights cut: less noise, some bias.",
-    ),
-    "dm": (
-        "Direct method",
-        "What a reward model predicts for the new policy's choices. As good as that model, and the interval does not "
-        "know about its errors.",
-    ),
-    "dr": (
-        "Doubly robust",
-        "A reward model's prediction, corrected by the rewards that were logged. Unbiased whenever the propensities "
-        "are right.",
-    ),
-    "sndr": (
-        "Self-normalised doubly robust",
-        "As doubly robust, with the correction divided by the sum of the weights.",
-    ),
-    "switch_dr": (
-        "Switch doubly robust",
-        "As doubly robust, but the reward model alone speaks where weights are large.",
-    ),
-    "dr_shrinkage": (
-        "Doubly robust with shrinkage",
-        "As doubly robust, with large weights pulled towards zero: less noise, some bias.",
-    ),
-}
-
-
-def speaking_row(evaluation: Evaluation) -> Mapping[str, Any]:
-    """Return the row of an evaluation that speaks for its first policy, by a fixed order of estimators."""
-    rows = [row for row in evaluation.rows if row["policy"] == evaluation.rows[0]["policy"]]
-    by_name = {row["estimator"]: row for row in reversed(rows)}
-    return next((by_name[name] for name in SPEAKERS if name in by_name), rows[0])
+def deciding_row(evaluation: Evaluation) -> Mapping[str, Any]:
+    """Return the row of an evaluation that decides about its first policy."""
+    policy = evaluation.rows[0]["policy"]
+    rows = [row for row in evaluation.rows if row["policy"] == policy]
+    return next((row for row in rows if row["is_primary"]), rows[0])
 
 
 def describe_verdict(evaluation: Evaluation) -> dict[str, Any]:
     """Return headline, sentence and numbers of the verdict."""
-    row = speaking_row(evaluation)
-    others = [other for other in evaluation.rows if other["policy"] == row["policy"] and other is not row]
+    row = deciding_row(evaluation)
+    alone = {one.name for one in evaluation.estimators if not one.carries_verdict}
+    others = [
+        other
+        for other in evaluation.rows
+        if other["policy"] == row["policy"] and other is not row and other["estimator"] not in alone
+    ]
+    decision = next((one for one in evaluation.decisions if one["policy"] == row["policy"]), row)
+    row = {**row, "verdict": decision["verdict"], "reason": decision["reason"]}
     return {
         "policy": row["policy"],
         "estimator": row["estimator"],
@@ -93,6 +55,8 @@ def _headline(row: Mapping[str, Any], evaluation: Evaluation) -> str:
         return "This log cannot answer for the new policy."
     if row["verdict"] == "inconclusive":
         return "This log cannot tell whether the new policy is better."
+    if row["verdict"] != _row_verdict(evaluation):
+        return "The new policy breaks a guard." if row["verdict"] == "worse" else "The new policy is better."
     word = "more" if row["verdict"] == "better" else "less"
     if evaluation.logging_value > 0.0:
         share = percent_text(abs(row["uplift"]) / evaluation.logging_value)
@@ -103,6 +67,8 @@ def _headline(row: Mapping[str, Any], evaluation: Evaluation) -> str:
 def _sentence(row: Mapping[str, Any], evaluation: Evaluation) -> str:
     if row["verdict"] == "not trustworthy":
         return str(row["reason"])
+    if row["verdict"] != _row_verdict(evaluation):
+        return str(row["reason"])  # a guard, or what runs now, decides
     if row["uplift_ci_lower"] == row["uplift_ci_upper"] == 0.0:
         return "On the held-out decisions both policies do the same: the difference is exactly zero."
     certainty = f"With {100.0 * evaluation.confidence:.4g}% confidence"
@@ -112,6 +78,11 @@ def _sentence(row: Mapping[str, Any], evaluation: Evaluation) -> str:
         f"{certainty} the difference lies between {_between(row, evaluation)}. Reward per decision: about {value} for "
         f"the new policy, {base} for the logging policy, the one that made the log."
     )
+
+
+def _row_verdict(evaluation: Evaluation) -> str:
+    """Return the verdict of the estimator alone."""
+    return str(deciding_row(evaluation)["verdict"])
 
 
 def _between(row: Mapping[str, Any], evaluation: Evaluation) -> str:
@@ -137,6 +108,9 @@ def _agreement(row: Mapping[str, Any], others: Sequence[Mapping[str, Any]]) -> s
 def describe_estimates(evaluation: Evaluation) -> dict[str, Any]:
     """Return all rows of the evaluation, each with a title and what its estimator does."""
     estimates = evaluation.to_dict()
+    traits = {one.name: one for one in evaluation.estimators}
     for row in estimates["rows"]:
-        row["title"], row["about"] = ESTIMATORS.get(row["estimator"], (row["estimator"], ""))
+        known = traits.get(row["estimator"])
+        row["title"] = (known.title if known is not None else "") or row["estimator"]
+        row["about"] = "" if known is None else known.about
     return estimates

@@ -16,7 +16,7 @@ from bopl.log.split import Division
 from bopl.race import AutoPolicy
 from bopl.workflow.audit import audit_for_training
 from bopl.workflow.config import AUTO, TrainConfig
-from bopl.workflow.judging import deciding_rows, fit_reward_model, judge
+from bopl.workflow.judging import fit_reward_model, judge
 from bopl.workflow.periods import PeriodPlan
 from bopl.workflow.racing import race
 from bopl.workflow.reading import describe_log, read_training_log
@@ -51,7 +51,7 @@ class Period:
     @property
     def row(self) -> Mapping[str, Any]:
         """What the estimator says that decides."""
-        return deciding_rows(self.evaluation)["policy"]
+        return self.evaluation.decision("policy")
 
     def to_dict(self) -> dict[str, Any]:
         """Return the period as plain values."""
@@ -78,7 +78,7 @@ class Backtest:
     @property
     def row(self) -> Mapping[str, Any]:
         """The verdict over all periods, with its reason, of the estimator that decides."""
-        return deciding_rows(self.evaluation)["policy"]
+        return self.evaluation.decision("policy")
 
     def to_dict(self) -> dict[str, Any]:
         """Return everything as plain values."""

@@ -17,6 +17,7 @@ from bopl._settings import check_choice, check_number
 from bopl.workflow.toml import to_toml
 
 if TYPE_CHECKING:
+    from bopl.evaluation.margin import Guard
     from bopl.log.read import LogRequest
 
 AUTO = "auto"
@@ -119,8 +120,8 @@ class TrainConfig:
     )
     force: bool = _about("Train although the audit found problems.", False)
     estimators: tuple[str, ...] | None = _about(
-        "Estimators, separated by commas; by default all, and in evaluate snips, ips and dr. Of those that are there "
-        "dr decides, else sndr, snips, ips."
+        "Estimators, separated by commas; by default all, and in evaluate snips, ips and dr. Which of them decides is "
+        "settled beforehand: dr where it is there."
     )
     interval: str = _about("Kind of interval: normal, bootstrap, or a bound.", "normal", choices=INTERVALS)
     confidence: float = _about("Confidence level of the intervals.", 0.95)
@@ -128,6 +129,14 @@ class TrainConfig:
         "Tell how strong an unmeasured cause must be to overturn the verdict; always told of estimated propensities.",
         False,
     )
+    min_uplift: str | float = _about(
+        "Smallest uplift of interest, per decision (0.001) or as a share of what is earned now (1%).",
+        0.0,
+    )
+    guard: tuple[str, ...] = _about(
+        "Other reward columns that must not get worse, separated by commas, as in 'revenue>=-1%,complaints<=+0.5%'.", ()
+    )
+    segment: str | None = _about("Column by whose values the verdict is given for each part of the log, too.")
 
     random_state: int = _about("Seed of everything that is drawn.", 0, section="The run")
     n_jobs: int | None = _about("Number of threads; all processors by default. The policy does not depend on it.")
@@ -148,7 +157,18 @@ class TrainConfig:
             categorical=self.categorical,
             format=self.format,
             rows=RowChoice.of(self.where, self.drop_invalid, self.drop_duplicates == (ALL,) or self.drop_duplicates),
+            other_rewards=[guard.reward for guard in self.guards],
+            segment=self.segment,
         )
+
+    @property
+    def guards(self) -> tuple[Guard, ...]:
+        """The guards, read."""
+        if not self.guard:
+            return ()
+        from bopl.evaluation.margin import parse_guards
+
+        return parse_guards(self.guard)
 
     def check(self) -> TrainConfig:
         """Return the settings, or raise one sentence about the first that is out of range."""
@@ -218,13 +238,23 @@ def _check(config: TrainConfig) -> None:
             raise TypeError(f"{name} must be text; got {getattr(config, name)!r}.")
     if not isinstance(config.where, str | None):
         raise TypeError(f"where must be text; got {config.where!r}.")
-    for name in ("action", "reward", "propensity", "time", "group"):
+    for name in ("action", "reward", "propensity", "time", "group", "segment"):
         if not isinstance(getattr(config, name), str | None):
             raise TypeError(f"{name} must be the name of a column; got {getattr(config, name)!r}.")
     for name in ("force", "confounding", "drop_invalid"):
         if not isinstance(getattr(config, name), bool):
             raise TypeError(f"{name} must be true or false; got {getattr(config, name)!r}.")
-    for name in ("context", "ignore", "categorical", "keep", "drop_duplicates", "include", "exclude", "estimators"):
+    for name in (
+        "context",
+        "ignore",
+        "categorical",
+        "keep",
+        "drop_duplicates",
+        "include",
+        "exclude",
+        "estimators",
+        "guard",
+    ):
         value = getattr(config, name)
         if value is not None and not (isinstance(value, tuple) and all(isinstance(one, str) for one in value)):
             raise TypeError(f"{name} must be a list of names; got {value!r}.")
@@ -276,8 +306,10 @@ def _check_names(config: TrainConfig) -> None:
 def _check_estimators(config: TrainConfig) -> None:
     """Raise if there is no such estimator, or no interval of this kind for it: hours later would be too late."""
     from bopl.evaluation.interval import get_interval
+    from bopl.evaluation.question import ask
     from bopl.evaluation.registry import get_estimators
 
     interval = get_interval(config.interval, config.confidence)
+    ask(["policy"], min_uplift=config.min_uplift, guards=config.guard).check(interval)
     for estimator in get_estimators(config.estimators, interval, has_reward_model=True):
         interval.check(estimator, has_group=config.group is not None, source="logged")

@@ -14,14 +14,13 @@ from bopl._typing import BoolArray, FloatArray
 from bopl.evaluation import Evaluation, evaluate
 from bopl.evaluation.estimator import Need
 from bopl.evaluation.interval import get_interval
-from bopl.evaluation.registry import ESTIMATORS
+from bopl.evaluation.registry import ESTIMATORS, estimator_names
 from bopl.log import BanditLog
 from bopl.log.action import label_array
 from bopl.log.context import quoted
 from bopl.log.duplicate import audit_duplicates
 from bopl.log.finding import PROBLEM
 from bopl.policy import load
-from bopl.report.verdict import SPEAKERS
 from bopl.reward import BoostedRewardModel
 from bopl.workflow.config import TrainConfig
 from bopl.workflow.reading import fill_propensity, noting_unseen, read_log_for, schema_of
@@ -29,14 +28,11 @@ from bopl.workflow.translation import drawn_part
 
 MAX_REWARD_SAMPLES = 200_000  # of the reward model: it only sharpens estimates, and more samples hardly do
 MAX_MODEL_ACTIONS = 256  # the reward model has a bin for every action
-QUICK = ("snips", "ips", "dr")
-BY_DEFAULT = ("snips", "ips", "dr", "beta_ips", "sndr", "clipped_ips", "switch_dr", "dr_shrinkage", "dm")
-NEEDS_MODEL = tuple(name for name, kind in ESTIMATORS.items() if Need.REWARD_MODEL in kind.needs)
 
 
 def fit_reward_model(log: BanditLog, config: TrainConfig) -> Any:
     """Return a reward model of the training samples for the estimators that want one, or None."""
-    if log.n_actions > MAX_MODEL_ACTIONS or not set(chosen_estimators(config)) & set(NEEDS_MODEL):
+    if log.n_actions > MAX_MODEL_ACTIONS or not any(map(_needs_model, chosen_estimators(config))):
         return None
     part = drawn_part(log, MAX_REWARD_SAMPLES, [config.random_state, 3])
     return BoostedRewardModel(random_state=config.random_state).fit(part)
@@ -46,7 +42,7 @@ def judge(log: BanditLog, policy: Any, config: TrainConfig, reward_model: Any) -
     """Return what the held-out samples say of the policy."""
     names = chosen_estimators(config)
     if reward_model is None and config.estimators is None:
-        names = tuple(name for name in names if name not in NEEDS_MODEL)
+        names = tuple(name for name in names if not _needs_model(name))
     return evaluate(
         log,
         {"policy": policy},
@@ -54,6 +50,8 @@ def judge(log: BanditLog, policy: Any, config: TrainConfig, reward_model: Any) -
         interval=config.interval,
         confidence=config.confidence,
         confounding=config.confounding or None,
+        min_uplift=config.min_uplift,
+        guards=config.guard,
         reward_model=reward_model,
         random_state=config.random_state,
         n_jobs=config.n_jobs,
@@ -64,21 +62,13 @@ def chosen_estimators(config: TrainConfig) -> tuple[str, ...]:
     """Return the names of the estimators: those asked for, or all that the interval can be drawn for."""
     if config.estimators is not None:
         return config.estimators
-    possible = get_interval(config.interval, config.confidence).estimators
-    return BY_DEFAULT if possible is None else tuple(name for name in BY_DEFAULT if name in possible)
+    possible = estimator_names(get_interval(config.interval, config.confidence))
+    # Those of a plain evaluation first, and among them what decides.
+    return tuple(sorted(possible, key=lambda name: (not ESTIMATORS[name].is_default, ESTIMATORS[name].priority)))
 
 
-def deciding_rows(evaluation: Evaluation) -> dict[str, Mapping[str, Any]]:
-    """Return the row that decides about each policy: that of the estimator which comes first in a fixed order."""
-    rows: dict[str, Mapping[str, Any]] = {}
-    for row in sorted(evaluation.rows, key=_place):
-        rows.setdefault(row["policy"], row)
-    return rows
-
-
-def _place(row: Mapping[str, Any]) -> int:
-    name = row["estimator"]
-    return SPEAKERS.index(name) if name in SPEAKERS else len(SPEAKERS)
+def _needs_model(name: str) -> bool:
+    return Need.REWARD_MODEL in ESTIMATORS[name].needs
 
 
 @dataclass(frozen=True)
@@ -103,13 +93,18 @@ class PaddedPolicy:
         return np.pad(known, ((0, 0), (0, len(self.actions_) - n_known)))
 
 
-def evaluate_files(config: TrainConfig, files: Sequence[str | Path]) -> tuple[Evaluation, list[str]]:
+def evaluate_files(
+    config: TrainConfig, files: Sequence[str | Path], running: str | Path | None = None
+) -> tuple[Evaluation, list[str]]:
     """Judge policy files on a log; return the evaluation and what should be known of it.
 
     Every policy reads the log in the columns it was fitted on. The log's own columns are those that the first policy
-    remembers, unless the settings name others.
+    remembers, unless the settings name others. ``running`` is the file of the policy that runs now: the verdict on the
+    others is then on their difference to it.
     """
-    policies = {name: load(file) for name, file in zip(_names(files), files, strict=True)}
+    files = [*files, *([] if running is None else [running])]
+    names = _names(files)
+    policies = {name: load(file) for name, file in zip(names, files, strict=True)}
     first = next(iter(policies.values()))
     readable, warnings = {}, []
     with noting_unseen() as unseen:
@@ -119,10 +114,18 @@ def evaluate_files(config: TrainConfig, files: Sequence[str | Path]) -> tuple[Ev
             warnings += warnings_about(name, policy, log)
             is_alike = schema_of(policy) == schema_of(first)
             readable[name] = policy if is_alike else _probabilities(policy, log, config)
-    return evaluate_on(log, readable, config, quick=True), [*warnings, *dict.fromkeys(unseen)]
+    against = None if running is None else names[-1]
+    return evaluate_on(log, readable, config, quick=True, against=against), [*warnings, *dict.fromkeys(unseen)]
 
 
-def evaluate_on(log: BanditLog, policies: Mapping[str, Any], config: TrainConfig, *, quick: bool = False) -> Evaluation:
+def evaluate_on(
+    log: BanditLog,
+    policies: Mapping[str, Any],
+    config: TrainConfig,
+    *,
+    quick: bool = False,
+    against: str | None = None,
+) -> Evaluation:
     """Return what a log says of policies that know nothing of it; the reward model is cross-fitted on the log.
 
     Parameters
@@ -132,12 +135,14 @@ def evaluate_on(log: BanditLog, policies: Mapping[str, Any], config: TrainConfig
     config : TrainConfig
     quick : bool, default=False
         Take the few estimators that a decision needs, where the settings name none.
+    against : str, optional
+        Name of the policy that runs now.
     """
     names = chosen_estimators(config)
     if config.estimators is None:
         has_model = log.n_actions <= MAX_MODEL_ACTIONS
-        names = tuple(name for name in names if has_model or name not in NEEDS_MODEL)
-        names = tuple(name for name in names if not quick or name in QUICK)
+        names = tuple(name for name in names if has_model or not _needs_model(name))
+        names = tuple(name for name in names if not quick or ESTIMATORS[name].is_default)
     return evaluate(
         log,
         {name: align_policy(policy, log) for name, policy in policies.items()},
@@ -145,6 +150,9 @@ def evaluate_on(log: BanditLog, policies: Mapping[str, Any], config: TrainConfig
         interval=config.interval,
         confidence=config.confidence,
         confounding=config.confounding or None,
+        min_uplift=config.min_uplift,
+        guards=config.guard,
+        against=against,
         random_state=config.random_state,
         n_jobs=config.n_jobs,
     )

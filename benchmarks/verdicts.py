@@ -1,0 +1,185 @@
+"""How often a verdict is wrong: the share of `better` and of undecided logs, and the coverage of the intervals.
+
+    python benchmarks/verdicts.py                     # 1,000 logs of each kind
+    python benchmarks/verdicts.py --logs 100 --only equal,guards
+    python benchmarks/verdicts.py --only chain --logs 40   # the whole `train` chain on logs without signal
+
+Every log has 2,000 decisions among four actions with softmax propensities unless its name says otherwise, and the truth
+is known: the reward of an action is a fixed rate. A verdict of `better` on a policy that is not better is wrong in at
+most 2.5% of the logs. `covered` counts logs whose 95% interval of the difference holds the truth.
+"""
+
+from __future__ import annotations
+
+import argparse
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import bopl
+from bopl.objective.softmax import softmax
+
+N_SAMPLES, N_ACTIONS = 2000, 4
+PROMISED = 0.025
+FLAT, RISING = np.full(N_ACTIONS, 0.3), np.array([0.26, 0.28, 0.32, 0.34])
+Answer = tuple[str, bool]  # the verdict, and whether the interval holds the truth
+
+
+class Drawn:
+    """A log with known rates, and policies whose values follow from them."""
+
+    def __init__(self, rng: np.random.Generator, rate: Any, n_samples: int = N_SAMPLES, noise: str = "clicks") -> None:
+        self.rng, self.rate, self.n_samples = rng, np.asarray(rate), n_samples
+        self.context = rng.normal(size=(n_samples, 2))
+        self.score = 0.5 * self.context @ rng.normal(size=(2, N_ACTIONS))
+        self.prob = 0.8 * softmax(self.score) + 0.2 / N_ACTIONS
+        self.action = (rng.random((n_samples, 1)) > self.prob.cumsum(axis=1)).sum(axis=1).clip(max=N_ACTIONS - 1)
+        self.reward = self.draw(self.rate, noise)
+
+    def draw(self, rate: Any, noise: str = "clicks") -> Any:
+        """Return rewards with these means."""
+        mean = np.asarray(rate)[self.action]
+        if noise == "clicks":
+            return (self.rng.random(self.n_samples) < mean).astype(float)
+        return mean * self.rng.lognormal(-0.72, 1.2, size=self.n_samples)  # mean 1, heavy tail
+
+    def log(self, **others: Any) -> bopl.BanditLog:
+        """Return the log."""
+        propensity = self.prob[np.arange(self.n_samples), self.action]
+        actions = list(range(N_ACTIONS))
+        return bopl.BanditLog(self.context, self.action, self.reward, propensity, actions=actions, other_rewards=others)
+
+    def moved(self, towards: Any, share: float) -> Any:
+        """Return the logging policy with a share of its decisions given to some actions."""
+        return (1.0 - share) * self.prob + share * np.asarray(towards)
+
+    def shuffled(self) -> Any:
+        """Return another policy that looks at the context."""
+        return 0.7 * softmax(self.context @ self.rng.normal(size=(2, N_ACTIONS))) + 0.3 / N_ACTIONS
+
+    def value(self, prob: Any) -> float:
+        """Return what a policy earns on these contexts."""
+        return float((prob @ self.rate).mean())
+
+
+def single(drawn: Drawn, policy: Any, **settings: Any) -> Answer:
+    """Judge one policy."""
+    evaluation = bopl.evaluate(drawn.log(), policy, estimators="snips", **settings)
+    row, truth = evaluation.row(), drawn.value(policy) - drawn.value(drawn.prob)
+    return evaluation.decision()["verdict"], row["uplift_ci_lower"] <= truth <= row["uplift_ci_upper"]
+
+
+def equal(rng: np.random.Generator) -> Answer:
+    """Another policy that earns the same: actions do not matter."""
+    drawn = Drawn(rng, FLAT)
+    return single(drawn, drawn.shuffled())
+
+
+def worse(rng: np.random.Generator) -> Answer:
+    """Slightly worse."""
+    drawn = Drawn(rng, RISING)
+    return single(drawn, drawn.moved([1.0, 0.0, 0.0, 0.0], 0.1))
+
+
+def better(rng: np.random.Generator) -> Answer:
+    """Slightly better: here `better` is right."""
+    drawn = Drawn(rng, RISING)
+    return single(drawn, drawn.moved([0.0, 0.0, 0.0, 1.0], 0.3))
+
+
+def tails(rng: np.random.Generator) -> Answer:
+    """Equal, with log-normal rewards."""
+    drawn = Drawn(rng, FLAT, noise="heavy")
+    return single(drawn, drawn.shuffled())
+
+
+def rare(rng: np.random.Generator) -> Answer:
+    """Equal, with a reward in a thousand decisions and 50,000 of them."""
+    drawn = Drawn(rng, np.full(N_ACTIONS, 0.001), 50_000)
+    return single(drawn, drawn.shuffled())
+
+
+def small(rng: np.random.Generator) -> Answer:
+    """Equal, with 200 decisions."""
+    drawn = Drawn(rng, FLAT, 200)
+    return single(drawn, drawn.shuffled())
+
+
+def head(rng: np.random.Generator) -> Answer:
+    """Two policies head to head that earn the same."""
+    drawn = Drawn(rng, FLAT)
+    row = bopl.compare(drawn.log(), {"a": drawn.shuffled(), "b": drawn.shuffled()}, estimators="snips").comparisons[0]
+    return row["verdict"], row["ci_lower"] <= 0.0 <= row["ci_upper"]
+
+
+def guards(rng: np.random.Generator) -> Answer:
+    """Better on the main reward, but exactly at the margin of one of three guards: `better` is wrong."""
+    drawn = Drawn(rng, [0.1, 0.2, 0.4, 0.6])
+    policy = drawn.moved([0.0, 0.0, 0.0, 1.0], 0.4)
+    falling = np.array([0.6, 0.6, 0.6, 0.4])
+    change = float(((policy - drawn.prob) @ falling).mean())
+    others = {"one": drawn.draw(falling), "two": drawn.draw(FLAT), "three": drawn.draw(FLAT)}
+    asked = [f"one>={change:.17g}", "two>=-0.2", "three<=+0.2"]
+    evaluation = bopl.evaluate(drawn.log(**others), policy, estimators="snips", guards=asked)
+    row = evaluation.guards[0]
+    return evaluation.decision()["verdict"], row["ci_lower"] <= change <= row["ci_upper"]
+
+
+def twenty(rng: np.random.Generator) -> Answer:
+    """Twenty candidates that earn the same: is any of them called better?"""
+    drawn = Drawn(rng, FLAT, 1000)
+    evaluation = bopl.evaluate(drawn.log(), {str(k): drawn.shuffled() for k in range(20)}, estimators="snips")
+    verdicts = [one["verdict"] for one in evaluation.decisions]
+    held = all(row["uplift_ci_lower"] <= 0.0 <= row["uplift_ci_upper"] for row in evaluation.rows)
+    return "better" if "better" in verdicts else "inconclusive", held
+
+
+def chain(rng: np.random.Generator) -> Answer:
+    """`bopl train` on a log without signal, one boosting objective of few rounds."""
+    import pyarrow
+    import pyarrow.parquet
+
+    from bopl.workflow.config import make_config
+    from bopl.workflow.training import train
+
+    drawn = Drawn(rng, FLAT, 1000)
+    log = drawn.log()
+    columns = {"x": drawn.context[:, 0], "z": drawn.context[:, 1], "action": drawn.action, "reward": drawn.reward}
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "log.parquet"
+        pyarrow.parquet.write_table(pyarrow.table({**columns, "propensity": log.propensity}), file)
+        settings = {"objective": "dr", "n_rounds": 5, "max_depth": 3, "holdout": 0.4, "force": True, "n_jobs": 1}
+        config = make_config({"log": str(file), "out": str(Path(folder) / "policy.bopl"), **settings})
+        evaluation = train(config).evaluation
+    row = next(one for one in evaluation.rows if one["is_primary"])
+    return evaluation.decision()["verdict"], row["uplift_ci_lower"] <= 0.0 <= row["uplift_ci_upper"]
+
+
+WORLDS: dict[str, Callable[[np.random.Generator], Answer]] = {
+    one.__name__: one for one in (equal, worse, better, tails, rare, small, head, guards, twenty, chain)
+}
+
+
+def main() -> None:
+    """Print the table."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--logs", type=int, default=1000)
+    parser.add_argument("--only", default=",".join(name for name in WORLDS if name != "chain"))
+    chosen = parser.parse_args()
+    print("| world | logs | better | worse | undecided | not trustworthy | covered |")
+    print("|---|---:|---:|---:|---:|---:|---:|")
+    for number, name in enumerate(WORLDS):
+        if name not in chosen.only.split(","):
+            continue
+        answers = [WORLDS[name](np.random.default_rng([number, seed])) for seed in range(chosen.logs)]
+        verdicts = ("better", "worse", "inconclusive", "not trustworthy")
+        shares = [np.mean([answer[0] == verdict for answer in answers]) for verdict in verdicts]
+        covered = np.mean([answer[1] for answer in answers])
+        print(f"| {name} | {chosen.logs} | {' | '.join(f'{one:.1%}' for one in (*shares, covered))} |", flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,164 @@
+"""Two policies head to head: the difference of their values, paired on the same samples."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from bopl._typing import FloatArray, IntArray
+from bopl.evaluation.estimator import Estimator
+from bopl.evaluation.interval import Bounds, Evidence, Interval
+from bopl.evaluation.moments import GroupSum, MomentSum
+from bopl.evaluation.terms import Terms
+from bopl.evaluation.verdict import (
+    INCONCLUSIVE,
+    NOT_TRUSTWORTHY,
+    SOURCE_NOTES,
+    Case,
+    Goal,
+    compare_bounds,
+    few_rewards,
+    find_complaint,
+)
+from bopl.log.weight import SAME_POLICY
+
+
+@dataclass(frozen=True)
+class Difference(Estimator):
+    """The value of one policy less that of another, under their estimators f and g.
+
+    Moments are those of the first less those of the second, ``d``, and those of the second, ``m``; the difference is
+    ``f(m + d) - g(m)``. What both policies share cancels sample by sample, and two policies that are the same differ
+    by exactly zero, with an interval of zero width.
+    """
+
+    first: Estimator
+    second: Estimator
+
+    name: ClassVar[str] = "difference"
+
+    def moments(self, terms: Terms) -> FloatArray:
+        """Return nothing: a difference takes the terms of two policies, see `paired_moments`."""
+        raise NotImplementedError("a difference takes the terms of two policies.")
+
+    def paired_moments(self, first: Terms, second: Terms) -> FloatArray:
+        """Return ``(d, m)`` of every sample."""
+        mine, theirs = self.first.moments(first), self.second.moments(second)
+        return np.hstack([mine - theirs, theirs])
+
+    def value(self, mean: FloatArray) -> FloatArray:
+        """Return ``f(m + d) - g(m)``."""
+        gap, theirs = np.split(mean, 2, axis=-1)
+        return self.first.value(theirs + gap) - self.second.value(theirs)
+
+    def value_gradient(self, mean: FloatArray) -> FloatArray:
+        """Return ``f'(m + d)``, and ``f'(m + d) - g'(m)``."""
+        gap, theirs = np.split(mean, 2)
+        of_first = self.first.value_gradient(theirs + gap)
+        return np.concatenate([of_first, of_first - self.second.value_gradient(theirs)])
+
+    def uplift(self, mean: FloatArray) -> FloatArray:
+        """Return the difference: it is an uplift already."""
+        return self.value(mean)
+
+    def uplift_gradient(self, mean: FloatArray) -> FloatArray:
+        """Return the derivatives of the difference."""
+        return self.value_gradient(mean)
+
+
+class PairTotals:
+    """Sums over samples for one pair of policies, of which the second is what the first is compared with."""
+
+    def __init__(self, first: int, second: int, estimator: Difference) -> None:
+        self.first, self.second, self.estimator = first, second, estimator
+        self.moments: MomentSum | None = None
+        self.groups: GroupSum | None = None
+        self.gap = self.square_gap = 0.0
+
+    def add(self, first: Terms, second: Terms, group: IntArray | None) -> None:
+        """Add some rows."""
+        moments = self.estimator.paired_moments(first, second)
+        added = MomentSum.of(moments)
+        self.moments = added if self.moments is None else self.moments + added
+        if group is not None:
+            self.groups = self.groups or GroupSum(moments.shape[1])
+            self.groups.add(moments, group)
+        gap = np.abs(first.importance_weight - second.importance_weight)
+        self.gap += float(gap.sum())
+        self.square_gap += float((gap**2).sum())
+
+    def merge(self, other: PairTotals) -> None:
+        """Add the sums of another shard."""
+        assert self.moments is not None
+        assert other.moments is not None
+        self.moments = self.moments + other.moments
+        if self.groups is not None and other.groups is not None:
+            self.groups.merge(other.groups)
+        self.gap, self.square_gap = self.gap + other.gap, self.square_gap + other.square_gap
+
+    @property
+    def differing(self) -> float:
+        """Effective samples that tell the two apart, ``sum(|w - w'|)² / sum((w - w')²)``."""
+        return self.gap**2 / self.square_gap if self.square_gap > 0.0 else 0.0
+
+    @property
+    def is_same(self) -> bool:
+        """Whether the two are one policy on this log, but for rounding."""
+        assert self.moments is not None
+        return float(np.sqrt(self.square_gap / self.moments.n_samples)) <= SAME_POLICY
+
+    def difference(self, interval: Interval, unit: float) -> tuple[float, Bounds]:
+        """Return the difference and its interval."""
+        assert self.moments is not None
+        evidence = Evidence(self.estimator, self.moments, self.groups, None, None, None, (0.0, 0.0), 1.0, False)
+        lower, upper = interval.value(evidence)
+        return evidence.value * unit, (lower * unit, upper * unit)
+
+    def complaint(self, cases: tuple[Case, Case]) -> str | None:
+        """Return why the log cannot answer: because of one of the two, or because too few samples tell them apart."""
+        for case, name in zip(cases, ("the policy", "the other policy"), strict=True):
+            found = find_complaint(case, is_paired=True)
+            if found is not None:
+                return f"The log cannot answer for {name}. {found}"
+        sizes = (self.differing, *(case.facts.ess for case in cases))
+        few = few_rewards(min(sizes) * cases[0].facts.reward_share)
+        return None if few is None else f"Of the rewards that tell the two apart {few}: no interval can be relied on."
+
+
+def compare_pair(
+    pair: PairTotals, names: tuple[str, str], cases: tuple[Case, Case], interval: Interval, unit: float, goal: Goal
+) -> dict[str, Any]:
+    """Return what the log says of two policies head to head.
+
+    Parameters
+    ----------
+    pair : PairTotals
+    names : two strings
+    cases : two Cases
+        What is known of either policy beside the logging policy.
+    interval : Interval
+    unit : float
+    goal : Goal
+    """
+    difference, bounds = pair.difference(interval, unit)
+    complaint = None if pair.is_same else pair.complaint(cases)
+    if pair.is_same:
+        verdict = INCONCLUSIVE
+        reason = f"It is the same policy as {goal.other} on this log, but for rounding: there is no difference to see."
+    elif complaint is not None:
+        verdict, reason = NOT_TRUSTWORTHY, complaint
+    else:
+        verdict, reason = compare_bounds(difference, bounds, goal)
+    return {
+        "policy": names[0],
+        "other": names[1],
+        "estimator": cases[0].estimator.name,
+        "difference": difference,
+        "ci_lower": bounds[0],
+        "ci_upper": bounds[1],
+        "effective": pair.differing,
+        "verdict": verdict,
+        "reason": reason + SOURCE_NOTES.get(cases[0].source, ""),
+    }
