@@ -127,8 +127,9 @@ def _run_worker(target: str, start: int, stop: int, settings: Settings, tally: T
 
 
 def _forward(stream: object, put: object) -> None:
-    for line in stream:  # type: ignore[attr-defined]
-        put(line.rstrip("\n"))  # type: ignore[operator]
+    with stream:  # type: ignore[attr-defined]
+        for line in stream:  # type: ignore[attr-defined]
+            put(line.rstrip("\n"))  # type: ignore[operator]
     put(None)  # type: ignore[operator]
 
 
