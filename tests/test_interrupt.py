@@ -10,6 +10,15 @@ import pytest
 
 from bopl._interrupt import Threads, uninterrupted
 
+
+@pytest.fixture(autouse=True)
+def interrupts_raise():
+    """Ctrl-C raises, also where the tests run in the background of a shell, which lets them ignore it."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
 STORM = """
 import random, signal, sys, time
 import numpy as np

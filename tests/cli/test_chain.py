@@ -69,7 +69,7 @@ def test_evaluate_needs_no_flags_and_knows_the_log_it_was_trained_on(trained, ca
     code, result = run_json(capsys, "evaluate", later, folder / "policy.bopl")
     assert code == result["exit_code"] == 0
     assert result["verdicts"] == {"policy": "better"}
-    assert [row["estimator"] for row in result["rows"]] == ["snips", "ips", "dr"]
+    assert [row["estimator"] for row in result["rows"]] == ["dr", "snips", "ips"]
     assert result["warnings"] == []
     _, result = run_json(capsys, "evaluate", log, folder / "policy.bopl", "--estimators", "snips")
     assert "trained on parts of this very log" in result["warnings"][0]

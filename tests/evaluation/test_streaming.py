@@ -149,7 +149,7 @@ def test_group_numbers_that_cannot_be_are_refused(group):
         ({"context": ["age"]}, "no column 'age'"),
         (
             {"context": ["x0", "click"]},
-            "context contains 'click', which is also the action, reward, propensity or time",
+            "context contains 'click', which is also the action, reward, propensity or group",
         ),
         ({"context": ["p"]}, "context contains 'p'"),
         ({"propensity": "click"}, "one column is given two roles"),

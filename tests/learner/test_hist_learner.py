@@ -112,7 +112,7 @@ def test_models_are_the_same_bytes_for_any_number_of_threads(tmp_path):
 @pytest.mark.parametrize(
     ("array", "value", "message"),
     [
-        ("feature", 99, "action sets do not match"),
+        ("feature", 99, "a column that does not exist"),
         ("right", 0, "children do not follow their parents"),
         ("action", 99, "action that does not exist"),
         ("n_nodes", 1, "sizes do not match"),

@@ -39,7 +39,7 @@ class RoundingTotals:
 
     def __init__(self, n_estimators: int) -> None:
         self.total = np.zeros((n_estimators, 2, 2))  # least and largest, of value and uplift
-        self.weight = 0.0  # by how much rounding can move the sum of the weights
+        self.fall = self.rise = 0.0  # by how much the sum of the weights can be lower, and higher, than it seems
 
     def add(self, position: int, estimator: Estimator, terms: Terms, moments: FloatArray, mean: FloatArray) -> None:
         """Add some rows under one estimator, whose means are known so far."""
@@ -52,12 +52,14 @@ class RoundingTotals:
         self.total[position, 0] += np.minimum(np.minimum(*moved), 0.0).sum(axis=0)
         self.total[position, 1] += np.maximum(np.maximum(*moved), 0.0).sum(axis=0)
         if position == 0:
-            self.weight += float((ends[1] - weight).sum())
+            self.fall += float((weight - ends[0]).sum())
+            self.rise += float((ends[1] - weight).sum())
 
     def merge(self, other: RoundingTotals) -> None:
         """Add the sums of another shard."""
         self.total += other.total
-        self.weight += other.weight
+        self.fall += other.fall
+        self.rise += other.rise
 
     def widened(self, position: int, which: int, bounds: Bounds, n_samples: int) -> Bounds:
         """Return the interval of the value (``which=0``) or the uplift (1), with what rounding can add at its ends."""
@@ -66,7 +68,8 @@ class RoundingTotals:
 
     def allowed(self, facts: WeightFacts) -> WeightFacts:
         """Return the facts with the z-score of what rounding does not explain of the mean weight."""
-        gap, slack = abs(facts.mean - 1.0), self.weight / facts.n_samples
+        gap = abs(facts.mean - 1.0)
+        slack = (self.fall if facts.mean > 1.0 else self.rise) / facts.n_samples
         return (
             facts if slack == 0.0 or gap == 0.0 else replace(facts, mean_z=facts.mean_z * max(1.0 - slack / gap, 0.0))
         )

@@ -12,7 +12,8 @@ from bopl.log.column_audit import audit_columns
 from bopl.log.context import quoted
 from bopl.log.duplicate import audit_duplicates
 from bopl.log.finding import NOTE, OK, PROBLEM, Audit, Finding
-from bopl.log.leak import find_leaks
+from bopl.log.leak import Leak, find_leaks
+from bopl.log.leak.view import column_views
 from bopl.log.policy_prob import PolicyReader, read_policy, row_blocks
 from bopl.log.weight import (
     MAX_SINGLE_SHARE,
@@ -51,6 +52,12 @@ ESTIMATED_HINT = (
 )
 
 
+def _without_leaks(log: BanditLog, leaks: Sequence[Leak]) -> BanditLog:
+    """Return the log without columns that know too much: contexts that tell the action repeat it like copies."""
+    found = [leak.column for leak in leaks if leak.is_problem]
+    return log.without_columns(found) if 0 < len(found) < len(column_views(log)) else log
+
+
 def audit_log(
     log: BanditLog, policy: object | None, logging_policy: object | None, keep: Sequence[str | int] = ()
 ) -> Audit:
@@ -58,7 +65,7 @@ def audit_log(
     leaks = find_leaks(log)
     findings = [
         *([] if log.origin is None else log.origin.findings()),
-        audit_duplicates(log),
+        audit_duplicates(_without_leaks(log, leaks)),
         _never_logged(log),
         _hardly_logged(log),
         *audit_columns(log.schema, leaks, keep),

@@ -229,6 +229,9 @@ def _is_text_list(value: Any) -> bool:
 
 def read_settings(given: Any, defaults: Mapping[str, Any]) -> dict[str, Any]:
     """Return the settings of a file that are known here, after checking that each is of the kind of its default."""
+    wrong = next((name for name, value in given.items() if isinstance(value, dict) and name != "random_state"), None)
+    if wrong in defaults:
+        raise ValueError(f"setting {wrong!r} cannot be {given[wrong]!r}")
     settings = {name: from_plain(value) for name, value in given.items() if name in defaults}
     for name, value in settings.items():
         if value is None:

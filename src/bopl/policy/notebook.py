@@ -96,7 +96,7 @@ def _setting(value: Any) -> str:
     if not isinstance(value, dict):
         return f"{value:g}" if isinstance(value, float) else str(value)
     numbers = " ".join(_setting(one) for key, one in value.items() if key != "name")
-    return f"{value['name'].replace('_', ' ')} {numbers}".rstrip()
+    return f"{str(value.get('name', '')).replace('_', ' ')} {numbers}".strip()
 
 
 def _start(policy: BoostedPolicy) -> str:

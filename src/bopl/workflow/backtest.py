@@ -51,7 +51,7 @@ class Period:
     @property
     def row(self) -> Mapping[str, Any]:
         """What the estimator says that decides."""
-        return self.evaluation.decision("policy")
+        return _deciding(self.evaluation)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the period as plain values."""
@@ -78,7 +78,7 @@ class Backtest:
     @property
     def row(self) -> Mapping[str, Any]:
         """The verdict over all periods, with its reason, of the estimator that decides."""
-        return self.evaluation.decision("policy")
+        return _deciding(self.evaluation)
 
     def to_dict(self) -> dict[str, Any]:
         """Return everything as plain values."""
@@ -186,6 +186,12 @@ def backtest_file(
         return boost(each, part, 0, StepClock(), lambda text: None, progress, ())
 
     return _roll(log, divisions, fit, each, say)
+
+
+def _deciding(evaluation: Evaluation) -> Mapping[str, Any]:
+    """Return the row of the estimator that decides, with the verdict that follows from all there is."""
+    row = next(row for row in evaluation.rows if row["policy"] == "policy" and row["is_primary"])
+    return {**row, **evaluation.decision("policy")}
 
 
 def _roll(log: BanditLog, divisions: Sequence[Division], fit: Fit, config: TrainConfig, say: Say) -> Backtest:
