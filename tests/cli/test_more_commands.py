@@ -17,7 +17,7 @@ from bopl.search import CrossValidatedScorer
 from bopl.workflow.exporting import contexts_at_splits
 from product import RACE, ROLES, SMALL, click_table, run_bopl, run_json, write_log
 
-COMMANDS = ("demo", "audit", "train", "tune", "evaluate", "predict", "report", "export", "reproduce")
+COMMANDS = ("demo", "audit", "plan", "train", "tune", "evaluate", "predict", "report", "export", "reproduce")
 
 
 @pytest.fixture(scope="module")

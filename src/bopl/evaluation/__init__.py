@@ -3,6 +3,7 @@
 from bopl.evaluation.accumulate import ValueAccumulator
 from bopl.evaluation.estimator import IPS, SNIPS, BetaIPS, ClippedIPS, Estimator, MeanEstimator, Need
 from bopl.evaluation.interval import INTERVALS
+from bopl.evaluation.learning_curve import LearningCurve, learning_curve
 from bopl.evaluation.model_based import DirectMethod, DoublyRobust, SelfNormalisedDR, ShrinkageDR, SwitchDR
 from bopl.evaluation.parquet import evaluate_parquet
 from bopl.evaluation.planning import Plan, detectable_effect, plan, required_samples
@@ -23,6 +24,7 @@ __all__ = [
     "DoublyRobust",
     "Estimator",
     "Evaluation",
+    "LearningCurve",
     "MeanEstimator",
     "Need",
     "Plan",
@@ -35,6 +37,7 @@ __all__ = [
     "estimate_propensity",
     "evaluate",
     "evaluate_parquet",
+    "learning_curve",
     "plan",
     "required_samples",
 ]

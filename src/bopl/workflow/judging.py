@@ -106,16 +106,22 @@ def evaluate_files(config: TrainConfig, files: Sequence[str | Path]) -> tuple[Ev
     Every policy reads the log in the columns it was fitted on. The log's own columns are those that the first policy
     remembers, unless the settings name others.
     """
-    policies = {name: load(file) for name, file in zip(_names(files), files, strict=True)}
+    policies = {name: load(file) for name, file in zip(policy_names(files), files, strict=True)}
+    with noting_unseen() as unseen:
+        log, readable, warnings = read_for_policies(policies, config)
+    return evaluate_on(log, readable, config, quick=True), [*warnings, *dict.fromkeys(unseen)]
+
+
+def read_for_policies(policies: Mapping[str, Any], config: TrainConfig) -> tuple[BanditLog, dict[str, Any], list[str]]:
+    """Return a log in the columns of the first policy, what the policies are on it, and what should be known of it."""
     first = next(iter(policies.values()))
     readable, warnings = {}, []
-    with noting_unseen() as unseen:
-        log = fill_propensity(read_log_for(first, config.request()), config.assume_propensity, config.random_state)
-        for name, policy in policies.items():
-            warnings += warnings_about(name, policy, log)
-            is_alike = schema_of(policy) == schema_of(first)
-            readable[name] = policy if is_alike else _probabilities(policy, log, config)
-    return evaluate_on(log, readable, config, quick=True), [*warnings, *dict.fromkeys(unseen)]
+    log = fill_propensity(read_log_for(first, config.request()), config.assume_propensity, config.random_state)
+    for name, policy in policies.items():
+        warnings += warnings_about(name, policy, log)
+        is_alike = schema_of(policy) == schema_of(first)
+        readable[name] = policy if is_alike else _probabilities(policy, log, config)
+    return log, readable, warnings
 
 
 def evaluate_on(log: BanditLog, policies: Mapping[str, Any], config: TrainConfig, *, quick: bool = False) -> Evaluation:
@@ -145,7 +151,7 @@ def evaluate_on(log: BanditLog, policies: Mapping[str, Any], config: TrainConfig
     )
 
 
-def _names(files: Sequence[str | Path]) -> list[str]:
+def policy_names(files: Sequence[str | Path]) -> list[str]:
     """Return a name for each file: its stem, or its path where stems repeat."""
     repeated = [str(file) for place, file in enumerate(files) if file in files[:place]]
     if repeated:

@@ -107,7 +107,7 @@ def _run(
         say(f"Racing on {rest.n_samples:,} samples, and holding out {held_out.n_samples:,} for the verdict.")
         policy, was_interrupted = race(config, rest, clock, say, progress=progress)
     else:
-        policy, was_interrupted = _boost(config, rest, len(held_out), clock, say, progress, callbacks)
+        policy, was_interrupted = boost(config, rest, len(held_out), clock, say, progress, callbacks)
     policy.trained_on_ = fingerprint
     folder.save_policy(config, policy)
     say(f"Judging on the {len(held_out):,} samples held out.")
@@ -135,7 +135,7 @@ def _telling_of(out: Path, say: Say) -> Iterator[None]:
 # -- A single objective -----------------------------------------------------------------------------------------------
 
 
-def _boost(
+def boost(
     config: TrainConfig,
     rest: BanditLog,
     n_held_out: int,
