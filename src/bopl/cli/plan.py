@@ -21,7 +21,7 @@ RACE_SETTINGS = ("include", "exclude", "minutes")
 TRAINING_SETTINGS = ("objective", *RACE_SETTINGS, "n_rounds", "max_depth", "holdout", "validation_fraction", "force")
 
 
-@with_settings(*LOG_SETTINGS, "confidence", *TRAINING_SETTINGS, "random_state", "n_jobs")
+@with_settings(*LOG_SETTINGS, "confidence", "inverse_temperature", *TRAINING_SETTINGS, "random_state", "n_jobs")
 def plan(
     log: Annotated[str, typer.Argument(help="File, folder or pattern with the logged decisions.")],
     policies: Annotated[
@@ -76,6 +76,8 @@ def plan(
         )
     if found.curve is not None:
         output.say(found.curve.sentence)
+    for note in found.notes:
+        output.say(note)
     output.say_warnings(found.warnings)
     output.finish(
         {
@@ -87,6 +89,7 @@ def plan(
             "plan": list(found.plan.rows),
             "is_enough": found.is_enough,
             "curve": None if found.curve is None else found.curve.to_dict(),
+            "notes": found.notes,
             "warnings": found.warnings,
         },
         exit_code.FINE if found.is_enough else exit_code.NOT_ENOUGH_EVIDENCE,

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from typing import Any
+from copy import copy
+from typing import Any, Self
 
 import numpy as np
 from sklearn import get_config
@@ -73,6 +74,27 @@ class ScoredPolicy(Policy, BaseEstimator):
     def trained_inverse_temperature(self) -> float:
         """What the scores are multiplied by unless the caller says otherwise; infinity for predicted rewards."""
         return 1.0
+
+    def sharpened(self, inverse_temperature: float) -> Self:
+        """Return a copy of the fitted policy that acts at another inverse temperature.
+
+        Its probabilities are those of ``predict_proba(context, inverse_temperature=…)``, and it can be saved, exported
+        and evaluated. Nothing is trained.
+
+        Parameters
+        ----------
+        inverse_temperature : float in [0, inf]
+            0 is the uniform policy, infinity always takes the highest score.
+        """
+        check_is_fitted(self)
+        check_number("inverse_temperature", inverse_temperature, low=0.0)
+        if "inverse_temperature" not in self.get_params(deep=False):
+            raise TypeError(
+                f"a {type(self).__name__} has no inverse_temperature of its own: pass it to predict_proba or sample."
+            )
+        sharp = copy(self)
+        sharp.set_params(inverse_temperature=float(inverse_temperature))
+        return sharp
 
     @abstractmethod
     def decision_function(self, context: Any) -> FloatArray:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +23,7 @@ from bopl.report.verdict import SPEAKERS
 from bopl.reward import BoostedRewardModel
 from bopl.workflow.config import TrainConfig
 from bopl.workflow.reading import fill_propensity, noting_unseen, read_log_for, schema_of
+from bopl.workflow.sharpness import describe_acting, with_sharpness
 from bopl.workflow.translation import drawn_part
 
 MAX_REWARD_SAMPLES = 200_000  # of the reward model: it only sharpens estimates, and more samples hardly do
@@ -108,12 +109,35 @@ def evaluate_files(config: TrainConfig, files: Sequence[str | Path]) -> tuple[Ev
     """
     policies = {name: load(file) for name, file in zip(policy_names(files), files, strict=True)}
     with noting_unseen() as unseen:
-        log, readable, warnings = read_for_policies(policies, config)
-    return evaluate_on(log, readable, config, quick=True), [*warnings, *dict.fromkeys(unseen)]
+        read = read_for_policies(policies, config)
+    evaluation = evaluate_on(read.log, read.policies, config, quick=True)
+    evaluation = replace(evaluation, notes=(*read.acting, *evaluation.notes))
+    return evaluation, [*read.warnings, *dict.fromkeys(unseen)]
 
 
-def read_for_policies(policies: Mapping[str, Any], config: TrainConfig) -> tuple[BanditLog, dict[str, Any], list[str]]:
-    """Return a log in the columns of the first policy, what the policies are on it, and what should be known of it."""
+@dataclass(frozen=True)
+class ReadForPolicies:
+    """A log in the columns of policies, and the policies on it.
+
+    Attributes
+    ----------
+    log : BanditLog
+    policies : dict of name to policy, or to array of shape (n_samples, n_actions)
+    warnings : list of str
+        What should be known before a verdict is believed.
+    acting : list of str
+        Of what the values are: of each policy as it samples, or of its best actions.
+    """
+
+    log: BanditLog
+    policies: dict[str, Any]
+    warnings: list[str]
+    acting: list[str]
+
+
+def read_for_policies(policies: Mapping[str, Any], config: TrainConfig) -> ReadForPolicies:
+    """Return a log in the columns of the first policy, with policies that act as sharply as asked for."""
+    policies = {name: with_sharpness(policy, config.inverse_temperature) for name, policy in policies.items()}
     first = next(iter(policies.values()))
     readable, warnings = {}, []
     log = fill_propensity(read_log_for(first, config.request()), config.assume_propensity, config.random_state)
@@ -121,7 +145,8 @@ def read_for_policies(policies: Mapping[str, Any], config: TrainConfig) -> tuple
         warnings += warnings_about(name, policy, log)
         is_alike = schema_of(policy) == schema_of(first)
         readable[name] = policy if is_alike else _probabilities(policy, log, config)
-    return log, readable, warnings
+    acting = [describe_acting(policy, name) for name, policy in policies.items()]
+    return ReadForPolicies(log, readable, warnings, acting)
 
 
 def evaluate_on(log: BanditLog, policies: Mapping[str, Any], config: TrainConfig, *, quick: bool = False) -> Evaluation:

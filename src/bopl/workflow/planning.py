@@ -18,6 +18,7 @@ from bopl.workflow.config import AUTO, TrainConfig
 from bopl.workflow.judging import align_policy, policy_names, read_for_policies
 from bopl.workflow.racing import race
 from bopl.workflow.reading import describe_log, noting_unseen, read_training_log, split_log
+from bopl.workflow.sharpness import describe_acting, sharpen_trained
 from bopl.workflow.step import StepClock
 from bopl.workflow.training import boost
 
@@ -70,6 +71,8 @@ class FilePlan:
     min_uplift : float or None
         Per decision.
     warnings : list of str
+    notes : list of str
+        Of what the values are.
     curve : LearningCurve or None
     """
 
@@ -77,6 +80,7 @@ class FilePlan:
     plan: Plan
     min_uplift: float | None
     warnings: list[str]
+    notes: list[str]
     curve: LearningCurve | None = None
 
     @property
@@ -92,16 +96,16 @@ def plan_file(config: TrainConfig, files: Sequence[str | Path], question: PlanQu
         return _planned(log, None, config, question, [])
     policies = {name: load(file) for name, file in zip(policy_names(files), files, strict=True)}
     with noting_unseen() as unseen:
-        log, readable, warnings = read_for_policies(policies, config)
-        aligned = {name: align_policy(policy, log) for name, policy in readable.items()}
-        found = _planned(log, aligned, config, question, warnings)
-    return replace(found, warnings=[*warnings, *dict.fromkeys(unseen)])
+        read = read_for_policies(policies, config)
+        aligned = {name: align_policy(policy, read.log) for name, policy in read.policies.items()}
+        found = _planned(read.log, aligned, config, question, read.acting)
+    return replace(found, warnings=[*read.warnings, *dict.fromkeys(unseen)])
 
 
 def _planned(log: BanditLog, policies: Any, config: TrainConfig, question: PlanQuestion, notes: list[str]) -> FilePlan:
     effect = question.effect(log)
     levels = {"confidence": config.confidence, "power": question.power}
-    return FilePlan(log, plan(log, policies, min_uplift=effect, **levels), effect, notes)
+    return FilePlan(log, plan(log, policies, min_uplift=effect, **levels), effect, [], notes)
 
 
 def plan_curve(
@@ -127,7 +131,9 @@ def plan_curve(
         policies[part.n_samples] = _train(replace(config, minutes=minutes), part, progress)
     levels = {"confidence": config.confidence, "power": question.power}
     curve = learning_curve(held_out, policies, min_uplift=effect, **levels)
-    return FilePlan(held_out, curve.plan, effect, [], curve)
+    return FilePlan(
+        held_out, curve.plan, effect, [], [describe_acting(policies[max(policies)], "the last policy")], curve
+    )
 
 
 def _train(config: TrainConfig, log: BanditLog, progress: bool) -> Any:
@@ -142,7 +148,7 @@ def _train(config: TrainConfig, log: BanditLog, progress: bool) -> Any:
         policy, was_interrupted = boost(config, log, 0, StepClock(), unsaid, progress, ())
     if was_interrupted:
         raise KeyboardInterrupt
-    return policy
+    return sharpen_trained(policy, config)
 
 
 def usable_parts(log: BanditLog, seed: int) -> list[BanditLog]:
