@@ -85,6 +85,7 @@ def test_the_curve_can_race_and_says_what_to_make_of_it(folder, capsys):
         (("--min-uplift", "0"), "min_uplift must be a positive number"),
         (("--power", "1"), "power must"),
         (("--n-rounds", "5"), "--n-rounds has no effect here: only a learning curve trains."),
+        (("--inverse-temperature", "2"), "--inverse-temperature has no effect here: there is no policy."),
         (("--curve", "--max-depth", "3", "--minutes", "1"), "max_depth has no effect here: the race chooses"),
     ],
 )

@@ -100,6 +100,8 @@ def _check_use(policies: list[Path], curve: bool, settings: Mapping[str, Any]) -
     """Raise if something that was given would have no effect."""
     if curve and policies:
         raise UsageError("--curve trains policies of its own: leave the policy files out.")
+    if "inverse_temperature" in settings and not policies and not curve:
+        raise UsageError("--inverse-temperature has no effect here: there is no policy. Leave it out, or name one.")
     idle = [name for name in TRAINING_SETTINGS if name in settings]
     if idle and not curve:
         flag = f"--{idle[0].replace('_', '-')}"
