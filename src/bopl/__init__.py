@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from bopl.learner import HistTreeClassifier as HistTreeClassifier
     from bopl.learner import XGBTree as XGBTree
     from bopl.log import BanditLog as BanditLog
+    from bopl.log import outcomes as outcomes
     from bopl.policy import BlendedPolicy as BlendedPolicy
     from bopl.policy import BoostedPolicy as BoostedPolicy
     from bopl.policy import Policy as Policy
@@ -60,6 +61,7 @@ _HOME_OF = {
     "evaluate": "bopl.evaluation",
     "evaluate_parquet": "bopl.evaluation",
     "load": "bopl.policy",
+    "outcomes": "bopl.log",
     "paper_policy": "bopl.policy",
 }
 _MODULES = ("baseline", "evaluation", "objective", "report", "search", "simulation", "theory")
@@ -89,6 +91,7 @@ __all__ = [
     "evaluation",
     "load",
     "objective",
+    "outcomes",
     "paper_policy",
     "report",
     "search",

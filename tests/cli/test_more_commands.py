@@ -17,7 +17,19 @@ from bopl.search import CrossValidatedScorer
 from bopl.workflow.exporting import contexts_at_splits
 from product import RACE, ROLES, SMALL, click_table, run_bopl, run_json, write_log
 
-COMMANDS = ("demo", "audit", "train", "tune", "backtest", "evaluate", "predict", "report", "export", "reproduce")
+COMMANDS = (
+    "demo",
+    "audit",
+    "plan",
+    "train",
+    "tune",
+    "backtest",
+    "evaluate",
+    "predict",
+    "report",
+    "export",
+    "reproduce",
+)
 
 
 @pytest.fixture(scope="module")

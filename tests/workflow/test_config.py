@@ -72,8 +72,9 @@ def test_names_and_defaults_are_those_of_the_classes():
     for name in ("dr", "ips", "surrogate"):
         objective = get_objective(name)
         assert (parse_weight(config["weight"]), config["smoothness"]) == (objective.weight, objective.smoothness)
-    # A run always has validation samples and a seed; its objective is the race; a translation is chosen.
+    # A run always has validation samples and a seed; its objective is the race; translation and sharpness are chosen.
     its_own = {"objective", "reward_translation", "early_stopping_rounds", "validation_fraction", "random_state"}
+    its_own |= {"inverse_temperature"}
     shared = set(config) & set(boosted) - its_own
     assert shared >= {"n_rounds", "learning_rate", "start"}
     assert {name: config[name] for name in shared} == {name: boosted[name] for name in shared}

@@ -33,7 +33,7 @@ class BaselinePolicy(ScoredPolicy):
         context : BanditLog, or array-like of shape (n_samples, n_features)
             A log, or contexts with ``action``, ``reward`` and ``propensity`` beside them as for `BanditLog`.
         action, reward, propensity, actions
-            As for `BanditLog`; only without a log.
+            As for `BanditLog`; only without a log. ``action`` may hold all three, as `bopl.outcomes` makes them.
         """
         log = as_log(context, action, reward, propensity, actions)
         self._fit_log(log)

@@ -13,7 +13,7 @@ from bopl.cli.output import Output
 from bopl.cli.table import evaluation_table, part_tables
 
 
-@with_settings(*ROLE_SETTINGS, *EVALUATION_SETTINGS, "random_state", "n_jobs")
+@with_settings(*ROLE_SETTINGS, *EVALUATION_SETTINGS, "inverse_temperature", "random_state", "n_jobs")
 def evaluate(
     log: Annotated[str, typer.Argument(help="File, folder or pattern with decisions the policies did not learn from.")],
     policies: Annotated[list[Path], typer.Argument(help="One or more policy files.")],

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from bopl.cli.options import Json
+from bopl.cli.options import InverseTemperature, Json
 from bopl.cli.output import Output
 
 
@@ -15,6 +15,7 @@ def export(
     policy: Annotated[Path, typer.Argument(help="The policy file.")],
     to: Annotated[str, typer.Option(help="xgboost (JSON, over the context and the one-hot action) or onnx.")],
     out: Annotated[Path | None, typer.Option(help="The file; the policy's, with .json or .onnx, by default.")] = None,
+    inverse_temperature: InverseTemperature = None,
     json: Json = False,
 ) -> None:
     """Write a policy for another runtime, after checking that it scores alike there.
@@ -27,7 +28,7 @@ def export(
     from bopl.workflow.exporting import export as run
 
     output = Output(json)
-    done = run(policy, to, out)
+    done = run(policy, to, out, inverse_temperature=inverse_temperature)
     output.say(
         f"Written to {done.path}. Its scores agree with the policy's on {done.n_contexts:,} contexts around the "
         f"policy's splits; the largest difference is {done.largest_difference:.2g}."

@@ -18,6 +18,7 @@ from bopl.cli.demo import demo
 from bopl.cli.evaluate import evaluate
 from bopl.cli.export import export
 from bopl.cli.output import PatientStream
+from bopl.cli.plan import plan
 from bopl.cli.predict import predict
 from bopl.cli.report import report
 from bopl.cli.train import train
@@ -55,7 +56,7 @@ app = typer.Typer(
     add_completion=True,
     pretty_exceptions_enable=False,
 )
-for command in (demo, audit, train, tune, backtest, evaluate, predict, report, export):
+for command in (demo, audit, plan, train, tune, backtest, evaluate, predict, report, export):
     app.command()(command)
 app.add_typer(reproduce_app, name="reproduce")
 

@@ -15,6 +15,10 @@ import typer
 from bopl.workflow.config import TrainConfig
 
 Json: TypeAlias = Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")]
+InverseTemperature: TypeAlias = Annotated[
+    float | None,
+    typer.Option(help="How sharply the policy acts; inf always takes the best action (default: as it was trained)."),
+]
 
 ROW_SETTINGS = ("where", "drop_invalid", "drop_duplicates")
 ROLE_SETTINGS = ("action", "reward", "propensity", "assume_propensity", "time", "group", "format", *ROW_SETTINGS)

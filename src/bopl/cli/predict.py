@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from bopl.cli.options import Json
+from bopl.cli.options import InverseTemperature, Json
 from bopl.cli.output import Output
 
 
@@ -25,6 +25,7 @@ def predict(
     random_state: Annotated[
         int | None, typer.Option(min=0, help="Seed of the draws; a new one each time by default.")
     ] = None,
+    inverse_temperature: InverseTemperature = None,
     json: Json = False,
 ) -> None:
     """Decide: an action for every context, with its propensity to log.
@@ -35,7 +36,16 @@ def predict(
 
     output = Output(json)
     kept = [name.strip() for name in keep.split(",") if name.strip()]
-    result = decide(contexts, policy, out, is_sampled=sample, keep=kept, format=format, random_state=random_state)
+    result = decide(
+        contexts,
+        policy,
+        out,
+        is_sampled=sample,
+        keep=kept,
+        format=format,
+        random_state=random_state,
+        inverse_temperature=inverse_temperature,
+    )
     output.say(f"{result.n_samples:,} decisions written to {out}: {', '.join(result.columns)}.")
     output.say_warnings(result.warnings)
     if result.is_certain:

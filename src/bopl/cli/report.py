@@ -13,7 +13,7 @@ from bopl.cli.options import EVALUATION_SETTINGS, ROLE_SETTINGS, Json, with_sett
 from bopl.cli.output import Output
 
 
-@with_settings(*ROLE_SETTINGS, *EVALUATION_SETTINGS, "random_state", "n_jobs")
+@with_settings(*ROLE_SETTINGS, *EVALUATION_SETTINGS, "inverse_temperature", "random_state", "n_jobs")
 def report(
     source: Annotated[
         str, typer.Argument(help="A run folder or its summary.json; or a log, with a policy file after it.")

@@ -31,6 +31,7 @@ def train(
     """
     from bopl.evaluation.confounding import describe_confounding
     from bopl.workflow.run_folder import recorded_fingerprint
+    from bopl.workflow.sharpness import describe_acting
     from bopl.workflow.training import train as run
 
     output = Output(json)
@@ -48,6 +49,7 @@ def train(
     output.say_verdict(row)
     for sentence in describe_confounding(result.evaluation.confounding):
         output.say(sentence)
+    output.say(describe_acting(result.policy))
     output.say(f"Policy: {result.folder.out}")
     output.say(f"Report: {result.folder.report}")
     output.finish(
@@ -72,9 +74,13 @@ def train(
 
 def _training_facts(policy: Any) -> dict[str, Any]:
     """Return what is to be told of the training: of a race its leaderboard, of a single objective its translation."""
+    from bopl.workflow.sharpness import is_greedy
+
     board = getattr(policy, "leaderboard_", None)
     return {
         "n_rounds": policy.n_rounds_,
+        "inverse_temperature": policy.trained_inverse_temperature,  # null if it is greedy
+        "is_greedy": is_greedy(policy),
         "reward_translation": getattr(policy, "reward_translation", None),
         "leaderboard": None if board is None else board.to_dict(),
         "is_logging": getattr(policy, "is_logging_", False),

@@ -3,6 +3,7 @@
 from bopl.evaluation.accumulate import ValueAccumulator
 from bopl.evaluation.estimator import IPS, SNIPS, BetaIPS, ClippedIPS, Estimator, MeanEstimator, Need
 from bopl.evaluation.interval import INTERVALS
+from bopl.evaluation.learning_curve import LearningCurve, learning_curve
 from bopl.evaluation.margin import Guard
 from bopl.evaluation.model_based import DirectMethod, DoublyRobust, SelfNormalisedDR, ShrinkageDR, SwitchDR
 from bopl.evaluation.parquet import evaluate_parquet
@@ -25,6 +26,7 @@ __all__ = [
     "Estimator",
     "Evaluation",
     "Guard",
+    "LearningCurve",
     "MeanEstimator",
     "Need",
     "Plan",
@@ -38,6 +40,7 @@ __all__ = [
     "estimate_propensity",
     "evaluate",
     "evaluate_parquet",
+    "learning_curve",
     "plan",
     "required_samples",
 ]

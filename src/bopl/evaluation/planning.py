@@ -125,7 +125,7 @@ def plan(
     if min_uplift is not None:
         check_number("min_uplift", min_uplift, low=0.0, low_open=True, high=np.inf, high_open=True)
     _factor(confidence, power)
-    weights = _constant_weights(log) if policies is None else _policy_weights(log, policies)
+    weights = _constant_weights(log) if policies is None else policy_weights(log, policies)
     return Plan(tuple(_row(log, name, weight, min_uplift, confidence, power) for name, weight in weights))
 
 
@@ -137,7 +137,8 @@ def _constant_weights(log: BanditLog) -> Sequence[tuple[str, FloatArray]]:
     ]
 
 
-def _policy_weights(log: BanditLog, policies: object) -> Sequence[tuple[str, FloatArray]]:
+def policy_weights(log: BanditLog, policies: object) -> Sequence[tuple[str, FloatArray]]:
+    """Return each policy's name with its importance weights on the log."""
     found = []
     for name, policy in named_policies(policies).items():
         reader = read_policy(policy, log, f"policy {name!r}")
@@ -155,7 +156,7 @@ def _row(
     total = MomentSum.of(moments)
     uplift, std_dev = float(estimator.uplift(total.mean)), math.nan
     if total.mean[1] > 0.0:
-        std_dev = _std_dev(log, moments, total, estimator.uplift_gradient(total.mean))
+        std_dev = std_dev_of(log, moments, total, estimator.uplift_gradient(total.mean))
     half = float(ndtri(0.5 + confidence / 2.0)) * std_dev / math.sqrt(log.n_samples)
     levels = {"confidence": confidence, "power": power}
     effect = uplift if min_uplift is None else min_uplift
@@ -175,7 +176,7 @@ def _row(
     }
 
 
-def _std_dev(log: BanditLog, moments: FloatArray, total: MomentSum, gradient: FloatArray) -> float:
+def std_dev_of(log: BanditLog, moments: FloatArray, total: MomentSum, gradient: FloatArray) -> float:
     """Return the standard error times the square root of the decisions, with groups as they come in the log."""
     if log.group is None:
         return total.spread(gradient).std_err * math.sqrt(log.n_samples)

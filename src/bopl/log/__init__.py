@@ -3,6 +3,7 @@
 from bopl.log.bandit_log import BanditLog
 from bopl.log.finding import Audit, AuditError, Finding
 from bopl.log.leak import Leak
+from bopl.log.outcomes import outcomes
 from bopl.log.split import LogSplit, SplitFacts
 
-__all__ = ["Audit", "AuditError", "BanditLog", "Finding", "Leak", "LogSplit", "SplitFacts"]
+__all__ = ["Audit", "AuditError", "BanditLog", "Finding", "Leak", "LogSplit", "SplitFacts", "outcomes"]

@@ -197,7 +197,7 @@ class BoostedPolicy(ShownAsCard, ScoredPolicy):
         context : BanditLog, or array-like of shape (n_samples, n_features)
             A log, or contexts with ``action``, ``reward`` and ``propensity`` beside them as for `BanditLog`.
         action, reward, propensity, actions
-            As for `BanditLog`; only without a log.
+            As for `BanditLog`; only without a log. ``action`` may hold all three, as `bopl.outcomes` makes them.
         sample_weight : array-like of shape (n_samples,), optional
             How much each sample counts, relative to the others.
         validation : BanditLog, optional

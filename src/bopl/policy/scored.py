@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from typing import Any
+from copy import copy
+from typing import Any, Self
 
 import numpy as np
 from sklearn import get_config
@@ -15,8 +16,10 @@ from sklearn.utils.validation import check_is_fitted
 from bopl._settings import check_number
 from bopl._typing import BoolArray, ContextMatrix, FloatArray
 from bopl.log import BanditLog
+from bopl.log.action import label_array, python_labels
 from bopl.log.check import check_mask
-from bopl.log.context import is_frame, read_context
+from bopl.log.context import is_frame, quoted, read_context
+from bopl.log.outcomes import is_outcomes, read_outcomes
 from bopl.log.row_sketch import RowSketch
 from bopl.log.schema import LogSchema
 from bopl.objective.softmax import softmax
@@ -72,6 +75,27 @@ class ScoredPolicy(Policy, BaseEstimator):
         """What the scores are multiplied by unless the caller says otherwise; infinity for predicted rewards."""
         return 1.0
 
+    def sharpened(self, inverse_temperature: float) -> Self:
+        """Return a copy of the fitted policy that acts at another inverse temperature.
+
+        Its probabilities are those of ``predict_proba(context, inverse_temperature=…)``, and it can be saved, exported
+        and evaluated. Nothing is trained.
+
+        Parameters
+        ----------
+        inverse_temperature : float in [0, inf]
+            0 is the uniform policy, infinity always takes the highest score.
+        """
+        check_is_fitted(self)
+        check_number("inverse_temperature", inverse_temperature, low=0.0)
+        if "inverse_temperature" not in self.get_params(deep=False):
+            raise TypeError(
+                f"a {type(self).__name__} has no inverse_temperature of its own: pass it to predict_proba or sample."
+            )
+        sharp = copy(self)
+        sharp.set_params(inverse_temperature=float(inverse_temperature))
+        return sharp
+
     @abstractmethod
     def decision_function(self, context: Any) -> FloatArray:
         """Return the scores before the softmax, of shape (n_samples, n_actions)."""
@@ -126,20 +150,44 @@ class ScoredPolicy(Policy, BaseEstimator):
     ) -> float:
         """Return the self-normalised estimate of the policy's reward on a log (higher is better).
 
-        Parameters are those of `fit`; ``sample_weight`` multiplies the importance weights. In scikit-learn's
-        searches reward and propensity reach this method only with ``sklearn.set_config(enable_metadata_routing=True)``.
+        Parameters are those of `fit`; ``sample_weight`` multiplies the importance weights. Actions that the policy was
+        not fitted on, as may happen in the folds of a cross-validation, are actions that it never takes. In
+        scikit-learn's searches pass ``y=bopl.outcomes(action, reward, propensity)``; by their own names reward and
+        propensity reach this method only with ``sklearn.set_config(enable_metadata_routing=True)``.
         """
         check_is_fitted(self)
-        if not isinstance(context, BanditLog) and (reward is None or propensity is None):
-            raise ValueError(
-                "score needs reward and propensity. Inside GridSearchCV and the like, call "
-                "sklearn.set_config(enable_metadata_routing=True) first and pass both to fit."
-            )
-        log = as_log(context, action, reward, propensity, self.actions_)
-        action_prob = self.predict_proba(log.context, action_mask=log.action_mask)
-        logged = action_prob[np.arange(log.n_samples), log.action_idx]
+        if not isinstance(context, BanditLog):
+            action, reward, propensity = read_target(action, reward, propensity)
+            if reward is None or propensity is None:
+                raise ValueError(
+                    "score needs reward and propensity. Inside GridSearchCV and the like, pass "
+                    "y=bopl.outcomes(action, reward, propensity), or call "
+                    "sklearn.set_config(enable_metadata_routing=True) first and pass both to fit."
+                )
+        log = as_log(context, action, reward, propensity, self._all_actions(action))
+        n_known = len(self.actions_)
+        mask = None if log.action_mask is None else log.action_mask[:, :n_known]
+        action_prob = self.predict_proba(log.context, action_mask=mask)
+        is_known = log.action_idx < n_known
+        logged = np.where(is_known, action_prob[np.arange(log.n_samples), np.where(is_known, log.action_idx, 0)], 0.0)
         weight = 1.0 if sample_weight is None else np.asarray(sample_weight, dtype=np.float64)
         return snips_value(weight * logged / log.propensity, log.reward)
+
+    def _all_actions(self, action: Any) -> Any:
+        """Return the policy's own actions, then those logged ones that it was not fitted on."""
+        if action is None:
+            return self.actions_
+        own = self.actions_.tolist()
+        known, logged = set(own), dict.fromkeys(python_labels(action))
+        unknown = [label for label in logged if label not in known]
+        if not unknown:
+            return self.actions_
+        if len(unknown) == len(logged):
+            raise ValueError(
+                f"the policy knows none of the logged actions: it was fitted on {quoted(own)}, the first logged one is "
+                f"{unknown[0]!r}."
+            )
+        return label_array([*own, *unknown])
 
     def _remember(self, log: BanditLog, *watched: BanditLog) -> None:
         """Keep what later contexts are checked against, and which rows were seen, to learn or to stop by."""
@@ -211,15 +259,28 @@ def as_log(context: Any, action: Any, reward: Any, propensity: Any, actions: Any
             raise TypeError("pass either a BanditLog or context, action, reward and propensity, not both.")
         context.require_propensity()
         return _with_actions(context, actions)
+    action, reward, propensity = read_target(action, reward, propensity)
     if action is None:
         raise ValueError(
             "action is missing: fit requires y to be passed, but the target y is None. Pass a log, or all four columns."
         )
     if reward is None:
-        raise ValueError("reward is missing: pass what each logged action earned as reward=….")
+        raise ValueError(
+            "reward is missing: pass what each logged action earned as reward=…, or action, reward and propensity "
+            "together as y=bopl.outcomes(action, reward, propensity)."
+        )
     log = BanditLog(context, action, reward, propensity, actions=actions)
     log.require_propensity()
     return log
+
+
+def read_target(action: Any, reward: Any, propensity: Any) -> tuple[Any, Any, Any]:
+    """Return action, reward and propensity, taken apart where they came as one ``y``."""
+    if not is_outcomes(action):
+        return action, reward, propensity
+    if reward is not None or propensity is not None:
+        raise TypeError("y holds reward and propensity already: do not pass them a second time.")
+    return read_outcomes(action)
 
 
 def _with_actions(log: BanditLog, actions: Any) -> BanditLog:

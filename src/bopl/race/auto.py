@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import time
+from copy import copy
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from sklearn.utils import check_random_state
@@ -226,6 +227,24 @@ class AutoPolicy(ShownAsCard, ScoredPolicy):
         return policy
 
     # -- Predicting: all of it is the best policy's ---------------------------------------------------------------
+
+    @property
+    def trained_inverse_temperature(self) -> float:
+        """What the best policy's scores are multiplied by unless the caller says otherwise."""
+        check_is_fitted(self)
+        return self.best_policy_.trained_inverse_temperature
+
+    def sharpened(self, inverse_temperature: float) -> Self:
+        """Return a copy whose best policy acts at another inverse temperature; the logging policy has none to set."""
+        check_is_fitted(self)
+        if self.is_logging_:
+            raise TypeError(
+                "nothing beat the logging policy in the race, so the policy is the logging policy: at another "
+                "inverse_temperature it would be neither. Leave inverse_temperature out."
+            )
+        sharp = copy(self)
+        sharp.best_policy_ = self.best_policy_.sharpened(inverse_temperature)
+        return sharp
 
     def decision_function(self, context: Any) -> FloatArray:
         """Return the scores of the best policy before the softmax, of shape (n_samples, n_actions)."""

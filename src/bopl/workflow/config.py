@@ -95,6 +95,10 @@ class TrainConfig:
     include: tuple[str, ...] | None = _about("Candidates that may race, separated by commas; all by default.")
     exclude: tuple[str, ...] = _about("Candidates that may not, separated by commas.", ())
     minutes: float | None = _about("About how long the race, or the boosting, may take.")
+    inverse_temperature: float | None = _about(
+        "How sharply the policy acts: its scores are multiplied by this before the softmax. 0 is uniform, inf always "
+        "takes the best action; by default as it was trained."
+    )
 
     n_rounds: int = _about("Maximum number of boosting rounds.", 100, section="A single objective")
     max_depth: int = _about("Maximum depth of the trees.", 12)
@@ -281,6 +285,8 @@ def _check(config: TrainConfig) -> None:
         check_number(name, getattr(config, name), low=0.0, high=1.0, low_open=True, high_open=True)
     if config.minutes is not None:
         check_number("minutes", config.minutes, low=0.0, low_open=True)
+    if config.inverse_temperature is not None:
+        check_number("inverse_temperature", config.inverse_temperature, low=0.0)
     if config.n_jobs is not None:
         check_number("n_jobs", config.n_jobs, low=1, integer=True)
     if config.where is not None:

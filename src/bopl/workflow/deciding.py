@@ -16,6 +16,7 @@ from bopl.policy import load
 from bopl.policy.base import draw_actions
 from bopl.workflow.reading import noting_unseen, schema_of
 from bopl.workflow.run_folder import check_writable
+from bopl.workflow.sharpness import with_sharpness
 
 BLOCK_ROWS = 1 << 17
 
@@ -43,6 +44,7 @@ def decide(
     keep: Sequence[str] = (),
     format: str | None = None,
     random_state: int | None = None,
+    inverse_temperature: float | None = None,
 ) -> Decisions:
     """Write an action for every context of a file.
 
@@ -58,10 +60,12 @@ def decide(
         Of the contexts.
     random_state : int, optional
         Seed of the draws.
+    inverse_temperature : float in [0, inf], optional
+        How sharply the policy acts; by default as it was trained.
     """
     check_extension(out)
     check_writable(out, read=[contexts, policy_file])
-    policy = load(policy_file)
+    policy = with_sharpness(load(policy_file), inverse_temperature)
     parts = read_parts(contexts, format=format, text=schema_of(policy).text_columns)
     absent = [name for name in keep if name not in parts.table.column_names]
     if absent:

@@ -16,6 +16,7 @@ from bopl.learner.hist_tree.predictor import HistTreePredictor
 from bopl.policy import load
 from bopl.report.parts import boosted_parts, winner
 from bopl.workflow.run_folder import check_writable
+from bopl.workflow.sharpness import with_sharpness
 
 N_CONTEXTS = 2000  # that agreement is checked on
 MISSING_SHARE = 0.1
@@ -24,11 +25,12 @@ TOLERANCE = 1e-4  # both targets add up leaves in float32
 
 @dataclass(frozen=True)
 class Target:
-    """One export format: its extension, how a policy is written, and how the file scores contexts."""
+    """One export format: its extension, how it is written, how it scores, and whether it gives probabilities, too."""
 
     extension: str
     write: Callable[[Any, Path], None]
     score: Callable[[Any, Path, AnyArray], FloatArray]
+    has_probability: bool
 
 
 @dataclass(frozen=True)
@@ -40,7 +42,9 @@ class Exported:
     largest_difference: float
 
 
-def export(policy_file: str | Path, to: str, out: str | Path | None = None) -> Exported:
+def export(
+    policy_file: str | Path, to: str, out: str | Path | None = None, *, inverse_temperature: float | None = None
+) -> Exported:
     """Write a policy in another format, after checking that the file scores as the policy does.
 
     Parameters
@@ -49,13 +53,20 @@ def export(policy_file: str | Path, to: str, out: str | Path | None = None) -> E
     to : {"xgboost", "onnx"}
     out : path, optional
         By default the policy's name with the extension of the format.
+    inverse_temperature : float in [0, inf], optional
+        How sharply the policy acts; by default as it was trained. A format of scores alone knows no such thing.
     """
     if to not in TARGETS:
         raise UsageError(f"--to must be one of {', '.join(TARGETS)}; got {to!r}.")
     target = TARGETS[to]
+    if inverse_temperature is not None and not target.has_probability:
+        raise UsageError(
+            f"inverse_temperature has no effect here: a model for {to} gives scores and no probabilities. Multiply its "
+            "scores by it before the softmax."
+        )
     path = Path(policy_file).with_suffix(target.extension) if out is None else Path(out)
     check_writable(path, read=[policy_file])
-    policy = winner(load(policy_file))
+    policy = winner(with_sharpness(load(policy_file), inverse_temperature))
     if not boosted_parts(policy):
         raise UsageError(
             f"a {type(policy).__name__} cannot be exported, a BoostedPolicy can; bopl.load and bopl predict serve all."
@@ -136,6 +147,6 @@ def _score_onnx(policy: Any, path: Path, context: AnyArray) -> FloatArray:
 
 
 TARGETS = {
-    "xgboost": Target(".json", lambda policy, path: policy.to_xgboost(path), _score_xgboost),
-    "onnx": Target(".onnx", lambda policy, path: policy.to_onnx(path), _score_onnx),
+    "xgboost": Target(".json", lambda policy, path: policy.to_xgboost(path), _score_xgboost, False),
+    "onnx": Target(".onnx", lambda policy, path: policy.to_onnx(path), _score_onnx, True),
 }

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +24,7 @@ from bopl.policy import load
 from bopl.reward import BoostedRewardModel
 from bopl.workflow.config import TrainConfig
 from bopl.workflow.reading import fill_propensity, noting_unseen, read_log_for, schema_of
+from bopl.workflow.sharpness import describe_acting, with_sharpness
 from bopl.workflow.translation import drawn_part
 
 MAX_REWARD_SAMPLES = 200_000  # of the reward model: it only sharpens estimates, and more samples hardly do
@@ -103,19 +104,48 @@ def evaluate_files(
     others is then on their difference to it.
     """
     files = [*files, *([] if running is None else [running])]
-    names = _names(files)
+    names = policy_names(files)
     policies = {name: load(file) for name, file in zip(names, files, strict=True)}
-    first = next(iter(policies.values()))
-    readable, warnings = {}, []
     with noting_unseen() as unseen:
-        log = fill_propensity(read_log_for(first, config.request()), config.assume_propensity, config.random_state)
-        warnings += rows_warnings(log)
-        for name, policy in policies.items():
-            warnings += warnings_about(name, policy, log)
-            is_alike = schema_of(policy) == schema_of(first)
-            readable[name] = policy if is_alike else _probabilities(policy, log, config)
+        read = read_for_policies(policies, config)
     against = None if running is None else names[-1]
-    return evaluate_on(log, readable, config, quick=True, against=against), [*warnings, *dict.fromkeys(unseen)]
+    evaluation = evaluate_on(read.log, read.policies, config, quick=True, against=against)
+    evaluation = replace(evaluation, notes=(*read.acting, *evaluation.notes))
+    return evaluation, [*read.warnings, *dict.fromkeys(unseen)]
+
+
+@dataclass(frozen=True)
+class ReadForPolicies:
+    """A log in the columns of policies, and the policies on it.
+
+    Attributes
+    ----------
+    log : BanditLog
+    policies : dict of name to policy, or to array of shape (n_samples, n_actions)
+    warnings : list of str
+        What should be known before a verdict is believed.
+    acting : list of str
+        Of what the values are: of each policy as it samples, or of its best actions.
+    """
+
+    log: BanditLog
+    policies: dict[str, Any]
+    warnings: list[str]
+    acting: list[str]
+
+
+def read_for_policies(policies: Mapping[str, Any], config: TrainConfig) -> ReadForPolicies:
+    """Return a log in the columns of the first policy, with policies that act as sharply as asked for."""
+    policies = {name: with_sharpness(policy, config.inverse_temperature) for name, policy in policies.items()}
+    first = next(iter(policies.values()))
+    log = fill_propensity(read_log_for(first, config.request()), config.assume_propensity, config.random_state)
+    readable, warnings = {}, rows_warnings(log)
+    for name, policy in policies.items():
+        warnings += warnings_about(name, policy, log)
+        is_alike = schema_of(policy) == schema_of(first)
+        readable[name] = policy if is_alike else _probabilities(policy, log, config)
+    acting = [describe_acting(policy, name) for name, policy in policies.items()]
+    return ReadForPolicies(log, readable, warnings, acting)
 
 
 def evaluate_on(
@@ -158,7 +188,7 @@ def evaluate_on(
     )
 
 
-def _names(files: Sequence[str | Path]) -> list[str]:
+def policy_names(files: Sequence[str | Path]) -> list[str]:
     """Return a name for each file: its stem, or its path where stems repeat."""
     repeated = [str(file) for place, file in enumerate(files) if file in files[:place]]
     if repeated:

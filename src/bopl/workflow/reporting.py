@@ -12,6 +12,7 @@ from bopl.workflow.config import TrainConfig
 from bopl.workflow.judging import align_policy, evaluate_on, rows_warnings, warnings_about
 from bopl.workflow.reading import fill_propensity, noting_unseen, read_log_for
 from bopl.workflow.run_folder import check_writable
+from bopl.workflow.sharpness import with_sharpness
 from bopl.workflow.step import StepClock
 from bopl.workflow.summary import summarise, write_page
 
@@ -51,7 +52,7 @@ def report_log(config: TrainConfig, policy_file: str | Path, out: Path) -> tuple
     """Judge a policy on a log and write the page; return its path, the summary and what should be known of it."""
     _check_page(out, read=[config.log, policy_file])
     clock = StepClock()
-    policy = load(policy_file)
+    policy = with_sharpness(load(policy_file), config.inverse_temperature)
     with clock.step("read"), noting_unseen() as unseen:
         log = fill_propensity(read_log_for(policy, config.request()), config.assume_propensity, config.random_state)
     judged = align_policy(policy, log)

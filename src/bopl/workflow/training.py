@@ -24,6 +24,7 @@ from bopl.workflow.judging import fit_reward_model, judge
 from bopl.workflow.racing import race
 from bopl.workflow.reading import describe_log, origin_facts, read_training_log, split_log, split_validation
 from bopl.workflow.run_folder import RunFolder
+from bopl.workflow.sharpness import sharpen_trained
 from bopl.workflow.step import StepClock
 from bopl.workflow.summary import summarise
 from bopl.workflow.translation import MAX_SAMPLES, SHARES, choose_translation, is_interrupted
@@ -117,6 +118,7 @@ def _run(
         policy, was_interrupted = race(config, rest, clock, say, progress=progress)
     else:
         policy, was_interrupted = boost(config, rest, len(held_out), clock, say, progress, callbacks)
+    policy = sharpen_trained(policy, config, say)
     policy.trained_on_ = fingerprint
     folder.save_policy(config, policy, split)
     say(f"Judging on the {len(held_out):,} samples held out.")
