@@ -9,8 +9,11 @@ import stat
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from glob import escape
 from pathlib import Path
 from typing import Any, BinaryIO
+
+from bopl._interrupt import uninterrupted
 
 PART = ".part"  # ends the name of what is being written
 OLD = ".old"  # ends the name of a folder that is being replaced, where that takes two steps
@@ -71,6 +74,13 @@ def copy_file(source: str | Path, path: str | Path) -> None:
     """Copy the contents of a file in one step: a full disk leaves the old copy as it was."""
     with Path(source).open("rb") as file, replacing(path) as copy:
         shutil.copyfileobj(file, copy)
+
+
+def recover_file(path: str | Path) -> None:
+    """Remove what killed processes left of `replaced_file`; only where nobody else writes the file."""
+    target = Path(os.path.realpath(path))
+    for left in target.parent.glob(f".{escape(target.stem[:100])}.{8 * '?'}{PART}{escape(target.suffix)}"):
+        left.unlink(missing_ok=True)
 
 
 def _make_beside(target: Path) -> Path:
@@ -137,7 +147,8 @@ def replaced_folder(path: str | Path, *, without: frozenset[str] = frozenset()) 
                 if entry.is_file():
                     _sync(entry)
             _sync(temporary)
-            _swap(temporary, target)
+            with uninterrupted():
+                _swap(temporary, target)
             _sync(target.parent)
     except BaseException:
         shutil.rmtree(temporary, ignore_errors=True)
@@ -155,7 +166,7 @@ def recover_folder(path: str | Path) -> None:
         else:
             os.rename(old, target)
     if target.parent.is_dir():
-        for left in target.parent.glob(f".{target.name}.*{PART}"):
+        for left in target.parent.glob(f".{escape(target.name)}.*{PART}"):
             shutil.rmtree(left, ignore_errors=True)
 
 

@@ -88,8 +88,7 @@ def train(
     config.check_objective()
     if callbacks and config.objective == AUTO:
         raise ValueError("callbacks watch the boosting of a single objective: set objective to dr, ips or surrogate.")
-    folder = RunFolder.create(config.out)
-    with folder.kept_if_used():
+    with RunFolder.open(config.out) as folder:
         return _run(config, folder, say, progress, callbacks)
 
 
