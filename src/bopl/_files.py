@@ -107,7 +107,8 @@ def _telling_what_failed(path: str | Path) -> Iterator[None]:
     except OSError as error:
         if error.errno is None:  # a sentence already
             raise
-        raise type(error)(f"{str(path)!r} cannot be written: {error.strerror}. Nothing was changed.") from error
+        reason = os.strerror(error.errno)  # other libraries say more, and less plainly
+        raise type(error)(f"{str(path)!r} cannot be written: {reason}. Nothing was changed.") from error
 
 
 def _sync(path: Path) -> None:
