@@ -4,6 +4,7 @@ import os
 import signal
 
 import pytest
+from typer.core import TyperGroup
 
 import bopl
 from bopl.boosting.loop import BoostingRun
@@ -51,6 +52,11 @@ def test_before_anything_was_learned_the_old_policy_stays(log, tmp_path, monkeyp
     assert run_bopl(*call) == 143
     assert capsys.readouterr().err == "bopl: terminated.\n"
     assert {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == before
+
+
+def test_while_the_line_is_read_it_is_the_same_code(log, monkeypatch):
+    monkeypatch.setattr(TyperGroup, "parse_args", terminate)
+    assert run_bopl("train", log) == 143
 
 
 def test_while_it_is_judged_the_policy_is_there_without_a_verdict(log, tmp_path, monkeypatch, capsys):

@@ -5,11 +5,13 @@ import signal
 import subprocess
 import sys
 from dataclasses import replace
+from fnmatch import fnmatch
 from pathlib import Path
 
 import pytest
 
 import bopl
+from bopl import _files
 from bopl.workflow import checkpoints
 from bopl.workflow.config import TrainConfig
 from bopl.workflow.training import train
@@ -113,6 +115,7 @@ def test_a_run_that_was_cut_short_while_it_was_judged_trains_nothing_again(log, 
 KILLED = """
 import os, signal, sys
 import bopl
+from bopl import _files
 from bopl.workflow import checkpoints
 from bopl.workflow.config import read_config, TrainConfig, make_config
 from bopl.workflow.training import train
@@ -160,6 +163,17 @@ def test_other_settings_and_another_log_start_anew(log, tmp_path, changes):
     assert GOING_ON not in said
     train(replace(changed, out=str(tmp_path / "other.bopl")))
     assert contents(tmp_path / "policy.bopl") == contents(tmp_path / "other.bopl")
+
+
+def test_half_a_checkpoint_of_a_killed_run_goes_as_well(log, whole, tmp_path):
+    config = config_for(log, tmp_path / "policy.bopl", **SETTINGS["dr"])
+    half = tmp_path / "policy.run" / "..fit-1-0123.01234567.part.checkpoint"
+    half.parent.mkdir()
+    half.write_text("half")
+    with _files.replaced_file(half.parent / ".fit-1-0123.checkpoint") as temporary:
+        assert fnmatch(temporary.name, checkpoints.HALF)
+    train(config)
+    assert contents(tmp_path / "policy.bopl") == whole["dr"]
 
 
 def test_a_damaged_checkpoint_is_passed_over(log, whole, tmp_path):

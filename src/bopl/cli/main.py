@@ -86,9 +86,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
     given = list(sys.argv[1:] if arguments is None else arguments)
     words = [word for word in given if word != DEBUG]
     exit_code.sigterm = SigtermAsCtrlC()
-    with exit_code.sigterm, redirect_stdout(PatientStream(sys.stdout)) as output:
+    with redirect_stdout(PatientStream(sys.stdout)) as output:
         try:
-            code = app(words, prog_name="bopl", standalone_mode=False)
+            with exit_code.sigterm:
+                code = app(words, prog_name="bopl", standalone_mode=False)
+            if code == exit_code.INTERRUPTED:  # typer's own word for it, while it read the line
+                code = exit_code.of_interruption()
         except (Exception, KeyboardInterrupt) as error:
             if DEBUG in given:
                 raise

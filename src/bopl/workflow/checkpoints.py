@@ -20,6 +20,7 @@ COSTS = 20.0  # ... and so many times as long as a write takes
 MAX_BYTES = 2**29  # of scores: more would take long to write, and several times their memory
 INDIFFERENT = ("log", "out", "n_jobs")  # settings that change nothing that is learned; the log has its fingerprint
 PATTERN = ".fit-*.checkpoint"
+HALF = "..fit-*.checkpoint"  # of a process that was killed while it wrote one
 
 Say = Callable[[object], None]
 
@@ -81,8 +82,9 @@ class Checkpoints:
 
 def drop_checkpoints(folder: Path) -> None:
     """Remove all checkpoints of a folder, once nobody needs them."""
-    for path in folder.glob(PATTERN):
-        path.unlink(missing_ok=True)
+    for pattern in (PATTERN, HALF):
+        for path in folder.glob(pattern):
+            path.unlink(missing_ok=True)
 
 
 class RunCheckpoint(Checkpoint):
