@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from bopl._files import copy_file, recover_folder, replaced_folder, replacing, write_text
+from bopl._files import copy_file, recover_file, recover_folder, replaced_folder, replacing, write_text
 
 
 def names(folder):
@@ -98,3 +98,18 @@ def test_what_a_killed_process_left_is_cleared_away(tmp_path):
     assert len(names(tmp_path)) == 1
     recover_folder(folder)
     assert names(tmp_path) == []
+
+
+def test_what_a_killed_process_left_of_a_file_is_cleared_away_and_nothing_else(tmp_path):
+    file = tmp_path / "policy[1].bopl"
+    write_text(file, "old")
+    code = (
+        "import os, signal, sys; from bopl._files import replacing\n"
+        "with replacing(sys.argv[1]) as new:\n    os.kill(os.getpid(), signal.SIGKILL)"
+    )
+    assert subprocess.run([sys.executable, "-c", code, file]).returncode == -signal.SIGKILL
+    (tmp_path / ".policy[1].notes.part.bopl").write_text("another's")
+    assert len(names(tmp_path)) == 3
+    recover_file(file)
+    assert names(tmp_path) == [".policy[1].notes.part.bopl", "policy[1].bopl"]
+    assert file.read_text() == "old"

@@ -8,7 +8,7 @@ import threading
 
 import pytest
 
-from bopl._interrupt import Threads, uninterrupted
+from bopl._interrupt import SigtermAsCtrlC, Threads, uninterrupted
 
 
 @pytest.fixture(autouse=True)
@@ -60,6 +60,14 @@ for k in range(300):
         n_hit += 1
 print("alive after", n_hit)
 """
+
+
+@pytest.fixture(autouse=True)
+def ctrl_c():
+    """Let SIGINT interrupt, also where the tests were started in the background, which ignores it."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
 
 
 def test_a_hundred_interrupts_of_compiled_code_on_one_thread_leave_the_process_alive():
@@ -130,3 +138,30 @@ def test_outside_the_main_thread_nothing_is_put_off():
     thread.start()
     thread.join()
     assert seen == [signal.default_int_handler]
+
+
+def test_sigterm_is_ctrl_c_within_the_block_and_waits_for_what_must_happen_as_one():
+    done = []
+
+    def run():
+        with uninterrupted():
+            os.kill(os.getpid(), signal.SIGTERM)
+            done.append("all of it")
+
+    with SigtermAsCtrlC() as sigterm, pytest.raises(KeyboardInterrupt):
+        run()
+    assert sigterm.came
+    assert done == ["all of it"]
+    assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+
+
+def test_a_handler_of_sigterm_that_is_there_already_stays():
+    seen = []
+    before = signal.signal(signal.SIGTERM, lambda number, frame: seen.append(number))
+    try:
+        with SigtermAsCtrlC() as sigterm:
+            os.kill(os.getpid(), signal.SIGTERM)
+        assert seen == [signal.SIGTERM]
+        assert not sigterm.came
+    finally:
+        signal.signal(signal.SIGTERM, before)

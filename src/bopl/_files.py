@@ -9,8 +9,11 @@ import stat
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from glob import escape
 from pathlib import Path
 from typing import Any, BinaryIO
+
+from bopl._interrupt import uninterrupted
 
 PART = ".part"  # ends the name of what is being written
 OLD = ".old"  # ends the name of a folder that is being replaced, where that takes two steps
@@ -73,6 +76,13 @@ def copy_file(source: str | Path, path: str | Path) -> None:
         shutil.copyfileobj(file, copy)
 
 
+def recover_file(path: str | Path) -> None:
+    """Remove what killed processes left of `replaced_file`; only where nobody else writes the file."""
+    target = Path(os.path.realpath(path))
+    for left in target.parent.glob(f".{escape(target.stem[:100])}.{8 * '?'}{PART}{escape(target.suffix)}"):
+        left.unlink(missing_ok=True)
+
+
 def _make_beside(target: Path) -> Path:
     """Make an empty file in the folder of another, readable by whom new files are readable by."""
     if not target.parent.is_dir():
@@ -97,7 +107,8 @@ def _telling_what_failed(path: str | Path) -> Iterator[None]:
     except OSError as error:
         if error.errno is None:  # a sentence already
             raise
-        raise type(error)(f"{str(path)!r} cannot be written: {error.strerror}. Nothing was changed.") from error
+        reason = os.strerror(error.errno)  # other libraries say more, and less plainly
+        raise type(error)(f"{str(path)!r} cannot be written: {reason}. Nothing was changed.") from error
 
 
 def _sync(path: Path) -> None:
@@ -137,7 +148,8 @@ def replaced_folder(path: str | Path, *, without: frozenset[str] = frozenset()) 
                 if entry.is_file():
                     _sync(entry)
             _sync(temporary)
-            _swap(temporary, target)
+            with uninterrupted():
+                _swap(temporary, target)
             _sync(target.parent)
     except BaseException:
         shutil.rmtree(temporary, ignore_errors=True)
@@ -155,7 +167,7 @@ def recover_folder(path: str | Path) -> None:
         else:
             os.rename(old, target)
     if target.parent.is_dir():
-        for left in target.parent.glob(f".{target.name}.*{PART}"):
+        for left in target.parent.glob(f".{escape(target.name)}.*{PART}"):
             shutil.rmtree(left, ignore_errors=True)
 
 

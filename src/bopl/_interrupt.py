@@ -64,6 +64,43 @@ class uninterrupted:  # noqa: N801
                 self._restore(handlers[1:])
 
 
+class Terminated(KeyboardInterrupt):
+    """SIGTERM, which asks for the same as Ctrl-C: end, and keep what there is."""
+
+
+class SigtermAsCtrlC:
+    """Let SIGTERM do what Ctrl-C does while a block runs, so that a run that is shut down ends in an orderly way.
+
+    Only in the main thread, and where nobody else handles the signal.
+
+    Attributes
+    ----------
+    came : bool
+        Whether it was sent.
+    """
+
+    def __init__(self) -> None:
+        self.came = False
+        self._is_installed = False
+
+    def __enter__(self) -> SigtermAsCtrlC:
+        is_free = signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+        if is_free and threading.current_thread() is threading.main_thread():
+            signal.signal(signal.SIGTERM, self._end)
+            self._is_installed = True
+        return self
+
+    def _end(self, number: int, frame: FrameType | None) -> None:
+        self.came = True
+        raise Terminated
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        if self._is_installed:
+            signal.signal(signal.SIGTERM, signal.SIG_DFL)
+
+
 class Threads:
     """A pool of threads that Ctrl-C can stop: what runs is waited for, what waits is not begun.
 

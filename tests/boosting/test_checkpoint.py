@@ -156,3 +156,13 @@ def test_resume_to_the_same_bits_with_many_actions(tmp_path):
 def test_resume_with_samples_set_aside_needs_a_seed(tmp_path):
     with pytest.raises(ValueError, match="needs a random_state"):
         policy(validation_fraction=0.2, random_state=None).fit(make_log(), resume_from=tmp_path / "fit.ckpt")
+
+
+def test_a_fit_that_early_stopping_had_ended_makes_no_further_round_when_it_is_resumed(tmp_path):
+    train, validation, path = informative_log(0), informative_log(1), tmp_path / "fit.ckpt"
+    settings = {"n_rounds": 60, "early_stopping_rounds": 6}
+    whole = policy(**settings).fit(train, validation=validation, callbacks=[bopl.Checkpoint(path)])
+    assert whole.stop_reason_ == "the validation value stopped improving"
+    resumed = policy(**settings).fit(train, validation=validation, resume_from=path)
+    assert resumed.stop_reason_ == whole.stop_reason_
+    assert resumed.history_.n_rounds == whole.history_.n_rounds

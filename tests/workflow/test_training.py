@@ -164,6 +164,23 @@ def ctrl_c():
     signal.signal(signal.SIGINT, before)
 
 
+def test_a_second_run_into_the_same_folder_is_refused_and_changes_nothing(tmp_path):
+    config, found = config_for(tmp_path, reward_translation=-0.4), []
+
+    def run_again(state):
+        if not found:
+            left = tmp_path / ".policy.run.0123.part"
+            left.mkdir()
+            with pytest.raises(ValueError, match=r"another run, process \d+ since .* is writing '.*policy.run'"):
+                train(config)
+            found.append(left.is_dir())
+        return bopl.CallbackAction.CONTINUE
+
+    train(config, callbacks=[run_again])
+    assert found == [True]  # what another run is writing is not taken for what a killed one has left
+    assert sorted(entry.name for entry in tmp_path.iterdir()) == ["log.parquet", "policy.bopl", "policy.run"]
+
+
 @pytest.mark.usefixtures("ctrl_c")
 @pytest.mark.parametrize(("settings", "fit"), [({"reward_translation": -0.4}, 1), ({}, 1), ({}, 3)])
 def test_ctrl_c_leaves_a_usable_policy_with_a_verdict(tmp_path, settings, fit):

@@ -73,6 +73,10 @@ class Callback:
         """Run after each round."""
         return CallbackAction.CONTINUE
 
+    def is_over(self, state: BoostingState) -> bool:
+        """Return whether the last round made is where this callback stops; asked when a fit is resumed."""
+        return False
+
     def on_end(self, state: BoostingState) -> None:
         """Run once at the end, however it came."""
 
@@ -113,9 +117,12 @@ class Validation(Callback):
     def __call__(self, state: BoostingState) -> CallbackAction:
         """Write ``validation_value`` and decide."""
         self._add(state.rounds[-1], state.records[-1])
+        return CallbackAction.STOP if self.is_over(state) else CallbackAction.CONTINUE
+
+    def is_over(self, state: BoostingState) -> bool:
+        """Return whether there was no better value for too long."""
         waited = len(state.rounds) - self.best_n_rounds
-        is_over = self.patience is not None and waited >= self.patience
-        return CallbackAction.STOP if is_over else CallbackAction.CONTINUE
+        return self.patience is not None and waited >= self.patience
 
     def _add(self, made: Round, record: dict[str, float]) -> None:
         self._score += made.step.size * made.predictor.predict(self.log.context)

@@ -119,7 +119,10 @@ def fit_ensemble(
         for callback in callbacks:
             if isinstance(callback, Callback):
                 callback.on_start(state)
-        stop_reason = BoostingRun(problem, learner, step_rule, state, n_jobs=n_jobs).add_rounds(n_rounds, callbacks)
+        stop_reason = _ended_before(state, callbacks)
+        if stop_reason is None:
+            run = BoostingRun(problem, learner, step_rule, state, n_jobs=n_jobs)
+            stop_reason = run.add_rounds(n_rounds, callbacks)
     except KeyboardInterrupt:
         if not state.rounds:
             raise
@@ -129,6 +132,14 @@ def fit_ensemble(
             if isinstance(callback, Callback):
                 callback.on_end(state)
     return result_of(problem, state, stop_reason)
+
+
+def _ended_before(state: BoostingState, callbacks: Sequence[AnyCallback]) -> str | None:
+    """Return why a resumed fit had come to its end already, None if it had not."""
+    if not state.rounds:
+        return None
+    over = (one for one in callbacks if isinstance(one, Callback) and one.is_over(state))
+    return next((one.stop_reason for one in over), None)
 
 
 def result_of(problem: Problem, state: BoostingState, stop_reason: str | None = None) -> BoostingResult:

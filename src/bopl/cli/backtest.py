@@ -55,7 +55,7 @@ def backtest(
     output.say_verdict(result.row)
     for note in result.evaluation.notes:
         output.say(note)
-    code = exit_code.INTERRUPTED if result.is_interrupted else exit_code.of_verdicts([result.row["verdict"]])
+    code = exit_code.of_interruption() if result.is_interrupted else exit_code.of_verdicts([result.row["verdict"]])
     output.finish(result.to_dict(), code)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from bopl._errors import UsageError
+from bopl._interrupt import SigtermAsCtrlC
 
 FINE = 0
 BAD_DATA = 1
@@ -12,12 +13,20 @@ WRONG_USE = 2
 WORSE = 3
 NOT_ENOUGH_EVIDENCE = 4
 INTERRUPTED = 130  # what shells give a command that Ctrl-C ended
+TERMINATED = 143  # ... and one that SIGTERM ended
 
 HELP = (
     "Exit codes: 0 fine; 1 bad data; 2 wrong use; 3 the policy is worse than the logging policy; 4 not enough evidence "
-    "to say; 130 interrupted."
+    "to say; 130 interrupted; 143 terminated."
 )
 _WRONG_USE = (UsageError, FileNotFoundError, PermissionError, IsADirectoryError, NotADirectoryError, ImportError)
+
+sigterm = SigtermAsCtrlC()  # that of the command; replaced when one begins
+
+
+def of_interruption() -> int:
+    """Return the code of a command that was ended from outside."""
+    return TERMINATED if sigterm.came else INTERRUPTED
 
 
 def of_error(error: BaseException) -> int:

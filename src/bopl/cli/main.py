@@ -11,6 +11,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
+from bopl._interrupt import SigtermAsCtrlC
 from bopl.cli import exit_code
 from bopl.cli.audit import audit
 from bopl.cli.backtest import backtest
@@ -85,9 +86,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command; errors are one sentence, without a traceback."""
     given = list(sys.argv[1:] if arguments is None else arguments)
     words = [word for word in given if word != DEBUG]
+    exit_code.sigterm = SigtermAsCtrlC()
     with redirect_stdout(PatientStream(sys.stdout)) as output:
         try:
-            code = app(words, prog_name="bopl", standalone_mode=False)
+            with exit_code.sigterm:
+                code = app(words, prog_name="bopl", standalone_mode=False)
+            if code == exit_code.INTERRUPTED:  # typer's own word for it, while it read the line
+                code = exit_code.of_interruption()
         except (Exception, KeyboardInterrupt) as error:
             if DEBUG in given:
                 raise
@@ -99,7 +104,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
 def _report(error: BaseException, *, is_json: bool) -> int:
     """Print an error as one sentence and return its exit code."""
     if isinstance(error, KeyboardInterrupt | InterruptedCommandError | typer.Abort):
-        sentence, code = "interrupted.", exit_code.INTERRUPTED
+        code = exit_code.of_interruption()
+        sentence = "terminated." if code == exit_code.TERMINATED else "interrupted."
     elif isinstance(error, _ClickError):
         sentence, code = _click_sentence(error), exit_code.WRONG_USE
     elif isinstance(error, ValueError | TypeError | RuntimeError | OSError | ImportError):

@@ -42,7 +42,7 @@ def train(
     if not is_same:
         output.say("Note: the log is not what it was in the run whose configuration this is.")
     row = result.evaluation.decision("policy")
-    code = exit_code.INTERRUPTED if result.is_interrupted else exit_code.of_verdicts([row["verdict"]])
+    code = exit_code.of_interruption() if result.is_interrupted else exit_code.of_verdicts([row["verdict"]])
     output.say(evaluation_table(result.evaluation))
     for part in part_tables(result.evaluation):
         output.say(part)

@@ -62,7 +62,7 @@ def tune(
             "configurations": tuned.result.configurations,
             "n_failed": tuned.result.n_failed,
         },
-        exit_code.INTERRUPTED if tuned.is_interrupted else exit_code.FINE,
+        exit_code.of_interruption() if tuned.is_interrupted else exit_code.FINE,
     )
 
 

@@ -9,7 +9,7 @@ from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wai
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
-from multiprocessing import get_context
+from multiprocessing import active_children, get_context
 from pathlib import Path
 from typing import Any
 
@@ -295,12 +295,28 @@ def _score_here(asker: _Asker, builder: PolicyBuilder, scorer: Scorer, report: C
         report(_sentence(trial, answer))
 
 
+@contextmanager
+def _ending_workers() -> Iterator[None]:
+    """End the workers of an interrupted search: what they have begun is lost anyway, and they may not have heard."""
+    before = active_children()
+    try:
+        yield
+    except KeyboardInterrupt:
+        for worker in active_children():
+            if worker not in before:
+                worker.terminate()
+        raise
+
+
 def _score_in_processes(
     asker: _Asker, builder: PolicyBuilder, scorer: Scorer, n_jobs: int, report: Callable[[str], None]
 ) -> None:
-    with ProcessPoolExecutor(
-        n_jobs, mp_context=get_context("spawn"), initializer=_prepare_worker, initargs=(builder, scorer)
-    ) as pool:
+    with (
+        ProcessPoolExecutor(
+            n_jobs, mp_context=get_context("spawn"), initializer=_prepare_worker, initargs=(builder, scorer)
+        ) as pool,
+        _ending_workers(),
+    ):
         running: dict[Future[float | str], Any] = {}
         while True:
             while len(running) < n_jobs and (trial := asker.ask()) is not None:

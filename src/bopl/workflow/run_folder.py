@@ -14,7 +14,9 @@ from typing import Any
 from sklearn.base import clone
 
 from bopl._errors import UsageError
-from bopl._files import copy_file, recover_folder, replaced_folder, write_text
+from bopl._files import copy_file, recover_file, recover_folder, replaced_folder, write_text
+from bopl._interrupt import uninterrupted
+from bopl._lock import only_writer
 from bopl._machine import versions
 from bopl.log.split import SplitFacts
 from bopl.policy import BlendedPolicy, BoostedPolicy
@@ -54,21 +56,32 @@ class RunFolder:
     log_facts: dict[str, Any] = field(default_factory=dict)
 
     @classmethod
-    def create(cls, out: str | Path) -> RunFolder:
-        """Make the folder, before hours are spent on what cannot be written."""
+    @contextmanager
+    def open(cls, out: str | Path) -> Iterator[RunFolder]:
+        """Make the folder, before hours are spent on what cannot be written, and let no other run write there.
+
+        If what happens inside fails before anything was written, the folder is taken away again.
+        """
         target = Path(out)
         if target.suffix != SUFFIX:
             raise UsageError(f"a policy file ends in {SUFFIX}; got {str(out)!r}.")
         folder = cls(target.with_suffix(".run"), target)
-        recover_folder(folder.path)
-        if folder.path.is_dir() and not folder.run.is_file() and _foreign(folder.path):
-            raise UsageError(
-                f"{str(folder.path)!r} holds other files than a run's; name another policy file with --out."
-            )
-        make_folder(folder.path)
-        check_writable(folder.policy)
-        check_writable(target)
-        return folder
+        make_folder(Path(os.path.realpath(folder.path)).parent)
+        with only_writer(folder.path):
+            folder._prepare()
+            with folder._kept_if_used():
+                yield folder
+
+    def _prepare(self) -> None:
+        """Clear away what a killed run has left, and check that the next can write; only under the lock."""
+        recover_folder(self.path)
+        if self.path.is_dir() and not self.run.is_file() and _foreign(self.path):
+            raise UsageError(f"{str(self.path)!r} holds other files than a run's; name another policy file with --out.")
+        make_folder(self.path)
+        check_writable(self.policy)
+        check_writable(self.out)
+        for file in (self.out, *(self.path / name for name in FILES)):
+            recover_file(file)
 
     @property
     def policy(self) -> Path:
@@ -91,12 +104,12 @@ class RunFolder:
         return self.path / "run.json"
 
     @contextmanager
-    def kept_if_used(self) -> Iterator[None]:
+    def _kept_if_used(self) -> Iterator[None]:
         """Take the folder away again if what happens inside fails before anything was written."""
         try:
             yield
         except BaseException:
-            if not any(self.path.iterdir()):
+            if self.path.is_dir() and not any(self.path.iterdir()):
                 self.path.rmdir()
             raise
 
@@ -108,12 +121,13 @@ class RunFolder:
         """
         from pyarrow import csv
 
-        with replaced_folder(self.path, without=frozenset({"report.html", "summary.json"})) as new:
-            write_text(new / "config.toml", config.absolute().to_toml())
-            csv.write_csv(policy.history_.to_arrow(), new / "history.csv")
-            self._save_facts(config, policy, {"split": split.to_dict()}, new / "run.json")
-            without_machine(policy).save(new / "policy.bopl")
-        copy_file(self.policy, self.out)
+        with uninterrupted():
+            with replaced_folder(self.path, without=frozenset({"report.html", "summary.json"})) as new:
+                write_text(new / "config.toml", config.absolute().to_toml())
+                csv.write_csv(policy.history_.to_arrow(), new / "history.csv")
+                self._save_facts(config, policy, {"split": split.to_dict()}, new / "run.json")
+                without_machine(policy).save(new / "policy.bopl")
+            copy_file(self.policy, self.out)
 
     def save_run(self, config: TrainConfig, policy: Any, summary: dict[str, Any], clock: StepClock) -> None:
         """Write what is known in the end; the page comes last, from the summary."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from bopl.objective.registry import OBJECTIVES, get_objective, parse_weight
 from bopl.policy import BoostedPolicy
 from bopl.race import AutoPolicy
 from bopl.workflow.audit import audit_for_training
+from bopl.workflow.checkpoints import Checkpoints, drop_checkpoints
 from bopl.workflow.config import AUTO, TrainConfig
 from bopl.workflow.judging import fit_reward_model, judge
 from bopl.workflow.racing import race
@@ -74,7 +76,8 @@ def train(
 ) -> TrainResult:
     """Do a whole run.
 
-    The policy is saved as soon as it is trained. Ctrl-C ends the race or the boosting, not the run.
+    The policy is saved as soon as it is trained. Ctrl-C ends the race or the boosting, not the run. The boosting of a
+    single objective goes on from where an earlier run with the same log and settings was killed or interrupted.
 
     Parameters
     ----------
@@ -89,8 +92,7 @@ def train(
     config.check_objective()
     if callbacks and config.objective == AUTO:
         raise ValueError("callbacks watch the boosting of a single objective: set objective to dr, ips or surrogate.")
-    folder = RunFolder.create(config.out)
-    with folder.kept_if_used():
+    with RunFolder.open(config.out) as folder:
         return _run(config, folder, say, progress, callbacks)
 
 
@@ -113,11 +115,12 @@ def _run(
     if rest.time is not None or rest.group is not None:
         say(split.sentence)
     policy: AutoPolicy | BoostedPolicy
+    checkpoints = Checkpoints(folder.path, config, fingerprint, say)
     if config.objective == AUTO:
         say(f"Racing on {rest.n_samples:,} samples, and holding out {held_out.n_samples:,} for the verdict.")
         policy, was_interrupted = race(config, rest, clock, say, progress=progress)
     else:
-        policy, was_interrupted = boost(config, rest, len(held_out), clock, say, progress, callbacks)
+        policy, was_interrupted = boost(config, rest, len(held_out), clock, say, progress, callbacks, checkpoints)
     policy = sharpen_trained(policy, config, say)
     policy.trained_on_ = fingerprint
     folder.save_policy(config, policy, split)
@@ -131,6 +134,10 @@ def _run(
         left_out = [leak.to_dict() for leak in audited.left_out]
         summary |= {"split": split.to_dict(), "left_out": left_out, "steps": clock.steps}
         folder.save_run(config, policy, summary, clock)
+    if was_interrupted:
+        checkpoints.tell()
+    else:
+        drop_checkpoints(folder.path)
     return TrainResult(policy, evaluation, audit, summary, folder, clock.steps, was_interrupted, split)
 
 
@@ -155,6 +162,7 @@ def boost(
     say: Say,
     progress: bool,
     callbacks: Sequence[AnyCallback],
+    checkpoints: Checkpoints | None = None,
 ) -> tuple[BoostedPolicy, bool]:
     """Return the trained policy of a single objective, and whether Ctrl-C cut the training short."""
     part, validation = parts = split_validation(rest, config.validation_fraction, config.random_state + 1)
@@ -162,7 +170,8 @@ def boost(
         f"Training on {part.n_samples:,} samples, choosing on {validation.n_samples:,}, and holding out "
         f"{n_held_out:,} for the verdict.{f' {parts.facts.dropped}' if parts.facts.n_dropped else ''}"
     )
-    policy, was_interrupted = _Fitting(config, part, validation, progress, tuple(callbacks)).run(clock, say)
+    fitting = _Fitting(config, part, validation, progress, tuple(callbacks), checkpoints)
+    policy, was_interrupted = fitting.run(clock, say)
     say(_describe_training(policy))
     return policy, was_interrupted
 
@@ -176,6 +185,7 @@ class _Fitting:
     validation: BanditLog
     progress: bool
     callbacks: tuple[AnyCallback, ...]
+    checkpoints: Checkpoints | None
 
     def run(self, clock: StepClock, say: Say) -> tuple[BoostedPolicy, bool]:
         """Return the trained policy, and whether Ctrl-C cut the training short."""
@@ -227,7 +237,8 @@ class _Fitting:
     ) -> None:
         """Fit a policy within its share of the time."""
         limit = [] if self.config.minutes is None else [TimeLimit(60.0 * share * self.config.minutes)]
-        policy.fit(log, validation=validation, callbacks=[*limit, *self.callbacks], workbench=workbench)
+        fit = policy.fit if self.checkpoints is None else partial(self.checkpoints.fit, policy)
+        fit(log, validation=validation, callbacks=[*limit, *self.callbacks], workbench=workbench)
 
 
 def make_policy(config: TrainConfig, translation: float) -> BoostedPolicy:

@@ -1,0 +1,212 @@
+"""Stop ``bopl train`` at random moments with SIGKILL, SIGTERM and SIGINT, and look at what it leaves.
+
+An old policy lies in the run folder. After every stop the folder and the file asked for must hold the old policy or a
+new one, whole; then the same command runs to its end, and must write the policy that a run without a stop writes.
+
+    python benchmarks/interrupts.py --moments 100
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import os
+import random
+import shutil
+import signal
+import sys
+import tempfile
+import time
+from collections import Counter
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+import bopl
+from bopl.cli import main
+from bopl.workflow import checkpoints
+
+SIGNALS = (signal.SIGKILL, signal.SIGTERM, signal.SIGINT)
+CODES = {signal.SIGKILL: -9, signal.SIGTERM: 143, signal.SIGINT: 130}
+RUNS = {
+    "single objective": ("--objective", "dr", "--n-rounds", "40", "--max-depth", "4"),
+    "race": ("--include", "regression"),
+}
+PATIENCE = 300.0  # seconds after which a run hangs
+
+
+@dataclass
+class Tally:
+    """What became of the runs that one signal stopped."""
+
+    left: Counter[str] = field(default_factory=Counter)
+    faults: list[str] = field(default_factory=list)
+
+
+def write_log(path: Path, n_samples: int = 1200, seed: int = 0) -> None:
+    """Write a log with a signal worth finding."""
+    rng = np.random.default_rng(seed)
+    context, action = rng.normal(size=(n_samples, 3)), rng.integers(0, 3, n_samples)
+    best = np.where(context[:, 0] > 0, 0, np.where(context[:, 1] > 0, 1, 2))
+    click = rng.random(n_samples) < 0.2 + 0.5 * (action == best)
+    columns = {f"x{k}": context[:, k] for k in range(3)}
+    pq.write_table(
+        pa.table({**columns, "item": action, "click": click.astype(int), "p": np.full(n_samples, 1 / 3)}), path
+    )
+
+
+def command(folder: Path, settings: tuple[str, ...]) -> list[str]:
+    """Return the words of ``bopl train``."""
+    roles = ("--action", "item", "--reward", "click", "--propensity", "p", "--n-jobs", "1")
+    return ["train", str(folder / "log.parquet"), *roles, *settings, "--out", str(folder / "policy.bopl")]
+
+
+def begin(words: list[str]) -> int:
+    """Run the command in a child that has everything imported, and return its process."""
+    process = os.fork()
+    if process:
+        return process
+    code = 70
+    try:
+        silence = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(silence, 1)
+        os.dup2(silence, 2)
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        main(words)
+    except SystemExit as end:
+        code = end.code if isinstance(end.code, int) else 71
+    except KeyboardInterrupt:  # before the command began, or after it had ended
+        code = 130
+    finally:
+        os._exit(code)
+
+
+def end_of(process: int) -> int | None:
+    """Return how a child ended: its exit code, minus its signal, or None if it hangs."""
+    stop_at = time.monotonic() + PATIENCE
+    while time.monotonic() < stop_at:
+        found, status = os.waitpid(process, os.WNOHANG)
+        if found:
+            return os.waitstatus_to_exitcode(status)
+        time.sleep(0.01)
+    os.kill(process, signal.SIGKILL)
+    os.waitpid(process, 0)
+    return None
+
+
+def state_of(folder: Path) -> str | None:
+    """Return what lies in the run folder, or None if something there is not whole."""
+    run = folder / "policy.run"
+    with contextlib.suppress(Exception):
+        bopl.load(folder / "policy.bopl")
+        bopl.load(run / "policy.bopl")
+        for name in ("run.json", "summary.json"):
+            if (run / name).exists():
+                json.loads((run / name).read_text())
+        is_old = (run / "policy.bopl").read_bytes() == (folder / "old.run" / "policy.bopl").read_bytes()
+        if is_old:
+            parts = ("config.toml", "history.csv", "report.html")
+            is_whole = all((run / one).read_bytes() == (folder / "old.run" / one).read_bytes() for one in parts)
+            return "old" if is_whole else None
+        return "new" if (run / "summary.json").exists() else "new, no verdict"
+    return None
+
+
+def put_old_back(folder: Path) -> None:
+    """Let the old policy lie there again."""
+    shutil.rmtree(folder / "policy.run", ignore_errors=True)
+    shutil.copytree(folder / "old.run", folder / "policy.run")
+    shutil.copy(folder / "old.bopl", folder / "policy.bopl")
+
+
+def stop_once(folder: Path, words: list[str], number: signal.Signals, after: float, tally: Tally) -> None:
+    """Stop a run some time after its begin, look at what it left, and run the command again."""
+    put_old_back(folder)
+    process = begin(words)
+    time.sleep(after)
+    os.kill(process, number)
+    code, left = end_of(process), state_of(folder)
+    tally.left[left or "broken"] += 1
+    where = f"{number.name} after {after:.3f} s"
+    if left is None:
+        tally.faults.append(f"{where}: the folder is broken")
+    if code not in (CODES[number], 0, 4):  # 0 and 4: it had come to its verdict
+        tally.faults.append(f"{where}: ended with {code}")
+    again = end_of(begin(words))
+    if again not in (0, 4):
+        tally.faults.append(f"{where}: the next run ended with {again}")
+    elif (folder / "policy.bopl").read_bytes() != (folder / "new.bopl").read_bytes():
+        tally.faults.append(f"{where}: the next run made another policy")
+    rest = sorted(path.name for path in folder.iterdir() if path.name.startswith("."))
+    if rest or any(path.name.startswith(".") for path in (folder / "policy.run").iterdir()):
+        tally.faults.append(f"{where}: something was left behind: {rest}")
+
+
+def prepare(folder: Path, settings: tuple[str, ...]) -> float:
+    """Make the old policy and the one to come; return how long a run takes."""
+    words = command(folder, settings)
+    for name, more in (("old", ("--random-state", "7")), ("new", ()), ("new", ())):
+        began = time.monotonic()
+        code = end_of(begin([*words, *more]))
+        if code not in (0, 4):
+            raise RuntimeError(f"a run without a stop ended with {code}")
+        seconds = time.monotonic() - began
+        shutil.copy(folder / "policy.bopl", folder / f"{name}.bopl")
+        if name == "old":
+            (folder / "policy.run").rename(folder / "old.run")
+    return seconds
+
+
+def measure(name: str, n_moments: int, seed: int, folder: Path) -> list[str]:
+    """Return the lines of the table for one kind of run."""
+    write_log(folder / "log.parquet")
+    seconds = prepare(folder, RUNS[name])
+    moments, lines, faults = random.Random(seed), [], []
+    for number in SIGNALS:
+        tally = Tally()
+        for _ in range(n_moments):
+            after = moments.uniform(0.0, 1.1 * seconds)
+            stop_once(folder, command(folder, RUNS[name]), number, after, tally)
+        counts = [tally.left[one] for one in ("old", "new", "new, no verdict", "broken")]
+        lines.append(f"| {name} | {number.name} | {n_moments} | {' | '.join(map(str, counts))} | {len(tally.faults)} |")
+        faults += tally.faults
+        print(lines[-1], flush=True)
+    return [f"{name}: {one}" for one in faults]
+
+
+def warm_up() -> None:
+    """Have everything imported and compiled before the first fork, and the threads of it ended."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        write_log(folder / "log.parquet", 300)
+        for settings in RUNS.values():
+            with contextlib.suppress(SystemExit), open(os.devnull, "w") as nowhere, contextlib.redirect_stdout(nowhere):
+                main(command(folder, settings))
+
+
+def run(arguments: list[str] | None = None) -> int:
+    """Print the table and the faults; return whether there were any."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--moments", type=int, default=20, help="of each signal and kind of run")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--only", choices=sorted(RUNS), help="one kind of run")
+    chosen = parser.parse_args(arguments)
+    checkpoints.SECONDS = 0.05  # runs are short here, and checkpoints are to be met
+    warm_up()
+    print("| run | signal | moments | old policy | new policy | new, no verdict | broken | faults |")
+    print("|---|---|---:|---:|---:|---:|---:|---:|", flush=True)
+    faults = []
+    for name in RUNS if chosen.only is None else [chosen.only]:
+        with tempfile.TemporaryDirectory() as folder:
+            faults += measure(name, chosen.moments, chosen.seed, Path(folder))
+    for fault in faults:
+        print(fault)
+    return 1 if faults else 0
+
+
+if __name__ == "__main__":
+    sys.exit(run())

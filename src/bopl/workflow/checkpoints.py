@@ -1,0 +1,130 @@
+"""Checkpoints of a run: kill it, give the same command again, and get the same policy to the last byte."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from bopl._machine import versions
+from bopl.boosting import BoostingState, CallbackAction, Checkpoint, Workbench
+from bopl.boosting.loop import AnyCallback
+from bopl.log import BanditLog
+from bopl.policy import BoostedPolicy
+from bopl.workflow.config import TrainConfig
+
+SECONDS = 20.0  # between two writes, at least
+COSTS = 20.0  # ... and so many times as long as a write takes
+MAX_BYTES = 2**29  # of scores: more would take long to write, and several times their memory
+INDIFFERENT = ("log", "out", "n_jobs")  # settings that change nothing that is learned; the log has its fingerprint
+PATTERN = ".fit-*.checkpoint"
+HALF = "..fit-*.checkpoint"  # of a process that was killed while it wrote one
+
+Say = Callable[[object], None]
+
+
+class Checkpoints:
+    """What the fits of a run have come to, in hidden files of its folder, one per fit.
+
+    Their names hold a digest of the settings, the versions and the log: only a run that would do the same finds them.
+
+    Parameters
+    ----------
+    folder : Path
+    config : TrainConfig
+    fingerprint : str
+        Of the log.
+    say : callable
+        Gets a sentence where a fit goes on from a checkpoint, and where none can be written.
+    """
+
+    def __init__(self, folder: Path, config: TrainConfig, fingerprint: str, say: Say) -> None:
+        settings = {name: value for name, value in config.to_dict().items() if name not in INDIFFERENT}
+        facts = json.dumps([settings, versions(), fingerprint], sort_keys=True, default=str)
+        self._folder, self._key = folder, hashlib.sha256(facts.encode()).hexdigest()[:16]
+        self._say, self._said = say, set[str]()
+        self._n_fits = 0
+
+    def fit(
+        self,
+        policy: BoostedPolicy,
+        log: BanditLog,
+        *,
+        validation: BanditLog,
+        callbacks: Sequence[AnyCallback],
+        workbench: Workbench | None,
+    ) -> None:
+        """Fit a policy, from its checkpoint on where an earlier run has left one."""
+        self._n_fits += 1
+        path = self._folder / f".fit-{self._n_fits}-{self._key}.checkpoint"
+        keeper = [] if 8 * log.n_samples * log.n_actions > MAX_BYTES else [RunCheckpoint(path, self._say_once)]
+        watchers: list[AnyCallback] = [*callbacks, *keeper]
+        if path.is_file():
+            try:
+                policy.fit(log, validation=validation, callbacks=watchers, resume_from=path, workbench=workbench)
+                return
+            except ValueError:  # of a damaged checkpoint; if the fit itself is to blame, it raises again
+                path.unlink(missing_ok=True)
+        policy.fit(log, validation=validation, callbacks=watchers, workbench=workbench)
+
+    def _say_once(self, sentence: str) -> None:
+        if sentence not in self._said:
+            self._said.add(sentence)
+            self._say(sentence)
+
+    def tell(self) -> None:
+        """Say of an interrupted run that it can go on."""
+        if any(self._folder.glob(PATTERN)):
+            self._say("The same command, given again, goes on from here.")
+
+
+def drop_checkpoints(folder: Path) -> None:
+    """Remove all checkpoints of a folder, once nobody needs them."""
+    for pattern in (PATTERN, HALF):
+        for path in folder.glob(pattern):
+            path.unlink(missing_ok=True)
+
+
+class RunCheckpoint(Checkpoint):
+    """A checkpoint that is written when enough time has passed to be worth it; without room for it, the fit goes on.
+
+    Parameters
+    ----------
+    path : Path
+    say : callable
+    """
+
+    def __init__(self, path: Path, say: Callable[[str], None]) -> None:
+        super().__init__(path, every=1)
+        self._say = say
+        self._last, self._cost = 0.0, 0.0
+
+    def on_start(self, state: BoostingState) -> None:
+        """Start the clock."""
+        super().on_start(state)
+        self._last = time.monotonic()
+        if state.rounds:
+            self._say("Going on from the checkpoint of an earlier run with the same log and settings.")
+
+    def __call__(self, state: BoostingState) -> CallbackAction:
+        """Write if it is time."""
+        return super().__call__(state) if self._is_due(SECONDS) else CallbackAction.CONTINUE
+
+    def on_end(self, state: BoostingState) -> None:
+        """Write the last rounds too, unless they are made again as quickly."""
+        if self._is_due(SECONDS / 10):
+            super().on_end(state)
+
+    def _is_due(self, seconds: float) -> bool:
+        return time.monotonic() - self._last >= max(seconds, COSTS * self._cost)
+
+    def _write(self, state: BoostingState) -> None:
+        began = time.monotonic()
+        try:
+            super()._write(state)
+        except OSError as error:
+            self._say(f"Without a checkpoint, a run that is killed starts again: {error}")
+        self._last = time.monotonic()
+        self._cost = self._last - began
