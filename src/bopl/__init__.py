@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from bopl.learner import HistTreeClassifier as HistTreeClassifier
     from bopl.learner import XGBTree as XGBTree
     from bopl.log import BanditLog as BanditLog
+    from bopl.log import concat as concat
     from bopl.policy import BlendedPolicy as BlendedPolicy
     from bopl.policy import BoostedPolicy as BoostedPolicy
     from bopl.policy import Policy as Policy
@@ -52,6 +53,7 @@ _HOME_OF = {
     "TimeLimit": "bopl.boosting",
     "ValueAccumulator": "bopl.evaluation",
     "XGBTree": "bopl.learner",
+    "concat": "bopl.log",
     "estimate_propensity": "bopl.evaluation",
     "evaluate": "bopl.evaluation",
     "evaluate_parquet": "bopl.evaluation",
@@ -77,6 +79,7 @@ __all__ = [
     "ValueAccumulator",
     "XGBTree",
     "baseline",
+    "concat",
     "estimate_propensity",
     "evaluate",
     "evaluate_parquet",

@@ -1,7 +1,8 @@
 """Logs of decisions: the checked record that everything else trusts."""
 
 from bopl.log.bandit_log import BanditLog
+from bopl.log.concat import concat
 from bopl.log.finding import Audit, AuditError, Finding
 from bopl.log.split import LogSplit, SplitFacts
 
-__all__ = ["Audit", "AuditError", "BanditLog", "Finding", "LogSplit", "SplitFacts"]
+__all__ = ["Audit", "AuditError", "BanditLog", "Finding", "LogSplit", "SplitFacts", "concat"]

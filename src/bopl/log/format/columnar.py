@@ -13,6 +13,7 @@ from bopl._errors import UsageError, did_you_mean
 from bopl.log.context import check_unique_names
 from bopl.log.format.dialect import csv_dialect
 from bopl.log.format.files import PACKED
+from bopl.log.written import further_columns
 
 _INDEX_COLUMN = re.compile(r"__index_level_\d+__|Unnamed: \d+|")  # what pandas leaves behind; no decision has such
 _BLOCK_BYTES = 1 << 24  # types of text files are told from the first block
@@ -53,6 +54,7 @@ def read_parquet(file: Path, wanted: Wanted) -> Any:
     def read(source: Path) -> Any:
         schema = pq.read_schema(source)
         columns = wanted.of(schema.names)
+        columns += further_columns(schema, columns, wanted.ignore)
         text = [
             name for name in columns if types.is_string(kind := schema.field(name).type) or types.is_large_string(kind)
         ]
@@ -128,7 +130,8 @@ def read_arrow(file: Path, wanted: Wanted) -> Any:
             table = ipc.open_file(pyarrow.memory_map(str(source))).read_all()
         except pyarrow.ArrowInvalid:
             table = ipc.open_stream(pyarrow.memory_map(str(source))).read_all()
-        return table.select(wanted.of(table.column_names))
+        columns = wanted.of(table.column_names)
+        return table.select([*columns, *further_columns(table.schema, columns, wanted.ignore)])
 
     return checked(file, "Arrow", read)
 

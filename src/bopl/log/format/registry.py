@@ -15,6 +15,8 @@ from bopl.log.format.files import LogFile, find_files, suffix_of
 from bopl.log.format.open_bandit import ITEM_FILE, looks_like_open_bandit, open_bandit_parts
 from bopl.log.format.parts import LogParts
 from bopl.log.format.vowpal import open_text, read_vowpal
+from bopl.log.format.written import table_parts
+from bopl.log.written import check_same_description
 
 _MAX_FIRST_LINE = 1 << 20  # characters
 
@@ -81,7 +83,7 @@ def read_parts(
     elif name == OPEN_BANDIT:
         parts = open_bandit_parts(read_tables(files, read_csv, wanted), paths)
     else:
-        parts = LogParts(read_tables(files, TABLES[name].read, wanted))
+        parts = table_parts(read_tables(files, TABLES[name].read, wanted))
     return replace(parts, format=TITLES[name])
 
 
@@ -139,6 +141,7 @@ def read_tables(files: Sequence[LogFile], read: Callable[[Path, Wanted], Any], w
     tables = [_read_one(file, read, wanted) for file in files]
     if len(tables) == 1:
         return tables[0]
+    check_same_description(tables)
     if read is read_json_lines:
         tables = _times_as_text(tables)
     try:
