@@ -75,7 +75,8 @@ def read_log(
     """
     columns, ignore = _needed(request, schema), _unused(request, schema)
     text = _text_columns(request, known_actions, schema)
-    parts = read_parts(request.path, format=request.format, columns=columns, ignore=ignore, text=text)
+    ids = _label_columns(request, schema)
+    parts = read_parts(request.path, format=request.format, columns=columns, ignore=ignore, text=text, ids=ids)
     written = parts.written if schema is None and _is_asked_as_written(request, parts.written) else None
     if written is not None:
         schema = written.reading_schema()
@@ -271,6 +272,14 @@ def _text_columns(request: LogRequest, known_actions: Sequence[Any], schema: Log
     context = [] if schema is None else schema.text_columns
     is_text = bool(known_actions) and all(isinstance(label, str) for label in known_actions)
     return [*context, *([request.roles_of({}, schema)["action"]] if is_text else [])]
+
+
+def _label_columns(request: LogRequest, schema: LogSchema | None) -> list[str]:
+    """Return the columns whose values are only ever compared: actions, groups, categories, numbers of decisions."""
+    roles = request.roles_of({}, schema)
+    compared = request.rows.drop_duplicates
+    named = () if isinstance(compared, bool) else compared
+    return [*(roles[role] for role in ("action", "group") if role in roles), *request.categorical, *named]
 
 
 def _all_actions(parts: LogParts, column: str, known: Sequence[Any]) -> list[Any] | None:
