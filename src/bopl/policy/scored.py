@@ -17,6 +17,7 @@ from bopl._typing import BoolArray, ContextMatrix, FloatArray
 from bopl.log import BanditLog
 from bopl.log.check import check_mask
 from bopl.log.context import is_frame, read_context
+from bopl.log.learnable import check_learnable
 from bopl.log.row_sketch import RowSketch
 from bopl.log.schema import LogSchema
 from bopl.objective.softmax import softmax
@@ -205,6 +206,13 @@ def as_log(context: Any, action: Any, reward: Any, propensity: Any, actions: Any
         raise ValueError("reward is missing: pass what each logged action earned as reward=….")
     log = BanditLog(context, action, reward, propensity, actions=actions)
     log.require_propensity()
+    return log
+
+
+def as_training_log(context: Any, action: Any, reward: Any, propensity: Any, actions: Any) -> BanditLog:
+    """Return the log a caller means, after checking that something can be learned from it."""
+    log = as_log(context, action, reward, propensity, actions)
+    check_learnable(log)
     return log
 
 
