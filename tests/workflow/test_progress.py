@@ -86,13 +86,12 @@ def test_there_is_a_line_to_report_to_only_while_it_is_shown():
     assert current_line() is None
 
 
-def test_a_run_tells_its_steps_and_its_rounds(tmp_path, told, capsys):
+def test_a_run_tells_its_steps_and_its_rounds(tmp_path, told):
     log = write_log(tmp_path / "log.parquet", n_samples=600)
     settings = (*ROLES, *SMALL, "--reward-translation", "0", "--out", tmp_path / "policy.bopl")
     run_bopl("train", log, *settings)
     assert steps(told) == ["read", "audit", "split", "train", "evaluate", "report"]
     assert any(text.startswith("round 1 of 12, validation ") for text in told)
-    assert capsys.readouterr().err == ""  # it was over before the first plain line
 
 
 def test_a_race_tells_its_candidates(tmp_path, told):

@@ -61,7 +61,7 @@ def test_what_a_log_is_worth_to_the_uniform_policy_is_told_and_forbids_nothing(t
     small = write_log(tmp_path / "small.parquet", n_samples=40)
     train(config_for(tmp_path, log=small), say=lambda text: said.append(str(text)))
     assert any(text.startswith("Note: To the uniform policy the log is worth") for text in said)
-    assert "Audit: 15 checks, no problem that forbids training." in said
+    assert "Audit: 16 checks, no problem that forbids training." in said
 
 
 def test_candidates_of_the_translation_bin_the_contexts_once(tmp_path, monkeypatch):
