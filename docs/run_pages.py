@@ -113,7 +113,9 @@ def run_command(arguments):
             bopl_main(arguments)
         except SystemExit as stop:
             code = stop.code or 0
-    return printed.getvalue(), code
+    return re.sub(
+        r"^bopl: .* \(\d+:\d\d so far\)\n", "", printed.getvalue(), flags=re.M
+    ), code  # no progress of slow machines
 
 
 def prepare(folder):

@@ -16,6 +16,7 @@ LAYERS = [
         "_frame",
         "_html",
         "_machine",
+        "_progress",
         "_torch",
         "_interrupt",
         "_kernel",

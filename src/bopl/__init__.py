@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from bopl.learner import HistTreeClassifier as HistTreeClassifier
     from bopl.learner import XGBTree as XGBTree
     from bopl.log import BanditLog as BanditLog
+    from bopl.log import concat as concat
     from bopl.log import outcomes as outcomes
     from bopl.policy import BlendedPolicy as BlendedPolicy
     from bopl.policy import BoostedPolicy as BoostedPolicy
@@ -57,6 +58,7 @@ _HOME_OF = {
     "ValueAccumulator": "bopl.evaluation",
     "XGBTree": "bopl.learner",
     "compare": "bopl.evaluation",
+    "concat": "bopl.log",
     "estimate_propensity": "bopl.evaluation",
     "evaluate": "bopl.evaluation",
     "evaluate_parquet": "bopl.evaluation",
@@ -85,6 +87,7 @@ __all__ = [
     "XGBTree",
     "baseline",
     "compare",
+    "concat",
     "estimate_propensity",
     "evaluate",
     "evaluate_parquet",

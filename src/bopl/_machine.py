@@ -70,3 +70,18 @@ def memory_in_use_mib() -> float:
     except (OSError, IndexError, ValueError):
         return peak_memory_mib()
     return float(round(pages * os.sysconf("SC_PAGE_SIZE") / (1 << 20), 1))
+
+
+def available_memory() -> int | None:
+    """Return the bytes that this process could still take, by the system and its control group; None if unknown."""
+    try:
+        lines = Path("/proc/meminfo").read_text().splitlines()
+        free = next(1024 * int(line.split()[1]) for line in lines if line.startswith("MemAvailable:"))
+    except (OSError, IndexError, ValueError, StopIteration):
+        return None
+    try:
+        group = Path("/sys/fs/cgroup")
+        limit, used = (int((group / f"memory.{name}").read_text()) for name in ("max", "current"))
+    except (OSError, ValueError):  # no such group, or no limit: "max"
+        return free
+    return min(free, max(limit - used, 0))

@@ -518,3 +518,79 @@ def test_columns_that_a_later_dsjson_file_never_names_are_missing(tmp_path):
     later = write_dsjson(tmp_path / "b.dsjson", [decision(30, None, 1, 0.0)] * 2)
     log = read_log(LogRequest(later), known_actions=first.actions.tolist(), schema=first.schema)
     assert np.isnan(log.context[:, 1]).all()
+
+
+# -- Labels that look like numbers ----------------------------------------------------------------------------------
+
+BIG = 12345678901234567890  # beyond int64, and so near the next one that a float cannot tell them apart
+
+
+def id_file(folder, extension, ids, role):
+    """Write a log whose actions or groups are these texts, as they are, and return its path."""
+    items = ids if role == "action" else ["a", "b"] * (len(ids) // 2)
+    groups = ids if role == "group" else [1, 2] * (len(ids) // 2)
+    file = folder / f"log.{extension}"
+    rows = [f"{x},{item},{group},{x % 2},0.5" for x, (item, group) in enumerate(zip(items, groups, strict=True))]
+    if extension == "jsonl":
+        quoted = '"' if role == "group" else ""
+        keys = f'"x": {{}}, "action": {quoted}{{}}{quoted}, "user": {{}}, "reward": {{}}, "propensity": {{}}'
+        file.write_text("".join("{" + keys.format(*row.split(",")) + "}\n" for row in rows))
+    else:
+        text = "\n".join(["x,action,user,reward,propensity", *rows])
+        file.write_text(text.replace(",", "\t" if extension == "tsv" else ","))
+    return file
+
+
+def read_labels(path, role):
+    log = bopl.BanditLog.read(path, group="user")
+    return log.actions.tolist() if role == "action" else log.group_labels.tolist()
+
+
+@pytest.mark.parametrize("role", ["action", "group"])
+@pytest.mark.parametrize("extension", ["csv", "tsv"])
+def test_leading_zeros_are_part_of_a_label(tmp_path, extension, role):
+    path = id_file(tmp_path, extension, ["01", "1", "007", "7"], role)
+    assert read_labels(path, role) == ["007", "01", "1", "7"]
+
+
+@pytest.mark.parametrize("role", ["action", "group"])
+@pytest.mark.parametrize("extension", ["csv", "tsv", "jsonl"])
+def test_whole_numbers_beyond_64_bits_keep_their_digits(tmp_path, extension, role):
+    path = id_file(tmp_path, extension, [BIG, BIG + 1, 3, 5], role)
+    assert read_labels(path, role) == [str(BIG), str(BIG + 1), "3", "5"]
+    packed = tmp_path / f"packed.{extension}.gz"
+    packed.write_bytes(gzip.compress(path.read_bytes()))
+    assert read_labels(packed, role) == [str(BIG), str(BIG + 1), "3", "5"]
+
+
+@pytest.mark.parametrize("role", ["action", "group"])
+@pytest.mark.parametrize("extension", ["csv", "tsv", "jsonl"])
+def test_labels_that_are_numbers_stay_numbers(tmp_path, extension, role):
+    ids = [0, 2**63 - 1, -5, 1234567890123456789]
+    assert read_labels(id_file(tmp_path, extension, ids, role), role) == sorted(ids)
+
+
+def test_labels_are_text_in_all_files_where_they_are_in_one(tmp_path):
+    (tmp_path / "1").mkdir()
+    (tmp_path / "2").mkdir()
+    id_file(tmp_path / "1", "csv", ["10", "11", "10", "11"], "action")
+    id_file(tmp_path / "2", "csv", ["01", "10", "01", "10"], "action")
+    assert bopl.BanditLog.read(tmp_path).actions.tolist() == ["01", "10", "11"]
+
+
+def test_categories_keep_their_zeros(tmp_path):
+    (tmp_path / "log.csv").write_text("zip,action,reward,propensity\n01,a,1,0.5\n1,b,0,0.5\n")
+    log = bopl.BanditLog.read(tmp_path / "log.csv", categorical=["zip"])
+    assert log.schema.columns[0].categories == ("01", "1")
+
+
+def test_numbers_with_a_decimal_point_are_no_ids(tmp_path):
+    path = id_file(tmp_path, "csv", ["0.5", "10.25", "0.5", "0"], "action")
+    assert read_labels(path, "action") == [0.0, 0.5, 10.25]
+
+
+def test_large_labels_given_in_python_keep_their_digits():
+    labels = [2**63, 1, 2**63 + 1, -1]
+    log = bopl.BanditLog(np.zeros((4, 1)), labels, [0, 1, 0, 1], [0.5] * 4)
+    assert log.actions.tolist() == sorted(labels)
+    assert log.action.tolist() == labels

@@ -12,7 +12,7 @@ from sklearn.utils.validation import check_is_fitted
 from bopl._archive import Archive
 from bopl._typing import AnyArray
 from bopl.log import BanditLog
-from bopl.policy.scored import ScoredPolicy, as_log
+from bopl.policy.scored import ScoredPolicy, as_training_log
 
 Packed = tuple[dict[str, Any], dict[str, AnyArray]]
 
@@ -35,7 +35,7 @@ class BaselinePolicy(ScoredPolicy):
         action, reward, propensity, actions
             As for `BanditLog`; only without a log. ``action`` may hold all three, as `bopl.outcomes` makes them.
         """
-        log = as_log(context, action, reward, propensity, actions)
+        log = as_training_log(context, action, reward, propensity, actions)
         self._fit_log(log)
         self._remember(log)
         return self

@@ -11,6 +11,7 @@ from typing import Any, TextIO
 import numpy as np
 
 from bopl._machine import memory_in_use_mib
+from bopl._progress import RunLine, current_line
 from bopl._settings import check_number
 from bopl._typing import FloatArray
 from bopl.boosting.ensemble import Round
@@ -171,7 +172,7 @@ class TimeLimit(Callback):
 class ProgressBar(Callback):
     """A rich progress bar with the validation value (else the training one), time left and memory in use.
 
-    Silent where the stream is no terminal.
+    Silent where the stream is no terminal. In a run with a line of its own it reports there.
 
     Parameters
     ----------
@@ -183,11 +184,13 @@ class ProgressBar(Callback):
         self.stream = stream
         self._bar: Any = None
         self._task: Any = None
+        self._line: RunLine | None = None
 
     def on_start(self, state: BoostingState) -> None:
         """Open the bar."""
         stream = self.stream or sys.stderr
-        if not stream.isatty():
+        self._line = current_line()
+        if self._line is not None or not stream.isatty():
             return
         from rich.console import Console
         from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
@@ -209,11 +212,15 @@ class ProgressBar(Callback):
 
     def __call__(self, state: BoostingState) -> CallbackAction:
         """Move the bar."""
-        if self._bar is not None:
-            record = state.records[-1]
-            has_validation = np.isfinite(record.get("validation_value", np.nan))
-            text = f"{'validation' if has_validation else 'reward'} "
-            text += f"{record['validation_value' if has_validation else 'snips_value']:.4f}"
+        if self._bar is None and self._line is None:
+            return CallbackAction.CONTINUE
+        record = state.records[-1]
+        has_validation = np.isfinite(record.get("validation_value", np.nan))
+        text = f"{'validation' if has_validation else 'reward'} "
+        text += f"{record['validation_value' if has_validation else 'snips_value']:.4f}"
+        if self._line is not None:
+            self._line.say(f"round {len(state.rounds)} of {state.n_rounds}, {text}")
+        else:
             self._bar.update(self._task, completed=len(state.rounds), value=text, memory=_memory_text())
         return CallbackAction.CONTINUE
 

@@ -21,9 +21,9 @@ MAX_EXACT = 2.0**53  # whole numbers beyond it have neighbours that are one floa
 def label_array(labels: Sequence[Hashable]) -> AnyArray:
     """Return labels as a read-only array: of their natural dtype if they share one, else of objects."""
     kinds = {type(label) for label in labels}
-    if len(kinds) == 1 and next(iter(kinds)) in (bool, int, float, str):
-        array = np.array(labels)
-    else:
+    is_plain = len(kinds) == 1 and next(iter(kinds)) in (bool, int, float, str)
+    array = np.array(labels) if is_plain else np.empty(0, dtype=object)
+    if not is_plain or (kinds == {int} and array.dtype.kind not in "iu"):  # floats would merge whole numbers
         array = np.empty(len(labels), dtype=object)
         for position, label in enumerate(labels):  # one by one: a tuple assigned to a slice would be spread over it
             array[position] = label

@@ -609,7 +609,7 @@ class BanditLog:
         propensity : array-like of shape (n_samples,), or "uniform"
             ``"uniform"`` says that the logging policy chose among the eligible actions with equal probability. Nothing
             else ever assumes so.
-        source : {"logged", "estimated", "balanced"}, default="logged"
+        source : {"logged", "estimated", "balanced", "uniform"}, default="logged"
             Where an array comes from; every estimate that rests on it says so.
         """
         if isinstance(propensity, str):
@@ -621,7 +621,7 @@ class BanditLog:
             return _replaced(self, propensity=_read_only(1.0 / n_eligible), propensity_source="uniform")
         if propensity is None:
             raise ValueError("propensity must be an array or 'uniform'; got None.")
-        check_choice("source", source, ("logged", "estimated", "balanced"))
+        check_choice("source", source, ("logged", "estimated", "balanced", "uniform"))
         values = check_propensity(propensity, self.n_samples)
         check_lengths({"the log": self.n_samples, "propensity": len(values)})
         return _replaced(self, propensity=_read_only(values), propensity_source=source)
@@ -696,6 +696,34 @@ class BanditLog:
         kept, schema = kept_columns(self, columns)
         names = None if self.feature_names is None else tuple(self.feature_names[place] for place in kept)
         return _replaced(self, context=_read_only(self.context[:, kept]), feature_names=names, schema=schema)
+
+    def to_frame(self, backend: str | None = None) -> Any:
+        """Return the log as a frame: a row per sample, with its context, action, reward and whatever else there is.
+
+        Categories and times are what they were before they became numbers. Where there is an action mask, the column
+        ``eligible_actions`` lists what could be chosen, and is empty where everything could. Sparse contexts are one
+        column of maps from the name of a feature to its value.
+
+        Parameters
+        ----------
+        backend : {"pandas", "polars", "pyarrow"}, optional
+            By default pandas if it is installed, else polars, else pyarrow.
+        """
+        from bopl._frame import to_frame
+        from bopl.log.frame_of import log_table
+
+        table = log_table(self)
+        return table if backend == "pyarrow" else to_frame({name: table[name] for name in table.column_names}, backend)
+
+    def to_parquet(self, path: str | Path) -> None:
+        """Write the log to a Parquet file, whole or not at all; ``BanditLog.read(path)`` returns the same log.
+
+        The columns are those of `to_frame`. What does not fit into columns (the schema, actions that were never taken,
+        action features, where the propensities come from) stands in the file's metadata.
+        """
+        from bopl.log.frame_of import write_log
+
+        write_log(self, path)
 
     def fingerprint(self) -> str:
         """Return a hash of the log's contents: equal for equal logs, in every process."""

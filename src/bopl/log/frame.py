@@ -10,8 +10,8 @@ import narwhals.stable.v1 as nw
 def as_table(native: Any) -> nw.DataFrame[Any]:
     """Return any frame as a table with text for column names; objects of one kind become a column of that kind.
 
-    Pandas holds numbers beside `pandas.NA`, booleans beside None and the like as objects; here they are numbers and
-    booleans with gaps. Other frames have no such columns.
+    Pandas holds numbers beside `pandas.NA`, booleans beside None, lists and the like as objects; here they are numbers
+    and booleans with gaps, and lists of numbers. Other frames have no such columns.
     """
     if isinstance(native, nw.DataFrame):
         return native
@@ -44,5 +44,7 @@ def _kind_of_objects(column: Any) -> Any | None:
     except (pyarrow.ArrowInvalid, pyarrow.ArrowTypeError, pyarrow.ArrowNotImplementedError, OverflowError):
         return None
     kind = values.type
-    is_known = pyarrow.types.is_floating(kind) or pyarrow.types.is_integer(kind) or pyarrow.types.is_boolean(kind)
+    plain = kind.value_type if pyarrow.types.is_list(kind) else kind
+    is_number = pyarrow.types.is_floating(plain) or pyarrow.types.is_integer(plain)
+    is_known = is_number or pyarrow.types.is_boolean(kind)
     return pandas.Series(values, index=column.index, dtype=pandas.ArrowDtype(kind)) if is_known else None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,7 @@ from bopl.log.format import LogParts, read_parts
 from bopl.log.format.parts import SparseContext
 from bopl.log.identical import context_keys
 from bopl.log.schema import LogSchema
+from bopl.log.written import Written
 
 CONTEXT_KEY = "(context)"  # what stands for a whole sparse context where rows are compared
 DEFAULT_ROLES = {"action": "action", "reward": "reward", "propensity": "propensity"}
@@ -81,8 +82,15 @@ def read_log(
     """
     columns, ignore = _needed(request, schema), _unused(request, schema)
     text = _text_columns(request, known_actions, schema)
-    parts = read_parts(request.path, format=request.format, columns=columns, ignore=ignore, text=text)
-    roles = _without_absent(request, request.roles_of(parts.roles, schema), parts.table.column_names)
+    ids = _label_columns(request, schema)
+    parts = read_parts(request.path, format=request.format, columns=columns, ignore=ignore, text=text, ids=ids)
+    written = parts.written if schema is None and _is_asked_as_written(request, parts.written) else None
+    if written is not None:
+        schema = written.reading_schema()
+    usual = request.roles_of(parts.roles, None if written is not None else schema)
+    roles = _without_absent(request, usual, parts.table.column_names)
+    if parts.written is not None:
+        parts, roles = _as_asked(request, parts, parts.written, roles)
     request.check_named(roles, parts.table.column_names)
     if actions is None and known_actions:
         actions = _all_actions(parts, roles["action"], known_actions)
@@ -92,7 +100,54 @@ def read_log(
         log = _sparse_log(request, parts.sparse, parts, roles, actions, schema)
     else:
         log = _dense_log(request, parts, roles, actions, schema)
+    if parts.written is not None and roles.get("propensity") == parts.written.roles.get("propensity"):
+        log = _with_source(log, parts.written.propensity_source)
+    if written is not None:
+        log = _as_written(log, written)
     return log if log.origin is None else log.with_origin(log.origin.with_format(parts.format))
+
+
+# -- Files that were made of a log ------------------------------------------------------------------------------------
+
+
+def _is_asked_as_written(request: LogRequest, written: Written | None) -> bool:
+    """Return whether a file was made of a log and nothing else is asked of its columns."""
+    if written is None or request.context is not None or request.ignore or request.categorical:
+        return False
+    return all(name is None or written.roles.get(role) == name for role, name in request.roles.items())
+
+
+def _as_asked(
+    request: LogRequest, parts: LogParts, written: Written, roles: Mapping[str, str]
+) -> tuple[LogParts, dict[str, str]]:
+    """Return parts and roles without what belongs to another action column, and without propensities never logged."""
+    if roles["action"] != written.roles.get("action"):
+        parts = replace(parts, actions=None, action_mask=None, action_features=None)
+    is_named = request.roles.get("propensity") is not None or "propensity" in written.roles
+    return parts, {role: name for role, name in roles.items() if role != "propensity" or is_named}
+
+
+def _with_source(log: BanditLog, source: str) -> BanditLog:
+    return log if not log.has_propensity or source == "unknown" else log.with_propensity(log.propensity, source=source)
+
+
+def _as_written(log: BanditLog, written: Written) -> BanditLog:
+    """Return a log with the schema, or the lack of one, of the log that its file was made of."""
+    if written.schema is not None:
+        return log.with_schema(written.schema)
+    plain = BanditLog(
+        log.context,
+        log.action,
+        log.reward,
+        log.propensity if log.has_propensity else None,
+        actions=log.actions,
+        feature_names=written.feature_names,
+        time=log.time,
+        action_mask=log.action_mask,
+        action_features=log.action_features,
+        group=log.group if log.group is None or log.group_labels is None else log.group_labels[log.group],
+    )
+    return _with_source(plain, log.propensity_source).with_origin(log.origin)
 
 
 def _dense_log(
@@ -233,6 +288,14 @@ def _text_columns(request: LogRequest, known_actions: Sequence[Any], schema: Log
     context = [] if schema is None else schema.text_columns
     is_text = bool(known_actions) and all(isinstance(label, str) for label in known_actions)
     return [*context, *([request.roles_of({}, schema)["action"]] if is_text else [])]
+
+
+def _label_columns(request: LogRequest, schema: LogSchema | None) -> list[str]:
+    """Return the columns whose values are only ever compared: actions, groups, categories, numbers of decisions."""
+    roles = request.roles_of({}, schema)
+    compared = request.rows.drop_duplicates
+    named = () if isinstance(compared, bool) else compared
+    return [*(roles[role] for role in ("action", "group") if role in roles), *request.categorical, *named]
 
 
 def _all_actions(parts: LogParts, column: str, known: Sequence[Any]) -> list[Any] | None:

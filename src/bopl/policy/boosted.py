@@ -36,7 +36,7 @@ from bopl.log.check import check_lengths
 from bopl.objective import TrainingData, get_objective
 from bopl.objective.registry import check_objective, describe
 from bopl.objective.training_data import check_sample_weight
-from bopl.policy.scored import ScoredPolicy, ShownAsCard, as_log
+from bopl.policy.scored import ScoredPolicy, ShownAsCard, as_training_log
 from bopl.reward.logging_model import LoggingTerm
 
 if TYPE_CHECKING:
@@ -210,7 +210,7 @@ class BoostedPolicy(ShownAsCard, ScoredPolicy):
         workbench : Workbench, optional
             Bins and reward models that other fits on the same log have made.
         """
-        log = as_log(context, action, reward, propensity, actions)
+        log = as_training_log(context, action, reward, propensity, actions)
         self._check_settings(validation)
         self._check_rewards(log)
         if (

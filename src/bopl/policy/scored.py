@@ -19,6 +19,7 @@ from bopl.log import BanditLog
 from bopl.log.action import label_array, python_labels
 from bopl.log.check import check_mask
 from bopl.log.context import is_frame, quoted, read_context
+from bopl.log.learnable import check_learnable
 from bopl.log.outcomes import is_outcomes, read_outcomes
 from bopl.log.row_sketch import RowSketch
 from bopl.log.schema import LogSchema
@@ -281,6 +282,13 @@ def read_target(action: Any, reward: Any, propensity: Any) -> tuple[Any, Any, An
     if reward is not None or propensity is not None:
         raise TypeError("y holds reward and propensity already: do not pass them a second time.")
     return read_outcomes(action)
+
+
+def as_training_log(context: Any, action: Any, reward: Any, propensity: Any, actions: Any) -> BanditLog:
+    """Return the log a caller means, after checking that something can be learned from it."""
+    log = as_log(context, action, reward, propensity, actions)
+    check_learnable(log)
+    return log
 
 
 def _with_actions(log: BanditLog, actions: Any) -> BanditLog:

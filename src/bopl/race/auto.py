@@ -21,7 +21,7 @@ from bopl.log import BanditLog
 from bopl.objective.training_data import check_sample_weight
 from bopl.policy.blend import BlendedPolicy
 from bopl.policy.boosted import BoostedPolicy
-from bopl.policy.scored import ScoredPolicy, ShownAsCard, as_log
+from bopl.policy.scored import ScoredPolicy, ShownAsCard, as_training_log
 from bopl.race.candidate import choose
 from bopl.race.contender import SHARPNESS, Contender
 from bopl.race.leaderboard import Leaderboard
@@ -132,7 +132,7 @@ class AutoPolicy(ShownAsCard, ScoredPolicy):
         context, action, reward, propensity, actions, sample_weight
             As for `bopl.BoostedPolicy.fit`.
         """
-        log = as_log(context, action, reward, propensity, actions)
+        log = as_training_log(context, action, reward, propensity, actions)
         self._check_settings()
         weight = check_sample_weight(sample_weight, log.n_samples)
         seed = int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))

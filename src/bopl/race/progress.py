@@ -6,9 +6,11 @@ import sys
 import time
 from typing import Any, TextIO
 
+from bopl._progress import current_line
+
 
 class RaceProgress:
-    """ "candidate 3 of 8, 00:41 left", where standard error is a terminal.
+    """ "candidate 3 of 8, 00:41 left", in the line of the run, or else where standard error is a terminal.
 
     Parameters
     ----------
@@ -19,7 +21,8 @@ class RaceProgress:
 
     def __init__(self, *, is_shown: bool = True, stream: TextIO | None = None) -> None:
         self._stream = stream or sys.stderr
-        self._is_shown = is_shown and self._stream.isatty()
+        self._line = current_line() if is_shown else None
+        self._is_shown = is_shown and self._line is None and self._stream.isatty()
         self._status: Any = None
         self._began = time.monotonic()
 
@@ -38,7 +41,9 @@ class RaceProgress:
 
     def say(self, text: str) -> None:
         """Show a text."""
-        if self._status is not None:
+        if self._line is not None:
+            self._line.say(text)
+        elif self._status is not None:
             self._status.update(text)
 
     def report(self, number: int, total: int, share: float) -> None:

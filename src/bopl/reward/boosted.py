@@ -126,7 +126,8 @@ class BoostedRewardModel(BaseEstimator):
         if log.n_actions > learner.max_bins:
             raise ValueError(
                 f"BoostedRewardModel puts every action into a bin of its own: {log.n_actions} actions need max_bins "
-                f"of at least that; it is {learner.max_bins}, and 256 is the most."
+                f"of at least that; it is {learner.max_bins}, and 256 is the most. Objectives 'ips' and 'surrogate' "
+                "need no reward model; or put like actions together."
             )
         learner.categorical = [*(learner.categorical or []), log.n_features]
         return learner

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from bopl._machine import peak_memory_mib, reset_peak_memory
+from bopl._progress import RunLine
 
 
 @dataclass
@@ -19,13 +20,18 @@ class StepClock:
     ----------
     steps : list of dict
         ``step``, ``seconds`` and ``peak_mib``, the most memory the process held meanwhile.
+    line : RunLine or None
+        Is told which step begins.
     """
 
     steps: list[dict[str, Any]] = field(default_factory=list)
+    line: RunLine | None = None
 
     @contextmanager
     def step(self, name: str) -> Iterator[None]:
         """Time what happens inside."""
+        if self.line is not None:
+            self.line.stage(name)
         reset_peak_memory()
         start = time.perf_counter()
         yield

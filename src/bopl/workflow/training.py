@@ -9,6 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from bopl._progress import RunLine, current_line
 from bopl.boosting import TimeLimit, Workbench
 from bopl.boosting.loop import AnyCallback
 from bopl.evaluation import Evaluation
@@ -85,21 +86,22 @@ def train(
     say : callable, optional
         Gets a sentence, or something that can be printed, after every step.
     progress : bool, default=False
-        Show progress where standard error is a terminal.
+        Show one line of progress for the whole run on standard error; where that is no terminal, a plain line every
+        half minute.
     callbacks : sequence of callables, optional
         Further callbacks of the boosting loop of a single objective.
     """
     config.check_objective()
     if callbacks and config.objective == AUTO:
         raise ValueError("callbacks watch the boosting of a single objective: set objective to dr, ips or surrogate.")
-    with RunFolder.open(config.out) as folder:
-        return _run(config, folder, say, progress, callbacks)
+    with RunFolder.open(config.out) as folder, RunLine(is_shown=progress) as line:
+        return _run(config, folder, line.around(say), progress, callbacks)
 
 
 def _run(
     config: TrainConfig, folder: RunFolder, say: Say, progress: bool, callbacks: Sequence[AnyCallback]
 ) -> TrainResult:
-    clock = StepClock()
+    clock = StepClock(line=current_line())
     with clock.step("read"):
         log = read_training_log(config)
     folder.log_facts.update(origin_facts(log))

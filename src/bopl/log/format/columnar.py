@@ -13,6 +13,8 @@ from bopl._errors import UsageError, did_you_mean
 from bopl.log.context import check_unique_names
 from bopl.log.format.dialect import csv_dialect
 from bopl.log.format.files import PACKED
+from bopl.log.format.ids import with_exact_ids, with_exact_json_ids
+from bopl.log.written import further_columns
 
 _INDEX_COLUMN = re.compile(r"__index_level_\d+__|Unnamed: \d+|")  # what pandas leaves behind; no decision has such
 _BLOCK_BYTES = 1 << 24  # types of text files are told from the first block
@@ -22,16 +24,20 @@ _MOMENT = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d")
 
 @dataclass(frozen=True)
 class Wanted:
-    """Which columns of a file are wanted, those listed or all but some, and which are text, whatever they look like."""
+    """Which columns of a file are wanted: those listed, or all but some.
+
+    Those of ``text`` are text, whatever they look like; those of ``ids`` are where numbers would merge labels.
+    """
 
     columns: Sequence[str] | None = None
     ignore: Sequence[str] = ()
     text: Sequence[str] = ()
+    ids: Sequence[str] = ()
 
     def without(self, names: Collection[str]) -> Wanted:
         """Return what is wanted of a file if these columns come from elsewhere."""
         columns = None if self.columns is None else [name for name in self.columns if name not in names]
-        return Wanted(columns, [name for name in self.ignore if name not in names], self.text)
+        return Wanted(columns, [name for name in self.ignore if name not in names], self.text, self.ids)
 
     def of(self, present: Sequence[str]) -> list[str]:
         """Return the wanted ones of the columns that a file has; all of them if some wanted one is absent."""
@@ -53,6 +59,7 @@ def read_parquet(file: Path, wanted: Wanted) -> Any:
     def read(source: Path) -> Any:
         schema = pq.read_schema(source)
         columns = wanted.of(schema.names)
+        columns += further_columns(schema, columns, wanted.ignore)
         text = [
             name for name in columns if types.is_string(kind := schema.field(name).type) or types.is_large_string(kind)
         ]
@@ -65,17 +72,24 @@ def read_csv(file: Path, wanted: Wanted) -> Any:
     """Return a CSV or TSV file with a header line as an arrow table; empty fields are missing."""
     from pyarrow import csv, string, types
 
-    text = dict.fromkeys(wanted.text, string())
-
-    def read(source: Path, block_bytes: int) -> Any:
+    def parse(source: Path, block_bytes: int, text: Sequence[str], only: Sequence[str] | None = None) -> Any:
         separator, decimal_mark = csv_dialect(source)
-        table = csv.read_csv(
+        return csv.read_csv(
             source,
             read_options=csv.ReadOptions(block_size=block_bytes),
             parse_options=csv.ParseOptions(delimiter=separator),
-            convert_options=csv.ConvertOptions(strings_can_be_null=True, decimal_point=decimal_mark, column_types=text),
+            convert_options=csv.ConvertOptions(
+                strings_can_be_null=True,
+                decimal_point=decimal_mark,
+                column_types=dict.fromkeys(text, string()),
+                include_columns=only,
+            ),
         )
+
+    def read(source: Path, block_bytes: int) -> Any:
+        table = parse(source, block_bytes, wanted.text)
         table = table.select(wanted.of(table.column_names))
+        table = with_exact_ids(table, wanted.ids, lambda name: parse(source, block_bytes, [name], [name])[name])
         no_text = [field.name for field in table.schema if types.is_binary(field.type)]
         if no_text:
             raise ValueError(f"{str(file)!r} is not in UTF-8, see column {no_text[0]!r}; save it in UTF-8.")
@@ -92,7 +106,7 @@ def read_json_lines(file: Path, wanted: Wanted) -> Any:
         table = json.read_json(source, read_options=json.ReadOptions(block_size=block_bytes))
         while any(types.is_struct(field.type) for field in table.schema):
             table = table.flatten()
-        table = table.select(wanted.of(table.column_names))
+        table = with_exact_json_ids(table.select(wanted.of(table.column_names)), wanted.ids, source)
         for place, field in enumerate(table.schema):
             if types.is_string(field.type) and field.name not in wanted.text:
                 table = table.set_column(place, field.name, _as_times(table[field.name]))
@@ -129,7 +143,8 @@ def read_arrow(file: Path, wanted: Wanted) -> Any:
             table = ipc.open_file(content).read_all()
         except pyarrow.ArrowInvalid:
             table = ipc.open_stream(content).read_all()
-        return validated(table).select(wanted.of(table.column_names))
+        columns = wanted.of(table.column_names)
+        return validated(table).select([*columns, *further_columns(table.schema, columns, wanted.ignore)])
 
     return checked(file, "Arrow", read)
 

@@ -11,6 +11,7 @@ import numpy as np
 from bopl._typing import AnyArray, BoolArray, ContextMatrix
 from bopl.log.context import read_context
 from bopl.log.schema import LogSchema
+from bopl.log.written import Written
 
 
 @dataclass(frozen=True)
@@ -43,6 +44,8 @@ class LogParts:
         Whether a column that no decision has a value for is absent from the file.
     format : str
         Name of the format, as people call it.
+    written : Written or None
+        What a table that was made of a log says of itself.
     """
 
     table: Any
@@ -54,6 +57,7 @@ class LogParts:
     action_features: AnyArray | None = None
     names_only_what_is_there: bool = False
     format: str = ""
+    written: Written | None = None
 
     def context_for(self, schema: LogSchema) -> Any:
         """Return the contexts as a policy with this schema takes them."""

@@ -13,9 +13,12 @@ from bopl.log.context import quoted
 from bopl.log.format.columnar import Wanted, read_arrow, read_csv, read_json_lines, read_parquet
 from bopl.log.format.dsjson import looks_like_dsjson, read_dsjson
 from bopl.log.format.files import LogFile, find_files, suffix_of
+from bopl.log.format.ids import with_ids_of_one_kind
 from bopl.log.format.open_bandit import ITEM_FILE, looks_like_open_bandit, open_bandit_parts
 from bopl.log.format.parts import LogParts
 from bopl.log.format.vowpal import open_text, read_vowpal
+from bopl.log.format.written import table_parts
+from bopl.log.written import check_same_description
 
 _MAX_FIRST_LINE = 1 << 20  # characters
 
@@ -57,6 +60,7 @@ def read_parts(
     columns: Sequence[str] | None = None,
     ignore: Sequence[str] = (),
     text: Sequence[str] = (),
+    ids: Sequence[str] = (),
 ) -> LogParts:
     """Return what the files of a path hold.
 
@@ -72,17 +76,19 @@ def read_parts(
         Columns that are not wanted.
     text : sequence of str
         Columns that are text, also where a CSV file makes them look like numbers or times.
+    ids : sequence of str
+        Columns of labels: they are text where ``01`` and ``1``, or whole numbers beyond 64 bits, would become one.
     """
     files = [file for file in find_files(path) if file.path.name != ITEM_FILE] or find_files(path)
     name = format_of(files, format)
     paths = [file.path for file in files]
-    wanted = Wanted(columns, ignore, text)
+    wanted = Wanted(columns, ignore, text, ids)
     if name in LOGS:
         parts = _without(LOGS[name](paths), ignore)
     elif name == OPEN_BANDIT:
         parts = open_bandit_parts(read_tables(files, read_csv, wanted), paths)
     else:
-        parts = LogParts(read_tables(files, TABLES[name].read, wanted))
+        parts = table_parts(read_tables(files, TABLES[name].read, wanted))
     return replace(parts, format=TITLES[name])
 
 
@@ -140,6 +146,8 @@ def read_tables(files: Sequence[LogFile], read: Callable[[Path, Wanted], Any], w
     tables = [_read_one(file, read, wanted) for file in files]
     if len(tables) == 1:
         return tables[0]
+    check_same_description(tables)
+    tables = with_ids_of_one_kind(tables, wanted.ids)
     if read is read_json_lines:
         tables = _times_as_text(tables)
     try:

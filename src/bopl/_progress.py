@@ -1,0 +1,137 @@
+"""`RunLine`: one line of progress for a whole run; without a terminal, a plain line now and then."""
+
+from __future__ import annotations
+
+import sys
+import threading
+import time
+from collections.abc import Callable
+from contextvars import ContextVar, Token
+from typing import Any, TextIO
+
+EVERY = 30.0  # seconds between plain lines
+# What the steps of a run are called, and which of how many they are.
+STAGES = {
+    "read": (1, "reading the log"),
+    "audit": (2, "auditing the log"),
+    "split": (3, "holding out samples"),
+    "choose": (3, "choosing the reward translation"),
+    "train": (3, "training"),
+    "evaluate": (4, "judging"),
+    "report": (5, "writing the report"),
+}
+N_STAGES = 5
+
+
+class RunLine:
+    """ "3 of 5, training: candidate 2 of 8, 00:41 left", for whatever a run does at the moment.
+
+    On a terminal it is one line that changes; elsewhere, as in a log file of a job, it is written anew every half
+    minute, so that short runs write nothing. While it is open, `current_line` is what parts of the run report to.
+
+    Parameters
+    ----------
+    is_shown : bool
+    stream : text stream, optional
+        Standard error by default.
+    every : float
+        Seconds between plain lines.
+    clock : callable
+        Returns the time in seconds.
+    """
+
+    def __init__(
+        self,
+        *,
+        is_shown: bool = True,
+        stream: TextIO | None = None,
+        every: float = EVERY,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._stream = stream or sys.stderr
+        self._is_shown = is_shown
+        self._every = every
+        self._clock = clock
+        self._began = clock()
+        self._stage = self._detail = ""
+        self._status: Any = None
+        self._is_over = threading.Event()
+        self._writer: threading.Thread | None = None
+        self._token: Token[RunLine | None] | None = None
+
+    def __enter__(self) -> RunLine:
+        self._token = _CURRENT.set(self if self._is_shown else None)
+        if self._is_shown and self._stream.isatty():
+            from rich.console import Console
+
+            self._status = Console(file=self._stream).status("")
+            self._status.start()
+        elif self._is_shown:
+            self._writer = threading.Thread(target=self._write_now_and_then, name="bopl-progress", daemon=True)
+            self._writer.start()
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        if self._token is not None:
+            _CURRENT.reset(self._token)
+        self._is_over.set()
+        if self._status is not None:
+            self._status.stop()
+            self._status = None
+        if self._writer is not None:
+            self._writer.join()
+
+    def stage(self, name: str) -> None:
+        """Say which step of the run begins."""
+        number, words = STAGES.get(name, (None, name))
+        self._stage, self._detail = words if number is None else f"{number} of {N_STAGES}, {words}", ""
+        self._show()
+
+    def say(self, detail: str) -> None:
+        """Say how far the step is."""
+        self._detail = detail
+        self._show()
+
+    def around(self, say: Callable[[object], None]) -> Callable[[object], None]:
+        """Return what prints results as ``say`` does, with the line out of its way."""
+
+        def printing(text: object) -> None:
+            if self._status is not None:
+                self._status.stop()
+            say(text)
+            if self._status is not None:
+                self._status.start()
+
+        return printing
+
+    @property
+    def text(self) -> str:
+        """What the line says."""
+        return f"{self._stage}: {self._detail}" if self._detail else self._stage
+
+    def write(self) -> None:
+        """Write a plain line."""
+        seconds = int(self._clock() - self._began)
+        try:
+            self._stream.write(f"bopl: {self.text} ({seconds // 60:02d}:{seconds % 60:02d} so far)\n")
+            self._stream.flush()
+        except (OSError, ValueError):  # nobody reads any more, or the stream is closed: a run goes on without
+            self._is_over.set()
+
+    def _show(self) -> None:
+        if self._status is not None:
+            from rich.text import Text
+
+            self._status.update(Text(self.text))
+
+    def _write_now_and_then(self) -> None:
+        while not self._is_over.wait(self._every):
+            self.write()
+
+
+_CURRENT: ContextVar[RunLine | None] = ContextVar("run_line", default=None)
+
+
+def current_line() -> RunLine | None:
+    """Return the line of the run that is going on, None if there is none to report to."""
+    return _CURRENT.get()

@@ -1,0 +1,49 @@
+"""What a log must be to be learned from: rewards of a usual size, and scores that fit into memory."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from bopl._machine import available_memory
+
+if TYPE_CHECKING:
+    from bopl.log.bandit_log import BanditLog
+
+MAX_REWARD = 1e100  # sums of squares of larger ones, weighted, leave the range of a float
+MIN_REWARD = 1e-7  # learners take the differences between smaller ones for rounding, and learn nothing
+_SCORE_BYTES = 8
+
+
+def check_learnable(log: BanditLog) -> None:
+    """Raise one sentence if nothing could be learned from a log, whatever the settings."""
+    _check_reward_size(log)
+    _check_score_size(log)
+
+
+def _check_reward_size(log: BanditLog) -> None:
+    size = np.abs(log.reward)
+    row = int(np.argmax(size))
+    largest = float(size[row])
+    if largest > MAX_REWARD:
+        raise ValueError(
+            f"reward must not exceed {MAX_REWARD:g} in size where a policy is to learn from it; row {row} holds "
+            f"{log.reward[row]:g}. If that stands for something else, leave the sample out; if not, divide all rewards "
+            "by one number."
+        )
+    if 0.0 < largest < MIN_REWARD:
+        raise ValueError(
+            f"rewards are too small to learn from: none exceeds {MIN_REWARD:g} in size, and the largest, in row {row}, "
+            f"is {log.reward[row]:g}. Multiply all of them by one number, so that the largest is near 1."
+        )
+
+
+def _check_score_size(log: BanditLog) -> None:
+    needed, available = _SCORE_BYTES * log.n_samples * log.n_actions, available_memory()
+    if available is not None and needed > available:
+        raise ValueError(
+            f"a score for each of {log.n_samples:,} samples and {log.n_actions:,} actions takes {needed / 2**30:.1f} "
+            f"GiB, more than the {available / 2**30:.1f} GiB of memory that are free. Learn from fewer samples "
+            "(log.subset), or from fewer actions: leave rare ones out, or put like ones together."
+        )

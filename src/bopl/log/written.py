@@ -1,0 +1,159 @@
+"""`Written`: what a table made of a log says of itself, so that reading it gives the same log."""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from bopl._typing import FloatArray
+from bopl.log.column import Column
+from bopl.log.context import CONTEXT_DTYPE
+from bopl.log.schema import ROLES, LogSchema
+
+KEY = b"bopl.log"  # in the metadata of an arrow table or a Parquet file
+FORMAT = 1
+SOURCES = ("logged", "estimated", "uniform", "balanced", "unknown")
+
+
+@dataclass(frozen=True, eq=False)
+class Written:
+    """What stands in the columns of a table, and what does not fit into columns.
+
+    Attributes
+    ----------
+    roles : mapping of role to column name
+    actions : list of labels
+        All actions, in order.
+    names : tuple of str
+        What the columns of contexts without a schema are called in the table.
+    feature_names : tuple of str or None
+        What the log itself calls them.
+    propensity_source : str
+    schema : LogSchema or None
+    action_features : ndarray of shape (n_actions, n_action_features) or None
+    eligible : str or None
+        Column with the list of actions that could be chosen; it is empty (null) where all could.
+    sparse : str or None
+        Column with the contexts, where they list only what is there.
+    """
+
+    roles: Mapping[str, str]
+    actions: list[Any]
+    names: tuple[str, ...]
+    feature_names: tuple[str, ...] | None
+    propensity_source: str
+    schema: LogSchema | None = None
+    action_features: FloatArray | None = None
+    eligible: str | None = None
+    sparse: str | None = None
+
+    def reading_schema(self) -> LogSchema:
+        """Return how the columns become contexts."""
+        if self.schema is not None:
+            return self.schema
+        columns = tuple(Column(name, "number") for name in self.names)
+        return LogSchema(columns, **dict(self.roles), is_sparse=self.sparse is not None)
+
+    def to_bytes(self) -> bytes:
+        """Return the description as it stands in the metadata of a table."""
+        features = self.action_features
+        document = {
+            "format": FORMAT,
+            "roles": dict(self.roles),
+            "actions": self.actions,
+            "names": list(self.names),
+            "has_names": self.feature_names is not None,
+            "propensity_source": self.propensity_source,
+            "schema": None if self.schema is None else self.schema.to_json(),
+            "action_features": None if features is None else _pack(features),
+            "eligible": self.eligible,
+            "sparse": self.sparse,
+        }
+        return json.dumps(document, ensure_ascii=False).encode()
+
+    @classmethod
+    def from_bytes(cls, raw: bytes) -> Written:
+        """Return the description written by `to_bytes`; raise `ValueError` where it is none."""
+        try:
+            return cls._from_json(json.loads(raw))
+        except (KeyError, TypeError, AttributeError, ValueError, OverflowError, RecursionError) as error:
+            reason = str(error).splitlines()[0].rstrip(".") if str(error) else type(error).__name__
+            raise ValueError(
+                f"the file says that BanditLog.to_parquet wrote it, but what it says of its columns cannot be read "
+                f"({reason}): write it again, or take the description {KEY.decode()!r} out of its metadata."
+            ) from None
+
+    @classmethod
+    def _from_json(cls, document: Mapping[str, Any]) -> Written:
+        if document["format"] != FORMAT:
+            raise ValueError(f"it has format {document['format']!r}, and this version reads {FORMAT}")
+        schema = None if document["schema"] is None else LogSchema.from_json(document["schema"])
+        names = tuple(_text(name) for name in document["names"])
+        actions = document["actions"]
+        if not isinstance(actions, list) or any(not isinstance(label, str | int | float) for label in actions):
+            raise ValueError("its actions are no list of labels")
+        if document["propensity_source"] not in SOURCES:
+            raise ValueError(f"its propensities are {document['propensity_source']!r}")
+        roles = {role: _text(name) for role, name in document["roles"].items()}
+        if not set(roles) <= set(ROLES):
+            raise ValueError(f"it gives columns the roles {sorted(roles)}")
+        features = document["action_features"]
+        return cls(
+            roles,
+            actions,
+            names,
+            (names if schema is None else schema.feature_names) if document["has_names"] else None,
+            document["propensity_source"],
+            schema,
+            None if features is None else _unpack(features, len(actions)),
+            *(None if document[name] is None else _text(document[name]) for name in ("eligible", "sparse")),
+        )
+
+
+def description_of(table: Any) -> Written | None:
+    """Return what an arrow table says of itself; None if it was not made of a log."""
+    raw = (table.schema.metadata or {}).get(KEY)
+    return None if raw is None else Written.from_bytes(raw)
+
+
+def further_columns(schema: Any, columns: Sequence[str], ignore: Sequence[str]) -> list[str]:
+    """Return the columns of an arrow schema that belong to the log beside those that are asked for by name."""
+    raw = (schema.metadata or {}).get(KEY)
+    if raw is None:
+        return []
+    written = Written.from_bytes(raw)
+    extra = [name for name in (written.eligible, written.sparse) if name is not None]
+    return [name for name in extra if name in schema.names and name not in columns and name not in ignore]
+
+
+def check_same_description(tables: Sequence[Any]) -> None:
+    """Raise if tables that are to be one log were made of logs that differ in more than their samples."""
+    if len({(table.schema.metadata or {}).get(KEY) for table in tables}) > 1:
+        raise ValueError(
+            "the files were written from logs whose actions or columns differ, and are not one log: read them one by "
+            "one, and join them with bopl.concat."
+        )
+
+
+def _pack(features: FloatArray) -> dict[str, Any]:
+    values = np.ascontiguousarray(features, dtype="<f4")
+    return {"shape": list(values.shape), "float32": base64.b64encode(values.tobytes()).decode()}
+
+
+def _unpack(packed: Mapping[str, Any], n_actions: int) -> FloatArray:
+    n_rows, n_columns = packed["shape"]
+    values = np.frombuffer(base64.b64decode(packed["float32"], validate=True), dtype="<f4")
+    if n_rows != n_actions or not isinstance(n_columns, int) or len(values) != n_rows * n_columns:
+        raise ValueError("its action features do not fit its actions")
+    return values.reshape(n_rows, n_columns).astype(CONTEXT_DTYPE)
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str):
+        raise ValueError(f"{value!r} is no name of a column")
+    return value
