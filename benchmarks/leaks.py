@@ -2,7 +2,7 @@
 
     python benchmarks/leaks.py                               # 200 clean logs and 200 of each leak, by size
     python benchmarks/leaks.py --logs 20 --sizes 1000,10000
-    python benchmarks/leaks.py --leaks order_id,item_price --jobs 2
+    python benchmarks/leaks.py --leaks order_id,item_price --jobs 2 --seed 7
 
 Every log is drawn anew from one of the worlds below: strong but honest columns, certain rewards, rare ones, many
 actions, masks, groups, several loggers, columns that look like identifiers. A leaking log is such a log with one more
@@ -369,9 +369,9 @@ LEAKS = {
 # -- Counting ---------------------------------------------------------------------------------------------------------
 
 
-def one_log(leak: str | None, size: int, number: int) -> dict[str, Any]:
+def one_log(leak: str | None, size: int, seed: int, number: int) -> dict[str, Any]:
     """Return what was said of the columns of one log."""
-    rng = np.random.default_rng([number, size, 71])
+    rng = np.random.default_rng([number, size, seed])
     world = WORLDS[number % len(WORLDS)]
     drawn = world(rng, size)
     if leak is not None:
@@ -399,18 +399,19 @@ def main() -> None:
     parser.add_argument("--logs", type=int, default=200, help="of each kind and size")
     parser.add_argument("--sizes", default=",".join(map(str, SIZES)))
     parser.add_argument("--leaks", default=",".join(LEAKS), help="kinds, separated by commas; none for clean logs only")
+    parser.add_argument("--seed", type=int, default=71, help="another seed draws other logs")
     parser.add_argument("--jobs", type=int, default=1)
     args = parser.parse_args()
     sizes = [int(size) for size in args.sizes.split(",")]
     kinds = [None, *(kind for kind in args.leaks.split(",") if kind in LEAKS)]
     with ProcessPoolExecutor(args.jobs) as pool:
         runs = {
-            (kind, size): pool.map(partial(one_log, kind, size), range(args.logs), chunksize=10)
+            (kind, size): pool.map(partial(one_log, kind, size, args.seed), range(args.logs), chunksize=10)
             for kind in kinds
             for size in sizes
         }
         found = {key: list(run) for key, run in runs.items()}
-    print(f"commit {commit()}, {args.logs} logs of each kind and size, {len(WORLDS)} worlds")
+    print(f"commit {commit()}, {args.logs} logs of each kind and size, {len(WORLDS)} worlds, seed {args.seed}")
     print(f"{'':28}" + "".join(f"{size:>10,}" for size in sizes))
     report_clean(found, sizes)
     for kind in kinds[1:]:

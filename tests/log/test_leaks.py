@@ -90,6 +90,15 @@ def test_a_time_that_is_filled_after_a_reward_is_named():
     assert {name: leak.knows for name, leak in found.items()} == {"delivered_at": "time"}
 
 
+def test_the_time_of_the_decision_is_tried_by_its_weekday_and_hour():
+    frame = shop(2000)
+    hours = 5 * np.arange(len(frame))
+    when = np.datetime64("2024-03-01") + hours.astype("timedelta64[h]")
+    log = bopl.BanditLog.from_frame(frame.assign(when=when), **ROLES, time="when")
+    assert "when (hour)" in log.feature_names
+    assert log.leaks() == ()
+
+
 def test_leaks_of_sparse_contexts_and_of_arrays_are_named_by_position():
     from scipy.sparse import csr_array
 
