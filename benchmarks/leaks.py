@@ -2,7 +2,8 @@
 
     python benchmarks/leaks.py                               # 200 clean logs and 200 of each leak, by size
     python benchmarks/leaks.py --logs 20 --sizes 1000,10000
-    python benchmarks/leaks.py --leaks order_id,item_price --jobs 2
+    python benchmarks/leaks.py --leaks order_id,item_price --jobs 2 --seed 7
+    python benchmarks/leaks.py --real                        # labelled data as logs, which have no leak
 
 Every log is drawn anew from one of the worlds below: strong but honest columns, certain rewards, rare ones, many
 actions, masks, groups, several loggers, columns that look like identifiers. A leaking log is such a log with one more
@@ -18,7 +19,7 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # the processes share the pr
 import argparse
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -369,9 +370,9 @@ LEAKS = {
 # -- Counting ---------------------------------------------------------------------------------------------------------
 
 
-def one_log(leak: str | None, size: int, number: int) -> dict[str, Any]:
+def one_log(leak: str | None, size: int, seed: int, number: int) -> dict[str, Any]:
     """Return what was said of the columns of one log."""
-    rng = np.random.default_rng([number, size, 71])
+    rng = np.random.default_rng([number, size, seed])
     world = WORLDS[number % len(WORLDS)]
     drawn = world(rng, size)
     if leak is not None:
@@ -392,6 +393,35 @@ def one_log(leak: str | None, size: int, number: int) -> dict[str, Any]:
     }
 
 
+def real_logs(seed: int) -> Iterator[tuple[str, bopl.BanditLog]]:
+    """Yield the demo's log, a shop's, and labelled data whose actions a uniform or a linear policy has drawn."""
+    from bopl.simulation import load_dataset, simulate_digits, simulate_shop
+
+    yield "digits", simulate_digits(random_state=seed).train
+    yield "shop", simulate_shop(8000, random_state=seed).to_log()
+    for name in ("scene", "covertype", "tmc2007_500", "fashion_mnist"):
+        dataset = load_dataset(name)
+        for size in (1000, 4000, 12_000):
+            rng = np.random.default_rng([size, seed])
+            rows = rng.permutation(len(dataset.context))[:size]
+            context, reward = dataset.context[rows], dataset.reward[rows]
+            scaled = (context - context.mean(axis=0)) / (context.std(axis=0) + 1e-6) / np.sqrt(context.shape[1])
+            for floor in (1.0, 0.1):
+                _, action, propensity = logger(rng, scaled, reward.shape[1], floor)
+                drawn = reward[np.arange(len(rows)), action]
+                yield name, bopl.BanditLog(context, action, drawn, propensity, actions=list(range(reward.shape[1])))
+
+
+def report_real(seed: int) -> None:
+    n_blamed = 0
+    for name, log in real_logs(seed):
+        found = log.leaks()
+        n_blamed += bool(found)
+        told = "; ".join(f"{leak.certainty}, {leak.sentence}" for leak in found) or "no column blamed"
+        print(f"{name:14}{log.n_samples:>7,} samples {log.n_features:>5,} columns: {told}", flush=True)
+    raise SystemExit(n_blamed > 0)
+
+
 def main() -> None:
     from engine import commit  # here, as it looks for datasets
 
@@ -399,18 +429,22 @@ def main() -> None:
     parser.add_argument("--logs", type=int, default=200, help="of each kind and size")
     parser.add_argument("--sizes", default=",".join(map(str, SIZES)))
     parser.add_argument("--leaks", default=",".join(LEAKS), help="kinds, separated by commas; none for clean logs only")
+    parser.add_argument("--seed", type=int, default=71, help="another seed draws other logs")
     parser.add_argument("--jobs", type=int, default=1)
+    parser.add_argument("--real", action="store_true", help="labelled data as logs; needs the datasets")
     args = parser.parse_args()
+    if args.real:
+        report_real(args.seed)
     sizes = [int(size) for size in args.sizes.split(",")]
     kinds = [None, *(kind for kind in args.leaks.split(",") if kind in LEAKS)]
     with ProcessPoolExecutor(args.jobs) as pool:
         runs = {
-            (kind, size): pool.map(partial(one_log, kind, size), range(args.logs), chunksize=10)
+            (kind, size): pool.map(partial(one_log, kind, size, args.seed), range(args.logs), chunksize=10)
             for kind in kinds
             for size in sizes
         }
         found = {key: list(run) for key, run in runs.items()}
-    print(f"commit {commit()}, {args.logs} logs of each kind and size, {len(WORLDS)} worlds")
+    print(f"commit {commit()}, {args.logs} logs of each kind and size, {len(WORLDS)} worlds, seed {args.seed}")
     print(f"{'':28}" + "".join(f"{size:>10,}" for size in sizes))
     report_clean(found, sizes)
     for kind in kinds[1:]:

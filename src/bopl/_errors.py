@@ -19,6 +19,10 @@ class DroppedSamplesWarning(UserWarning):
     """A split by time has dropped most of its training samples, because their groups are held out."""
 
 
+class LeakWarning(UserWarning):
+    """A policy is trained on context columns that surely know more than was known when the action was chosen."""
+
+
 @contextmanager
 def checking_usage() -> Iterator[None]:
     """Turn what a check of settings raises into a `UsageError`."""

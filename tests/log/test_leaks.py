@@ -81,6 +81,19 @@ def test_who_takes_any_offer_is_honest():
     assert bopl.BanditLog(worth[:, None], action, reward, np.full(5000, 1 / 3)).leaks() == ()
 
 
+@pytest.mark.parametrize(("n_marked", "is_blamed"), [(70, False), (400, True)])
+def test_who_nearly_always_buys_is_honest_in_a_short_log(n_marked, is_blamed):
+    # In a long one nobody is so sure: that a column decides the reward whatever the action was, many must show.
+    rng = np.random.default_rng(0)
+    n_samples = 7 * n_marked
+    action, reward = rng.integers(2, size=n_samples), (rng.random(n_samples) < 0.25).astype(float)
+    reward[:n_marked] = np.arange(n_marked) != 3
+    bought = np.where(np.arange(n_samples) < n_marked, rng.normal(size=n_samples), np.nan)
+    context = np.column_stack([bought, rng.normal(size=n_samples)])
+    found = bopl.BanditLog(context, action, reward, np.full(n_samples, 0.5)).leaks()
+    assert bool(found) == is_blamed
+
+
 def test_a_time_that_is_filled_after_a_reward_is_named():
     frame = shop()
     moment = pd.Series(np.datetime64("2024-03-01") + np.arange(len(frame)).astype("timedelta64[m]"))
@@ -88,6 +101,15 @@ def test_a_time_that_is_filled_after_a_reward_is_named():
     frame["signed_up"] = moment - pd.Timedelta(days=30)
     found = leaks_of(frame.assign(when=moment), time="when")
     assert {name: leak.knows for name, leak in found.items()} == {"delivered_at": "time"}
+
+
+def test_the_time_of_the_decision_is_tried_by_its_weekday_and_hour():
+    frame = shop(2000)
+    hours = 5 * np.arange(len(frame))
+    when = np.datetime64("2024-03-01") + hours.astype("timedelta64[h]")
+    log = bopl.BanditLog.from_frame(frame.assign(when=when), **ROLES, time="when")
+    assert "when (hour)" in log.feature_names
+    assert log.leaks() == ()
 
 
 def test_leaks_of_sparse_contexts_and_of_arrays_are_named_by_position():

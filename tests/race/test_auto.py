@@ -12,7 +12,7 @@ from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 
 import bopl
-from bopl._errors import UnseenCategoryWarning
+from bopl._errors import LeakWarning, UnseenCategoryWarning
 from bopl.boosting.loop import INTERRUPTED, Recorder
 from bopl.objective.softmax import softmax
 from bopl.policy.base import draw_actions
@@ -472,3 +472,16 @@ def test_progress_is_one_line_that_counts_down(monkeypatch):
     clock.now = 90.0
     progress.report(8, 8, 0.25)
     assert said == ["candidate 1 of 8", "candidate 3 of 8, 00:41 left", "candidate 8 of 8, 04:30 left"]
+
+
+# -- Columns that know too much ----------------------------------------------------------------------------------------
+
+
+def test_a_column_that_knows_the_reward_is_warned_of_and_its_name_is_what_to_leave_out():
+    log = informative_log()
+    leaking = rebuilt(log, context=np.column_stack([log.context, log.reward]))
+    place = log.n_features
+    with pytest.warns(LeakWarning, match=rf"^Column {place} .+ log\.without_columns\(\[{place}\]\)") as caught:
+        auto(["regression"]).fit(leaking)
+    assert caught[0].filename == __file__
+    auto(["regression"]).fit(leaking.without_columns([place]))  # warnings are errors here

@@ -78,3 +78,26 @@ def test_names_cannot_end_the_script_or_start_an_element(nasty_summary):
     assert "<script>document" not in page
     data = page.split('id="summary">')[1].split("</script>")[0]
     assert json.loads(data) == nasty_summary
+
+
+def test_guards_comparisons_and_segments_are_tables_where_there_are_some(run):
+    policy, test, evaluation = run
+    assert not re.search("<h3>(Guards|Head to head|Segments)</h3>", render_page(summarise(policy, test, evaluation)))
+    bad = "<b>bold</b>"
+    log = bopl.BanditLog(
+        test.context,
+        test.action,
+        test.reward,
+        test.propensity,
+        actions=list(test.actions),
+        other_rewards={"revenue": 2.0 * test.reward},
+        segment=np.where(np.arange(len(test)) % 2, bad, "other"),
+    )
+    found = bopl.evaluate(log, {"new": policy, bad: test.propensity}, guards=["revenue>=-5%"], head_to_head=True)
+    page = render_page(json.loads(json.dumps(summarise(policy, log, found))))
+    for title in ("Guards", "Head to head", "Segments"):
+        rows = page.split(f"<h3>{title}</h3>")[1].split("</table>")[0]
+        assert "&lt;b&gt;bold&lt;/b&gt;" in rows
+        assert rows.count("<tr>") > 1
+    assert bad not in page.split('<script type="application/json"')[0]
+    assert "revenue&gt;=-5%" in page or "revenue &gt;=" in page

@@ -60,3 +60,19 @@ def test_a_price_in_a_log_without_propensities_stops_the_training(leaking):
     config = make_config({"log": leaking, "action": "banner", "reward": "click", **ignored})
     with pytest.raises(AuditError, match="did not explore"):
         audit_for_training(read_training_log(config), config, say=print)
+
+
+def test_drift_is_said_and_written_where_leaks_are(tmp_path):
+    frame = simulate_shop(3000).to_frame("pandas").assign(when=np.arange(3000), visits=lambda one: one.index // 600)
+    frame.to_parquet(tmp_path / "log.parquet")
+    said = []
+    given = {"log": str(tmp_path / "log.parquet"), "out": str(tmp_path / "new.bopl"), "time": "when"}
+    result = train(make_config({**given, **ROLES, **QUICK}), say=lambda text: said.append(str(text)))
+    assert [one["column"] for one in result.summary["drift"]] == ["visits"]
+    lines = [line for line in said if line.startswith("Drift: The held-out part differs")]
+    assert len(lines) == 1
+    assert "'visits' is at most 3" in lines[0]
+    assert result.audit["drift"].status == "note"
+    assert result.audit["drift"].sentence in [one["sentence"] for one in result.summary["audit"]["findings"]]
+    for path in (result.folder.run, result.folder.report):
+        assert "is at most 3" in path.read_text("utf8")

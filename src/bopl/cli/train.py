@@ -65,6 +65,7 @@ def train(
             **result.folder.log_facts,
             **_training_facts(result.policy),
             "left_out": result.summary["left_out"],
+            "drift": result.summary["drift"],
             "steps": result.steps,
             "log_has_changed": not is_same,
         },

@@ -26,6 +26,9 @@ def relative_error(log: BanditLog) -> FloatArray | None:
     return np.minimum(grid.half_unit(log.propensity) / log.propensity, 0.5)
 
 
+MAX_EXCUSED = 0.05  # of a mean weight: rounding errs to both sides, and what is farther off has another cause
+
+
 class RoundingTotals:
     """Sums of the least and the largest that rounding can add to value and uplift, for one policy.
 
@@ -69,7 +72,7 @@ class RoundingTotals:
     def allowed(self, facts: WeightFacts) -> WeightFacts:
         """Return the facts with the z-score of what rounding does not explain of the mean weight."""
         gap = abs(facts.mean - 1.0)
-        slack = (self.fall if facts.mean > 1.0 else self.rise) / facts.n_samples
+        slack = min((self.fall if facts.mean > 1.0 else self.rise) / facts.n_samples, MAX_EXCUSED)
         return (
             facts if slack == 0.0 or gap == 0.0 else replace(facts, mean_z=facts.mean_z * max(1.0 - slack / gap, 0.0))
         )

@@ -13,6 +13,7 @@ from bopl.log.context import quoted
 from bopl.log.duplicate import audit_duplicates
 from bopl.log.finding import NOTE, OK, PROBLEM, Audit, Finding
 from bopl.log.leak import Leak, find_leaks
+from bopl.log.leak.record import ACTION
 from bopl.log.leak.view import column_views
 from bopl.log.policy_prob import PolicyReader, read_policy, row_blocks
 from bopl.log.weight import (
@@ -52,12 +53,6 @@ ESTIMATED_HINT = (
 )
 
 
-def _without_leaks(log: BanditLog, leaks: Sequence[Leak]) -> BanditLog:
-    """Return the log without columns that know too much: contexts that tell the action repeat it like copies."""
-    found = [leak.column for leak in leaks if leak.is_problem]
-    return log.without_columns(found) if 0 < len(found) < len(column_views(log)) else log
-
-
 def audit_log(
     log: BanditLog, policy: object | None, logging_policy: object | None, keep: Sequence[str | int] = ()
 ) -> Audit:
@@ -65,7 +60,7 @@ def audit_log(
     leaks = find_leaks(log)
     findings = [
         *([] if log.origin is None else log.origin.findings()),
-        audit_duplicates(_without_leaks(log, leaks)),
+        audit_duplicates(_without_told_actions(log, leaks)),
         _never_logged(log),
         _hardly_logged(log),
         *audit_columns(log.schema, leaks, keep),
@@ -85,6 +80,12 @@ def audit_log(
     if logging_policy is not None:
         findings.append(_logging_policy_match(log, read_policy(logging_policy, log, "logging_policy")))
     return Audit((*findings, *_weight_findings(log, policy)), log.n_samples, leaks)
+
+
+def _without_told_actions(log: BanditLog, leaks: Sequence[Leak]) -> BanditLog:
+    """Return a log without the columns that give the action away: samples that agree in them are no copies for that."""
+    told = [leak.column for leak in leaks if leak.knows == ACTION]
+    return log.without_columns(told) if 0 < len(told) < len(column_views(log)) else log
 
 
 # -- Propensities -------------------------------------------------------------------------------------------------

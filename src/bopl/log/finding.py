@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from bopl._frame import to_arrow, to_frame
@@ -53,6 +53,10 @@ class Audit:
     def problems(self) -> tuple[Finding, ...]:
         """The findings that make estimates from this log doubtful."""
         return tuple(finding for finding in self.findings if finding.status == PROBLEM)
+
+    def with_finding(self, finding: Finding) -> Audit:
+        """Return the audit with one more finding."""
+        return replace(self, findings=(*self.findings, finding))
 
     @property
     def table(self) -> Any:

@@ -14,6 +14,7 @@ from bopl.log.instant import instant_text
 
 if TYPE_CHECKING:
     from bopl.log.bandit_log import BanditLog
+    from bopl.log.drift import Drift
 
 MAX_DROPPED = 0.5  # share of the earlier samples that may be dropped without a warning
 
@@ -154,6 +155,12 @@ class LogSplit(tuple["BanditLog", "BanditLog"]):
     def test(self) -> BanditLog:
         """The part to judge on."""
         return self[1]
+
+    def drift(self) -> tuple[Drift, ...]:
+        """Return the columns, action and reward included, that differ between the parts beyond chance, worst first."""
+        from bopl.log.drift import find_drift
+
+        return find_drift(*self)
 
     def __str__(self) -> str:
         return self.facts.sentence

@@ -18,6 +18,7 @@ from bopl.boosting import TimeLimit, Workbench
 from bopl.boosting.loop import INTERRUPTED
 from bopl.learner.store import Packed
 from bopl.log import BanditLog
+from bopl.log.leak.warning import warn_of_leaks
 from bopl.objective.training_data import check_sample_weight
 from bopl.policy.blend import BlendedPolicy
 from bopl.policy.boosted import BoostedPolicy
@@ -125,7 +126,8 @@ class AutoPolicy(ShownAsCard, ScoredPolicy):
     ) -> AutoPolicy:
         """Let the candidates race on a log, and train the winner on all of it.
 
-        Ctrl-C ends the race with the best candidate so far.
+        Ctrl-C ends the race with the best candidate so far. Columns that surely know too much (`BanditLog.leaks`) are
+        not left out, but told in a `LeakWarning`.
 
         Parameters
         ----------
@@ -135,6 +137,7 @@ class AutoPolicy(ShownAsCard, ScoredPolicy):
         log = as_training_log(context, action, reward, propensity, actions)
         self._check_settings()
         weight = check_sample_weight(sample_weight, log.n_samples)
+        warn_of_leaks(log)
         seed = int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
         began = time.monotonic()
         deadline = np.inf if self.minutes is None else began + 60.0 * self.minutes

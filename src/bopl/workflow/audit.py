@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 from bopl._errors import UsageError, did_you_mean
@@ -77,7 +77,7 @@ def _leave_out(log: BanditLog, config: TrainConfig) -> tuple[BanditLog, Audit, t
     if left_out:
         listed = " ".join(leak.sentence for leak in left_out)
         finding = Finding(LEFT_OUT, NOTE, float(len(left_out)), f"Left out of the context: {listed}")
-        audit = replace(audit, findings=(*audit.findings, finding))
+        audit = audit.with_finding(finding)
     return log, audit, left_out
 
 

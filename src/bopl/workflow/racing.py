@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
+from bopl._errors import LeakWarning
 from bopl.boosting.loop import INTERRUPTED
 from bopl.log import BanditLog
 from bopl.race import AutoPolicy, Leaderboard
@@ -29,7 +31,8 @@ def race(
         progress=progress,
         random_state=config.random_state,
     )
-    with clock.step("train"):
+    with clock.step("train"), warnings.catch_warnings():
+        warnings.simplefilter("ignore", LeakWarning)  # the audit has told, and what is left was to be kept
         policy.fit(log)
     say(leaderboard_table(policy.leaderboard_))
     say(policy.leaderboard_.verdict)

@@ -132,7 +132,7 @@ class RunFolder:
     def save_run(self, config: TrainConfig, policy: Any, summary: dict[str, Any], clock: StepClock) -> None:
         """Write what is known in the end; the page comes last, from the summary."""
         more = {"steps": clock.steps, "peak_mib": clock.peak_mib}
-        more |= {name: summary[name] for name in ("split", "left_out")}
+        more |= {name: summary[name] for name in ("split", "left_out", "drift")}
         self._save_facts(config, policy, more, self.run)
         write_summary(summary, self.summary)
         write_page(summary, self.report)

@@ -15,6 +15,7 @@ from bopl.boosting.loop import AnyCallback
 from bopl.evaluation import Evaluation
 from bopl.learner import HistTree
 from bopl.log import BanditLog
+from bopl.log.drift import drift_finding
 from bopl.log.finding import Audit
 from bopl.log.split import SplitFacts
 from bopl.objective.registry import OBJECTIVES, get_objective, parse_weight
@@ -46,7 +47,7 @@ class TrainResult:
     evaluation : Evaluation
         On the samples held out.
     audit : Audit
-        Of the whole log.
+        Of the whole log, and of the drift between its parts.
     summary : dict
         All of it, as plain values.
     folder : RunFolder
@@ -112,10 +113,13 @@ def _run(
         fingerprint = log.fingerprint()  # of what is learned from, which is what the policy will read
     with clock.step("split"):
         rest, held_out = parts = split_log(log, config.holdout, config.random_state)
-        split = parts.facts
+        split, drift = parts.facts, parts.drift()
         del log, parts
     if rest.time is not None or rest.group is not None:
         say(split.sentence)
+    audit = audit.with_finding(drift_finding(drift))
+    if drift:
+        say(f"Drift: {audit['drift'].sentence}")
     policy: AutoPolicy | BoostedPolicy
     checkpoints = Checkpoints(folder.path, config, fingerprint, say)
     if config.objective == AUTO:
@@ -134,7 +138,8 @@ def _run(
         with clock.step("report"):
             summary = summarise(policy, held_out, evaluation, audit, config.to_dict())
         left_out = [leak.to_dict() for leak in audited.left_out]
-        summary |= {"split": split.to_dict(), "left_out": left_out, "steps": clock.steps}
+        summary |= {"split": split.to_dict(), "left_out": left_out, "drift": [one.to_dict() for one in drift]}
+        summary |= {"steps": clock.steps}
         folder.save_run(config, policy, summary, clock)
     if was_interrupted:
         checkpoints.tell()

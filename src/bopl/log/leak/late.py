@@ -7,7 +7,6 @@ from collections.abc import Sequence
 import numpy as np
 
 from bopl._typing import AnyArray, FloatArray
-from bopl.log.column import TIME_PARTS
 from bopl.log.leak.record import DOUBTFUL, TIME, Leak
 from bopl.log.leak.view import ColumnView
 
@@ -19,10 +18,11 @@ def lags(view: ColumnView, values: Sequence[AnyArray], time: AnyArray | None) ->
     """Return hours between the decision and a column of times, NaN where it is missing; None if that is not known."""
     if view.column is None or view.column.kind != "time" or time is None or time.dtype.kind != "M":
         return None
-    if len(values) < len(TIME_PARTS):
-        return None  # the time of the decision itself, of which the day is left out
+    part = dict(zip(view.column.parts, values, strict=True))
+    if not {"day", "hour"} <= set(part):  # of the time of the decision itself, no day is in the context
+        return None
     decided = time.astype("datetime64[ms]").astype(np.int64) / 3.6e6
-    day, hour = values[0].astype(np.float64), values[2].astype(np.float64)
+    day, hour = part["day"].astype(np.float64), part["hour"].astype(np.float64)
     if not hour[~np.isnan(hour)].any():  # dates: only whole days can be compared
         return 24.0 * (day - np.floor(decided / 24.0))
     return 24.0 * day + hour - decided

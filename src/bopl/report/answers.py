@@ -1,0 +1,81 @@
+"""Guards, comparisons of policies and segments of an evaluation, as tables of the page."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from bopl._html import Markup, element, join, table
+from bopl.report.plain import number_text, signed_text
+
+Row = Mapping[str, Any]
+
+GUARDS = "What else must not get worse: the change of each guarded reward. A verdict of better needs all of them kept."
+COMPARISONS = "Policies compared with each other on the same decisions: what the first earns more than the second."
+SEGMENTS = "The difference to the logging policy in each part of the log."
+
+
+def answers(evaluation: Mapping[str, Any]) -> Markup:
+    """Return a block with a table for each kind of answer that an evaluation has beside its estimates."""
+    guards = [
+        (row["policy"], row["guard"], _number(row["now"]), _signed(row["change"]), _interval(row), row["state"])
+        for row in evaluation.get("guards", ())
+    ]
+    comparisons = [
+        (row["policy"], row["other"], row["estimator"], _signed(row["difference"]), _interval(row), row["verdict"])
+        for row in evaluation.get("comparisons", ())
+    ]
+    segments = [
+        (
+            row["policy"],
+            row["segment"],
+            f"{row['n']:,}",
+            _signed(row["uplift"]),
+            _interval(row, "uplift_"),
+            row["verdict"],
+        )
+        for row in evaluation.get("segments", ())
+    ]
+    return join(
+        _block("Guards", GUARDS, ("policy", "guard", "now", "change", "interval", "state"), guards, (2, 3, 4)),
+        _block(
+            "Head to head",
+            COMPARISONS,
+            ("policy", "compared with", "estimator", "difference", "interval", "verdict"),
+            comparisons,
+            (3, 4),
+        ),
+        _block(
+            "Segments",
+            SEGMENTS,
+            ("policy", "segment", "decisions", "difference", "interval", "verdict"),
+            segments,
+            (2, 3, 4),
+        ),
+    )
+
+
+def _block(
+    title: str, lead: str, heads: Sequence[str], rows: Sequence[Sequence[str]], numeric: Sequence[int]
+) -> Markup | None:
+    if not rows:
+        return None
+    return element(
+        "div",
+        element("h3", title),
+        element("p", lead, class_="lead"),
+        element("div", table(heads, rows, numeric=numeric), class_="scroll"),
+        class_="block",
+    )
+
+
+def _interval(row: Row, prefix: str = "") -> str:
+    return f"{_signed(row[f'{prefix}ci_lower'])} to {_signed(row[f'{prefix}ci_upper'])}"
+
+
+def _number(value: float | None) -> str:
+    return "–" if value is None else number_text(value)
+
+
+def _signed(value: float | None) -> str:
+    return "–" if value is None else signed_text(value)
