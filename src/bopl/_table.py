@@ -31,9 +31,9 @@ class Table:
     Examples
     --------
     >>> print(Table({"policy": ["old", "new"], "value": [0.1, 0.25]})[["policy", "value"]].round(1))
-      policy  value
-    0    old    0.1
-    1    new    0.2
+       policy  value
+    0     old    0.1
+    1     new    0.2
     """
 
     def __init__(self, columns: Mapping[str, Any]) -> None:
