@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from scipy.sparse import csr_array
 
 import bopl
-from bopl._errors import UsageError
+from bopl._errors import ForgottenWarning, UsageError
 from bopl.log.column import Column
 from bopl.log.frame_of import decode_column
 from bopl.log.written import KEY
@@ -389,3 +389,12 @@ def test_logs_that_do_not_agree_are_refused(case):
 def test_only_logs_are_joined():
     with pytest.raises(TypeError, match="number 2 is a list"):
         bopl.concat([random_log(), []])
+
+
+def test_what_a_file_does_not_hold_is_said(tmp_path):
+    context, half = np.zeros((2, 1)), [0.5, 0.5]
+    log = bopl.BanditLog(context, ["a", "b"], [1, 0], half, other_rewards={"revenue": [3.0, 0.0]}, segment=["x", "y"])
+    with pytest.warns(ForgottenWarning, match="does not hold 'revenue', 'the segments'"):
+        log.to_parquet(tmp_path / "log.parquet")
+    assert bopl.concat([log, log]).other_rewards["revenue"].tolist() == [3.0, 0.0, 3.0, 0.0]
+    assert bopl.concat([log, log]).segment.tolist() == ["x", "y", "x", "y"]

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import os
 import tempfile
+import warnings
 from collections.abc import Collection
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from bopl._errors import UsageError
+from bopl._errors import ForgottenWarning, UsageError
 from bopl._typing import AnyArray, BoolArray, FloatArray
 from bopl.log.column import OTHER, Column
-from bopl.log.context import is_sparse
+from bopl.log.context import is_sparse, quoted
 from bopl.log.written import KEY, Written
 
 if TYPE_CHECKING:
@@ -62,6 +63,13 @@ def write_log(log: BanditLog, path: str | Path) -> None:
     if not target.parent.is_dir():
         raise FileNotFoundError(
             f"there is no folder {str(target.parent)!r} to write {target.name!r} into; make it first."
+        )
+    if log.other_rewards or log.segment is not None:
+        names = [*log.other_rewards, *([] if log.segment is None else ["the segments"])]
+        warnings.warn(
+            f"the file does not hold {quoted(names)}: join them again after reading, by row.",
+            ForgottenWarning,
+            stacklevel=3,
         )
     table = log_table(log)
     handle, temporary = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
