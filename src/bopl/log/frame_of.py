@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import tempfile
 import warnings
 from collections.abc import Collection
 from pathlib import Path
@@ -12,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from bopl._errors import ForgottenWarning, UsageError
+from bopl._files import replacing
 from bopl._typing import AnyArray, BoolArray, FloatArray
 from bopl.log.column import OTHER, Column
 from bopl.log.context import is_sparse, quoted
@@ -72,17 +71,8 @@ def write_log(log: BanditLog, path: str | Path) -> None:
             stacklevel=3,
         )
     table = log_table(log)
-    handle, temporary = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
-    try:
-        with os.fdopen(handle, "wb") as file:
-            parquet.write_table(table, file)
-            file.flush()
-            os.fsync(file.fileno())
-        os.chmod(temporary, 0o644)  # mkstemp makes files that only their owner can read
-        os.replace(temporary, target)
-    except BaseException:
-        Path(temporary).unlink(missing_ok=True)
-        raise
+    with replacing(target) as file:
+        parquet.write_table(table, file)
 
 
 # -- Columns of a log -------------------------------------------------------------------------------------------------

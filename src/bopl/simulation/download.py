@@ -11,7 +11,6 @@ import hashlib
 import os
 import socket
 import sys
-import tempfile
 import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -21,6 +20,7 @@ from typing import Any
 
 import numpy as np
 
+from bopl._files import replacing, write_bytes
 from bopl._typing import AnyArray
 
 CHUNK_BYTES = 1 << 16
@@ -75,19 +75,20 @@ def download(
 
 
 def _from_mirror(url: str, sha256: str, target: Path) -> Path:
-    digest = hashlib.sha256()
-    with urllib.request.urlopen(url, timeout=TIMEOUT_SECONDS) as response, _written_in_one_step(target) as file:
+    content = bytearray()  # tens of megabytes; what fails on the way is not the file's fault
+    with urllib.request.urlopen(url, timeout=TIMEOUT_SECONDS) as response:
         total = int(response.headers.get("Content-Length") or 0) or None
         with _bar(f"downloading {target.name}", total) as advance:
             while chunk := response.read(CHUNK_BYTES):
-                digest.update(chunk)
-                file.write(chunk)
+                content += chunk
                 advance(len(chunk))
-        if digest.hexdigest() != sha256:
-            raise ValueError(
-                f"what {url} sent is damaged or another version: its SHA-256 is {digest.hexdigest()[:12]}…, expected "
-                f"{sha256[:12]}…. Nothing was kept."
-            )
+    found = hashlib.sha256(content).hexdigest()
+    if found != sha256:
+        raise ValueError(
+            f"what {url} sent is damaged or another version: its SHA-256 is {found[:12]}…, expected {sha256[:12]}…. "
+            "Nothing was kept."
+        )
+    write_bytes(target, bytes(content))
     return target
 
 
@@ -118,22 +119,9 @@ def _from_openml(openml: OpenML, target: Path, is_right: Callable[[dict[str, Any
             f"what OpenML sent as {target.name} is damaged or another version: the SHA-256 of its contents is not the "
             "expected one. Nothing was kept."
         )
-    with _written_in_one_step(target) as file:
+    with replacing(target) as file:
         np.savez_compressed(file, **arrays)
     return target
-
-
-@contextmanager
-def _written_in_one_step(target: Path) -> Iterator[Any]:
-    """Yield a file that takes its name only when all went well."""
-    handle, temporary = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
-    try:
-        with os.fdopen(handle, "wb") as file:
-            yield file
-        os.replace(temporary, target)
-    except BaseException:
-        Path(temporary).unlink(missing_ok=True)
-        raise
 
 
 @contextmanager
