@@ -137,8 +137,19 @@ def test_a_training_part_of_one_day_has_a_validation_part_drawn_at_random(tmp_pa
     path = tmp_path / "days.parquet"
     table = click_table(1000).drop_columns(["when"])
     pq.write_table(table.append_column("day", [["2024-05-01"] * 800 + ["2024-05-02"] * 200]), path)
-    result = train(config_for(tmp_path, log=str(path), time="day", reward_translation=-0.4))
+    said = []
+    result = train(config_for(tmp_path, log=str(path), time="day", reward_translation=-0.4), say=said.append)
     assert (result.split.train.n_samples, result.split.test.n_samples) == (800, 200)
+    assert (
+        "Training on 600 samples, choosing on 200 (drawn at random, as all samples have the same time), and holding "
+        "out 200 for the verdict."
+    ) in said
+
+
+def test_the_latest_samples_of_the_training_part_choose_and_it_is_said(tmp_path):
+    said = []
+    train(config_for(tmp_path, time="when", reward_translation=-0.4), say=said.append)
+    assert "Training on 900 samples, choosing on the latest 300, and holding out 300 for the verdict." in said
 
 
 class Interrupt(bopl.Callback):

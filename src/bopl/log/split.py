@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -17,6 +17,10 @@ if TYPE_CHECKING:
     from bopl.log.drift import Drift
 
 MAX_DROPPED = 0.5  # share of the earlier samples that may be dropped without a warning
+
+
+class NothingToTrainOnError(ValueError):
+    """The samples before the held-out part are all of groups that it has as well."""
 
 
 @dataclass(frozen=True)
@@ -65,6 +69,8 @@ class SplitFacts:
     n_dropped, n_dropped_groups : int
         Earlier samples that are in neither part, because their groups are in the test part, and how many groups those
         are.
+    why_random : str
+        Why a log with times is divided at random all the same; empty otherwise.
     """
 
     by: str
@@ -72,13 +78,19 @@ class SplitFacts:
     test: PartFacts
     n_dropped: int = 0
     n_dropped_groups: int = 0
+    why_random: str = ""
 
     @property
     def sentence(self) -> str:
         """What was held out, what is trained on, and what was dropped."""
-        drawn = ", drawn at random" if self.by == "random" else ""
-        text = f"Held out: {self.test.text}{drawn}. Training: {self.train.text}."
+        text = f"Held out: {self.test.text}{self.drawn}. Training: {self.train.text}."
         return f"{text} {self.dropped}" if self.n_dropped else text
+
+    @property
+    def drawn(self) -> str:
+        """How the held-out part was drawn, with a comma before it; nothing where it is the latest part."""
+        why = f", as {self.why_random}" if self.why_random else ""
+        return f", drawn at random{why}" if self.by == "random" else ""
 
     @property
     def dropped(self) -> str:
@@ -109,17 +121,21 @@ class Division:
     by : {"random", "time"}
     train, test, dropped : ndarray of int64
         Sorted.
+    why_random : str
+        Why a log with times is divided at random all the same; empty otherwise.
     """
 
     by: str
     train: IntArray
     test: IntArray
     dropped: IntArray
+    why_random: str = ""
 
     def facts(self, log: BanditLog) -> SplitFacts:
         """Return what the division holds out of a log."""
         n_groups = 0 if log.group is None else len(np.unique(log.group[self.dropped]))
-        return SplitFacts(self.by, _part(log, self.train), _part(log, self.test), len(self.dropped), n_groups)
+        parts = _part(log, self.train), _part(log, self.test)
+        return SplitFacts(self.by, *parts, len(self.dropped), n_groups, self.why_random)
 
     def split(self, log: BanditLog) -> LogSplit:
         """Return the two logs."""
@@ -186,6 +202,27 @@ def divide(log: BanditLog, test_fraction: float, *, by: str = "random", random_s
     return divide_at(log, _cut(times_of(log), n_test))
 
 
+def divide_latest(log: BanditLog, test_fraction: float, *, random_state: int | None = None) -> Division:
+    """Divide by time where that is possible, else at random; samples of one group are never in both parts.
+
+    It is possible where times are known, some are later than others, and the groups that go on into the latest part
+    leave at least half of the earlier samples. Samples are drawn at random otherwise, and the division says why.
+    """
+    if log.time is None:
+        return divide(log, test_fraction, random_state=random_state)
+    why = "all samples have the same time" if log.time.min() == log.time.max() else ""
+    if not why:
+        try:
+            by_time = divide(log, test_fraction, by="time")
+        except NothingToTrainOnError:
+            why = "every group has samples in the latest part"
+        else:
+            if len(by_time.dropped) <= MAX_DROPPED * (len(by_time.train) + len(by_time.dropped)):
+                return by_time
+            why = "most groups have samples in the latest part"
+    return replace(divide(log, test_fraction, random_state=random_state), why_random=why)
+
+
 def divide_at(log: BanditLog, start: Any, *, stop: Any = None, since: Any = None) -> Division:
     """Divide a log at a time: what lies before it trains, what lies at it or after it is held out.
 
@@ -233,7 +270,7 @@ def times_of(log: BanditLog) -> AnyArray:
 def _refuse(division: Division, start: Any) -> None:
     if not len(division.dropped):
         raise ValueError(f"no sample lies before {instant_text(start)}: there is nothing to train on.")
-    raise ValueError(
+    raise NothingToTrainOnError(
         f"every group with samples before {instant_text(start)} has some after it as well, so that nothing is left to "
         "train on: samples of one group must not be in both parts. Split at random, which keeps groups whole, or leave "
         "out the group if its samples are independent."

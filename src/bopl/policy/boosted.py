@@ -33,6 +33,7 @@ from bopl.learner.store import Packed, learner_settings
 from bopl.log import BanditLog
 from bopl.log.action import encode_actions
 from bopl.log.check import check_lengths
+from bopl.log.split import divide_latest
 from bopl.objective import TrainingData, get_objective
 from bopl.objective.registry import check_objective, describe
 from bopl.objective.training_data import check_sample_weight
@@ -89,7 +90,8 @@ class BoostedPolicy(ShownAsCard, ScoredPolicy):
         with a penalty.
     validation_fraction : float in (0, 1), optional
         Share of the log that is set aside to watch the policy's value; the ensemble is cut back to its best round.
-        ``fit`` also takes a log of its own for this.
+        Of a log with times these are the latest samples, where that is possible; groups stay whole. ``fit`` also takes
+        a log of its own for this.
     early_stopping_rounds : int, optional
         Stop after so many rounds without a better validation value.
     certificate : bool, default=True
@@ -225,9 +227,9 @@ class BoostedPolicy(ShownAsCard, ScoredPolicy):
         seed = int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
         weight = check_sample_weight(sample_weight, log.n_samples)
         if self.validation_fraction is not None and validation is None:
-            rows, watched = log.split_rows(self.validation_fraction, random_state=seed)
-            weight = None if weight is None else check_sample_weight(weight[rows], len(rows))
-            log, validation = log.subset(rows), log.subset(watched)
+            division = divide_latest(log, self.validation_fraction, random_state=seed)
+            weight = None if weight is None else check_sample_weight(weight[division.train], len(division.train))
+            log, validation = division.split(log)
         if workbench is None:
             workbench = Workbench(log, sample_weight=weight, n_folds=self.n_folds, seed=seed)
         elif workbench.log is not log:

@@ -57,7 +57,8 @@ class AutoPolicy(ShownAsCard, ScoredPolicy):
     minutes : float, optional
         About how long the whole fit may take.
     validation_fraction : float in (0, 1), default=0.25
-        Share of the samples that judge. Logs of few samples are cross-validated instead.
+        Share of the samples that judge: the latest ones of a log with times, where that is possible. Logs of few
+        samples are cross-validated instead. Groups stay whole.
     blend : bool, default=True
         Whether the mean of the leaders' probabilities may win.
     n_jobs : int, optional

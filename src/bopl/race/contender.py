@@ -73,12 +73,15 @@ class Panel:
     log : BanditLog
         The judged samples of all arenas, one after another.
     logging_model : LoggingModel
+    judged_by : str
+        Which samples judge, in words.
     """
 
-    def __init__(self, arenas: list[Arena], log: BanditLog, logging_model: LoggingModel) -> None:
+    def __init__(self, arenas: list[Arena], log: BanditLog, logging_model: LoggingModel, judged_by: str = "") -> None:
         self.arenas = arenas
         self.log = log
         self.logging_model = logging_model
+        self.judged_by = judged_by
         self._ends = np.cumsum([arena.judge.log.n_samples for arena in arenas])[:-1]
         weights = [arena.judge.sample_weight for arena in arenas if arena.judge.sample_weight is not None]
         self._sample_weight = np.concatenate(weights) if weights else None

@@ -57,12 +57,15 @@ class Leaderboard(Sequence[Entry]):
         Samples that the judges looked at.
     n_parts : int
         Divisions of the log: 1 is a validation part, more are cross-validation.
+    judged_by : str
+        Which samples judged, in words: the latest ones, some drawn at random, or all in turn.
     """
 
     entries: tuple[Entry, ...]
     verdict: str
     n_judged: int
     n_parts: int
+    judged_by: str = ""
 
     def __getitem__(self, index: Any) -> Any:
         return self.entries[index]
@@ -79,7 +82,8 @@ class Leaderboard(Sequence[Entry]):
         for row in rows:
             row["sharpness"] = "greedy" if np.isinf(row["sharpness"]) else row["sharpness"]
             row |= {name: None for name, value in row.items() if isinstance(value, float) and not np.isfinite(value)}
-        return {"verdict": self.verdict, "n_judged": self.n_judged, "n_parts": self.n_parts, "entries": rows}
+        judged = {"n_judged": self.n_judged, "n_parts": self.n_parts, "judged_by": self.judged_by}
+        return {"verdict": self.verdict, **judged, "entries": rows}
 
     @classmethod
     def from_dict(cls, plain: dict[str, Any]) -> Leaderboard:
@@ -96,7 +100,8 @@ class Leaderboard(Sequence[Entry]):
             if not all(isinstance(value, _TYPES[kinds[name]]) for name, value in values.items()):
                 raise ValueError("an entry of the leaderboard is not valid")
             rows.append(Entry(**values))
-        return cls(tuple(rows), str(plain["verdict"]), int(plain["n_judged"]), int(plain["n_parts"]))
+        judged_by = str(plain.get("judged_by", ""))  # not in files of before
+        return cls(tuple(rows), str(plain["verdict"]), int(plain["n_judged"]), int(plain["n_parts"]), judged_by)
 
     def columns(self) -> dict[str, Any]:
         """Return one list per column."""
@@ -130,7 +135,7 @@ class Leaderboard(Sequence[Entry]):
         rows = [list(self.HEADINGS), *self.cells()]
         widths = [max(len(row[k]) for row in rows) for k in range(len(self.HEADINGS))]
         lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
-        return "\n".join([*lines, self.verdict])
+        return "\n".join([*lines, self.verdict, *([self.judged_by] if self.judged_by else [])])
 
     def _repr_html_(self) -> str:
         return card("Leaderboard", self.verdict, table(list(self.HEADINGS), self.cells(), numeric=range(1, 6)))

@@ -10,7 +10,8 @@ import numpy as np
 
 from bopl._typing import AnyArray, FloatArray
 from bopl.boosting import Workbench
-from bopl.log import BanditLog
+from bopl.log import BanditLog, SplitFacts
+from bopl.log.split import divide_latest
 from bopl.objective.softmax import softmax
 from bopl.race.candidate import MAX_BINNED_ACTIONS, Candidate, rewards
 from bopl.race.contender import SHARPNESS, Arena, Contender, Panel, Verdict
@@ -87,14 +88,27 @@ def make_panel(log: BanditLog, settings: RaceSettings, *, sample_weight: FloatAr
     _check_units(log)
     divisions: list[tuple[AnyArray, AnyArray]]
     if settings.n_parts == 1:
-        divisions = [log.split_rows(settings.validation_fraction, random_state=settings.seed)]
+        division = divide_latest(log, settings.validation_fraction, random_state=settings.seed)
+        divisions, judged_by = [(division.train, division.test)], _judged_by(division.facts(log))
     else:
+        # Parts in time would not help: most of what trains would still be later than what judges.
         fold = draw_folds(log, settings.n_parts, settings.seed)
         divisions = [(np.flatnonzero(fold != k), np.flatnonzero(fold == k)) for k in range(int(fold.max()) + 1)]
+        judged_by = f"Judged by cross-validation: all {log.n_samples:,} samples in turn, in {len(divisions)} parts."
     model = fit_logging_model(log, seed=settings.seed)  # knows no rewards: one for all
     arenas = [_make_arena(log, train, judged, settings, sample_weight, model) for train, judged in divisions]
     order = np.concatenate([arena.rows for arena in arenas])
-    return Panel(arenas, log.subset(order), model)
+    return Panel(arenas, log.subset(order), model, judged_by)
+
+
+def _judged_by(facts: SplitFacts) -> str:
+    """Return which samples judge, in a sentence or two."""
+    if facts.by == "random":
+        return f"Judged by {facts.test.n_samples:,} samples{facts.drawn}."
+    text = f"Judged by the latest {facts.test.text}."
+    if not facts.n_dropped:
+        return text
+    return f"{text} {facts.n_dropped:,} earlier samples of {facts.n_dropped_groups:,} of these groups did not race."
 
 
 def _check_units(log: BanditLog) -> None:
@@ -282,7 +296,8 @@ class Race:
                 f"{names} won: {gap.uplift:+.4g} ± {Z95 * gap.std_err:.2g} over the logging policy on the validation "
                 "samples."
             )
-        return Leaderboard(tuple(entries), text, self.panel.log.n_samples, len(self.panel.arenas))
+        panel = self.panel
+        return Leaderboard(tuple(entries), text, panel.log.n_samples, len(panel.arenas), panel.judged_by)
 
 
 def _work(candidate: Candidate) -> float:

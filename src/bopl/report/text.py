@@ -288,6 +288,8 @@ def _race(summary: Summary) -> dict[str, Markup]:
         judged += f", all of them in turn by {race['n_parts']}-fold cross-validation"
     n_candidates = sum(entry["candidate"] != "blend" for entry in race["entries"])
     sentence = f"{_counted(n_candidates, 'candidate')} raced on {judged}. {race['verdict']}"
+    if race["n_parts"] == 1 and race.get("judged_by"):
+        sentence += f" {race['judged_by']}"
     if race["is_interrupted"]:
         sentence += " The race was interrupted: it was decided by what had been trained until then."
     heads = ("candidate", "what it is", "reward", "difference", "95% interval", "rounds", "time", "status")

@@ -36,6 +36,8 @@ def race(
         policy.fit(log)
     say(leaderboard_table(policy.leaderboard_))
     say(policy.leaderboard_.verdict)
+    if policy.leaderboard_.n_parts == 1:  # of a cross-validation the table tells
+        say(policy.leaderboard_.judged_by)
     # A race that was over before Ctrl-C may have had its winner's training cut short.
     was_interrupted = policy.is_interrupted_ or any(part.stop_reason_ == INTERRUPTED for part in boosted_parts(policy))
     if was_interrupted:

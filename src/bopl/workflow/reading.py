@@ -16,7 +16,7 @@ from bopl.log.column import Column
 from bopl.log.context import quoted
 from bopl.log.read import LogRequest, read_log
 from bopl.log.schema import LogSchema
-from bopl.log.split import LogSplit, divide
+from bopl.log.split import LogSplit, divide, divide_latest
 from bopl.policy.model_file import label_to_json
 from bopl.workflow.config import TrainConfig
 
@@ -89,14 +89,8 @@ def split_log(log: BanditLog, share: float, seed: int) -> LogSplit:
 
 
 def split_validation(log: BanditLog, share: float, seed: int) -> LogSplit:
-    """Return what is trained on and what the choice of rounds looks at: the latest samples, or drawn where none are.
-
-    A training part of a single day has no later samples; one whose groups all go on to the end has none to train on.
-    """
-    try:
-        return split_log(log, share, seed)
-    except ValueError:
-        return divide(log, share, random_state=seed).split(log)
+    """Return what is trained on and what the choice of rounds looks at: the latest samples, or drawn where none are."""
+    return divide_latest(log, share, random_state=seed).split(log)
 
 
 def describe_log(log: BanditLog, path: str) -> str:

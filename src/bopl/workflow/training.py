@@ -174,13 +174,20 @@ def boost(
     """Return the trained policy of a single objective, and whether Ctrl-C cut the training short."""
     part, validation = parts = split_validation(rest, config.validation_fraction, config.random_state + 1)
     say(
-        f"Training on {part.n_samples:,} samples, choosing on {validation.n_samples:,}, and holding out "
+        f"Training on {part.n_samples:,} samples, choosing on {choosing_text(parts.facts)}, and holding out "
         f"{n_held_out:,} for the verdict.{f' {parts.facts.dropped}' if parts.facts.n_dropped else ''}"
     )
     fitting = _Fitting(config, part, validation, progress, tuple(callbacks), checkpoints)
     policy, was_interrupted = fitting.run(clock, say)
     say(_describe_training(policy))
     return policy, was_interrupted
+
+
+def choosing_text(facts: SplitFacts) -> str:
+    """Return which samples choose, in a few words."""
+    if facts.by == "time":
+        return f"the latest {facts.test.n_samples:,}"
+    return f"{facts.test.n_samples:,}{f' ({facts.drawn[2:]})' if facts.why_random else ''}"
 
 
 @dataclass(frozen=True)
