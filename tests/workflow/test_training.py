@@ -1,8 +1,10 @@
 """Runs: what they choose, what Ctrl-C leaves, and what they write down."""
 
+import gc
 import io
 import json
 import signal
+import weakref
 from dataclasses import replace
 
 import numpy as np
@@ -13,6 +15,7 @@ from rich.console import Console
 import bopl
 from bopl.boosting.loop import INTERRUPTED
 from bopl.race.leaderboard import Entry, Leaderboard
+from bopl.workflow import training
 from bopl.workflow.config import TrainConfig
 from bopl.workflow.racing import leaderboard_table
 from bopl.workflow.run_folder import without_machine
@@ -242,6 +245,33 @@ def test_the_run_folder_tells_versions_fingerprint_steps_and_history(tmp_path):
     summary = json.loads((tmp_path / "policy.run" / "summary.json").read_text())
     assert summary["steps"] == facts["steps"]
     assert summary["config"]["n_rounds"] == 10
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [{"reward_translation": -0.4}, {"objective": "auto", "include": ("regression",), "n_rounds": 100, "max_depth": 12}],
+)
+def test_the_whole_log_is_let_go_once_it_is_split(tmp_path, monkeypatch, settings):
+    """At a million rows of fifty columns it is 200 MiB, beside parts that are copies."""
+    split, alive, found = training.split_log, [], []
+
+    def splitting(log, *settings):
+        alive.extend([weakref.ref(log), weakref.ref(log.context if log.context.base is None else log.context.base)])
+        return split(log, *settings)
+
+    def watched(function):
+        def call(*args, **kwargs):
+            gc.collect()
+            found.append([one() is not None for one in alive])
+            return function(*args, **kwargs)
+
+        return call
+
+    monkeypatch.setattr(training, "split_log", splitting)
+    for name in ("race", "boost", "judge"):
+        monkeypatch.setattr(training, name, watched(getattr(training, name)))
+    train(config_for(tmp_path, **settings))
+    assert found == [[False, False]] * 2
 
 
 def test_a_clock_knows_the_memory_of_each_step():

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from bopl._errors import UsageError, did_you_mean
 from bopl.log import BanditLog
@@ -20,8 +20,7 @@ LEFT_OUT = "left_out"
 ABOUT_UNIFORM = ("effective_sample_size", "largest_weight", "tail_index", "top_weight_share")
 
 
-@dataclass(frozen=True)
-class Audited:
+class Audited(NamedTuple):
     """A log that is fit for training.
 
     Attributes

@@ -108,13 +108,12 @@ def _run(
     folder.log_facts.update(origin_facts(log))
     say(describe_log(log, config.log))
     with clock.step("audit"):
-        audited = audit_for_training(log, config, say=say)
-        log, audit = audited.log, audited.audit
+        log, audit, left_out = audit_for_training(log, config, say=say)
         fingerprint = log.fingerprint()  # of what is learned from, which is what the policy will read
     with clock.step("split"):
         rest, held_out = parts = split_log(log, config.holdout, config.random_state)
         split, drift = parts.facts, parts.drift()
-        del log, parts
+        del log, parts  # the parts are copies, and nothing else may keep the whole beside them
     if rest.time is not None or rest.group is not None:
         say(split.sentence)
     audit = audit.with_finding(drift_finding(drift))
@@ -137,9 +136,8 @@ def _run(
             evaluation = judge(held_out, policy, config, reward_model)
         with clock.step("report"):
             summary = summarise(policy, held_out, evaluation, audit, config.to_dict())
-        left_out = [leak.to_dict() for leak in audited.left_out]
-        summary |= {"split": split.to_dict(), "left_out": left_out, "drift": [one.to_dict() for one in drift]}
-        summary |= {"steps": clock.steps}
+        summary |= {"split": split.to_dict(), "drift": [one.to_dict() for one in drift], "steps": clock.steps}
+        summary |= {"left_out": [leak.to_dict() for leak in left_out]}
         folder.save_run(config, policy, summary, clock)
     if was_interrupted:
         checkpoints.tell()
