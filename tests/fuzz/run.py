@@ -2,13 +2,15 @@
 
 Sound files are spoiled, loaded and used in processes of their own, with numba's bounds checks on, and limits on memory
 and time. The table says what became of them; the command fails if one of them crashed, hung, took too much memory,
-ended in another library's exception, or was accepted with numbers that are not finite. Cases are numbered: ``--target
-policy --first 123 --files 1`` runs one of them again.
+ended in another library's exception, or was accepted with numbers that are not finite. Cases are numbered: ``--seed 7
+--target policy --first 123 --files 1`` runs one of them again, and ``--out faults.json`` lists all faults with that
+command.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import queue
 import subprocess
@@ -18,17 +20,34 @@ import threading
 import time
 from ast import literal_eval
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 TESTS = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(TESTS))
 
 CRASH, HANG = "crash", "hang"
-COLUMNS = ("files", "refused", "accepted", CRASH, HANG, "memory", "foreign exception", "not finite")
+COLUMNS = ("files", "refused", "accepted", CRASH, HANG, "memory", "foreign exception", "not finite", "harness")
 BAD = COLUMNS[3:]
 START_SECONDS = 900.0  # compiling with bounds checks takes minutes
 MEMORY = 3 << 30
+
+
+@dataclass(frozen=True)
+class Fault:
+    """A case that is a fault: which one, and how it ended."""
+
+    target: str
+    number: int
+    outcome: str
+    detail: str
+
+    def __str__(self) -> str:
+        return f"{self.target} {self.number}: {self.outcome} {self.detail}"
+
+    def command(self, seed: int) -> str:
+        """Return what runs the case again."""
+        return f"python tests/fuzz/run.py --seed {seed} --target {self.target} --first {self.number} --files 1"
 
 
 @dataclass
@@ -36,7 +55,7 @@ class Tally:
     """What became of the cases, by target, and a few of those that are faults."""
 
     counts: dict[str, Counter[str]] = field(default_factory=dict)
-    faults: list[str] = field(default_factory=list)
+    faults: list[Fault] = field(default_factory=list)
     lock: threading.Lock = field(default_factory=threading.Lock)
 
     def add(self, target: str, number: int, outcome: str, detail: str) -> None:
@@ -44,7 +63,7 @@ class Tally:
         with self.lock:
             self.counts.setdefault(target, Counter())[outcome] += 1
             if outcome in BAD:
-                self.faults.append(f"{target} {number}: {outcome} {detail}")
+                self.faults.append(Fault(target, number, outcome, detail))
 
     @property
     def n_bad(self) -> int:
@@ -187,6 +206,13 @@ def fuzz(
     return tally
 
 
+def write_results(tally: Tally, seed: int, path: Path) -> None:
+    """Write counts and faults as JSON."""
+    counts = {name: dict(count) for name, count in tally.counts.items()}
+    faults = [{**asdict(fault), "command": fault.command(seed)} for fault in tally.faults]
+    path.write_text(json.dumps({"seed": seed, "counts": counts, "faults": faults}, indent=1) + "\n", encoding="utf8")
+
+
 def main() -> int:
     """Run, print the table and the first faults, and return the exit code."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -196,6 +222,7 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=60.0, help="after which a file hangs")
     parser.add_argument("--target", help="policy, checkpoint, log, frame or sparse; all by default")
     parser.add_argument("--first", type=int, default=0, help="number of the first case")
+    parser.add_argument("--out", type=Path, help="JSON file for the counts, and all faults with what repeats them")
     given = parser.parse_args()
     began = time.monotonic()
     tally = fuzz(
@@ -210,6 +237,8 @@ def main() -> int:
     print(f"seed {given.seed}, {given.jobs} processes, {time.monotonic() - began:,.0f} s")
     for fault in tally.faults[:40]:
         print(fault)
+    if given.out is not None:
+        write_results(tally, given.seed, given.out)
     return 1 if tally.n_bad else 0
 
 

@@ -9,13 +9,13 @@ import zlib
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
+from datetime import date
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
-import polars as pl
 import pyarrow as pa
 from scipy import sparse
 
@@ -25,8 +25,15 @@ from bopl.workflow.config import TrainConfig
 from bopl.workflow.reporting import report_log
 from fuzz.mutate import EXTREMES, FLOATS, mutate_archive, mutate_bytes, mutate_text, pick, unpack
 from fuzz.seeds import ROLES, make_frame, plain_log
+from fuzz.tables import ARROW_COLUMNS, N_ROWS, mutate_csv, mutate_json, write_odd_table
+
+try:
+    import polars as pl
+except ImportError:  # its frames are left out then
+    pl = None
 
 ACCEPTED, REFUSED, FOREIGN, NOT_FINITE, MEMORY = "accepted", "refused", "foreign exception", "not finite", "memory"
+HARNESS = "harness"  # the fuzzer's own fault: the package was not even called
 REPORT_SHARE = 0.01  # of the accepted policies a report is made of: it takes a second
 PACKAGE = str(Path(bopl.__file__).parent)
 
@@ -54,9 +61,17 @@ def outcome_of(target: Target, seed: int, number: int, seeds: Path, work: Path) 
         return NOT_FINITE, str(error)
     except MemoryError:
         return MEMORY, _where()
-    except Exception as error:
-        return (REFUSED, "") if is_ours(error) else (FOREIGN, _where())
+    except BaseException as error:  # a panic of polars is none of Exception
+        _raise_stops(error)
+        if is_ours(error):
+            return REFUSED, ""
+        return (FOREIGN if is_in_package(error) else HARNESS), _where()
     return ACCEPTED, ""
+
+
+def _raise_stops(error: BaseException) -> None:
+    if isinstance(error, KeyboardInterrupt | SystemExit):
+        raise error
 
 
 def is_ours(error: BaseException) -> bool:
@@ -65,6 +80,11 @@ def is_ours(error: BaseException) -> bool:
     line = linecache.getline(frame.filename, frame.lineno or 0).strip()
     is_usual = isinstance(error, ValueError | TypeError | AttributeError | OSError)
     return is_usual and frame.filename.startswith(PACKAGE) and line.startswith("raise") and bool(str(error))
+
+
+def is_in_package(error: BaseException) -> bool:
+    """Return whether an exception passed through the package: otherwise the fuzzer itself is at fault."""
+    return any(frame.filename.startswith(PACKAGE) for frame in traceback.extract_tb(error.__traceback__))
 
 
 def _where() -> str:
@@ -192,14 +212,67 @@ def _use_checkpoint(path: Path, settings: list[dict[str, Any]]) -> None:
 
 
 def run_log(rng: np.random.Generator, seeds: Path, work: Path) -> None:
-    """Read a spoiled log of any format."""
-    source = pick(rng, sorted((seeds / "log").iterdir()))
-    is_text = source.suffix in (".csv", ".jsonl", ".vw", ".dsjson")
-    path = work / f"case{''.join(source.suffixes)}"
-    path.write_bytes((mutate_text if is_text else mutate_bytes)(rng, source.read_bytes()))
-    _use_log(path)
+    """Read a spoiled log of any format, and look at it as its owner would."""
+    path = _spoiled_log(rng, seeds, work)
+    settings = pick(rng, SETTINGS) if rng.random() < 0.5 else {}
+    log = bopl.BanditLog.read(path, **settings)
+    _check_log(log)
     if path.suffix == ".parquet" and rng.random() < 0.2:
         bopl.evaluate_parquet(path, {"same": "propensity"}, **ROLES)
+    _look_at_log(rng, log, work)
+
+
+SETTINGS: list[dict[str, Any]] = [
+    dict(ROLES),
+    {"time": "at"},
+    {"time": "at", "group": "city"},
+    {"drop_invalid": True},
+    {"drop_invalid": True, "drop_duplicates": True, "time": "at"},
+    {"drop_duplicates": ["x", "city"]},
+    {"where": "x > 0 and city in ('Rom', 'Ulm')"},
+    {"where": "at >= '2024-05-01' or gap is missing"},
+    {"categorical": ["x"]},
+    {"action": "city"},
+    {"reward": "x", "other_rewards": ["reward"], "segment": "city"},
+    {"has_propensity": False, "ignore": ["propensity"]},
+    {"context": ["x", "gap"]},
+]
+
+
+def _spoiled_log(rng: np.random.Generator, seeds: Path, work: Path) -> Path:
+    path = None
+    while path is None and rng.random() < 0.4:
+        path = write_odd_table(rng, work)
+    if path is not None:
+        return path
+    source = pick(rng, sorted((seeds / "log").iterdir()))
+    path = work / f"case{''.join(source.suffixes)}"
+    mutate: Any = mutate_text if source.suffix in (".csv", ".jsonl", ".vw", ".dsjson") else mutate_bytes
+    if source.suffix in (".jsonl", ".dsjson") and rng.random() < 0.6:
+        mutate = mutate_json
+    elif source.suffix == ".csv" and rng.random() < 0.5:
+        mutate = mutate_csv
+    path.write_bytes(mutate(rng, source.read_bytes()))
+    return path
+
+
+def _look_at_log(rng: np.random.Generator, log: bopl.BanditLog, work: Path) -> None:
+    """Do one of the things that a log is for."""
+    roll = rng.random()
+    repr(log)
+    if roll < 0.05:
+        str(log.audit())
+    elif roll < 0.15:
+        log.to_parquet(work / "again.parquet")
+        _check_log(bopl.BanditLog.read(work / "again.parquet"))
+    elif roll < 0.25:
+        log.to_frame("pandas")
+    elif roll < 0.35:
+        bopl.concat([log, log])
+    elif roll < 0.45 and log.time is not None:
+        log.split(by="time")
+    elif roll < 0.6 and log.has_propensity:
+        str(bopl.evaluate(log, {"same": log.propensity}, estimators=["ips", "snips"]))
 
 
 def _use_log(path: Path) -> None:
@@ -208,7 +281,7 @@ def _use_log(path: Path) -> None:
 
 def _check_log(log: bopl.BanditLog) -> None:
     check_finite("rewards", log.reward)
-    if log.propensity is not None:
+    if log.has_propensity:
         check_finite("propensities", log.propensity)
     values = log.context.data if sparse.issparse(log.context) else log.context
     if np.isinf(values).any():
@@ -249,6 +322,27 @@ ODD_COLUMNS: list[Callable[[int], Any]] = [
     lambda n: [""] * n,
     lambda n: ["a" * 1000] * n,
     lambda n: pd.arrays.SparseArray(np.arange(n)),
+    lambda n: [1, 1.0, True, "1"] * (n // 4),
+    lambda n: [1.0, 2.0] * (n // 2),
+    lambda n: [True, False] * (n // 2),
+    lambda n: ["é", "e\u0301"] * (n // 2),
+    lambda n: pd.Categorical(["u", "v"] * (n // 2), categories=["u", "v", "never"]),
+    lambda n: pd.Categorical([1, 2] * (n // 2), ordered=True),
+    lambda n: [pd.Timestamp("2024-01-01", tz="UTC"), pd.Timestamp("2024-01-01")] * (n // 2),
+    lambda n: [pd.Timestamp("2024-01-01", tz="UTC"), pd.Timestamp("2024-01-01", tz="Asia/Tokyo")] * (n // 2),
+    lambda n: [date(1, 1, 1), date(9999, 12, 31)] * (n // 2),
+    lambda n: [0.0, 1.0 + 1e-12] * (n // 2),
+    lambda n: [-1e300, 1e300] * (n // 2),
+    lambda n: [np.ma.masked, 1] * (n // 2),
+    lambda n: [frozenset([1])] * n,
+    lambda n: [object()] * n,
+    lambda n: [np.datetime64("NaT"), np.datetime64("2024-01-01")] * (n // 2),
+    lambda n: pd.Series([1.0, None] * (n // 2), dtype="float[pyarrow]"),
+    lambda n: pd.Series(["a", None] * (n // 2), dtype="string[pyarrow]"),
+    lambda n: pd.Series(["a", None] * (n // 2), dtype="string"),
+    lambda n: [[1, 2], [1]] * (n // 2),
+    lambda n: [[], None] * (n // 2),
+    lambda n: [[np.nan], [np.inf]] * (n // 2),
 ]
 FRAME_ROWS = 40
 
@@ -273,21 +367,41 @@ def run_frame(rng: np.random.Generator, seeds: Path, work: Path) -> None:
             frame[name] = [pick(rng, [None, np.nan]), *values[1:]] if values else None
         if len(frame) < FRAME_ROWS:
             break
-    native = _as_native(rng, frame)
+    native = _as_native(rng, frame) if rng.random() < 0.7 else _arrow_frame(rng)
     try:
-        _check_log(bopl.BanditLog.from_frame(native, **ROLES))
+        log = bopl.BanditLog.from_frame(native, **ROLES)
+        _check_log(log)
+        _look_at_log(rng, log, work)
     except Exception as error:
         if not is_ours(error):
             raise
     _check_acting(_policy(seeds, "frame"), native)
 
 
+def _arrow_frame(rng: np.random.Generator) -> Any:
+    """Return a frame of arrow's or polars' own columns, some of them odd."""
+    table = pa.Table.from_pandas(make_frame(N_ROWS), preserve_index=False)
+    for _ in range(int(rng.integers(1, 3))):
+        at = int(rng.integers(0, table.num_columns))
+        table = table.set_column(at, table.column_names[at], pick(rng, ARROW_COLUMNS)())
+    if pl is None or rng.random() < 0.4:
+        return table
+    try:
+        return pl.from_arrow(table)
+    except BaseException as error:  # polars has no form for it, and panics
+        _raise_stops(error)
+        return table
+
+
 def _as_native(rng: np.random.Generator, frame: pd.DataFrame) -> Any:
     """Return the frame in another library's form, if it has one."""
     try:
         roll = rng.random()
-        return pl.from_pandas(frame) if roll < 0.2 else pa.Table.from_pandas(frame) if roll < 0.4 else frame
-    except Exception:
+        if roll < 0.2 and pl is not None:
+            return pl.from_pandas(frame)
+        return pa.Table.from_pandas(frame) if roll < 0.4 else frame
+    except BaseException as error:
+        _raise_stops(error)
         return frame
 
 

@@ -198,7 +198,7 @@ def _batches(files: Sequence[Any], columns: list[str], batch_rows: int) -> Itera
                 batch = next(batches, None)
                 if batch is None:
                     break
-                validated(batch)
+                batch = validated(batch)
             if batch.num_rows:
                 yield batch
 

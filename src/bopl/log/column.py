@@ -230,6 +230,7 @@ def fit_column(name: str, values: nw.Series[Any], *, is_category: bool = False) 
 def fit_categories(name: str, values: nw.Series[Any]) -> Column:
     """Give the most common categories a position of their own, in sorted order, and merge the rest."""
     labels, position = distinct_values(values)
+    labels = [label if isinstance(label, str | int | float) else str(label) for label in labels]  # dates, decimals
     if len(labels) <= MAX_CATEGORIES:
         return Column(name, "category", tuple(_sorted(labels)))
     count = np.bincount(position[position >= 0], minlength=len(labels))
@@ -252,7 +253,13 @@ def distinct_values(values: nw.Series[Any]) -> tuple[list[Category], IntArray]:
     if isinstance(column, pyarrow.ChunkedArray):  # as text of joined pandas frames is
         column = column.combine_chunks()
     if not pyarrow.types.is_dictionary(column.type):
-        column = column.dictionary_encode()
+        try:
+            column = column.dictionary_encode()
+        except pyarrow.ArrowNotImplementedError:
+            raise TypeError(
+                f"column {values.name!r} holds {column.type}, whose values cannot be told apart as labels; turn them "
+                "into text or numbers."
+            ) from None
     indices = column.indices.cast(pyarrow.int64())  # they may be unsigned
     position = indices.fill_null(-1).to_numpy(zero_copy_only=False)
     return _without_repeats(column.dictionary.to_pylist(), position)

@@ -16,12 +16,31 @@ def as_table(native: Any) -> nw.DataFrame[Any]:
     if isinstance(native, nw.DataFrame):
         return native
     if not _is_pandas(native):
-        return nw.from_native(native, eager_only=True)
+        return _with_known_times(nw.from_native(_with_usual_kinds(native), eager_only=True))
     frame = native if all(isinstance(name, str) for name in native.columns) else native.set_axis(_names(native), axis=1)
     kinds = {name: kind for name in frame.columns if (kind := _kind_of_objects(frame[name])) is not None}
     if kinds:
         frame = frame.assign(**kinds)
-    return nw.from_native(frame, eager_only=True)
+    return _with_known_times(nw.from_native(frame, eager_only=True))
+
+
+def _with_usual_kinds(native: Any) -> Any:
+    """Return an arrow table in kinds that every function knows; other frames have no others."""
+    if type(native).__module__.partition(".")[0] != "pyarrow":
+        return native
+    from bopl.log.arrow_kind import with_usual_kinds
+
+    return with_usual_kinds(native)
+
+
+def _with_known_times(table: nw.DataFrame[Any]) -> nw.DataFrame[Any]:
+    """Return a table whose times and durations lie in the calendar, or raise one sentence."""
+    from bopl.log.arrow_kind import check_range
+
+    for name, kind in table.schema.items():
+        if kind.is_temporal():
+            check_range(table[name].to_arrow(), name)
+    return table
 
 
 def _is_pandas(native: Any) -> bool:

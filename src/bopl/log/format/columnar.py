@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from bopl._errors import UsageError, did_you_mean
+from bopl.log.arrow_kind import with_usual_kinds
 from bopl.log.context import check_unique_names
 from bopl.log.format.dialect import csv_dialect
 from bopl.log.format.files import PACKED
@@ -19,6 +20,8 @@ from bopl.log.written import further_columns
 _INDEX_COLUMN = re.compile(r"__index_level_\d+__|Unnamed: \d+|")  # what pandas leaves behind; no decision has such
 _BLOCK_BYTES = 1 << 24  # types of text files are told from the first block
 _MAX_BLOCK_BYTES = (1 << 31) - 1
+_NO_OBJECT = re.compile(rb"\n[ \t\r]*([^{\s])")
+_BLANK = b" \t\r"
 _MOMENT = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d")
 
 
@@ -93,7 +96,7 @@ def read_csv(file: Path, wanted: Wanted) -> Any:
         no_text = [field.name for field in table.schema if types.is_binary(field.type)]
         if no_text:
             raise ValueError(f"{str(file)!r} is not in UTF-8, see column {no_text[0]!r}; save it in UTF-8.")
-        return table
+        return with_usual_kinds(table)
 
     return checked(file, "CSV", _with_growing_blocks(read))
 
@@ -103,16 +106,38 @@ def read_json_lines(file: Path, wanted: Wanted) -> Any:
     from pyarrow import json, types
 
     def read(source: Path, block_bytes: int) -> Any:
+        check_objects(source)
         table = json.read_json(source, read_options=json.ReadOptions(block_size=block_bytes))
+        table.validate(full=True)  # arrow takes text from JSON as it is, in whatever encoding
         while any(types.is_struct(field.type) for field in table.schema):
             table = table.flatten()
         table = with_exact_json_ids(table.select(wanted.of(table.column_names)), wanted.ids, source)
         for place, field in enumerate(table.schema):
             if types.is_string(field.type) and field.name not in wanted.text:
                 table = table.set_column(place, field.name, _as_times(table[field.name]))
-        return table
+        return with_usual_kinds(table)
 
     return checked(file, "JSON lines", _with_growing_blocks(read))
+
+
+def check_objects(file: Path) -> None:
+    """Raise if a line of a file is no JSON object: arrow's reader dies of a ``null`` that stands first."""
+    import pyarrow
+
+    n_lines, tail = 0, b"\n"
+    with pyarrow.input_stream(str(file), compression="detect") as stream:
+        while block := stream.read(_BLOCK_BYTES):
+            text = tail + block
+            if found := _NO_OBJECT.search(text):
+                number = n_lines + text.count(b"\n", 0, found.start(1))
+                start = text[found.start(1) : found.start(1) + 20].splitlines()[0].decode("utf8", "backslashreplace")
+                hint = "; save it without a byte-order mark" if start.startswith("\ufeff") else ""
+                raise ValueError(
+                    f"line {number} of {str(file)!r} is no JSON object, it begins with {start!r}: write one object, "
+                    f"{{…}}, per line{hint}."
+                )
+            tail = b"\n" if text.rstrip(_BLANK).endswith(b"\n") else b""
+            n_lines += text.count(b"\n") - len(tail)
 
 
 def _as_times(column: Any) -> Any:
@@ -144,7 +169,7 @@ def read_arrow(file: Path, wanted: Wanted) -> Any:
         except pyarrow.ArrowInvalid:
             table = ipc.open_stream(content).read_all()
         columns = wanted.of(table.column_names)
-        return validated(table).select([*columns, *further_columns(table.schema, columns, wanted.ignore)])
+        return validated(table.select([*columns, *further_columns(table.schema, columns, wanted.ignore)]))
 
     return checked(file, "Arrow", read)
 
@@ -168,10 +193,11 @@ def _with_growing_blocks(read: Callable[[Path, int], Any]) -> Callable[[Path], A
 def validated(table: Any) -> Any:
     """Return a table or batch of a file that anybody may have written, after checking that no position leaves it.
 
+    Its columns are of usual kinds then: see `with_usual_kinds`.
     Arrow takes offsets, lengths and positions in dictionaries from the file as they are, and follows them anywhere.
     """
     table.validate(full=True)
-    return table
+    return with_usual_kinds(table)
 
 
 def checked(file: str | Path, kind: str, read: Callable[[Path], Any]) -> Any:

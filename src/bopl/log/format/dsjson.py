@@ -31,12 +31,13 @@ def read_dsjson(files: Sequence[Path]) -> LogParts:
     rest: list[tuple[float | None, float | None, str | None]] = []
     for where, entry in _decisions(files):
         offered = entry["c"]["_multi"]
+        _check_offered(offered, where)
         names = [_name(action) for action in offered]
         numbers = table.add([_action_features(action) for action in offered], names, where)
         place = _taken(entry, len(offered), where)
         taken.append(None if place is None else numbers[place])
-        cost, propensity = (_number(entry.get(key)) for key in ("_label_cost", "_label_probability"))
-        rest.append((None if cost is None else 0.0 - cost, propensity, entry.get(TIME)))
+        cost, propensity = (_number(entry, key, where) for key in ("_label_cost", "_label_probability"))
+        rest.append((None if cost is None else 0.0 - cost, propensity, _time(entry, where)))
         contexts.append(dict(_flatten({key: value for key, value in entry["c"].items() if key != "_multi"})))
     if not contexts:
         raise ValueError(f"{str(files[0])!r} holds no decision in dsjson.")
@@ -58,8 +59,10 @@ def _decisions(files: Sequence[Path]) -> Iterator[tuple[str, dict[str, Any]]]:
                 continue
             try:
                 entry = json.loads(text)
-            except json.JSONDecodeError as error:
-                raise ValueError(f"{where} is not valid JSON: {error}.") from None
+            except RecursionError:
+                raise ValueError(f"{where} is not valid JSON: its brackets are nested too deeply.") from None
+            except ValueError as error:
+                raise ValueError(f"{where} is not valid JSON: {str(error).rstrip('.')}.") from None
             if not isinstance(entry, dict):
                 raise ValueError(f"{where} is no JSON object.")
             if isinstance(entry.get("c"), dict) and entry["c"].get("_multi") and not entry.get("_skipLearn"):
@@ -68,12 +71,16 @@ def _decisions(files: Sequence[Path]) -> Iterator[tuple[str, dict[str, Any]]]:
 
 def _taken(entry: Mapping[str, Any], n_offered: int, where: str) -> int | None:
     """Return which of the offered actions was taken, counted from 0; None if the line does not say."""
-    place = entry.get("_labelIndex")
-    if place is None and entry.get("_label_Action") is not None:
-        place = entry["_label_Action"] - 1
-    if place is not None and not 0 <= place < n_offered:
-        raise ValueError(f"{where} says that action {place + 1} was taken, and offers {n_offered}.")
+    index, action = (_number(entry, key, where) for key in ("_labelIndex", "_label_Action"))
+    place = index if index is not None or action is None else action - 1
+    if place is not None and place not in range(n_offered):
+        raise ValueError(f"{where} says that action {place + 1:g} was taken, and offers {n_offered}.")
     return None if place is None else int(place)
+
+
+def _check_offered(offered: Any, where: str) -> None:
+    if not isinstance(offered, list) or not all(isinstance(action, dict) for action in offered):
+        raise ValueError(f"{where} must list the actions it offers under '_multi', each as an object {{…}}.")
 
 
 def _name(action: Mapping[str, Any]) -> str | None:
@@ -82,11 +89,32 @@ def _name(action: Mapping[str, Any]) -> str | None:
 
 
 def _action_features(action: Mapping[str, Any]) -> dict[str, str | float]:
-    return {name: float(value) if isinstance(value, bool | int) else value for name, value in _flatten(action)}
+    return {name: _float(value) if isinstance(value, bool | int) else value for name, value in _flatten(action)}
 
 
-def _number(value: Any) -> float | None:
-    return None if value is None else float(value)
+def _number(entry: Mapping[str, Any], key: str, where: str) -> float | None:
+    value = entry.get(key)
+    if value is None:
+        return None
+    try:
+        return float(value)
+    except (TypeError, ValueError, OverflowError):
+        raise ValueError(f"{where} has a {key} that is no number: {str(value)[:50]!r}.") from None
+
+
+def _float(value: float) -> float:
+    """Return a number as a float; one that is too large is infinite, and refused where contexts are."""
+    try:
+        return float(value)
+    except OverflowError:
+        return float("inf") if value > 0 else float("-inf")
+
+
+def _time(entry: Mapping[str, Any], where: str) -> str | None:
+    value = entry.get(TIME)
+    if value is not None and not isinstance(value, str):
+        raise ValueError(f"{where} has a {TIME} that is no text such as 2024-12-31T23:59:59Z: {str(value)[:50]!r}.")
+    return value
 
 
 def _flatten(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
@@ -119,4 +147,4 @@ def _column(values: list[Any]) -> Any:
         return pyarrow.array([None if value is None else str(value) for value in values], pyarrow.string())
     if all(value is None or isinstance(value, bool) for value in values):
         return pyarrow.array(values, pyarrow.bool_())
-    return pyarrow.array([None if value is None else float(value) for value in values], pyarrow.float64())
+    return pyarrow.array([None if value is None else _float(value) for value in values], pyarrow.float64())

@@ -118,9 +118,12 @@ def _too_many_costs(line: Line, n_actions: int) -> ValueError:
 
 def _action(word: str, line: Line) -> int:
     try:
-        return int(word)
+        action = int(word)
     except ValueError:
-        raise ValueError(f"{line.where} has an action that is no whole number: {word!r}.") from None
+        raise ValueError(f"{line.where} has an action that is no whole number: {word[:50]!r}.") from None
+    if not -(2**63) <= action < 2**63:
+        raise ValueError(f"{line.where} has an action of more than 64 bits: {word[:50]!r}. Number the actions from 1.")
+    return action
 
 
 def _read_adf(blocks: list[list[Line]]) -> LogParts:
