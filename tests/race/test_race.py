@@ -201,17 +201,25 @@ def blend(panel, *action_prob, **settings):
     """Return how many of these policies, the first of them leading, are blended, and their mixture."""
     contenders = [Decided(panel.verdict(one)) for one in action_prob]
     race = Race(panel, choose([], ()), replace(SETTINGS, **settings))
-    found, mixed = race._blend(contenders)
-    return [contenders.index(one) for one in found], mixed
+    found, weights, mixed = race._blend(contenders)
+    return [contenders.index(one) for one in found], weights, mixed
 
 
 def test_a_policy_that_moves_no_probability_is_left_out_of_the_blend(panel):
     first = probabilities(panel, 0)
     same, near = first.copy(), probabilities(panel, 1, near=first, weight=0.01)
     other = probabilities(panel, 2, near=first, weight=0.2)
-    parts, mixed = blend(panel, first, same, near, other)
+    parts, weights, mixed = blend(panel, first, same, near, other)
     assert parts == [0, 3]
-    np.testing.assert_allclose(mixed.action_prob, (first + other) / 2)
+    np.testing.assert_allclose(mixed.action_prob, (first + weights[1] * other) / (1.0 + weights[1]))
+
+
+def test_the_share_of_a_leader_falls_with_the_standard_errors_it_lies_behind(panel):
+    first = probabilities(panel, 0)
+    other = probabilities(panel, 2, near=first, weight=0.2)
+    gap = panel.compare(panel.verdict(other).cautious, panel.verdict(first).cautious)
+    expected = min(1.0, np.exp(4.0 * gap.uplift / gap.std_err))
+    assert blend(panel, first, other)[1] == pytest.approx([1.0, expected])
 
 
 def test_a_clearly_worse_policy_is_left_out_of_the_blend(panel):
@@ -251,9 +259,9 @@ def test_ties_go_to_the_simpler_candidate(plodding):
     assert order == ["surrogate", "ips", "dr", "logging"]
 
 
-def test_a_verdict_ranks_by_the_cautious_terms_less_a_standard_error(panel):
+def test_a_verdict_ranks_by_the_cautious_terms_less_half_a_standard_error(panel):
     found = panel.verdict(probabilities(panel, 3), 7)
     assert isinstance(found, Verdict)
     gap = found.cautious - panel.log.reward
     assert found.n_rounds == 7
-    assert found.rank == pytest.approx(gap.mean() - gap.std(ddof=1) / np.sqrt(len(gap)))
+    assert found.rank == pytest.approx(gap.mean() - 0.5 * gap.std(ddof=1) / np.sqrt(len(gap)))

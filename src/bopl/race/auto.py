@@ -218,7 +218,7 @@ class AutoPolicy(ShownAsCard, ScoredPolicy):
             factor = 1.0 if outcome.is_logging else SHARPNESS * outcome.sharpness
             self.best_policy_: BoostedPolicy | BlendedPolicy = parts[0].set_params(inverse_temperature=factor)
         else:
-            self.best_policy_ = BlendedPolicy.of(parts, inverse_temperature=outcome.sharpness)
+            self.best_policy_ = BlendedPolicy.of(parts, outcome.weights, inverse_temperature=outcome.sharpness)
 
     def _retrain(self, winner: Contender, workbench: Workbench, deadline: float) -> BoostedPolicy:
         """Train a winner on all samples; the more there are beyond those it raced on, the more rounds it makes."""

@@ -18,7 +18,7 @@ from bopl.reward.logging_model import LoggingModel
 
 SNAPSHOTS = (0, 10, 25, 50, 100, 200)  # rounds after which the judges are asked
 SHARPNESS = 3.0  # inverse temperature at which policies are judged: greedy ones would be judged by too few samples
-N_STD_ERR = 1.0  # policies are ranked by their cautious uplift less so many standard errors
+N_STD_ERR = 0.5  # policies are ranked by their cautious uplift less so many standard errors
 
 
 @dataclass(frozen=True, eq=False)

@@ -47,16 +47,18 @@ class Judge:
     def cautious(self, action_prob: FloatArray) -> FloatArray:
         """Return terms that rank policies: two lower estimates of the value, in equal parts.
 
-        Inverse-propensity and doubly robust terms whose gains are smoothed, ``ln(1 + λ·w·r)/λ`` for ``w·r > 0``: a few
-        samples with large weights cannot win a race, and a policy is held to what its losses say. ``λ`` is
-        ``1 / (√n · sd(r))``. Rewards are counted from the lower end of what was logged, as their zero is arbitrary.
+        Inverse-propensity and doubly robust terms ``v`` whose gains are smoothed, ``ln(1 + λ·v)/λ`` for ``v > 0``: a
+        few samples with large weights cannot win a race, and a policy is held to what its losses say. Rewards are
+        counted from the lower end of what was logged, as their zero is arbitrary.
+
+        ``1/λ = √n · √(sd(r) · rms(v))``. By the spread of the rewards alone, small propensities and noisy rewards would
+        bias the terms by many standard errors, so that nothing could win but what is near the logging policy; by the
+        noise of the terms alone, one lucky sample would set the scale it is measured by. So it is the mean of both.
         """
         direct, weight, left = self._parts(action_prob)
         reward = self.log.reward
-        low = float(np.quantile(reward, LOW_QUANTILE))
-        strength = 1.0 / (np.sqrt(len(reward)) * (float(reward.std()) or 1.0))
-        by_propensity = low + _smoothed(weight * (reward - low), strength)
-        return 0.5 * (by_propensity + direct + _smoothed(weight * left, strength))
+        low, spread = float(np.quantile(reward, LOW_QUANTILE)), float(reward.std())
+        return 0.5 * (low + _smoothed(weight * (reward - low), spread) + direct + _smoothed(weight * left, spread))
 
     def _parts(self, action_prob: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
         """Return the reward model's estimate, the importance weight, and what the model left of the reward."""
@@ -70,9 +72,13 @@ LOW_QUANTILE = 0.01
 ROUNDING = 1e-12  # of the rewards: terms that differ by less are equal, or sums in another order would win a race
 
 
-def _smoothed(value: FloatArray, strength: float) -> FloatArray:
-    """Return ``ln(1 + strength · v) / strength`` where v > 0, v itself elsewhere."""
-    return np.where(value > 0.0, np.log1p(strength * np.maximum(value, 0.0)) / strength, value)
+def _smoothed(value: FloatArray, spread: float) -> FloatArray:
+    """Return ``ln(1 + λ·v) / λ`` where v > 0, v itself elsewhere; see `Judge.cautious`."""
+    noise = float(np.sqrt(np.mean(np.square(value))))
+    if noise == 0.0:
+        return value
+    limit = np.sqrt(len(value) * (spread or noise) * noise)  # 1/λ
+    return np.where(value > 0.0, np.log1p(np.maximum(value, 0.0) / limit) * limit, value)
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from bopl.log.split import divide_latest
 from bopl.objective.softmax import softmax
 from bopl.race.candidate import MAX_BINNED_ACTIONS, Candidate, rewards
 from bopl.race.contender import SHARPNESS, Arena, Contender, Panel, Verdict
-from bopl.race.judge import Judge
+from bopl.race.judge import Judge, Standing
 from bopl.race.leaderboard import Entry, Leaderboard
 from bopl.reward import draw_folds
 from bopl.reward.logging_model import LoggingModel, fit_logging_model
@@ -26,8 +26,9 @@ MIN_KEPT = 3
 MAX_BLENDED = 5
 SAME_POLICY = 0.01  # a part that moves less probability than this is not needed in a blend
 SHARPENED = (1.0, np.inf)  # what is tried on the winner's probabilities: as judged, or the best action always
-MIN_BLENDED, FEW_JUDGED = 3, 4_000  # with few judged samples so many leaders are blended unless one is clearly better
-GATE = 1.645  # standard errors by which a policy must beat the logging policy, by the cautious terms
+FADING = 4.0  # a leader's share in a blend falls by e^-4 for each standard error that it lies behind the first
+MIN_SHARE = 0.05  # of the first leader's share; below it a leader is not worth being trained
+GATE = 1.8  # standard errors by which a policy must beat the logging policy, by the cautious terms
 Z95 = 1.959963984540054
 
 
@@ -65,6 +66,8 @@ class Outcome:
     ----------
     winners : list of Contender
         One, or those to blend; the logging policy's alone where nothing beats it.
+    weights : list of float
+        Their shares in the blend.
     sharpness : float
         Inverse temperature of the winner, or of the blend.
     leaderboard : Leaderboard
@@ -76,6 +79,7 @@ class Outcome:
     """
 
     winners: list[Contender]
+    weights: list[float]
     sharpness: float
     leaderboard: Leaderboard
     is_logging: bool
@@ -225,39 +229,49 @@ class Race:
     # -- The decision ---------------------------------------------------------------------------------------------
 
     def _decide(self) -> Outcome:
+        # Who surely beats the logging policy comes first: what rests on a few lucky samples has a high rank at times,
+        # and must not keep the others out.
         ranked = sorted(
             (one for one in self.contenders if one.best is not None),
-            key=lambda one: (-_rank(one), one.candidate.complexity),
+            key=lambda one: (not self._is_sure(one.best), -_rank(one), one.candidate.complexity),
         )
+        sure = [one for one in ranked if self._is_sure(one.best)]
         logging = next(one for one in self.contenders if one.candidate.name == "logging")
-        chosen, verdict = self._blend(ranked)
-        gap = self.panel.compare(verdict.cautious)
-        is_logging = gap.uplift <= GATE * gap.std_err
+        chosen, weights, verdict = self._blend(sure or ranked[:1])
+        is_logging = not self._is_sure(verdict)
         sharpness, verdict = self._sharpen(verdict)
         if is_logging:
-            chosen, sharpness = [logging], 1.0
+            chosen, weights, sharpness = [logging], [1.0], 1.0
         for one in chosen:
             one.status = "won" if len(chosen) == 1 else "in the blend"
         leaderboard = self._leaderboard(ranked, chosen, verdict, sharpness, is_logging)
-        return Outcome(chosen, sharpness, leaderboard, is_logging, self.is_interrupted, self.panel.logging_model)
+        return Outcome(
+            chosen, weights, sharpness, leaderboard, is_logging, self.is_interrupted, self.panel.logging_model
+        )
 
-    def _blend(self, ranked: list[Contender]) -> tuple[list[Contender], Verdict]:
-        """Return the leaders that the judges cannot tell from the first, and what they say of their mean."""
+    def _is_sure(self, verdict: Verdict | None) -> bool:
+        """Return whether a policy beats the logging policy by more than chance allows, by the cautious terms."""
+        if verdict is None:
+            return False
+        gap = self.panel.compare(verdict.cautious)
+        return gap.uplift > GATE * gap.std_err
+
+    def _blend(self, ranked: list[Contender]) -> tuple[list[Contender], list[float], Verdict]:
+        """Return the leaders that the judges cannot tell from the first, their shares, and the verdict on the mean."""
         leader = ranked[0].best
         assert leader is not None
-        chosen, mixed = ranked[:1], leader
+        chosen, weights, mixed = ranked[:1], [1.0], leader
         for contender in ranked[1:]:
             assert contender.best is not None
-            gap = self.panel.compare(contender.best.cautious, leader.cautious)
-            is_wanted = len(chosen) < MIN_BLENDED and self.panel.log.n_samples < FEW_JUDGED
-            allowed = 2.0 if is_wanted else 1.0
-            if len(chosen) >= self.settings.max_blended or gap.uplift < -allowed * gap.std_err:
+            weight = _share(self.panel.compare(contender.best.cautious, leader.cautious))
+            if len(chosen) >= self.settings.max_blended or weight < MIN_SHARE:
                 continue
             moved = np.abs(contender.best.action_prob - mixed.action_prob).sum(axis=1).mean() / 2.0
             if moved > SAME_POLICY:
-                chosen = [*chosen, contender]
-                mixed = self.panel.verdict(np.mean([one.best.action_prob for one in chosen if one.best], axis=0))
-        return chosen, mixed
+                chosen, weights = [*chosen, contender], [*weights, weight]
+                parts = [one.best.action_prob for one in chosen if one.best]
+                mixed = self.panel.verdict(np.average(parts, axis=0, weights=weights))
+        return chosen, weights, mixed
 
     def _sharpen(self, verdict: Verdict) -> tuple[float, Verdict]:
         """Return how sharp the winner should act, and what the judges say of that."""
@@ -303,6 +317,13 @@ class Race:
 def _work(candidate: Candidate) -> float:
     """Return about how much of the race a candidate is, in rounds."""
     return 10.0 + sum(min(n_rounds, candidate.n_rounds) / 2.0 ** (rung + 1) for rung, n_rounds in enumerate(RUNGS))
+
+
+def _share(gap: Standing) -> float:
+    """Return the share in a blend of a policy that lies so far behind the leader, whose share is 1."""
+    if gap.uplift >= 0.0:
+        return 1.0
+    return float(np.exp(FADING * gap.uplift / gap.std_err)) if gap.std_err > 0.0 else 0.0
 
 
 def _rank(contender: Contender) -> float:
