@@ -4,6 +4,7 @@ An old policy lies in the run folder. After every stop the folder and the file a
 new one, whole; then the same command runs to its end, and must write the policy that a run without a stop writes.
 
     python benchmarks/interrupts.py --moments 100
+    python benchmarks/interrupts.py --moments 100 --jobs 16     # the moments divided among processes
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import os
 import random
 import shutil
 import signal
+import subprocess
 import sys
 import tempfile
 import time
@@ -34,7 +36,7 @@ SIGNALS = (signal.SIGKILL, signal.SIGTERM, signal.SIGINT)
 CODES = {signal.SIGKILL: -9, signal.SIGTERM: 143, signal.SIGINT: 130}
 RUNS = {
     "single objective": ("--objective", "dr", "--n-rounds", "40", "--max-depth", "4"),
-    "race": ("--include", "regression"),
+    "race": ("--include", "regression,ips"),
 }
 PATIENCE = 300.0  # seconds after which a run hangs
 
@@ -161,21 +163,46 @@ def prepare(folder: Path, settings: tuple[str, ...]) -> float:
     return seconds
 
 
-def measure(name: str, n_moments: int, seed: int, folder: Path) -> list[str]:
-    """Return the lines of the table for one kind of run."""
+def measure(name: str, n_moments: int, seed: int, folder: Path) -> dict[str, Tally]:
+    """Return what became of one kind of run, by signal."""
     write_log(folder / "log.parquet")
     seconds = prepare(folder, RUNS[name])
-    moments, lines, faults = random.Random(seed), [], []
+    moments, found = random.Random(seed), {}
     for number in SIGNALS:
-        tally = Tally()
+        tally = found[number.name] = Tally()
         for _ in range(n_moments):
             after = moments.uniform(0.0, 1.1 * seconds)
             stop_once(folder, command(folder, RUNS[name]), number, after, tally)
-        counts = [tally.left[one] for one in ("old", "new", "new, no verdict", "broken")]
-        lines.append(f"| {name} | {number.name} | {n_moments} | {' | '.join(map(str, counts))} | {len(tally.faults)} |")
-        faults += tally.faults
-        print(lines[-1], flush=True)
-    return [f"{name}: {one}" for one in faults]
+    return found
+
+
+def measure_apart(name: str, n_moments: int, seed: int, n_jobs: int) -> dict[str, Tally]:
+    """Return the same, with the moments divided among processes that know nothing of each other."""
+    shares = [n_moments // n_jobs + (job < n_moments % n_jobs) for job in range(n_jobs)]
+    words = [sys.executable, __file__, "--only", name, "--json"]
+    processes = [
+        subprocess.Popen(
+            [*words, "--moments", str(share), "--seed", str(1000 * seed + job)], stdout=subprocess.PIPE, text=True
+        )
+        for job, share in enumerate(shares)
+        if share
+    ]
+    found = {number.name: Tally() for number in SIGNALS}
+    for process in processes:
+        printed, _ = process.communicate()
+        if process.returncode not in (0, 1):
+            raise RuntimeError(f"a process that stops runs has failed with {process.returncode}")
+        for signal_name, one in json.loads(printed).items():
+            found[signal_name].left.update(one["left"])
+            found[signal_name].faults += one["faults"]
+    return found
+
+
+def row_of(name: str, signal_name: str, tally: Tally) -> str:
+    """Return the line of the table for one kind of run and signal."""
+    counts = [tally.left[one] for one in ("old", "new", "new, no verdict", "broken")]
+    shown = [name, signal_name, sum(tally.left.values()), *counts, len(tally.faults)]
+    return f"| {' | '.join(map(str, shown))} |"
 
 
 def warm_up() -> None:
@@ -194,17 +221,31 @@ def run(arguments: list[str] | None = None) -> int:
     parser.add_argument("--moments", type=int, default=20, help="of each signal and kind of run")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--only", choices=sorted(RUNS), help="one kind of run")
+    parser.add_argument("--jobs", type=int, default=1, help="processes that stop runs")
+    parser.add_argument("--json", action="store_true", help="print counts and faults of one kind of run as JSON")
     chosen = parser.parse_args(arguments)
-    checkpoints.SECONDS = 0.05  # runs are short here, and checkpoints are to be met
-    warm_up()
-    print("| run | signal | moments | old policy | new policy | new, no verdict | broken | faults |")
-    print("|---|---|---:|---:|---:|---:|---:|---:|", flush=True)
+    if chosen.json and chosen.only is None:
+        parser.error("--json needs --only")
+    if chosen.jobs == 1:
+        checkpoints.SECONDS = 0.05  # runs are short here, and checkpoints are to be met
+        warm_up()
+    if not chosen.json:
+        print("| run | signal | moments | old policy | new policy | new, no verdict | broken | faults |")
+        print("|---|---|---:|---:|---:|---:|---:|---:|", flush=True)
     faults = []
     for name in RUNS if chosen.only is None else [chosen.only]:
-        with tempfile.TemporaryDirectory() as folder:
-            faults += measure(name, chosen.moments, chosen.seed, Path(folder))
-    for fault in faults:
-        print(fault)
+        if chosen.jobs > 1:
+            found = measure_apart(name, chosen.moments, chosen.seed, chosen.jobs)
+        else:
+            with tempfile.TemporaryDirectory() as folder:
+                found = measure(name, chosen.moments, chosen.seed, Path(folder))
+        faults += [f"{name}: {one}" for tally in found.values() for one in tally.faults]
+        if chosen.json:
+            print(json.dumps({one: {"left": tally.left, "faults": tally.faults} for one, tally in found.items()}))
+        else:
+            print("\n".join(row_of(name, one, tally) for one, tally in found.items()), flush=True)
+    if not chosen.json:
+        print("\n".join(faults), end="\n" if faults else "")
     return 1 if faults else 0
 
 

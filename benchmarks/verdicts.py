@@ -2,18 +2,31 @@
 
     python benchmarks/verdicts.py                     # 1,000 logs of each kind
     python benchmarks/verdicts.py --logs 100 --only equal,guards
-    python benchmarks/verdicts.py --only chain --logs 40   # the whole `train` chain on logs without signal
+    python benchmarks/verdicts.py --only chain,race --jobs 16 --out verdicts.jsonl   # all of `bopl train`, no signal
 
 Every log has 2,000 decisions among four actions with softmax propensities unless its name says otherwise, and the truth
 is known: the reward of an action is a fixed rate. A verdict of `better` on a policy that is not better is wrong in at
 most 2.5% of the logs. `covered` counts logs whose 95% interval of the difference holds the truth.
+
+`chain` and `race` go through the whole of `bopl train`, with one objective and with the race that is the default. With
+`--out` every answer is a line of a file as soon as it is there, and those of the same commit and settings are not asked
+for again: give the same command after a crash. A log depends on its world and its number alone, not on the processes.
 """
 
 from __future__ import annotations
 
+import os
+
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # the processes share the processors as it is
+
 import argparse
+import json
+import multiprocessing
 import tempfile
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ProcessPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -137,8 +150,8 @@ def twenty(rng: np.random.Generator) -> Answer:
     return "better" if "better" in verdicts else "inconclusive", held
 
 
-def chain(rng: np.random.Generator) -> Answer:
-    """`bopl train` on a log without signal, one boosting objective of few rounds."""
+def trained(rng: np.random.Generator, **settings: Any) -> Answer:
+    """`bopl train` on a log without signal."""
     import pyarrow
     import pyarrow.parquet
 
@@ -151,34 +164,100 @@ def chain(rng: np.random.Generator) -> Answer:
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "log.parquet"
         pyarrow.parquet.write_table(pyarrow.table({**columns, "propensity": log.propensity}), file)
-        settings = {"objective": "dr", "n_rounds": 5, "max_depth": 3, "holdout": 0.4, "force": True, "n_jobs": 1}
-        config = make_config({"log": str(file), "out": str(Path(folder) / "policy.bopl"), **settings})
+        common = {"holdout": 0.4, "force": True, "n_jobs": 1, "random_state": int(rng.integers(2**31))}
+        config = make_config({"log": str(file), "out": str(Path(folder) / "policy.bopl"), **common, **settings})
         evaluation = train(config).evaluation
     row = next(one for one in evaluation.rows if one["is_primary"])
     return evaluation.decision()["verdict"], row["uplift_ci_lower"] <= 0.0 <= row["uplift_ci_upper"]
 
 
+def chain(rng: np.random.Generator) -> Answer:
+    """`bopl train` on a log without signal, one boosting objective of few rounds."""
+    return trained(rng, objective="dr", n_rounds=5, max_depth=3)
+
+
+def race(rng: np.random.Generator) -> Answer:
+    """`bopl train` as it comes, on a log without signal."""
+    return trained(rng)
+
+
 WORLDS: dict[str, Callable[[np.random.Generator], Answer]] = {
-    one.__name__: one for one in (equal, worse, better, tails, rare, small, head, guards, twenty, chain)
+    one.__name__: one for one in (equal, worse, better, tails, rare, small, head, guards, twenty, chain, race)
 }
+WHOLE = ("chain", "race")  # minutes, not seconds
+VERDICTS = ("better", "worse", "inconclusive", "not trustworthy")
+
+
+def ask(name: str, number: int) -> dict[str, Any]:
+    """Return the answer on one log of a world."""
+    began = time.perf_counter()
+    verdict, is_covered = WORLDS[name](np.random.default_rng([list(WORLDS).index(name), number]))
+    seconds = round(time.perf_counter() - began, 3)
+    return {"world": name, "log": number, "verdict": verdict, "covered": bool(is_covered), "seconds": seconds}
+
+
+def read_answers(path: Path | None, commit: str) -> dict[tuple[str, int], dict[str, Any]]:
+    """Return the answers that an earlier run of this commit has left, by world and number of the log."""
+    found = {}
+    for line in path.read_text("utf8").splitlines() if path is not None and path.is_file() else []:
+        try:
+            answer = json.loads(line)
+            if answer["commit"] == commit:
+                found[answer["world"], answer["log"]] = answer
+        except (ValueError, KeyError):  # a line that a crash has cut short
+            continue
+    return found
+
+
+def answers_of(name: str, n_logs: int, known: dict[tuple[str, int], Any], pool: Any) -> Iterator[dict[str, Any]]:
+    """Yield the answers on the logs of a world that are not known."""
+    numbers = [number for number in range(n_logs) if (name, number) not in known]
+    yield from (map if pool is None else pool.map)(partial(ask, name), numbers)
+
+
+def row_of(name: str, answers: list[dict[str, Any]]) -> str:
+    """Return the line of the table for a world."""
+    shares = [np.mean([answer["verdict"] == verdict for answer in answers]) for verdict in VERDICTS]
+    covered = np.mean([answer["covered"] for answer in answers])
+    return f"| {name} | {len(answers)} | {' | '.join(f'{one:.1%}' for one in (*shares, covered))} |"
+
+
+def run(worlds: list[str], n_logs: int, n_jobs: int, out: Path | None) -> Iterator[str]:
+    """Yield the lines of the table."""
+    from engine import commit
+
+    known = read_answers(out, commit())
+    context = multiprocessing.get_context("spawn")  # a fork would inherit compiled code's threads
+    pool = ProcessPoolExecutor(n_jobs, mp_context=context) if n_jobs > 1 else None
+    try:
+        for name in worlds:
+            for answer in answers_of(name, n_logs, known, pool):
+                known[name, answer["log"]] = answer
+                if out is not None:
+                    with out.open("a", encoding="utf8") as file:
+                        file.write(json.dumps({**answer, "commit": commit()}) + "\n")
+            yield row_of(name, [known[name, number] for number in range(n_logs)])
+    finally:
+        if pool is not None:
+            pool.shutdown(cancel_futures=True)
 
 
 def main() -> None:
     """Print the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--logs", type=int, default=1000)
-    parser.add_argument("--only", default=",".join(name for name in WORLDS if name != "chain"))
+    parser.add_argument("--only", default=",".join(name for name in WORLDS if name not in WHOLE))
+    parser.add_argument("--jobs", type=int, default=1, help="processes, each of one thread")
+    parser.add_argument("--out", type=Path, help="file of answers, one per line, to go on from")
     chosen = parser.parse_args()
+    worlds = chosen.only.split(",")
+    unknown = [name for name in worlds if name not in WORLDS]
+    if unknown:
+        parser.error(f"there is no world {unknown[0]!r}; there are {', '.join(WORLDS)}")
     print("| world | logs | better | worse | undecided | not trustworthy | covered |")
-    print("|---|---:|---:|---:|---:|---:|---:|")
-    for number, name in enumerate(WORLDS):
-        if name not in chosen.only.split(","):
-            continue
-        answers = [WORLDS[name](np.random.default_rng([number, seed])) for seed in range(chosen.logs)]
-        verdicts = ("better", "worse", "inconclusive", "not trustworthy")
-        shares = [np.mean([answer[0] == verdict for answer in answers]) for verdict in verdicts]
-        covered = np.mean([answer[1] for answer in answers])
-        print(f"| {name} | {chosen.logs} | {' | '.join(f'{one:.1%}' for one in (*shares, covered))} |", flush=True)
+    print("|---|---:|---:|---:|---:|---:|---:|", flush=True)
+    for line in run(worlds, chosen.logs, chosen.jobs, chosen.out):
+        print(line, flush=True)
 
 
 if __name__ == "__main__":

@@ -176,6 +176,22 @@ def test_logs_that_cannot_be_divided_are_refused():
         read_length("7d", np.arange(3), "every")
 
 
+def test_columns_that_drift_are_named_period_by_period():
+    log, said = make_log(1200), []
+    context = log.context.copy()
+    context[:, 1] = np.where(np.arange(1200) < 800, context[:, 1], context[:, 1] + 2.0)  # in the second period alone
+    moved = bopl.BanditLog(
+        context, log.action, log.reward, log.propensity, actions=[0, 1], time=log.time, feature_names=["a", "b"]
+    )
+    result = backtest(moved, small_policy(), n_periods=2, estimators=["snips"], say=said.append)
+    assert [[one.column for one in period.drift] for period in result.periods] == [[], ["b"]]
+    lines = [line for line in said if str(line).startswith("Drift: The held-out part differs")]
+    assert len(lines) == 1
+    assert "'b'" in lines[0]
+    assert said.index(lines[0]) > next(place for place, line in enumerate(said) if "Period 2 of 2" in str(line))
+    assert [one["column"] for one in result.to_dict()["periods"][1]["drift"]] == ["b"]
+
+
 # -- The command ------------------------------------------------------------------------------------------------------
 
 

@@ -56,20 +56,20 @@ class Checkpoint(Callback):
             self._write(state)
 
     def _write(self, state: BoostingState) -> None:
-        facts, arrays = pack_rounds(state.rounds)
-        document = {
-            "fingerprint": self._fingerprint,
-            "settings": state.settings,
-            "seed": state.seed,
-            "rounds": facts,
-        }
-        # Scores are stored, not recomputed: resuming then costs nothing and cannot differ in the last bit.
-        assert state.score is not None
-        arrays["score"] = state.score
-        for name in COLUMNS:
-            arrays[f"history/{name}"] = np.array([record[name] for record in state.records], dtype=np.float64)
-        write_archive(self.path, Archive(KIND, FORMAT_NUMBER, document, arrays))
+        write_checkpoint(self.path, state, self._fingerprint)
         self._written = len(state.rounds)
+
+
+def write_checkpoint(path: str | Path, state: BoostingState, fingerprint: str) -> None:
+    """Write where a fit stands; ``fingerprint`` is that of its log."""
+    facts, arrays = pack_rounds(state.rounds)
+    document = {"fingerprint": fingerprint, "settings": state.settings, "seed": state.seed, "rounds": facts}
+    # Scores are stored, not recomputed: resuming then costs nothing and cannot differ in the last bit.
+    assert state.score is not None
+    arrays["score"] = state.score
+    for name in COLUMNS:
+        arrays[f"history/{name}"] = np.array([record[name] for record in state.records], dtype=np.float64)
+    write_archive(path, Archive(KIND, FORMAT_NUMBER, document, arrays))
 
 
 def read_checkpoint(path: str | Path, log: BanditLog, settings: dict[str, Any], n_rounds: int) -> BoostingState:

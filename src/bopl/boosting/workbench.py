@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from bopl._typing import ContextMatrix, FloatArray
+from bopl.boosting.keeper import Keeper
 from bopl.boosting.start import Start, mean_of
 from bopl.learner import BoundLearner, HistTree, bind_learner, with_categories
 from bopl.learner.hist_tree.learner import BoundHistTree
@@ -18,6 +21,7 @@ from bopl.log import BanditLog
 from bopl.reward.boosted import BoostedRewardModel, RewardBinding
 from bopl.reward.cross_fitting import CrossFit, cross_fit
 from bopl.reward.logging_model import LoggingModel, LoggingTerm, fit_logging_model
+from bopl.reward.store import can_be_kept, read_cross_fit, write_cross_fit
 
 MIN_SPREAD = 1e-3  # of ln p: a logging policy that is nearer to uniform tells nothing, and its slope would be all noise
 
@@ -38,6 +42,9 @@ class Workbench:
         Of the folds.
     logging_model : LoggingModel, optional
         The logging policy, where it has been learned before, from more samples for example: it knows no rewards.
+    keeper : Keeper, optional
+        Keeps reward models, under names that begin with ``name``.
+    name : str, default="fit"
     """
 
     def __init__(
@@ -48,6 +55,8 @@ class Workbench:
         n_folds: int = 5,
         seed: int = 0,
         logging_model: LoggingModel | None = None,
+        keeper: Keeper | None = None,
+        name: str = "fit",
     ) -> None:
         self.log = log
         self.sample_weight = sample_weight
@@ -58,6 +67,7 @@ class Workbench:
         self._rewards: dict[str, RewardFit] = {}
         self._logging: LoggingFit | None = None
         self._logging_model = logging_model
+        self._keeper, self._name = keeper, name
 
     def bind(self, learner: Any, *, seed: int) -> BoundLearner:
         """Return a learner bound to the log; trees of the engine share their bins where their settings allow it."""
@@ -89,11 +99,11 @@ class Workbench:
         if key not in self._rewards:
             prior = self.prior() if has_prior else None
             if prior is None:
-                fitted = self._cross_fit(model, self.log, is_over)
+                fitted = self._kept_fit(key, model, self.log, is_over)
             else:
                 log_prob = self.logging().log_prob
                 logged = log_prob[np.arange(self.log.n_samples), self.log.action_idx]
-                fitted = self._cross_fit(model, self.log.with_reward(self.log.reward - prior.of(logged)), is_over)
+                fitted = self._kept_fit(key, model, self.log.with_reward(self.log.reward - prior.of(logged)), is_over)
                 for action in range(self.log.n_actions):  # in place, a column at a time
                     fitted.estimate[:, action] += prior.of(log_prob[:, action])
             self._rewards[key] = RewardFit(fitted, prior)
@@ -122,6 +132,28 @@ class Workbench:
         model = self._logging_model or fit_logging_model(self.log, seed=self.seed)
         # Not masked, as new contexts are not: which actions are eligible is left to the softmax of the scores.
         return LoggingFit(model, np.asfortranarray(model.log_prob(self.log.context)))
+
+    def _kept_fit(self, key: str, model: Any, log: BanditLog, is_over: Callable[[], bool]) -> CrossFit:
+        """Return what an earlier run has fitted and kept, or fit it and keep it."""
+        if self._keeper is None or not can_be_kept(model):
+            return self._cross_fit(model, log, is_over)
+        name = f"{self._name} {key}"
+        reading = partial(
+            read_cross_fit,
+            model=model,
+            log=log,
+            n_folds=self.n_folds,
+            seed=self.seed,
+            sample_weight=self.sample_weight,
+        )
+        fitted = self._keeper.recall(name, reading)
+        if fitted is None:
+            began = time.monotonic()
+            fitted = self._cross_fit(model, log, is_over)
+            if not is_over():  # or it may have been cut short
+                writing = partial(write_cross_fit, fitted=fitted, log=log)
+                self._keeper.keep(name, writing, seconds=time.monotonic() - began)
+        return fitted
 
     def _cross_fit(self, model: Any, log: BanditLog, is_over: Callable[[], bool]) -> CrossFit:
         return cross_fit(

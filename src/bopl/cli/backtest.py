@@ -10,7 +10,7 @@ import typer
 from bopl.cli import exit_code
 from bopl.cli.options import EVALUATION_SETTINGS, LOG_SETTINGS, Json, with_settings
 from bopl.cli.output import Output
-from bopl.cli.table import evaluation_table
+from bopl.cli.table import evaluation_table, part_tables
 from bopl.workflow.config import RACE_SETTINGS, SINGLE_SETTINGS
 
 if TYPE_CHECKING:
@@ -52,6 +52,8 @@ def backtest(
     result = backtest_file(chosen, PeriodPlan(periods, every, window), say=output.say, progress=not json)
     output.say(_period_table(result.periods))
     output.say(evaluation_table(result.evaluation))
+    for part in part_tables(result.evaluation):
+        output.say(part)
     output.say_verdict(result.row)
     for note in result.evaluation.notes:
         output.say(note)

@@ -80,7 +80,9 @@ def _completion(choices: tuple[str, ...]) -> Callable[[str], list[str]] | None:
 
 
 def _flag_type(name: str, hint: Any) -> Any:
-    """Return what the command line reads: lists and words that may be numbers come as text."""
+    """Return what the command line reads: words that may be numbers come as text, lists as texts with commas."""
+    if name in _LISTS:
+        return list[str]
     kinds = [one for one in (get_args(hint) if isinstance(hint, types.UnionType) else (hint,)) if one is not type(None)]
     return kinds[0] if len(kinds) == 1 and kinds[0] in (int, float, bool, str) else str
 
@@ -96,11 +98,10 @@ def _default_text(default: Any) -> str:
 
 def _read(name: str, value: Any) -> Any:
     """Return a flag's value as the setting it stands for."""
-    if value is None or not isinstance(value, str):
-        return value
-    if name in _LISTS:
-        return tuple(part.strip() for part in value.split(",") if part.strip())
-    if name == "reward_translation":
+    if name in _LISTS:  # the flag may be repeated, and each may hold several
+        parts = [part.strip() for one in value or () for part in one.split(",")]
+        return tuple(part for part in parts if part) if value else None
+    if name == "reward_translation" and isinstance(value, str):
         with suppress(ValueError):  # other words are left to the check of the setting
             return float(value)
     return value

@@ -242,7 +242,8 @@ def divide_at(log: BanditLog, start: Any, *, stop: Any = None, since: Any = None
     is_test = (time >= start) & (True if stop is None else time < stop)
     is_past = (time < start) & (True if since is None else time >= since)
     is_dropped = np.zeros(log.n_samples, dtype=bool) if log.group is None else is_past & _shares_group(log, is_test)
-    division = Division("time", *(np.flatnonzero(rows) for rows in (is_past & ~is_dropped, is_test, is_dropped)))
+    train, test, dropped = (np.flatnonzero(rows) for rows in (is_past & ~is_dropped, is_test, is_dropped))
+    division = Division("time", train, test, dropped)
     if not len(division.train):
         _refuse(division, start)
     return division

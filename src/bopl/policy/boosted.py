@@ -270,11 +270,22 @@ class BoostedPolicy(ShownAsCard, ScoredPolicy):
         n_kept = len(result.ensemble.rounds) if watch is None or watch.best_value == -np.inf else watch.best_n_rounds
         self.adopt(result, workbench.log, n_kept, *([] if validation is None else [validation]))
 
-    def begin(self, workbench: Workbench, *, seed: int) -> tuple[Problem, BoostingRun]:
-        """Return a run of this policy that has made no round yet, to be continued by whoever asked; see `adopt`."""
+    def begin(
+        self, workbench: Workbench, *, seed: int, resume_from: str | Path | None = None
+    ) -> tuple[Problem, BoostingRun]:
+        """Return a run of this policy, to be continued by whoever asked; see `adopt`.
+
+        It has made no round yet, or those of a checkpoint of the same run.
+        """
         self._check_settings(None)
-        learner, problem = self._learner(), self._problem(workbench)
-        state = BoostingState(workbench.log, self.n_rounds, seed, problem.start)
+        learner = self._learner()
+        settings = self._round_settings(learner, workbench)
+        if resume_from is None:
+            state = BoostingState(workbench.log, self.n_rounds, seed, settings=settings)
+        else:
+            state = read_checkpoint(resume_from, workbench.log, settings, self.n_rounds)
+        problem = self._problem(workbench)
+        state.start = problem.start
         bound = workbench.bind(learner, seed=seed)
         return problem, BoostingRun(problem, bound, self._step_rule(), state, n_jobs=_threads_of(learner))
 

@@ -15,6 +15,7 @@ from bopl._archive import Archive
 from bopl._settings import check_number
 from bopl._typing import BoolArray, ContextMatrix, FloatArray
 from bopl.boosting import TimeLimit, Workbench
+from bopl.boosting.keeper import Keeper
 from bopl.boosting.loop import INTERRUPTED
 from bopl.learner.store import Packed
 from bopl.log import BanditLog
@@ -124,6 +125,7 @@ class AutoPolicy(ShownAsCard, ScoredPolicy):
         propensity: Any = None,
         actions: Any = None,
         sample_weight: Any = None,
+        keeper: Keeper | None = None,
     ) -> AutoPolicy:
         """Let the candidates race on a log, and train the winner on all of it.
 
@@ -134,6 +136,8 @@ class AutoPolicy(ShownAsCard, ScoredPolicy):
         ----------
         context, action, reward, propensity, actions, sample_weight
             As for `bopl.BoostedPolicy.fit`.
+        keeper : Keeper, optional
+            Keeps what was finished, so that the same fit goes on after a crash; `bopl train` passes one.
         """
         log = as_training_log(context, action, reward, propensity, actions)
         self._check_settings()
@@ -143,8 +147,8 @@ class AutoPolicy(ShownAsCard, ScoredPolicy):
         began = time.monotonic()
         deadline = np.inf if self.minutes is None else began + 60.0 * self.minutes
         with RaceProgress(is_shown=self.progress) as progress:
-            outcome = self._race(log, weight, seed, began, progress)
-            self._finish(outcome, log, weight, seed, deadline, progress)
+            outcome = self._race(log, weight, seed, began, progress, keeper)
+            self._finish(outcome, log, weight, seed, deadline, progress, keeper)
         self._remember(log)
         return self
 
@@ -156,7 +160,13 @@ class AutoPolicy(ShownAsCard, ScoredPolicy):
             check_number("n_jobs", self.n_jobs, low=1, integer=True)
 
     def _race(
-        self, log: BanditLog, weight: FloatArray | None, seed: int, began: float, progress: RaceProgress
+        self,
+        log: BanditLog,
+        weight: FloatArray | None,
+        seed: int,
+        began: float,
+        progress: RaceProgress,
+        keeper: Keeper | None,
     ) -> Outcome:
         """Return the outcome of the race, run on the whole log or on a part of a large one."""
         names = tuple(one for one in choose(self.include, self.exclude) if one.suits(log))
@@ -176,7 +186,7 @@ class AutoPolicy(ShownAsCard, ScoredPolicy):
         share = 1.0 if is_whole and self.minutes is None else RACE_SHARE
         deadline = np.inf if self.minutes is None else began + share * 60.0 * self.minutes
         progress.say("preparing the race")
-        panel = make_panel(raced, settings, sample_weight=None if weight is None else weight[rows])
+        panel = make_panel(raced, settings, sample_weight=None if weight is None else weight[rows], keeper=keeper)
         race = Race(panel, names, settings, deadline=deadline, report=progress.report)
         return race.run()
 
@@ -188,6 +198,7 @@ class AutoPolicy(ShownAsCard, ScoredPolicy):
         seed: int,
         deadline: float,
         progress: RaceProgress,
+        keeper: Keeper | None,
     ) -> None:
         """Train the winners on all samples, or keep what the race has trained if there is no time for more."""
         self.leaderboard_: Leaderboard = outcome.leaderboard
@@ -201,10 +212,12 @@ class AutoPolicy(ShownAsCard, ScoredPolicy):
                     n_folds=next(folds for size, folds in FINAL_FOLDS if log.n_samples <= size),
                     seed=seed,
                     logging_model=outcome.logging_model,
+                    keeper=keeper,
+                    name="winner",
                 )
                 for number, winner in enumerate(outcome.winners):
                     progress.say(f"training the winner{'' if len(outcome.winners) == 1 else f' ({number + 1})'}")
-                    policy = self._retrain(winner, workbench, deadline)
+                    policy = self._retrain(winner, workbench, deadline, keeper)
                     # Cut short, all samples teach less than the race did.
                     was_cut = policy.stop_reason_ in (INTERRUPTED, TimeLimit.stop_reason)
                     is_short = was_cut and policy.n_rounds_ < MIN_RETRAINED * policy.n_rounds
@@ -220,14 +233,19 @@ class AutoPolicy(ShownAsCard, ScoredPolicy):
         else:
             self.best_policy_ = BlendedPolicy.of(parts, outcome.weights, inverse_temperature=outcome.sharpness)
 
-    def _retrain(self, winner: Contender, workbench: Workbench, deadline: float) -> BoostedPolicy:
+    def _retrain(
+        self, winner: Contender, workbench: Workbench, deadline: float, keeper: Keeper | None
+    ) -> BoostedPolicy:
         """Train a winner on all samples; the more there are beyond those it raced on, the more rounds it makes."""
         policy = winner.unfitted(n_jobs=self.n_jobs)
         growth = max(workbench.log.n_samples / winner.n_trained_on, 1.0) ** ROUNDS_GROWTH
         policy.set_params(n_rounds=round(policy.n_rounds * growth))
         left = deadline - time.monotonic()
         limits = [] if np.isinf(left) else [TimeLimit(max(left, 0.0))]
-        policy.fit(workbench.log, workbench=workbench, callbacks=limits)
+        if keeper is None:
+            policy.fit(workbench.log, workbench=workbench, callbacks=limits)
+        else:
+            keeper.fit(policy, workbench.log, workbench=workbench, callbacks=limits)
         return policy
 
     # -- Predicting: all of it is the best policy's ---------------------------------------------------------------

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
 from bopl._typing import AnyArray, FloatArray
 from bopl.boosting import Workbench
+from bopl.boosting.checkpoint import write_checkpoint
+from bopl.boosting.keeper import Keeper
 from bopl.boosting.loop import BoostingRun, Problem, result_of
 from bopl.log import BanditLog
 from bopl.objective.softmax import softmax
@@ -75,13 +79,23 @@ class Panel:
     logging_model : LoggingModel
     judged_by : str
         Which samples judge, in words.
+    keeper : Keeper, optional
+        Keeps the rounds of the contenders.
     """
 
-    def __init__(self, arenas: list[Arena], log: BanditLog, logging_model: LoggingModel, judged_by: str = "") -> None:
+    def __init__(
+        self,
+        arenas: list[Arena],
+        log: BanditLog,
+        logging_model: LoggingModel,
+        judged_by: str = "",
+        keeper: Keeper | None = None,
+    ) -> None:
         self.arenas = arenas
         self.log = log
         self.logging_model = logging_model
         self.judged_by = judged_by
+        self.keeper = keeper
         self._ends = np.cumsum([arena.judge.log.n_samples for arena in arenas])[:-1]
         weights = [arena.judge.sample_weight for arena in arenas if arena.judge.sample_weight is not None]
         self._sample_weight = np.concatenate(weights) if weights else None
@@ -123,6 +137,7 @@ class Contender:
         self._seed = seed
         self._runs: list[tuple[Problem, BoostingRun]] = []
         self._scores: list[FloatArray] = []
+        self._unkept = [0.0] * len(panel.arenas)  # seconds of work that no file holds
         self._added = 0
         self._falls = 0
 
@@ -138,34 +153,63 @@ class Contender:
 
     def begin(self) -> None:
         """Prepare the runs, and ask the judges about the start."""
-        for arena in self._panel.arenas:
-            problem, run = self._policy.begin(arena.workbench, seed=self._seed)
+        for number, arena in enumerate(self._panel.arenas):
+            problem, run = self._recall(number) or self._policy.begin(arena.workbench, seed=self._seed)
             self._runs.append((problem, run))
             context = arena.judge.log.context
             self._scores.append(problem.start.score(context, arena.judge.log.n_actions))
         # Equal scores are worth no question where rounds are to come.
         if self.candidate.n_rounds == 0 or any(problem.start.predictors for problem, _ in self._runs):
-            self._ask()
+            self._ask(0)
 
     def advance(self, n_rounds: int) -> None:
-        """Add rounds until there are so many, and ask the judges on the way."""
+        """Add rounds until there are so many, and ask the judges on the way.
+
+        Rounds that were recalled are there already; the judges are asked about them just as if they were new.
+        """
         for target in [one for one in SNAPSHOTS if self.n_rounds < one <= n_rounds]:
             if self.is_over:
                 return
-            reasons = [run.add_rounds(min(target, self.candidate.n_rounds)) for _, run in self._runs]
+            reasons = [self._add_rounds(number, target) for number in range(len(self._runs))]
             if all(reason is not None for reason in reasons):
                 self.stop_reason = reasons[0]
-            self.n_rounds = max(len(run.state.rounds) for _, run in self._runs)
-            self._ask()
+            self.n_rounds = max(min(len(run.state.rounds), target) for _, run in self._runs)
+            self._ask(target)
             if self._falls >= 2:
                 self.stop_reason = "the judges saw it getting worse"
 
-    def _ask(self) -> None:
+    def _add_rounds(self, number: int, target: int) -> str | None:
+        """Add the rounds of one arena, and keep them; return the reason if boosting ended before."""
+        _, run = self._runs[number]
+        n_before, began = len(run.state.rounds), time.monotonic()
+        reason = run.add_rounds(min(target, self.candidate.n_rounds))
+        self._unkept[number] += time.monotonic() - began
+        if self._panel.keeper is not None and len(run.state.rounds) > n_before:
+            log = self._panel.arenas[number].workbench.log
+            writing = partial(write_checkpoint, state=run.state, fingerprint=log.fingerprint())
+            if self._panel.keeper.keep(self._name(number), writing, seconds=self._unkept[number]):
+                self._unkept[number] = 0.0
+        return reason
+
+    def _recall(self, number: int) -> tuple[Problem, BoostingRun] | None:
+        """Return the run of one arena with the rounds that were kept, None if none were."""
+        if self._panel.keeper is None:
+            return None
+        workbench = self._panel.arenas[number].workbench
+        return self._panel.keeper.recall(
+            self._name(number), lambda path: self._policy.begin(workbench, seed=self._seed, resume_from=path)
+        )
+
+    def _name(self, number: int) -> str:
+        return f"{self.candidate.name} in arena {number}"
+
+    def _ask(self, n_rounds: int) -> None:
+        """Ask the judges about the first so many rounds."""
         for k, (_, run) in enumerate(self._runs):
             context = self._panel.arenas[k].judge.log.context
-            for entry in run.state.rounds[self._added :]:
+            for entry in run.state.rounds[self._added : n_rounds]:
                 self._scores[k] += entry.step.size * entry.predictor.predict(context)
-        self._added = max(len(run.state.rounds) for _, run in self._runs)
+        self._added = max(min(len(run.state.rounds), n_rounds) for _, run in self._runs)
         found = self._verdict()
         if self.best is None or found.rank > self.best.rank:
             self.best, self._falls = found, 0

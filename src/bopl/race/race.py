@@ -5,11 +5,13 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 
 from bopl._typing import AnyArray, FloatArray
 from bopl.boosting import Workbench
+from bopl.boosting.keeper import Keeper
 from bopl.log import BanditLog, SplitFacts
 from bopl.log.split import divide_latest
 from bopl.objective.softmax import softmax
@@ -19,6 +21,7 @@ from bopl.race.judge import Judge, Standing
 from bopl.race.leaderboard import Entry, Leaderboard
 from bopl.reward import draw_folds
 from bopl.reward.logging_model import LoggingModel, fit_logging_model
+from bopl.reward.store import read_logging_model, write_logging_model
 
 RUNGS = (25, 100, 200)  # rounds after which the weaker half is dropped
 MIN_UNITS = 3  # parts of a cross-validation; two of them have to be trained on, cross-fitted
@@ -87,7 +90,9 @@ class Outcome:
     logging_model: LoggingModel
 
 
-def make_panel(log: BanditLog, settings: RaceSettings, *, sample_weight: FloatArray | None = None) -> Panel:
+def make_panel(
+    log: BanditLog, settings: RaceSettings, *, sample_weight: FloatArray | None = None, keeper: Keeper | None = None
+) -> Panel:
     """Divide the samples and prepare the judges."""
     _check_units(log)
     divisions: list[tuple[AnyArray, AnyArray]]
@@ -99,10 +104,25 @@ def make_panel(log: BanditLog, settings: RaceSettings, *, sample_weight: FloatAr
         fold = draw_folds(log, settings.n_parts, settings.seed)
         divisions = [(np.flatnonzero(fold != k), np.flatnonzero(fold == k)) for k in range(int(fold.max()) + 1)]
         judged_by = f"Judged by cross-validation: all {log.n_samples:,} samples in turn, in {len(divisions)} parts."
-    model = fit_logging_model(log, seed=settings.seed)  # knows no rewards: one for all
-    arenas = [_make_arena(log, train, judged, settings, sample_weight, model) for train, judged in divisions]
+    model = _fit_logging(log, settings.seed, keeper)  # knows no rewards: one for all
+    arenas = [
+        _make_arena(log, train, judged, settings, sample_weight, model, keeper, f"arena {number}")
+        for number, (train, judged) in enumerate(divisions)
+    ]
     order = np.concatenate([arena.rows for arena in arenas])
-    return Panel(arenas, log.subset(order), model, judged_by)
+    return Panel(arenas, log.subset(order), model, judged_by, keeper)
+
+
+def _fit_logging(log: BanditLog, seed: int, keeper: Keeper | None) -> LoggingModel:
+    """Return the logging policy, learned or recalled."""
+    model = None if keeper is None else keeper.recall("logging", partial(read_logging_model, log=log))
+    if model is None:
+        began = time.monotonic()
+        model = fit_logging_model(log, seed=seed)
+        if keeper is not None:
+            writing = partial(write_logging_model, model=model, log=log)
+            keeper.keep("logging", writing, seconds=time.monotonic() - began)
+    return model
 
 
 def _judged_by(facts: SplitFacts) -> str:
@@ -132,6 +152,8 @@ def _make_arena(
     settings: RaceSettings,
     sample_weight: FloatArray | None,
     logging_model: LoggingModel,
+    keeper: Keeper | None,
+    name: str,
 ) -> Arena:
     weight = None if sample_weight is None else sample_weight[train] / sample_weight[train].mean()
     workbench = Workbench(
@@ -140,6 +162,8 @@ def _make_arena(
         n_folds=settings.n_folds,
         seed=settings.seed,
         logging_model=logging_model,
+        keeper=keeper,
+        name=name,
     )
     held_out = log.subset(judged)
     if log.n_actions > MAX_BINNED_ACTIONS:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from copy import copy
 from dataclasses import dataclass, replace
 from typing import Any
@@ -98,7 +99,11 @@ class BoostedRewardModel(BaseEstimator):
         """Take over what a run has learned, its first rounds or all of them."""
         width = 0 if log.action_features is None else log.action_features.shape[1]
         trees = [HistTreePredictor(score_all_actions(tree, log.n_actions, width)) for tree in run.trees[:n_rounds]]
-        self.actions_, self.n_features_in_, self.initial_ = log.actions, log.n_features, run.initial
+        return self.adopt(log, run.initial, trees)
+
+    def adopt(self, log: BanditLog, initial: float, trees: Sequence[HistTreePredictor]) -> BoostedRewardModel:
+        """Take over trees that were fitted to a log."""
+        self.actions_, self.n_features_in_, self.initial_ = log.actions, log.n_features, initial
         self.predictors_ = tuple(trees)
         self.trees_: FlatEnsemble | None = (
             stack_trees(trees, np.full(len(trees), self.learning_rate).tolist()) if trees else None

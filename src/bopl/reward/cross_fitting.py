@@ -83,14 +83,30 @@ def cross_fit(
     check_number("n_folds", n_folds, low=2, integer=True)
     model = BoostedRewardModel(random_state=seed) if model is None else model
     if isinstance(model, BoostedRewardModel):
-        return _cross_fit_boosted(log, model, draw_folds(log, n_folds, seed), seed, sample_weight, binding, is_over)
+        fold = draw_model_folds(log, model, n_folds, seed)
+        return _cross_fit_boosted(log, model, fold, seed, sample_weight, binding, is_over)
     if isinstance(model, NetworkRewardModel):
-        fold = draw_folds(log, min(n_folds, model.max_folds), seed)
-        return _cross_fit_network(log, model, fold, sample_weight)
+        return _cross_fit_network(log, model, draw_model_folds(log, model, n_folds, seed), sample_weight)
     predictor = predict_rewards(model, log, n_folds=n_folds, seed=seed)
     fold = np.zeros(log.n_samples, np.intp) if predictor.fold is None else predictor.fold
     estimate = np.asfortranarray(predictor.block(slice(0, log.n_samples)))
     models = tuple(_Function(predict) for predict in predictor.predicts)
+    return _judged(models, fold, estimate, log, sample_weight)
+
+
+def draw_model_folds(log: BanditLog, model: Any, n_folds: int, seed: int) -> IntArray:
+    """Return the folds on which a model is cross-fitted."""
+    return draw_folds(log, min(n_folds, getattr(model, "max_folds", n_folds)), seed)
+
+
+def estimate_unseen(
+    models: tuple[Any, ...], fold: IntArray, log: BanditLog, sample_weight: FloatArray | None
+) -> CrossFit:
+    """Return fitted models with what each predicts for the samples of its fold."""
+    estimate = np.empty((log.n_samples, log.n_actions), order="F")
+    for number, fitted in enumerate(models):
+        own = np.flatnonzero(fold == number)
+        estimate[own] = fitted.predict(log.context[own])
     return _judged(models, fold, estimate, log, sample_weight)
 
 
@@ -138,12 +154,7 @@ def _cross_fit_boosted(
             least, best = found, round_idx + 1
         if is_over() or round_idx + 1 - best >= max(PATIENCE, math.ceil(PATIENCE / (10.0 * model.learning_rate))):
             break
-    models = tuple(clone(model).take(run, log, best) for run in runs)
-    estimate = np.empty((log.n_samples, log.n_actions), order="F")
-    for number, fitted in enumerate(models):
-        own = np.flatnonzero(fold == number)
-        estimate[own] = fitted.predict(log.context[own])
-    return _judged(models, fold, estimate, log, sample_weight)
+    return estimate_unseen(tuple(clone(model).take(run, log, best) for run in runs), fold, log, sample_weight)
 
 
 def _cross_fit_network(
@@ -151,13 +162,12 @@ def _cross_fit_network(
 ) -> CrossFit:
     from sklearn.base import clone
 
-    models, estimate = [], np.empty((log.n_samples, log.n_actions), order="F")
+    models = []
     for number in range(int(fold.max()) + 1):
-        own, others = np.flatnonzero(fold == number), np.flatnonzero(fold != number)
+        others = np.flatnonzero(fold != number)
         weight = None if sample_weight is None else sample_weight[others]
         models.append(clone(model).fit(log.subset(others), sample_weight=weight))
-        estimate[own] = models[-1].predict(log.context[own])
-    return _judged(tuple(models), fold, estimate, log, sample_weight)
+    return estimate_unseen(tuple(models), fold, log, sample_weight)
 
 
 def _judged(

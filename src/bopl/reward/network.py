@@ -121,8 +121,11 @@ class NetworkRewardModel(BaseEstimator):
     def fit(self, log: BanditLog, *, sample_weight: FloatArray | None = None) -> NetworkRewardModel:
         """Fit the network to the rewards of the logged actions."""
         self._check_settings()
-        self.actions_, self.n_features_in_ = log.actions, log.n_features
-        self.layers_ = _train(log, self, np.ones(log.n_samples) if sample_weight is None else sample_weight)
+        return self.adopt(log, _train(log, self, np.ones(log.n_samples) if sample_weight is None else sample_weight))
+
+    def adopt(self, log: BanditLog, layers: Layers) -> NetworkRewardModel:
+        """Take over layers that were fitted to a log."""
+        self.actions_, self.n_features_in_, self.layers_ = log.actions, log.n_features, layers
         self.training_rows_ = RowSketch.of(log)
         return self
 

@@ -12,6 +12,7 @@ from sklearn.base import clone
 from bopl._typing import FloatArray
 from bopl.evaluation import Evaluation
 from bopl.log import BanditLog, SplitFacts
+from bopl.log.drift import Drift, drift_finding
 from bopl.log.split import Division
 from bopl.race import AutoPolicy
 from bopl.workflow.audit import audit_for_training
@@ -42,11 +43,14 @@ class Period:
         Of the policy that was trained before, on the samples of this period.
     about : str
         What the training said of the policy.
+    drift : tuple of Drift
+        Columns that the judged samples hold otherwise than those trained on, the most different first.
     """
 
     split: SplitFacts
     evaluation: Evaluation
     about: str = ""
+    drift: tuple[Drift, ...] = ()
 
     @property
     def row(self) -> Mapping[str, Any]:
@@ -55,7 +59,8 @@ class Period:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the period as plain values."""
-        return {"split": self.split.to_dict(), "about": self.about, "evaluation": self.evaluation.to_dict()}
+        facts = {"split": self.split.to_dict(), "about": self.about, "evaluation": self.evaluation.to_dict()}
+        return facts | {"drift": [one.to_dict() for one in self.drift]}
 
 
 @dataclass(frozen=True)
@@ -202,6 +207,9 @@ def _roll(log: BanditLog, divisions: Sequence[Division], fit: Fit, config: Train
     for number, division in enumerate(divisions, 1):
         train, test = parts = division.split(log)
         say(f"Period {number} of {len(divisions)}. {parts.facts.sentence}")
+        drift = parts.drift()
+        if drift:
+            say(f"Drift: {drift_finding(drift).sentence}")
         try:
             policy, is_interrupted = fit(train)
         except KeyboardInterrupt:
@@ -213,7 +221,7 @@ def _roll(log: BanditLog, divisions: Sequence[Division], fit: Fit, config: Train
         if about:
             say(about)
         judged.append(_probabilities(policy, fit_reward_model(train, config), test, division))
-        periods.append(Period(parts.facts, judged[-1].judge(log, config), about))
+        periods.append(Period(parts.facts, judged[-1].judge(log, config), about, drift))
         if is_interrupted:
             say("Interrupted: the verdict is on the periods so far.")
             break

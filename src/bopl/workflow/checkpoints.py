@@ -7,8 +7,12 @@ import json
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import TypeVar
+
+import numpy as np
 
 from bopl._machine import versions
+from bopl._typing import AnyArray
 from bopl.boosting import BoostingState, CallbackAction, Checkpoint, Workbench
 from bopl.boosting.loop import AnyCallback
 from bopl.log import BanditLog
@@ -22,11 +26,15 @@ INDIFFERENT = ("log", "out", "n_jobs")  # settings that change nothing that is l
 PATTERN = ".fit-*.checkpoint"
 HALF = "..fit-*.checkpoint"  # of a process that was killed while it wrote one
 
+GOING_ON = "Going on from the checkpoint of an earlier run with the same log and settings."
+NO_ROOM = "Without a checkpoint, a run that is killed starts again: {}"
+
 Say = Callable[[object], None]
+T = TypeVar("T")
 
 
 class Checkpoints:
-    """What the fits of a run have come to, in hidden files of its folder, one per fit.
+    """What the fits of a run, and the parts of its race, have come to: hidden files of its folder, one for each.
 
     Their names hold a digest of the settings, the versions and the log: only a run that would do the same finds them.
 
@@ -34,27 +42,57 @@ class Checkpoints:
     ----------
     folder : Path
     config : TrainConfig
-    fingerprint : str
-        Of the log.
+    origin : sequence of str
+        What tells the log from others.
     say : callable
         Gets a sentence where a fit goes on from a checkpoint, and where none can be written.
     """
 
-    def __init__(self, folder: Path, config: TrainConfig, fingerprint: str, say: Say) -> None:
+    def __init__(self, folder: Path, config: TrainConfig, origin: Sequence[str], say: Say) -> None:
         settings = {name: value for name, value in config.to_dict().items() if name not in INDIFFERENT}
-        facts = json.dumps([settings, versions(), fingerprint], sort_keys=True, default=str)
+        facts = json.dumps([settings, versions(), *origin], sort_keys=True, default=str)
         self._folder, self._key = folder, hashlib.sha256(facts.encode()).hexdigest()[:16]
         self._say, self._said = say, set[str]()
-        self._n_fits = 0
+        self._n_fits, self._cost = 0, 0.0
+
+    def recall(self, name: str, read: Callable[[Path], T]) -> T | None:
+        """Return what a part of a race has come to in an earlier run, None if nothing of it is there or can be read."""
+        path = self._path(name)
+        if not path.is_file():
+            return None
+        try:
+            found = read(path)
+        except ValueError:  # of a damaged file
+            path.unlink(missing_ok=True)
+            return None
+        self._say_once(GOING_ON)
+        return found
+
+    def keep(self, name: str, write: Callable[[Path], None], *, seconds: float) -> bool:
+        """Write what a part of a race has come to, unless it is made again as quickly; return whether it is written."""
+        if seconds < max(SECONDS / 10, COSTS * self._cost):
+            return False
+        began = time.monotonic()
+        try:
+            write(self._path(name))
+        except OSError as error:
+            self._say_once(NO_ROOM.format(error))
+            return False
+        finally:
+            self._cost = time.monotonic() - began
+        return True
+
+    def _path(self, name: str) -> Path:
+        return self._folder / f".fit-{hashlib.sha256(name.encode()).hexdigest()[:16]}-{self._key}.checkpoint"
 
     def fit(
         self,
         policy: BoostedPolicy,
         log: BanditLog,
         *,
-        validation: BanditLog,
-        callbacks: Sequence[AnyCallback],
-        workbench: Workbench | None,
+        validation: BanditLog | None = None,
+        callbacks: Sequence[AnyCallback] = (),
+        workbench: Workbench | None = None,
     ) -> None:
         """Fit a policy, from its checkpoint on where an earlier run has left one."""
         self._n_fits += 1
@@ -78,6 +116,11 @@ class Checkpoints:
         """Say of an interrupted run that it can go on."""
         if any(self._folder.glob(PATTERN)):
             self._say("The same command, given again, goes on from here.")
+
+
+def digest_of(column: AnyArray | None) -> str:
+    """Return what tells a column of a log from others."""
+    return "" if column is None else hashlib.sha256(np.ascontiguousarray(column).tobytes()).hexdigest()
 
 
 def drop_checkpoints(folder: Path) -> None:
@@ -106,7 +149,7 @@ class RunCheckpoint(Checkpoint):
         super().on_start(state)
         self._last = time.monotonic()
         if state.rounds:
-            self._say("Going on from the checkpoint of an earlier run with the same log and settings.")
+            self._say(GOING_ON)
 
     def __call__(self, state: BoostingState) -> CallbackAction:
         """Write if it is time."""
@@ -125,6 +168,6 @@ class RunCheckpoint(Checkpoint):
         try:
             super()._write(state)
         except OSError as error:
-            self._say(f"Without a checkpoint, a run that is killed starts again: {error}")
+            self._say(NO_ROOM.format(error))
         self._last = time.monotonic()
         self._cost = self._last - began

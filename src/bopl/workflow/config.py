@@ -138,7 +138,8 @@ class TrainConfig:
         0.0,
     )
     guard: tuple[str, ...] = _about(
-        "Other reward columns that must not get worse, separated by commas, as in 'revenue>=-1%,complaints<=+0.5%'.", ()
+        "Other reward columns that must not get worse, as in 'revenue>=-1%'; with commas, or a flag for each.",
+        (),
     )
     segment: str | None = _about("Column by whose values the verdict is given for each part of the log, too.")
 

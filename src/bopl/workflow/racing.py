@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from bopl._errors import LeakWarning
+from bopl.boosting.keeper import Keeper
 from bopl.boosting.loop import INTERRUPTED
 from bopl.log import BanditLog
 from bopl.race import AutoPolicy, Leaderboard
@@ -19,7 +20,13 @@ from bopl.workflow.step import StepClock
 
 
 def race(
-    config: TrainConfig, log: BanditLog, clock: StepClock, say: Callable[[object], None], *, progress: bool
+    config: TrainConfig,
+    log: BanditLog,
+    clock: StepClock,
+    say: Callable[[object], None],
+    *,
+    progress: bool,
+    keeper: Keeper | None = None,
 ) -> tuple[AutoPolicy, bool]:
     """Return the policy that won a race on a log and was trained on all of it, and whether Ctrl-C cut it short."""
     policy = AutoPolicy(
@@ -33,7 +40,7 @@ def race(
     )
     with clock.step("train"), warnings.catch_warnings():
         warnings.simplefilter("ignore", LeakWarning)  # the audit has told, and what is left was to be kept
-        policy.fit(log)
+        policy.fit(log, keeper=keeper)
     say(leaderboard_table(policy.leaderboard_))
     say(policy.leaderboard_.verdict)
     if policy.leaderboard_.n_parts == 1:  # of a cross-validation the table tells

@@ -22,7 +22,7 @@ from bopl.objective.registry import OBJECTIVES, get_objective, parse_weight
 from bopl.policy import BoostedPolicy
 from bopl.race import AutoPolicy
 from bopl.workflow.audit import audit_for_training
-from bopl.workflow.checkpoints import Checkpoints, drop_checkpoints
+from bopl.workflow.checkpoints import Checkpoints, digest_of, drop_checkpoints
 from bopl.workflow.config import AUTO, TrainConfig
 from bopl.workflow.judging import fit_reward_model, judge
 from bopl.workflow.racing import race
@@ -78,8 +78,8 @@ def train(
 ) -> TrainResult:
     """Do a whole run.
 
-    The policy is saved as soon as it is trained. Ctrl-C ends the race or the boosting, not the run. The boosting of a
-    single objective goes on from where an earlier run with the same log and settings was killed or interrupted.
+    The policy is saved as soon as it is trained. Ctrl-C ends the race or the boosting, not the run. Both go on from
+    where an earlier run with the same log and settings was killed or interrupted.
 
     Parameters
     ----------
@@ -110,6 +110,8 @@ def _run(
     with clock.step("audit"):
         log, audit, left_out = audit_for_training(log, config, say=say)
         fingerprint = log.fingerprint()  # of what is learned from, which is what the policy will read
+        # Times and groups are no part of it, but decide which sample is in which part.
+        origin = [fingerprint, digest_of(log.time), digest_of(log.group)]
     with clock.step("split"):
         rest, held_out = parts = split_log(log, config.holdout, config.random_state)
         split, drift = parts.facts, parts.drift()
@@ -120,10 +122,10 @@ def _run(
     if drift:
         say(f"Drift: {audit['drift'].sentence}")
     policy: AutoPolicy | BoostedPolicy
-    checkpoints = Checkpoints(folder.path, config, fingerprint, say)
+    checkpoints = Checkpoints(folder.path, config, origin, say)
     if config.objective == AUTO:
         say(f"Racing on {rest.n_samples:,} samples, and holding out {held_out.n_samples:,} for the verdict.")
-        policy, was_interrupted = race(config, rest, clock, say, progress=progress)
+        policy, was_interrupted = race(config, rest, clock, say, progress=progress, keeper=checkpoints)
     else:
         policy, was_interrupted = boost(config, rest, len(held_out), clock, say, progress, callbacks, checkpoints)
     policy = sharpen_trained(policy, config, say)
