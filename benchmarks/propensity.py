@@ -3,6 +3,7 @@
     python benchmarks/propensity.py                                # 5 kinds of logging policy, 5 logs of 10,000 each
     python benchmarks/propensity.py --samples 2000 --logs 20
     python benchmarks/propensity.py --kinds softmax,rules --ours-only
+    python benchmarks/propensity.py --logs 10 --jobs 16
 
 Five kinds of logging policy write logs without propensities:
 
@@ -23,11 +24,14 @@ from __future__ import annotations
 
 import os
 
-os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+for _name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS"):
+    os.environ.setdefault(_name, "1")
 
 import argparse
 import time
 from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
 from typing import Any
 
 import numpy as np
@@ -143,29 +147,39 @@ def describe(log: bopl.BanditLog, found: np.ndarray, truth: np.ndarray) -> tuple
     )
 
 
+def run_case(case: tuple[str, str, int, int]) -> tuple[float, ...]:
+    """Return what `describe` says of one model on one log, and the seconds it took."""
+    kind, name, number, n_samples = case
+    log, truth = draw(kind, number, n_samples)
+    start = time.perf_counter()
+    found = bopl.estimate_propensity(log).propensity if name == "bopl" else cross_fitted(rivals()[name], log)
+    seconds = time.perf_counter() - start
+    return (*describe(log, found, truth), seconds)
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--samples", type=int, default=10_000)
     parser.add_argument("--logs", type=int, default=5)
     parser.add_argument("--kinds", default=",".join(KINDS))
     parser.add_argument("--ours-only", action="store_true")
+    parser.add_argument("--jobs", type=int, default=1, help="processes; each fits with one thread")
     given = parser.parse_args()
-    others = {} if given.ours_only else rivals()
+    names = ("bopl",) if given.ours_only else ("bopl", *rivals())
     print(f"{given.samples:,} samples, {given.logs} logs of each kind\n")
     print("| logging policy | model | error | excess log loss | mean uniform weight | audit | s |")
     print("|---|---|---:|---:|---:|---:|---:|")
-    passed = []
-    for kind in given.kinds.split(","):
-        logs = [draw(kind, number, given.samples) for number in range(given.logs)]
-        for name in ("bopl", *others):
-            rows, start = [], time.perf_counter()
-            for log, truth in logs:
-                mine = name == "bopl"
-                found = bopl.estimate_propensity(log).propensity if mine else cross_fitted(others[name], log)
-                rows.append(describe(log, found, truth))
-            seconds = (time.perf_counter() - start) / len(logs)
-            error, excess, mean, audit = np.mean(np.array(rows, dtype=float), axis=0)
-            passed += [row[3] for row in rows] if name == "bopl" else []
+    passed: list[bool] = []
+    pairs = [(kind, name) for kind in given.kinds.split(",") for name in names]
+    cases = [(kind, name, number, given.samples) for kind, name in pairs for number in range(given.logs)]
+    if given.jobs > 1:
+        os.environ["NUMBA_NUM_THREADS"] = "1"  # the processes share the processors as it is
+    with ProcessPoolExecutor(given.jobs, mp_context=get_context("spawn")) as pool:
+        found = pool.map(run_case, cases)
+        for kind, name in pairs:
+            rows = [next(found) for _ in range(given.logs)]
+            error, excess, mean, audit, seconds = np.mean(np.array(rows, dtype=float), axis=0)
+            passed += [bool(row[3]) for row in rows] if name == "bopl" else []
             print(
                 f"| {kind} | {name} | {error:.1%} | {excess:.4f} | {mean:.3f} | {audit:.0%} | {seconds:.1f} |",
                 flush=True,

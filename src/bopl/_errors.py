@@ -19,10 +19,6 @@ class DroppedSamplesWarning(UserWarning):
     """A split by time has dropped most of its training samples, because their groups are held out."""
 
 
-class ForgottenWarning(UserWarning):
-    """A log is written to a file that does not hold its other rewards or its segments."""
-
-
 class LeakWarning(UserWarning):
     """A policy is trained on context columns that surely know more than was known when the action was chosen."""
 

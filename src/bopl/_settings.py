@@ -34,6 +34,12 @@ def check_choice(name: str, value: object, choices: Sequence[str]) -> None:
         raise ValueError(f"{name} must be one of {', '.join(map(repr, choices))}; got {value!r}.")
 
 
+def check_flag(name: str, value: object) -> None:
+    """Raise unless ``value`` is True or False."""
+    if not isinstance(value, bool):
+        raise TypeError(f"{name} must be True or False; got {value!r}.")
+
+
 def _range_text(low: float, high: float, low_open: bool, high_open: bool) -> str:
     if low == -math.inf:
         return "be finite"

@@ -1,6 +1,8 @@
 """Rounded propensities do not make the logging policy better than itself, and exact ones change nothing."""
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 import bopl
@@ -44,6 +46,50 @@ def test_the_logging_policy_is_not_better_than_itself_where_propensities_are_rou
 )
 def test_designs_with_round_numbers_are_told_from_rounded_ones(values, n_actions, is_rounded):
     assert find_grid(np.array(values)).may_be_rounded(n_actions) == is_rounded
+
+
+def grid_log(**settings):
+    """Return a log of a softmax whose probabilities are whole percentages by design."""
+    rng = np.random.default_rng(3)
+    prob = np.stack([rng.multinomial(84, rng.dirichlet(np.ones(16))) for _ in range(3000)]) / 100.0 + 0.01
+    action = draw_actions(prob, rng)
+    own = prob[np.arange(3000), action]
+    return bopl.BanditLog(np.ones((3000, 1)), action, rng.random(3000), own, **settings), prob
+
+
+def test_a_grid_that_is_exact_by_the_user_s_word_widens_nothing(tmp_path):
+    log, prob = grid_log()
+    exact, _ = grid_log(exact_propensity=True)
+    policy = np.roll(prob, 1, axis=1)
+    widened, plain = (bopl.evaluate(one, policy, estimators="ips").row() for one in (log, exact))
+    assert "say so with exact_propensity" in widened["reason"]
+    assert "rounded" not in plain["reason"]
+    assert plain["ci_upper"] - plain["ci_lower"] < widened["ci_upper"] - widened["ci_lower"]
+    asked = bopl.evaluate(log, policy, estimators="ips", exact_propensity=True).row()
+    assert (asked["ci_lower"], asked["ci_upper"]) == (plain["ci_lower"], plain["ci_upper"])
+    doubted = bopl.evaluate(exact, policy, estimators="ips", exact_propensity=False).row()
+    assert (doubted["ci_lower"], doubted["ci_upper"]) == (widened["ci_lower"], widened["ci_upper"])
+    frame = log.to_frame("pyarrow")
+    pq.write_table(
+        frame.append_column("mine", pa.array(policy[np.arange(3000), log.action_idx])), tmp_path / "l.parquet"
+    )
+    roles = {"action": "action", "reward": "reward", "propensity": "propensity"}
+    for is_exact, row in ((True, plain), (False, widened)):
+        found = bopl.evaluate_parquet(
+            tmp_path / "l.parquet", "mine", **roles, estimators="ips", exact_propensity=is_exact
+        ).row()
+        assert found["ci_lower"] == pytest.approx(row["ci_lower"])
+
+
+def test_an_audit_passes_a_grid_that_is_exact_by_the_user_s_word():
+    found = {is_exact: grid_log(exact_propensity=is_exact)[0].audit()["rounding"] for is_exact in (True, False)}
+    assert (found[True].status, found[False].status) == ("ok", "problem")
+    assert "exact_propensity" in found[False].sentence
+
+
+def test_exact_propensity_is_a_flag():
+    with pytest.raises(TypeError, match="exact_propensity must be True or False; got 'yes'"):
+        bopl.BanditLog([[1.0], [2.0]], ["a", "b"], [1, 0], [0.5, 0.5], exact_propensity="yes")
 
 
 def test_digits_and_decimals_give_the_half_unit():

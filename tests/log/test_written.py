@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from scipy.sparse import csr_array
 
 import bopl
-from bopl._errors import ForgottenWarning, UsageError
+from bopl._errors import UsageError
 from bopl.log.column import Column
 from bopl.log.frame_of import decode_column
 from bopl.log.written import KEY
@@ -391,10 +391,103 @@ def test_only_logs_are_joined():
         bopl.concat([random_log(), []])
 
 
-def test_what_a_file_does_not_hold_is_said(tmp_path):
-    context, half = np.zeros((2, 1)), [0.5, 0.5]
-    log = bopl.BanditLog(context, ["a", "b"], [1, 0], half, other_rewards={"revenue": [3.0, 0.0]}, segment=["x", "y"])
-    with pytest.warns(ForgottenWarning, match="does not hold 'revenue', 'the segments'"):
-        log.to_parquet(tmp_path / "log.parquet")
-    assert bopl.concat([log, log]).other_rewards["revenue"].tolist() == [3.0, 0.0, 3.0, 0.0]
-    assert bopl.concat([log, log]).segment.tolist() == ["x", "y", "x", "y"]
+# -- Other rewards, segments, and propensities that are exact ---------------------------------------------------------
+
+
+def carrying_log(**changes):
+    columns = {"other_rewards": {"revenue": [3.0, 0.0], "x0": [1.0, 2.0]}, "segment": ["x", None]}
+    return bopl.BanditLog(np.zeros((2, 1)), ["a", "b"], [1, 0], [0.5, 0.5], **{**columns, **changes})
+
+
+def assert_carries(log, again):
+    assert_same(log, again)
+    assert list(again.other_rewards) == list(log.other_rewards)
+    for name, values in log.other_rewards.items():
+        np.testing.assert_array_equal(again.other_rewards[name], values)
+    np.testing.assert_array_equal(again.segment, log.segment)
+    assert again.exact_propensity == log.exact_propensity
+
+
+def test_a_file_keeps_other_rewards_segments_and_exact_propensities(tmp_path):
+    log = carrying_log(exact_propensity=True)
+    log.to_parquet(tmp_path / "log.parquet")
+    again = bopl.BanditLog.read(tmp_path / "log.parquet")
+    assert_carries(log, again)
+    assert_carries(bopl.concat([log, log]), bopl.concat([again, again]))
+    assert list(log.to_frame("pandas").columns) == ["x0", "action", "reward", "propensity", "revenue", "x0_", "segment"]
+
+
+def test_a_file_of_a_frame_keeps_them_too_and_context_that_is_the_segment(tmp_path):
+    table = pa.table(
+        {
+            "city": ["Rom", "Ulm", None, "Rom"],
+            "click": [1.0, 0.0, 1.0, 0.0],
+            "spent": [3.0, 0.0, 2.5, 0.0],
+            "shown": ["a", "b", "b", "a"],
+            "p": [0.5] * 4,
+        }
+    )
+    log = bopl.BanditLog.from_frame(
+        table, action="shown", reward="click", propensity="p", other_rewards=["spent"], segment="city"
+    )
+    log.to_parquet(tmp_path / "log.parquet")
+    again = bopl.BanditLog.read(tmp_path / "log.parquet")
+    assert_carries(log, again)
+    assert again.schema == log.schema
+    assert log.segment.tolist() == ["Rom", "Ulm", "missing", "Rom"]
+
+
+def test_what_a_file_carries_is_no_context_where_other_columns_are_asked_for(tmp_path):
+    context = np.zeros((2, 2))
+    log = bopl.BanditLog(
+        context, ["a", "b"], [1, 0], [0.5, 0.5], other_rewards={"revenue": [3.0, 0.0]}, segment=["x", "y"]
+    )
+    log.to_parquet(tmp_path / "log.parquet")
+    fewer = bopl.BanditLog.read(tmp_path / "log.parquet", ignore=["x1"])
+    assert fewer.feature_names == ("x0",)
+    assert fewer.other_rewards["revenue"].tolist() == [3.0, 0.0]
+    without = bopl.BanditLog.read(tmp_path / "log.parquet", ignore=["revenue", "segment"])
+    assert (without.n_features, without.other_rewards, without.segment) == (2, {}, None)
+    guarded = bopl.BanditLog.read(tmp_path / "log.parquet", other_rewards=["revenue"], segment="x0")
+    assert (guarded.segment.tolist(), list(guarded.other_rewards)) == (["0.0", "0.0"], ["revenue"])
+
+
+def test_a_file_without_a_word_of_them_has_none_of_them(tmp_path):
+    log = random_log()
+    log.to_parquet(tmp_path / "log.parquet")
+    table = pq.read_table(tmp_path / "log.parquet")
+    said = json.loads(table.schema.metadata[KEY])
+    older = {name: one for name, one in said.items() if name not in ("other_rewards", "segment", "exact_propensity")}
+    pq.write_table(table.replace_schema_metadata({KEY: json.dumps(older)}), tmp_path / "older.parquet")
+    assert_same(log, bopl.BanditLog.read(tmp_path / "older.parquet"))
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"other_rewards": {}}, "log 1 has the other reward 'revenue' and log 2 has not"),
+        ({"segment": None}, "log 1 has segment and log 2 has not"),
+    ],
+)
+def test_logs_are_not_joined_where_one_lacks_what_the_other_carries(changes, said):
+    with pytest.raises(ValueError, match=said):
+        bopl.concat([carrying_log(), carrying_log(**changes)])
+
+
+def test_joined_propensities_are_exact_if_all_are():
+    exact, other = carrying_log(exact_propensity=True), carrying_log()
+    assert bopl.concat([exact, exact]).exact_propensity
+    assert not bopl.concat([exact, other]).exact_propensity
+    assert not exact.with_propensity([0.5, 0.5]).exact_propensity
+
+
+def test_the_commands_take_the_word_that_propensities_are_exact(tmp_path, capsys):
+    rng = np.random.default_rng(0)
+    propensity = rng.integers(1, 99, 400) / 100
+    action = np.array(["a", "b"])[(rng.random(400) < 0.5).astype(int)]
+    bopl.BanditLog(rng.normal(size=(400, 1)), action, rng.random(400), propensity).to_parquet(tmp_path / "log.parquet")
+    said = {}
+    for flags in ((), ("--exact-propensity",)):
+        _, found = run_json(capsys, "audit", tmp_path / "log.parquet", *flags)
+        said[flags] = next(one["status"] for one in found["findings"] if one["check"] == "rounding")
+    assert said == {(): "problem", ("--exact-propensity",): "ok"}

@@ -28,7 +28,12 @@ from bopl.experiment.command import app as reproduce_app
 from bopl.workflow.config import RENAMED
 
 DEBUG = "--debug"
-FLAGS = ("drop_invalid", "drop_duplicates", "ignore")  # parameters that sentences of the library advise
+FLAGS = (
+    "drop_invalid",
+    "drop_duplicates",
+    "ignore",
+    "exact_propensity",
+)  # parameters that sentences of the library advise
 # typer brings its own copy of click in newer versions; this is the base of its errors in all of them.
 _ClickError = typer.BadParameter.__mro__[2]
 

@@ -21,7 +21,8 @@ InverseTemperature: TypeAlias = Annotated[
 ]
 
 ROW_SETTINGS = ("where", "drop_invalid", "drop_duplicates")
-ROLE_SETTINGS = ("action", "reward", "propensity", "assume_propensity", "time", "group", "format", *ROW_SETTINGS)
+PROPENSITY_SETTINGS = ("propensity", "assume_propensity", "exact_propensity")
+ROLE_SETTINGS = ("action", "reward", *PROPENSITY_SETTINGS, "time", "group", "format", *ROW_SETTINGS)
 LOG_SETTINGS = (*ROLE_SETTINGS, "context", "ignore", "categorical")
 EVALUATION_SETTINGS = ("estimators", "interval", "confidence", "min_uplift", "guard", "segment", "confounding")
 _LISTS = ("context", "ignore", "categorical", "keep", "drop_duplicates", "include", "exclude", "estimators", "guard")

@@ -44,6 +44,7 @@ def evaluate_parquet(
     n_replicates: int = 1000,
     reward_range: tuple[float, float] | None = None,
     min_propensity: float | None = None,
+    exact_propensity: bool = False,
     random_state: int = 0,
     n_jobs: int | None = None,
     batch_rows: int = 1 << 18,
@@ -80,7 +81,7 @@ def evaluate_parquet(
     batch_rows : int, default=262144
         Rows in memory at a time.
     estimators, interval, confidence, min_uplift, against, head_to_head, simultaneous, logging_policy, n_replicates, \
-    reward_range, min_propensity, random_state, n_jobs
+    reward_range, min_propensity, exact_propensity, random_state, n_jobs
         As for `evaluate`; ``against`` is the name of one of the policies.
     """
     check_number("batch_rows", batch_rows, low=1, integer=True)
@@ -128,7 +129,7 @@ def evaluate_parquet(
     read = dict.fromkeys([*wanted, *sorted(taken), *([] if segment is None else [segment])])
     for batch in _batches(files, list(read), batch_rows):
         accumulator.add(
-            _batch_log(batch, roles, wanted, actions, schema, guarded, segment),
+            _batch_log(batch, roles, wanted, actions, schema, guarded, segment).with_exact_propensity(exact_propensity),
             policies={name: _column(batch, column) for name, column in columns.items()} or None,
             group=None if group is None else _group_numbers(batch[group], groups),
         )

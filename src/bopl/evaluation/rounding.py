@@ -18,9 +18,10 @@ from bopl.log.rounding import find_grid
 def relative_error(log: BanditLog) -> FloatArray | None:
     """Return by which share rounding can have moved each propensity; None if they are not rounded, as far as one sees.
 
-    Only logged propensities are looked at: others were computed.
+    Only logged propensities are looked at, for others were computed, and those that nobody has called exact.
     """
-    grid = find_grid(log.propensity) if log.propensity_source == "logged" else None
+    is_doubtful = log.propensity_source == "logged" and not log.exact_propensity
+    grid = find_grid(log.propensity) if is_doubtful else None
     if grid is None or not grid.may_be_rounded(log.n_actions):
         return None
     return np.minimum(grid.half_unit(log.propensity) / log.propensity, 0.5)
@@ -80,6 +81,7 @@ class RoundingTotals:
     def describe(self, position: int, n_samples: int, unit: float = 1.0) -> str:
         """Return by how much the uplift was widened, as a sentence; empty if by nothing."""
         widest = float(np.abs(self.total[position, :, 1]).max()) / n_samples * unit
-        return (
-            f" The propensities look rounded: the interval allows for {widest:.2g} from that." if widest > 0.0 else ""
-        )
+        if widest == 0.0:
+            return ""
+        allowed = f" The propensities look rounded: the interval allows for {widest:.2g} from that."
+        return f"{allowed} If they are exact, say so with exact_propensity."

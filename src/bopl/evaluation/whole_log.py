@@ -44,6 +44,7 @@ def evaluate(
     logging_policy: object = None,
     logger: object = None,
     logger_propensity: object = None,
+    exact_propensity: bool | None = None,
     n_folds: int = 5,
     n_replicates: int = 1000,
     reward_range: tuple[float, float] | None = None,
@@ -95,6 +96,9 @@ def evaluate(
     logger, logger_propensity : optional
         For a log of several logging policies: who wrote each sample, and what each would have done, as for
         `BanditLog.balanced`.
+    exact_propensity : bool, optional
+        Whether the propensities are exact, however few digits they have: intervals are then not widened for rounding.
+        By default what the log says.
     n_folds : int, default=5
         Of cross-fitting.
     n_replicates : int, default=1000
@@ -133,6 +137,7 @@ def evaluate(
         raise TypeError(f"evaluate takes a BanditLog; got {type(log).__name__}.")
     check_number("n_folds", n_folds, low=2, integer=True)
     log = log if segment is None else log.with_segment(segment)
+    log = log if exact_propensity is None else log.with_exact_propensity(exact_propensity)
     policies, against = with_running(policies, against)
     accumulator = ValueAccumulator(
         policies,

@@ -127,12 +127,15 @@ def _rounding(log: BanditLog) -> Finding:
         return Finding("rounding", OK, float("nan"), f"Propensities have more than {MAX_DECIMALS} decimals.")
     error = 0.5 * 10.0**-decimals / float(log.propensity.min())
     text = f"All propensities end after {decimals} decimal(s)"
+    if log.exact_propensity:
+        return Finding("rounding", OK, 0.0, f"{text}, and are exact, as you say.")
     if error > MAX_ROUNDING and len(np.unique(log.propensity)) > 10:
         return Finding(
             "rounding",
             PROBLEM,
             error,
-            f"{text}: if they were rounded, the smallest is off by up to {error:.0%}, and so are its weights.",
+            f"{text}: if they were rounded, the smallest is off by up to {error:.0%}, and so are its weights. Log more "
+            "digits; if they are exact, say so with exact_propensity.",
         )
     return Finding("rounding", OK, error, f"{text}; as exact values that is fine.")
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from bopl._settings import check_choice
+from bopl._settings import check_choice, check_flag
 from bopl._typing import AnyArray, BoolArray, ContextMatrix, FloatArray, IntArray
 from bopl.log.action import encode_actions
 from bopl.log.check import (
@@ -90,6 +90,9 @@ class BanditLog:
         context.
     segment : sequence of shape (n_samples,), optional
         What each sample counts to, such as a country: `bopl.evaluate` then answers for each segment, too.
+    exact_propensity : bool, default=False
+        Whether the propensities are exact, however few digits they have. Otherwise those that look rounded are taken
+        to be off by half a unit, and intervals are widened by what that can do.
 
     Attributes
     ----------
@@ -129,6 +132,7 @@ class BanditLog:
     other_rewards: Mapping[str, FloatArray]
     segment: AnyArray | None
     propensity_source: str
+    exact_propensity: bool
     schema: LogSchema | None
     origin: LogOrigin | None
     group_labels: AnyArray | None
@@ -149,7 +153,9 @@ class BanditLog:
         drop_invalid: bool = False,
         other_rewards: Mapping[str, object] | None = None,
         segment: object | None = None,
+        exact_propensity: bool = False,
     ) -> None:
+        check_flag("exact_propensity", exact_propensity)
         matrix, names_found = read_context(context, feature_names, allow_infinite=drop_invalid)
         check_lengths(
             {"context": matrix.shape[0], "action": column_length(action), "reward": column_length(reward)}
@@ -190,6 +196,7 @@ class BanditLog:
             },
             segment=None if segment is None else _read_only(check_segment(segment)),
             propensity_source="unknown" if propensity is None else "logged",
+            exact_propensity=exact_propensity,
             schema=None,
             origin=origin,
             group_labels=group_labels,
@@ -219,6 +226,7 @@ class BanditLog:
         where: str | None = None,
         drop_invalid: bool = False,
         drop_duplicates: bool | Sequence[str] = False,
+        exact_propensity: bool = False,
     ) -> BanditLog:
         """Build a log from a pandas, polars or arrow frame.
 
@@ -260,6 +268,8 @@ class BanditLog:
         drop_duplicates : bool or sequence of str, default=False
             Keep the first of rows that agree in these columns, such as the number of the decision; True compares all
             columns that are used.
+        exact_propensity : bool, default=False
+            As for `BanditLog`.
         """
         if not is_frame(frame):
             raise TypeError(f"from_frame takes a pandas, polars or arrow frame; got {type(frame).__name__}.")
@@ -300,6 +310,7 @@ class BanditLog:
             action_features=action_features,
             other_rewards={name: table[name].to_native() for name in other_rewards},
             segment=None if segment is None else table[segment].to_native(),
+            exact_propensity=exact_propensity,
         )
         return _replaced(log.with_schema(schema), origin=origin)
 
@@ -325,6 +336,7 @@ class BanditLog:
         where: str | None = None,
         drop_invalid: bool = False,
         drop_duplicates: bool | Sequence[str] = False,
+        exact_propensity: bool = False,
     ) -> BanditLog:
         """Read a log from files.
 
@@ -341,7 +353,7 @@ class BanditLog:
         format : str, optional
             One of ``bopl.log.format.FORMATS``, where the extension does not tell it.
         context, ignore, categorical, actions, time, group, other_rewards, segment, schema, where, drop_invalid,
-        drop_duplicates
+        drop_duplicates, exact_propensity
             As for `from_frame`.
 
         Examples
@@ -362,6 +374,7 @@ class BanditLog:
             rows=RowChoice.of(where, drop_invalid, drop_duplicates),
             other_rewards=other_rewards,
             segment=segment,
+            exact_propensity=exact_propensity,
         )
         return read_log(request, actions=actions, schema=schema)
 
@@ -591,6 +604,22 @@ class BanditLog:
         check_lengths({"the log": self.n_samples, "segment": len(values)})
         return _replaced(self, segment=_read_only(values))
 
+    def with_other_rewards(self, other_rewards: Mapping[str, object]) -> BanditLog:
+        """Return the log with what else came of the decisions, by name, each of shape (n_samples,)."""
+        found = {str(name): check_reward(one, f"other_rewards[{name!r}]") for name, one in other_rewards.items()}
+        for name, values in found.items():
+            check_lengths({"the log": self.n_samples, f"other_rewards[{name!r}]": len(values)})
+        return _replaced(self, other_rewards={name: _read_only(values) for name, values in found.items()})
+
+    def with_exact_propensity(self, exact_propensity: bool = True) -> BanditLog:
+        """Return the log with the word that its propensities are exact, however few digits they have."""
+        check_flag("exact_propensity", exact_propensity)
+        return _replaced(self, exact_propensity=exact_propensity)
+
+    def without_schema(self, feature_names: Sequence[str] | None) -> BanditLog:
+        """Return the log with other names of its context columns, and no note of how they became numbers."""
+        return _replaced(self, feature_names=check_names(feature_names, None, self.n_features), schema=None)
+
     def with_schema(self, schema: LogSchema) -> BanditLog:
         """Return the log with a note of how its columns became numbers."""
         if schema.feature_names != self.feature_names:
@@ -602,7 +631,7 @@ class BanditLog:
         return _replaced(self, origin=origin)
 
     def with_propensity(self, propensity: object, *, source: str = "logged") -> BanditLog:
-        """Return the log with other propensities.
+        """Return the log with other propensities; nobody has said of these that they are exact.
 
         Parameters
         ----------
@@ -618,13 +647,15 @@ class BanditLog:
             n_eligible = (
                 np.full(self.n_samples, self.n_actions) if self.action_mask is None else self.action_mask.sum(1)
             )
-            return _replaced(self, propensity=_read_only(1.0 / n_eligible), propensity_source="uniform")
+            return _replaced(
+                self, propensity=_read_only(1.0 / n_eligible), propensity_source="uniform", exact_propensity=False
+            )
         if propensity is None:
             raise ValueError("propensity must be an array or 'uniform'; got None.")
         check_choice("source", source, ("logged", "estimated", "balanced", "uniform"))
         values = check_propensity(propensity, self.n_samples)
         check_lengths({"the log": self.n_samples, "propensity": len(values)})
-        return _replaced(self, propensity=_read_only(values), propensity_source=source)
+        return _replaced(self, propensity=_read_only(values), propensity_source=source, exact_propensity=False)
 
     def balanced(self, logger: object, logger_propensity: object) -> BanditLog:
         """Return the log of several logging policies with the propensities of their mixture.

@@ -55,13 +55,16 @@ def concat(logs: Iterable[BanditLog], *, share_groups: bool = True) -> BanditLog
         action_mask=_joined_mask(parts, actions),
         action_features=_joined_features(parts, actions),
         group=_joined_group(parts, share_groups=share_groups),
-        other_rewards={name: np.concatenate([log.other_rewards[name] for log in parts]) for name in _shared(parts)},
+        other_rewards={
+            name: np.concatenate([log.other_rewards[name] for log in parts]) for name in parts[0].other_rewards
+        },
         segment=_joined_segment(parts),
     )
     if has_propensity:
         sources = {log.propensity_source for log in parts}
         source = next(one for one in DOUBTFUL_FIRST if one in sources)
         joined = joined.with_propensity(joined.propensity, source=source)
+        joined = joined.with_exact_propensity(all(log.exact_propensity for log in parts))
     if parts[0].schema is not None:
         joined = joined.with_schema(parts[0].schema)
     return joined.with_origin(_joined_origin(parts))
@@ -75,7 +78,8 @@ def _check_logs(logs: Sequence[Any]) -> None:
         raise TypeError(f"concat takes logs; number {wrong[0] + 1} is a {type(logs[wrong[0]]).__name__}.")
     for place, log in enumerate(logs[1:], start=2):
         _check_columns(logs[0], log, place)
-        for what in ("time", "group", "action_features"):
+        _check_other_rewards(logs[0], log, place)
+        for what in ("time", "group", "action_features", "segment"):
             if (getattr(log, what) is None) != (getattr(logs[0], what) is None):
                 has, lacks = (1, place) if getattr(log, what) is None else (place, 1)
                 raise ValueError(f"log {has} has {what} and log {lacks} has not: give it to both, or to neither.")
@@ -85,6 +89,16 @@ def _check_logs(logs: Sequence[Any]) -> None:
                 f"log {has} has propensities and log {lacks} has not: fill the gap first, with "
                 "bopl.estimate_propensity or log.with_propensity."
             )
+
+
+def _check_other_rewards(first: BanditLog, log: BanditLog, place: int) -> None:
+    mine, theirs = set(first.other_rewards), set(log.other_rewards)
+    if mine != theirs:
+        name = min(mine ^ theirs)
+        has, lacks = (1, place) if name in mine else (place, 1)
+        raise ValueError(
+            f"log {has} has the other reward {name!r} and log {lacks} has not: give it to both, or to neither."
+        )
 
 
 def _check_columns(first: BanditLog, log: BanditLog, place: int) -> None:
@@ -195,11 +209,6 @@ def _joined_origin(logs: Sequence[BanditLog]) -> LogOrigin | None:
         ),
         uneven=" ".join(uneven) or None,
     )
-
-
-def _shared(parts: Sequence[BanditLog]) -> list[str]:
-    """Return the names of the other rewards that all logs have."""
-    return [name for name in parts[0].other_rewards if all(name in log.other_rewards for log in parts)]
 
 
 def _joined_segment(parts: Sequence[BanditLog]) -> AnyArray | None:

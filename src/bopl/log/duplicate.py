@@ -2,8 +2,10 @@
 
 Two samples with one context drew their actions independently: the second repeats the action of the first with just the
 probability that the propensity says. Copies always repeat it. So agreements beyond the sum of the propensities are
-copies, however often contexts come again by themselves. And where everything came twice, every combination of context,
-action and reward occurs an even number of times.
+copies, however often contexts come again by themselves. Where contexts are few, most samples that follow another one
+with the same context are no copies, and a small excess could be the propensities' fault: there, samples that follow at
+once are compared with those that follow later, for copies are delivered soon, and a wrong propensity is wrong always.
+And where everything came twice, every combination of context, action and reward occurs an even number of times.
 """
 
 from __future__ import annotations
@@ -29,9 +31,36 @@ MAX_ROWS = 200_000  # rows that are compared; of a larger log those with small h
 MAX_WORK = 200_000_000  # entries that are hashed once more to leave one column out
 MIN_COPIES = 5.0  # fewer can be chance
 MIN_COPIED = 0.3  # share of the pairs that are copies; a smaller excess can come from propensities that are off
+MIN_NEAR = 0.03  # share of the pairs that are copies, where those that follow later say what chance does
+FAR = range(3, 6)  # how many samples later, among those with the same context, "later" is
 MAX_SHARE = 0.01  # a smaller share of copies hardly changes an interval
 MIN_EVEN = 0.95  # share of the combinations that occur an even number of times where everything came twice
 MAX_P = 1e-6  # of all the tests on one log together
+
+
+@dataclass(frozen=True)
+class NearExcess:
+    """How much oftener samples have the action of the one before them in their context than of one farther back.
+
+    Attributes
+    ----------
+    excess : float
+        Difference of the two shares, each less what the propensities explain.
+    chance : float
+        Share of those farther back that agree.
+    z : float
+        The excess in standard errors.
+    n_pairs : int
+        Samples that follow at once.
+    n_agreeing : int
+        Those that agree.
+    """
+
+    excess: float
+    chance: float
+    z: float
+    n_pairs: int
+    n_agreeing: int
 
 
 @dataclass(frozen=True)
@@ -56,6 +85,8 @@ class Repetition:
         Rows that were looked at.
     share : float
         Their share of all rows.
+    near : NearExcess or None
+        How much oftener samples that follow at once agree than those that follow later; None if none follow later.
     """
 
     column: str | None
@@ -66,6 +97,19 @@ class Repetition:
     n_even: int
     n_rows: int
     share: float = 1.0
+    near: NearExcess | None = None
+
+    @property
+    def is_near(self) -> bool:
+        """Whether the copies show only beside samples that follow later: too few of the pairs are copies."""
+        is_plain = self._n_plain >= max(MIN_COPIES, MIN_COPIED * self.n_pairs / self.share)
+        return self.near is not None and not self.is_doubled and not is_plain
+
+    @property
+    def has_many(self) -> bool:
+        """Whether there are so many copies that chance and small errors of the propensities do not make them."""
+        least = MIN_NEAR if self.is_near else MIN_COPIED
+        return self.n_copies >= max(MIN_COPIES, least * self.n_pairs / self.share)
 
     @property
     def is_doubled(self) -> bool:
@@ -77,16 +121,24 @@ class Repetition:
         """Samples of the whole log that are copies, about."""
         if self.is_doubled:
             return 0.5 * self.n_rows / self.share
+        if self.is_near and self.near is not None:
+            return max(self.near.excess, 0.0) / max(1.0 - self.near.chance, 1e-9) * self.n_pairs / self.share
+        return self._n_plain
+
+    @property
+    def _n_plain(self) -> float:
         excess = self.n_agreeing - self.n_expected
         chance = self.n_expected / max(self.n_pairs, 1)
         return max(excess, 0.0) / max(1.0 - chance, 1e-9) / self.share
 
     def p_value(self) -> float:
         """Return the probability of so many agreements, or even numbers, by chance, from above."""
-        from scipy.stats import binom, poisson
+        from scipy.stats import binom, norm, poisson
 
         if self.is_doubled:
             return float(binom.sf(self.n_even - 1, self.n_cells, 0.5))
+        if self.is_near and self.near is not None:
+            return float(norm.sf(self.near.z))
         return float(poisson.sf(self.n_agreeing - 1, max(self.n_expected, 1e-12)))
 
 
@@ -111,6 +163,11 @@ def _copied_text(found: Repetition, log: BanditLog) -> str:
             f"{found.n_even:,} of {found.n_cells:,} combinations of context{but}, action and reward occur an even "
             f"number of times, where {found.n_cells // 2:,} at most would by chance"
         )
+    elif found.is_near and found.near is not None:
+        proof = (
+            f"{found.near.n_agreeing:,} of {found.near.n_pairs:,} share the action of the one before them with the "
+            f"same context{but}, where {found.near.chance * found.near.n_pairs:,.0f} share that of one farther back"
+        )
     else:
         proof = (
             f"of {found.n_pairs:,} that share their context{but} with another one, {found.n_agreeing:,} share its "
@@ -134,8 +191,7 @@ def find_copies(log: BanditLog) -> Repetition | None:
     those of one group are not compared: folds and intervals keep them together.
     """
     tried = list(_repetitions(log))
-    many = [one for one in tried if one.n_copies >= max(MIN_COPIES, MIN_COPIED * one.n_pairs / one.share)]
-    sure = [one for one in many if one.p_value() <= MAX_P / len(tried)]
+    sure = [one for one in tried if one.has_many and one.p_value() <= MAX_P / len(tried)]
     if not sure:
         return None
     most = max(one.n_copies for one in sure)
@@ -198,7 +254,7 @@ def _compare(log: BanditLog, key: Keys, column: str | None) -> Repetition:
     rows: IntArray = np.arange(log.n_samples)
     if share < 1.0:
         rows = np.flatnonzero(key < np.uint64(int(share * 2.0**64)))
-    order = rows[np.argsort(key[rows], kind="stable")]
+    order = rows[np.argsort(key[rows], kind="stable")] if log.time is None else rows[_by_time(log, key, rows)]
     earlier, later = order[:-1], order[1:]
     is_pair = key[earlier] == key[later]
     if log.group is not None:
@@ -210,7 +266,47 @@ def _compare(log: BanditLog, key: Keys, column: str | None) -> Repetition:
         expected = float(chance.sum())
     agreeing = int((log.action_idx[earlier] == log.action_idx[later]).sum())
     n_cells, n_even = (1, 0) if log.group is not None else _count_cells(log, key, rows)
-    return Repetition(column, len(earlier), agreeing, expected, n_cells, n_even, len(rows), share)
+    near = _near_excess(log, key, order) if log.has_propensity else None
+    return Repetition(column, len(earlier), agreeing, expected, n_cells, n_even, len(rows), share, near)
+
+
+def _by_time(log: BanditLog, key: Keys, rows: IntArray) -> IntArray:
+    assert log.time is not None
+    return np.lexsort((log.time[rows], key[rows]))
+
+
+def _near_excess(log: BanditLog, key: Keys, order: IntArray) -> NearExcess | None:
+    """Compare samples with the one before them in their context, and with some farther back.
+
+    With ``h(i, j) = 1{a_i = a_j} - p_i - p_j`` two pairs are uncorrelated under chance, also if they share a sample,
+    and what the mean of ``h`` is in a context cancels between near and far pairs.
+    """
+    last = order[FAR[-1] :]  # every sample that has one far enough back, if it has the same key
+    if not len(last):
+        return None
+    has_far = key[order[: -FAR[-1]]] == key[last]
+    near = _agreement(log, order, 1, has_far)
+    far = [_agreement(log, order, lag, has_far) for lag in FAR]
+    n_far = sum(len(one) for one, _ in far)
+    if len(near[0]) < MIN_COPIES or n_far < MIN_COPIES:
+        return None
+    h_far = np.concatenate([one for one, _ in far])
+    excess = float(near[0].mean() - h_far.mean())
+    variance = float(h_far.var()) * (1.0 / len(near[0]) + 1.0 / n_far)
+    chance = float(np.concatenate([agrees for _, agrees in far]).mean())
+    z = excess / np.sqrt(variance) if variance > 0.0 else 0.0
+    return NearExcess(excess, chance, float(z), len(near[0]), int(near[1].sum()))
+
+
+def _agreement(log: BanditLog, order: IntArray, lag: int, has_far: BoolArray) -> tuple[FloatArray, BoolArray]:
+    """Return h of the samples and those that stand ``lag`` before them, and whether they have one action."""
+    later = order[FAR[-1] :][has_far]
+    earlier = order[FAR[-1] - lag : len(order) - lag][has_far]
+    if log.group is not None:
+        is_apart = log.group[later] != log.group[earlier]
+        later, earlier = later[is_apart], earlier[is_apart]
+    agrees = log.action_idx[later] == log.action_idx[earlier]
+    return agrees - log.propensity[later] - log.propensity[earlier], agrees
 
 
 def _count_cells(log: BanditLog, key: Keys, rows: IntArray) -> tuple[int, int]:

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Collection
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from bopl._errors import ForgottenWarning, UsageError
+from bopl._errors import UsageError
 from bopl._files import replacing
 from bopl._typing import AnyArray, BoolArray, FloatArray
 from bopl.log.column import OTHER, Column
-from bopl.log.context import is_sparse, quoted
+from bopl.log.context import is_sparse
 from bopl.log.written import KEY, Written
 
 if TYPE_CHECKING:
@@ -37,6 +36,8 @@ def log_table(log: BanditLog) -> Any:
         roles[role] = usual if is_own and usual is not None else _free(usual or role, taken)
         taken.add(roles[role])
         columns[roles[role]] = values
+    carried, segment = _carried_columns(log, taken)
+    columns |= carried
     eligible = None if log.action_mask is None else _free("eligible_actions", taken)
     if eligible is not None and log.action_mask is not None:
         columns[eligible] = _eligible_lists(log.action_mask, log.actions)
@@ -50,6 +51,9 @@ def log_table(log: BanditLog) -> Any:
         log.action_features,
         eligible,
         next(iter(contexts)) if is_sparse(log.context) else None,
+        dict(zip(log.other_rewards, carried, strict=False)),
+        segment,
+        log.exact_propensity,
     )
     return pyarrow.table(columns).replace_schema_metadata({KEY: written.to_bytes()})
 
@@ -62,13 +66,6 @@ def write_log(log: BanditLog, path: str | Path) -> None:
     if not target.parent.is_dir():
         raise FileNotFoundError(
             f"there is no folder {str(target.parent)!r} to write {target.name!r} into; make it first."
-        )
-    if log.other_rewards or log.segment is not None:
-        names = [*log.other_rewards, *([] if log.segment is None else ["the segments"])]
-        warnings.warn(
-            f"the file does not hold {quoted(names)}: join them again after reading, by row.",
-            ForgottenWarning,
-            stacklevel=3,
         )
     table = log_table(log)
     with replacing(target) as file:
@@ -95,6 +92,22 @@ def _role_columns(log: BanditLog) -> dict[str, Any]:
     if log.has_propensity:
         columns["propensity"] = pyarrow.array(log.propensity)
     return columns
+
+
+def _carried_columns(log: BanditLog, taken: set[str]) -> tuple[dict[str, Any], str | None]:
+    """Return the other rewards, in their order, and the segments, whose column is named."""
+    import pyarrow
+
+    columns: dict[str, Any] = {}
+    for name, values in log.other_rewards.items():
+        column = _free(name, taken)
+        taken.add(column)
+        columns[column] = pyarrow.array(values)
+    if log.segment is None:
+        return columns, None
+    segment = _free("segment", taken)
+    taken.add(segment)
+    return {**columns, segment: pyarrow.array(log.segment)}, segment
 
 
 def _labels(labels: AnyArray, role: str) -> Any:

@@ -39,6 +39,7 @@ class LogRequest:
     rows: RowChoice = field(default_factory=RowChoice)
     other_rewards: Sequence[str] = ()
     segment: str | None = None
+    exact_propensity: bool = False
 
     @property
     def carried(self) -> list[str]:
@@ -84,6 +85,8 @@ def read_log(
     text = _text_columns(request, known_actions, schema)
     ids = _label_columns(request, schema)
     parts = read_parts(request.path, format=request.format, columns=columns, ignore=ignore, text=text, ids=ids)
+    if parts.written is not None:
+        request = _with_carried(request, parts.written, parts.table.column_names)
     written = parts.written if schema is None and _is_asked_as_written(request, parts.written) else None
     if written is not None:
         schema = written.reading_schema()
@@ -101,9 +104,13 @@ def read_log(
     else:
         log = _dense_log(request, parts, roles, actions, schema)
     if parts.written is not None and roles.get("propensity") == parts.written.roles.get("propensity"):
-        log = _with_source(log, parts.written.propensity_source)
+        log = _with_source(log, parts.written)
     if written is not None:
         log = _as_written(log, written)
+    if parts.written is not None:
+        log = log.with_other_rewards(parts.written.renamed(log.other_rewards))
+    if request.exact_propensity:
+        log = log.with_exact_propensity()
     return log if log.origin is None else log.with_origin(log.origin.with_format(parts.format))
 
 
@@ -112,7 +119,9 @@ def read_log(
 
 def _is_asked_as_written(request: LogRequest, written: Written | None) -> bool:
     """Return whether a file was made of a log and nothing else is asked of its columns."""
-    if written is None or request.context is not None or request.ignore or request.categorical:
+    if written is None or request.context is not None or request.categorical:
+        return False
+    if any(name not in request.carried for name in request.ignore):
         return False
     return all(name is None or written.roles.get(role) == name for role, name in request.roles.items())
 
@@ -127,27 +136,34 @@ def _as_asked(
     return parts, {role: name for role, name in roles.items() if role != "propensity" or is_named}
 
 
-def _with_source(log: BanditLog, source: str) -> BanditLog:
-    return log if not log.has_propensity or source == "unknown" else log.with_propensity(log.propensity, source=source)
+def _with_carried(request: LogRequest, written: Written, present: Sequence[str]) -> LogRequest:
+    """Return what to read of a file that was made of a log, with the other rewards and the segments that it holds.
+
+    A column that is asked for as something else is that; one that is to be ignored is left out.
+    """
+    asked = {*request.roles.values(), *(request.context or ()), *request.ignore}
+    own = [name for name in written.other_rewards.values() if name in present and name not in asked]
+    segment, ignore = request.segment, request.ignore
+    if segment is None and written.segment is not None and written.segment in {*present} - asked:
+        segment = written.segment
+        ignore = [*ignore, segment]  # what the context knows of it stands in a column of its own
+    return replace(
+        request, other_rewards=list(dict.fromkeys([*request.other_rewards, *own])), segment=segment, ignore=ignore
+    )
+
+
+def _with_source(log: BanditLog, written: Written) -> BanditLog:
+    if not log.has_propensity or written.propensity_source == "unknown":
+        return log
+    found = log.with_propensity(log.propensity, source=written.propensity_source)
+    return found.with_exact_propensity(written.exact_propensity)
 
 
 def _as_written(log: BanditLog, written: Written) -> BanditLog:
     """Return a log with the schema, or the lack of one, of the log that its file was made of."""
     if written.schema is not None:
         return log.with_schema(written.schema)
-    plain = BanditLog(
-        log.context,
-        log.action,
-        log.reward,
-        log.propensity if log.has_propensity else None,
-        actions=log.actions,
-        feature_names=written.feature_names,
-        time=log.time,
-        action_mask=log.action_mask,
-        action_features=log.action_features,
-        group=log.group if log.group is None or log.group_labels is None else log.group_labels[log.group],
-    )
-    return _with_source(plain, log.propensity_source).with_origin(log.origin)
+    return log.without_schema(written.feature_names)
 
 
 def _dense_log(

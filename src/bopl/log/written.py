@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -40,6 +40,10 @@ class Written:
         Column with the list of actions that could be chosen; it is empty (null) where all could.
     sparse : str or None
         Column with the contexts, where they list only what is there.
+    other_rewards : mapping of name to column name
+    segment : str or None
+        Column with what samples count to.
+    exact_propensity : bool
     """
 
     roles: Mapping[str, str]
@@ -51,6 +55,9 @@ class Written:
     action_features: FloatArray | None = None
     eligible: str | None = None
     sparse: str | None = None
+    other_rewards: Mapping[str, str] = field(default_factory=dict)
+    segment: str | None = None
+    exact_propensity: bool = False
 
     def reading_schema(self) -> LogSchema:
         """Return how the columns become contexts."""
@@ -58,6 +65,11 @@ class Written:
             return self.schema
         columns = tuple(Column(name, "number") for name in self.names)
         return LogSchema(columns, **dict(self.roles), is_sparse=self.sparse is not None)
+
+    def renamed(self, other_rewards: Mapping[str, FloatArray]) -> dict[str, FloatArray]:
+        """Return other rewards that were read by the names of their columns, by their own names."""
+        name_of = {column: name for name, column in self.other_rewards.items()}
+        return {name_of.get(column, column): values for column, values in other_rewards.items()}
 
     def to_bytes(self) -> bytes:
         """Return the description as it stands in the metadata of a table."""
@@ -73,6 +85,9 @@ class Written:
             "action_features": None if features is None else _pack(features),
             "eligible": self.eligible,
             "sparse": self.sparse,
+            "other_rewards": dict(self.other_rewards),
+            "segment": self.segment,
+            "exact_propensity": self.exact_propensity,
         }
         return json.dumps(document, ensure_ascii=False).encode()
 
@@ -103,6 +118,9 @@ class Written:
         if not set(roles) <= set(ROLES):
             raise ValueError(f"it gives columns the roles {sorted(roles)}")
         features = document["action_features"]
+        exact, segment = document.get("exact_propensity", False), document.get("segment")  # older files have none
+        if not isinstance(exact, bool):
+            raise ValueError(f"its propensities are exact: {exact!r}")
         return cls(
             roles,
             actions,
@@ -111,7 +129,11 @@ class Written:
             document["propensity_source"],
             schema,
             None if features is None else _unpack(features, len(actions)),
-            *(None if document[name] is None else _text(document[name]) for name in ("eligible", "sparse")),
+            _text_or_none(document["eligible"]),
+            _text_or_none(document["sparse"]),
+            {name: _text(column) for name, column in document.get("other_rewards", {}).items()},
+            _text_or_none(segment),
+            exact,
         )
 
 
@@ -151,6 +173,10 @@ def _unpack(packed: Mapping[str, Any], n_actions: int) -> FloatArray:
     if n_rows != n_actions or not isinstance(n_columns, int) or len(values) != n_rows * n_columns:
         raise ValueError("its action features do not fit its actions")
     return values.reshape(n_rows, n_columns).astype(CONTEXT_DTYPE)
+
+
+def _text_or_none(value: Any) -> str | None:
+    return None if value is None else _text(value)
 
 
 def _text(value: Any) -> str:

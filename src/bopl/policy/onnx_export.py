@@ -180,4 +180,5 @@ def _labels(actions: AnyArray) -> AnyArray:
     if all(isinstance(label, str) for label in labels):
         return np.array(labels, dtype=np.str_)
     is_whole = all(isinstance(label, int) and not isinstance(label, bool) for label in labels)
+    is_whole &= all(-(2**63) <= label < 2**63 for label in labels if is_whole)
     return np.array(labels if is_whole else range(len(labels)), dtype=np.int64)

@@ -70,6 +70,9 @@ class TrainConfig:
     assume_propensity: str | None = _about(
         "For a log without propensities: estimate (fit a model of the logging policy) or uniform.", choices=ASSUMPTIONS
     )
+    exact_propensity: bool = _about(
+        "The propensities are exact, however few digits they have: intervals are not widened for rounding.", False
+    )
     time: str | None = _about("Column with the time of the decision; the latest samples are then held out.")
     group: str | None = _about("Column with what samples belong to, such as a user: never in both parts of a split.")
     context: tuple[str, ...] | None = _about("Context columns, separated by commas; all others by default.")
@@ -164,6 +167,7 @@ class TrainConfig:
             rows=RowChoice.of(self.where, self.drop_invalid, self.drop_duplicates == (ALL,) or self.drop_duplicates),
             other_rewards=[guard.reward for guard in self.guards],
             segment=self.segment,
+            exact_propensity=self.exact_propensity,
         )
 
     @property
@@ -246,7 +250,7 @@ def _check(config: TrainConfig) -> None:
     for name in ("action", "reward", "propensity", "time", "group", "segment"):
         if not isinstance(getattr(config, name), str | None):
             raise TypeError(f"{name} must be the name of a column; got {getattr(config, name)!r}.")
-    for name in ("force", "confounding", "drop_invalid"):
+    for name in ("force", "confounding", "drop_invalid", "exact_propensity"):
         if not isinstance(getattr(config, name), bool):
             raise TypeError(f"{name} must be true or false; got {getattr(config, name)!r}.")
     for name in (
