@@ -268,11 +268,12 @@ class AutoPolicy(ShownAsCard, ScoredPolicy):
     @property
     def policy_id(self) -> str:
         """Digest of what the best policy decides by."""
-        check_is_fitted(self)
-        return self.best_policy_.policy_id
+        return self._identity()[0]
 
-    def _state(self) -> list[Any]:
-        return super()._state() + (self.best_policy_._state() if hasattr(self, "best_policy_") else [])
+    def _identity(self) -> tuple[str, list[Any]]:
+        if not hasattr(self, "best_policy_"):
+            check_is_fitted(self)
+        return self.best_policy_._identity()
 
     def predict(self, context: Any, *, action_mask: Any = None) -> Any:
         """Return the most probable action for each context, among those the mask allows."""
