@@ -350,10 +350,10 @@ class AutoPolicy(ShownAsCard, ScoredPolicy):
         policy.is_logging_, policy.is_interrupted_ = bool(found["is_logging"]), bool(found["is_interrupted"])
         return policy
 
-    def to_onnx(self, path: str | Path) -> None:
-        """Write the best policy as an ONNX model."""
+    def to_onnx(self, path: str | Path, *, raw: bool = False) -> None:
+        """Write the best policy as an ONNX model; see `bopl.BoostedPolicy.to_onnx`."""
         check_is_fitted(self)
-        self.best_policy_.to_onnx(path)
+        self.best_policy_.to_onnx(path, raw=raw)
 
     def to_xgboost(self, path: str | Path) -> None:
         """Write the best policy as an XGBoost model, if it is a sum of trees."""
