@@ -59,6 +59,12 @@ def test_a_decision_is_read_back_to_the_last_bit(store, time):
     assert list(store.decisions()) == [row]
 
 
+def test_labels_that_are_tuples_come_back_as_tuples(store):
+    row, _ = store.add_decision(replace(ROW, action=("a", 1), eligible=[("a", 1), ("b", 2)])).result()
+    assert store.decision("e1") == row
+    assert store.promote(replace(PROMOTION, actions=[("c", 3)])) == store.promotion()
+
+
 def test_the_same_event_keeps_its_first_answer(store):
     first, _ = store.add_decision(ROW).result()
     again, is_new = store.add_decision(replace(ROW, action="wait", propensity=0.5)).result()

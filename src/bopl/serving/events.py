@@ -16,7 +16,18 @@ from typing import Any
 from bopl._errors import UsageError
 from bopl.serving.clock import Clock
 from bopl.serving.failure import UNAVAILABLE, StoreError, store_error
-from bopl.serving.record import DUPLICATE, LATE, OK, UNKNOWN, DecisionRow, PromotionRow, RewardRow, names, to_json
+from bopl.serving.record import (
+    DUPLICATE,
+    LATE,
+    OK,
+    UNKNOWN,
+    DecisionRow,
+    PromotionRow,
+    RewardRow,
+    as_label,
+    names,
+    to_json,
+)
 from bopl.serving.writer import GroupWriter
 
 VERSION = 1
@@ -28,7 +39,8 @@ CREATE TABLE meta (name TEXT PRIMARY KEY, value INTEGER NOT NULL) WITHOUT ROWID;
 CREATE TABLE decision (
     id INTEGER PRIMARY KEY, event TEXT NOT NULL UNIQUE, time INTEGER NOT NULL, promotion INTEGER NOT NULL,
     policy TEXT NOT NULL, action TEXT NOT NULL, propensity REAL, context TEXT NOT NULL, eligible TEXT,
-    draw REAL NOT NULL, fallback TEXT, is_active INTEGER NOT NULL, is_apprentice INTEGER NOT NULL, shadow TEXT
+    draw REAL NOT NULL, decider TEXT NOT NULL, fallback TEXT, policy_prob REAL, baseline_prob REAL,
+    is_active INTEGER NOT NULL, shadow TEXT
 );
 CREATE INDEX decision_time ON decision (time);
 CREATE TABLE reward (
@@ -39,12 +51,12 @@ CREATE TABLE reward (
 CREATE TABLE activation (event TEXT PRIMARY KEY, time INTEGER NOT NULL);
 CREATE TABLE promotion (
     id INTEGER PRIMARY KEY, policy TEXT NOT NULL, share REAL NOT NULL, baseline TEXT NOT NULL,
-    exploration REAL NOT NULL, min_propensity REAL NOT NULL, reason TEXT NOT NULL, verdict TEXT,
+    exploration REAL NOT NULL, min_propensity REAL NOT NULL, reason TEXT NOT NULL, actions TEXT, verdict TEXT,
     log_fingerprint TEXT, time INTEGER NOT NULL
 );
 """
 _DECISION, _REWARD, _PROMOTION = names(DecisionRow), names(RewardRow), names(PromotionRow)
-_JSON = ("action", "context", "eligible", "shadow", "verdict")
+_JSON = ("action", "context", "eligible", "shadow", "verdict", "actions")
 
 
 def _insert(table: str, columns: tuple[str, ...], end: str = "") -> str:
@@ -330,13 +342,21 @@ def _cells(row: DecisionRow | PromotionRow) -> list[Any]:
 
 def _decision(cells: tuple[Any, ...]) -> DecisionRow:
     values = _values(_DECISION, cells)
+    eligible = values["eligible"]
     return DecisionRow(
-        **values | {"is_active": bool(values["is_active"]), "is_apprentice": bool(values["is_apprentice"])}
+        **values
+        | {
+            "action": as_label(values["action"]),
+            "eligible": None if eligible is None else [as_label(one) for one in eligible],
+            "is_active": bool(values["is_active"]),
+        }
     )
 
 
 def _promotion(cells: tuple[Any, ...]) -> PromotionRow:
-    return PromotionRow(**_values(_PROMOTION, cells))
+    values = _values(_PROMOTION, cells)
+    actions = values["actions"]
+    return PromotionRow(**values | {"actions": None if actions is None else [as_label(one) for one in actions]})
 
 
 def _values(columns: tuple[str, ...], cells: tuple[Any, ...]) -> dict[str, Any]:

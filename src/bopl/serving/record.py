@@ -7,10 +7,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any, TypeAlias
 
-Action: TypeAlias = str | int | float | bool
+Action: TypeAlias = str | int | float | bool | tuple[Any, ...]
 
 OK, LATE, UNKNOWN, DUPLICATE = "ok", "late", "unknown", "duplicate"
 REWARD_STATUSES = (OK, LATE, UNKNOWN, DUPLICATE)
+MIXTURE, BASELINE, CALLER = "mixture", "baseline", "caller"
 UNIFORM = "uniform"  # stands in the place of a policy's id where every eligible action is equally likely
 
 
@@ -28,7 +29,7 @@ class DecisionRow:
         Row of `PromotionRow` that says what was served: policy, share, baseline and exploration.
     policy : str
         Id of the policy that was promoted at that time, or ``"uniform"``.
-    action : str, int, float or bool
+    action : str, int, float, bool or tuple
     propensity : float or None
         Probability of the action under what was served, in full precision; None where a caller decided and did not say.
     context : dict
@@ -37,12 +38,15 @@ class DecisionRow:
         Actions that were allowed; None for all.
     draw : float
         The uniform number in [0, 1) that chose the action.
+    decider : str
+        What the action was drawn from: ``"mixture"`` (what is served), in a fallback ``"baseline"`` or ``"uniform"``,
+        both with exploration; ``"caller"`` where the loop is an apprentice.
     fallback : str or None
-        Why the baseline decided: ``"bad_record"``, ``"exception"`` or ``"time"``; None where the policy did.
+        Why something else than the mixture decided: ``"bad_record"``, ``"exception"`` or ``"time"``.
+    policy_prob, baseline_prob : float or None
+        Probability of the action under the policy and under the baseline alone, where they were asked.
     is_active : bool
         False for a decision that counts only once it is activated.
-    is_apprentice : bool
-        True where the caller decided.
     shadow : dict or None
         For an apprentice: what it would have done (``action``, ``propensity``, and ``caller_propensity``, its own
         probability of the caller's action).
@@ -57,15 +61,22 @@ class DecisionRow:
     context: Mapping[str, Any]
     eligible: list[Action] | None
     draw: float
+    decider: str = MIXTURE
     fallback: str | None = None
+    policy_prob: float | None = None
+    baseline_prob: float | None = None
     is_active: bool = True
-    is_apprentice: bool = False
     shadow: Mapping[str, Any] | None = None
 
     @property
     def is_fallback(self) -> bool:
-        """Whether the baseline decided instead of what is served."""
+        """Whether something else than the mixture that is served decided."""
         return self.fallback is not None
+
+    @property
+    def is_apprentice(self) -> bool:
+        """Whether the caller decided."""
+        return self.decider == CALLER
 
 
 @dataclass(frozen=True)
@@ -84,7 +95,8 @@ class RewardRow:
 class PromotionRow:
     """What is served from a time on: ``share`` of the policy, the rest of the baseline, both mixed with exploration.
 
-    The newest row is in force; it is the only place where that is written.
+    The newest row is in force; it is the only place where that is written. ``actions`` are those that neither policy
+    knows yet: only exploration takes them.
     """
 
     policy: str
@@ -95,6 +107,7 @@ class PromotionRow:
     reason: str
     verdict: Mapping[str, Any] | None = None
     log_fingerprint: str | None = None
+    actions: list[Action] | None = None
     time: int = 0
     id: int = field(default=0)
 
@@ -107,3 +120,8 @@ def to_json(value: Any) -> str:
 def names(kind: type) -> tuple[str, ...]:
     """Return the columns of a record's table."""
     return tuple(entry.name for entry in fields(kind))
+
+
+def as_label(value: Any) -> Any:
+    """Return the label of an action that JSON holds: a tuple has become a list there."""
+    return tuple(as_label(one) for one in value) if isinstance(value, list) else value

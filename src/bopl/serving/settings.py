@@ -65,6 +65,9 @@ class LoopSettings:
         section="Joining",
     )
     default_reward: float = _about("Reward of a decision for which none came.", 0.0)
+    reward_range: tuple[float, float] = _about(
+        "Range of the reward of a decision; bounds while the loop runs are drawn from it.", (0.0, 1.0)
+    )
     reward_combination: str = _about("What becomes of several rewards of one decision: sum, first or last.", "sum")
     needs_activation: bool = _about("Leave decisions that were never activated out of the log.", False)
 
@@ -156,6 +159,12 @@ def _check(settings: LoopSettings) -> None:
     _check_listening(settings)
     check_number("reward_window_s", settings.reward_window_s, low=0.0, high=1e9, low_open=True)
     check_number("default_reward", settings.default_reward, low_open=True, high_open=True)
+    if not isinstance(settings.reward_range, tuple) or len(settings.reward_range) != 2:
+        raise TypeError(f"reward_range must be two numbers, as in [0.0, 1.0]; got {settings.reward_range!r}.")
+    for end in settings.reward_range:
+        check_number("each end of reward_range", end, low_open=True, high_open=True)
+    if not settings.reward_range[0] < settings.reward_range[1]:
+        raise ValueError(f"reward_range must rise, as in [0.0, 1.0]; got {list(settings.reward_range)!r}.")
     if not isinstance(settings.needs_activation, bool):
         raise TypeError(f"needs_activation must be true or false; got {settings.needs_activation!r}.")
     if not isinstance(settings.min_uplift, str):
