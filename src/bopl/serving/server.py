@@ -87,10 +87,9 @@ def _check_installed() -> None:
 
 def _listen(settings: LoopSettings) -> socket.socket:
     try:
-        family, kind, *_, address = socket.getaddrinfo(
-            settings.host, settings.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
-        )[0]
-        listener = socket.socket(family, kind)
+        found = socket.getaddrinfo(settings.host, settings.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        family, kind, protocol, _, address = found[0]
+        listener = socket.socket(family, kind, protocol)  # without its protocol, asyncio leaves Nagle's delays on
     except OSError as error:
         raise UsageError(f"{settings.host!r} is not an address of this machine: {error}.") from None
     try:
