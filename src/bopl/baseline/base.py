@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
@@ -20,8 +20,11 @@ Packed = tuple[dict[str, Any], dict[str, AnyArray]]
 class BaselinePolicy(ScoredPolicy):
     """A policy that trains from a log with the same call as `bopl.BoostedPolicy`.
 
-    A subclass gives ``decision_function``, ``_fit_log``, ``_pack`` and ``_unpack``.
+    A subclass gives ``decision_function``, ``_fit_log``, ``_pack`` and ``_unpack``, and in ``_deciding_settings`` the
+    names of settings that its scores depend on once it is fitted.
     """
+
+    _deciding_settings: ClassVar[tuple[str, ...]] = ()
 
     def fit(
         self, context: Any, action: Any = None, *, reward: Any = None, propensity: Any = None, actions: Any = None
@@ -51,6 +54,12 @@ class BaselinePolicy(ScoredPolicy):
     @abstractmethod
     def _unpack(self, facts: dict[str, Any], arrays: dict[str, AnyArray]) -> None:
         """Take back what `_pack` returned, after checking whatever predicting relies on."""
+
+    def content(self) -> Packed:
+        """Return what was learned."""
+        facts, arrays = self._pack()
+        settings = {name: getattr(self, name) for name in self._deciding_settings}
+        return {"learned": facts, "settings": settings}, arrays
 
     def save(self, path: str | Path) -> None:
         """Write the policy to one file that `bopl.load` reads: JSON and plain arrays in a zip, nothing executable."""

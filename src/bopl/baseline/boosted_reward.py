@@ -51,6 +51,8 @@ class BoostedRewardPolicy(BaselinePolicy):
     [1, 0]
     """
 
+    _deciding_settings = ("learning_rate",)
+
     @property
     def trained_inverse_temperature(self) -> float:
         """Infinity: scores are predicted rewards, and the best is taken."""

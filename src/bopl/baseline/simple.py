@@ -9,10 +9,11 @@ import numpy as np
 
 from bopl._archive import check_array
 from bopl._settings import check_number
-from bopl._typing import AnyArray, ContextMatrix, FloatArray, IntArray
+from bopl._typing import AnyArray, BoolArray, ContextMatrix, FloatArray, IntArray
 from bopl.baseline.base import BaselinePolicy, Packed
 from bopl.log import BanditLog
 from bopl.log.layout import category_sizes, fit_layout, unpack_layout
+from bopl.reward.linear_score import linear_score
 
 NEVER_LOGGED = -20.0  # score of an action the log does not contain: exp(-20) is 2e-9
 
@@ -38,6 +39,9 @@ class UniformPolicy(BaselinePolicy):
     def decision_function(self, context: Any) -> FloatArray:
         """Return zeros of shape (n_samples, n_actions)."""
         return np.zeros((self._read(context).shape[0], len(self.actions_)))
+
+    def _prob(self, matrix: ContextMatrix, mask: BoolArray | None) -> FloatArray:
+        return self._softmax(np.zeros((matrix.shape[0], len(self.actions_))), mask)
 
     def _pack(self) -> Packed:
         return {}, {}
@@ -87,9 +91,10 @@ class LoggingPolicy(BaselinePolicy):
 
     def decision_function(self, context: Any) -> FloatArray:
         """Return linear scores of shape (n_samples, n_actions)."""
-        matrix = self._read(context)
-        inputs = self.layout_(matrix)
-        return np.asarray(inputs @ self.coef_, dtype=np.float64) + self.intercept_
+        return linear_score(self._read(context), self.layout_, self.coef_, self.intercept_)
+
+    def _prob(self, matrix: ContextMatrix, mask: BoolArray | None) -> FloatArray:
+        return self._softmax(linear_score(matrix, self.layout_, self.coef_, self.intercept_), mask)
 
     def _pack(self) -> Packed:
         return {}, {"coef": self.coef_, "intercept": self.intercept_, **self.layout_.pack()}

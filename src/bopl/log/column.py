@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
 
 import narwhals.stable.v1 as nw
@@ -28,10 +28,10 @@ IDENTIFIER_SHARE = 0.5  # a column with more distinct values than this share of 
 TEXT = (nw.String, nw.Categorical, nw.Enum)
 
 _WHOLE_NUMBER = re.compile(r"^([+-]?\d+)\.0+$")  # 3.0, as pandas writes whole numbers of a column with gaps
-_SECONDS_A_DAY = 86_400.0
-_MONDAY = 3  # 1970-01-01 was a Thursday
+SECONDS_A_DAY = 86_400.0
+MONDAY = 3  # 1970-01-01 was a Thursday
 # How the kinds are called in messages.
-_NOUN = {
+NOUN = {
     "number": "numbers",
     "flag": "booleans",
     "category": "categories",
@@ -63,6 +63,8 @@ class Column:
         What a time becomes: some of `TIME_PARTS`, in UTC where it has a zone.
     unit : {"s", "ms", "us", "ns"} or None
         What a time that is a number counts in, from 1970.
+    is_optional : bool
+        Whether it was missing in some rows when the schema was made, so that a record may leave it out.
     """
 
     name: str
@@ -73,6 +75,7 @@ class Column:
     size: int = 1
     parts: tuple[str, ...] = TIME_PARTS
     unit: str | None = None
+    is_optional: bool = field(default=False, compare=False)
 
     @property
     def features(self) -> tuple[str, ...]:
@@ -90,23 +93,23 @@ class Column:
 
     def encode(self, values: nw.Series[Any]) -> AnyArray:
         """Return the values as numbers, of shape (n_samples,) or (n_samples, n_parts); NaN is missing."""
+        if _is_empty(values):
+            return np.full((len(values), self.n_features), np.nan, dtype=CONTEXT_DTYPE)
         found = kind_of(values)
-        if found is None or not self._takes(found, values):
+        if found is None or not self._takes(found):
             raise ValueError(
-                f"column {self.name!r} held {_NOUN[self.kind]} when the policy was fitted; here it holds "
+                f"column {self.name!r} held {NOUN[self.kind]} when the policy was fitted; here it holds "
                 f"{dtype_name(values)}. Convert it, or take the column that is meant."
             )
         if self.kind == "category":
             return self._encode_category(values)
-        if _is_empty(values):
-            return np.full((len(values), len(self.features)), np.nan, dtype=CONTEXT_DTYPE)
         if self.kind == "time":
             return self._encode_time(values)
         return encode_vector(values, self.name, self.size) if self.kind == "vector" else column_to_float(values)
 
-    def _takes(self, found: Kind, values: nw.Series[Any]) -> bool:
-        if self.kind == "category" or _is_empty(values):
-            return found != "vector" or _is_empty(values)
+    def _takes(self, found: Kind) -> bool:
+        if self.kind == "category":
+            return found != "vector"
         if self.kind == "time":
             return found in ("time", "category") or (found == "number" and self.unit is not None)
         return found == self.kind or {found, self.kind} == {"number", "flag"}
@@ -118,10 +121,24 @@ class Column:
 
     def _encode_category(self, values: nw.Series[Any]) -> FloatArray:
         labels, position = distinct_values(values)
-        code_of = {_as_text(category): code for code, category in enumerate(self.categories)}
-        unknown = float(len(self.categories)) if self.n_merged else np.nan
-        code = [code_of.get(_as_text(label), code_of.get(_as_written(label), unknown)) for label in labels]
+        known, unknown = self.code_of, self.unknown_code
+        code = [self.code(label, known, unknown) for label in labels]
         return np.array([*code, np.nan], dtype=CONTEXT_DTYPE)[position]  # position -1, missing, takes the last
+
+    @property
+    def code_of(self) -> dict[str, float]:
+        """Position of every category, by the text that it is known by."""
+        return {_as_text(category): float(code) for code, category in enumerate(self.categories)}
+
+    @property
+    def unknown_code(self) -> float:
+        """What a category becomes that has no position: "other", or missing."""
+        return float(len(self.categories)) if self.n_merged else float("nan")
+
+    @staticmethod
+    def code(label: Any, known: Mapping[str, float], unknown: float) -> float:
+        """Return the number of a category, given `code_of` and `unknown_code`."""
+        return known.get(_as_text(label), known.get(_as_written(label), unknown))
 
     def warn_of_unseen(self, values: nw.Series[Any], code: AnyArray) -> None:
         """Warn of categories that are not missing in the values, but are in what they were encoded as."""
@@ -163,11 +180,12 @@ def column_from_json(entry: Mapping[str, Any]) -> Column:
     column = Column(**fields)
     is_sound = (
         isinstance(column.name, str)
-        and column.kind in _NOUN
+        and column.kind in NOUN
         and isinstance(column.categories, tuple)
         and all(isinstance(category, str | int | float | bool) for category in column.categories)
         and isinstance(column.parts, tuple)
         and isinstance(column.is_identifier, bool)
+        and isinstance(column.is_optional, bool)
         and all(isinstance(count, int) and not isinstance(count, bool) for count in (column.n_merged, column.size))
         and column.n_merged >= 0
         and column.size >= 0
@@ -273,8 +291,8 @@ def _without_repeats(labels: list[Any], position: IntArray) -> tuple[list[Catego
 def time_parts(moments: AnyArray, parts: Sequence[str] = TIME_PARTS) -> AnyArray:
     """Return some of day, weekday and hour of datetimes, of shape (n_samples, n_parts), NaN where they are missing."""
     seconds = np.where(np.isnat(moments), np.nan, moments.astype("datetime64[ms]").astype(np.int64) / 1000.0)
-    day = np.floor(seconds / _SECONDS_A_DAY)
-    found = {"day": day, "weekday": (day + _MONDAY) % 7.0, "hour": (seconds - day * _SECONDS_A_DAY) / 3600.0}
+    day = np.floor(seconds / SECONDS_A_DAY)
+    found = {"day": day, "weekday": (day + MONDAY) % 7.0, "hour": (seconds - day * SECONDS_A_DAY) / 3600.0}
     return np.column_stack([found[part] for part in parts])
 
 

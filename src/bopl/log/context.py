@@ -65,7 +65,7 @@ def read_context(
         matrix = _array_to_matrix(context)
     _check_shape(matrix)
     if not allow_infinite:
-        _check_values(matrix, names or feature_names)
+        check_values(matrix, names or feature_names)
     return matrix, names
 
 
@@ -194,7 +194,8 @@ def _check_shape(matrix: ContextMatrix) -> None:
         )
 
 
-def _check_values(matrix: ContextMatrix, names: Sequence[str] | None) -> None:
+def check_values(matrix: ContextMatrix, names: Sequence[str] | None) -> None:
+    """Raise if a context holds infinity, naming the first."""
     n_samples, n_features = matrix.shape
     values = matrix.data if is_sparse(matrix) else matrix
     if np.isfinite(values.sum(dtype=np.float64)):  # one pass without a temporary; sums are infinite or NaN if any is

@@ -17,7 +17,7 @@ from bopl.log.time_text import Moment, parse_moment
 EPOCH_UNITS = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}  # in a second
 # Numbers that lie in these years, counted in seconds or in a smaller unit from 1970, are times. No two units overlap.
 FIRST, LAST = 946_684_800, 4_102_444_800  # 2000 and 2100
-_HOW_TO_WRITE = "Write times as 2024-12-31 or 2024-12-31T23:59:59+01:00, or as timestamps or numbers."
+HOW_TO_WRITE = "Write times as 2024-12-31 or 2024-12-31T23:59:59+01:00, or as timestamps or numbers."
 
 
 def check_time(time: object) -> AnyArray:
@@ -184,20 +184,21 @@ def _slow(labels: Sequence[Any], position: IntArray, what: str) -> AnyArray:
     bad: dict[int, str] = {}
     for code, label in enumerate(labels):
         try:
-            moments.append(_moment_of(label))
+            moments.append(moment_of(label))
         except ValueError as error:
             bad[code] = str(error)
     if bad:
         row = int(np.flatnonzero(np.isin(position, list(bad)))[0])
         value = labels[position[row]]
         raise ValueError(
-            f"{what} must hold times; row {row} holds {value!r}, {bad[int(position[row])]}. {_HOW_TO_WRITE}"
+            f"{what} must hold times; row {row} holds {value!r}, {bad[int(position[row])]}. {HOW_TO_WRITE}"
         )
     _check_zones(moments, labels, position, what)
     return _to_numpy(moments)
 
 
-def _moment_of(value: Any) -> Moment:
+def moment_of(value: Any) -> Moment:
+    """Return what a text, a date or a timestamp says of time, or raise `ValueError` with the reason as a clause."""
     if isinstance(value, str):
         return parse_moment(value)
     if isinstance(value, np.datetime64):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import narwhals.stable.v1 as nw
@@ -14,6 +15,8 @@ from bopl._typing import AnyArray, ContextMatrix
 from bopl.log.column import Column, column_from_json, fit_column, fit_time_of_decision
 from bopl.log.context import CONTEXT_DTYPE, check_unique_names, column_names, is_frame, is_sparse, quoted
 from bopl.log.frame import as_table
+from bopl.log.missing import missing_rows
+from bopl.log.record import RecordEncoder
 
 ROLES = ("action", "reward", "propensity", "time", "group")
 
@@ -104,6 +107,39 @@ class LogSchema:
                 start = end
         return matrix
 
+    def encode_record(self, record: Mapping[str, Any]) -> AnyArray:
+        """Return one record as a float32 array of shape (n_features,), to the last bit as `encode` of a frame does.
+
+        Parameters
+        ----------
+        record : mapping
+            Values by the name of their column, of the types that JSON has; datetimes, numpy's numbers and lists of
+            numbers will do as well. None is missing; so is a column that is left out, if it was missing in some rows
+            of the log, and otherwise leaving it out is an error. Other names are left aside. Categories that the
+            schema does not know are missing, without a warning, or "other" where it has such.
+
+        Examples
+        --------
+        >>> import pandas as pd, bopl
+        >>> frame = pd.DataFrame({"city": ["Rom", "Ulm"], "age": [31, None], "item": [1, 2], "click": [1, 0]})
+        >>> log = bopl.BanditLog.from_frame(frame.assign(p=0.5), action="item", reward="click", propensity="p")
+        >>> log.schema.encode_record({"city": "Ulm"}).tolist()
+        [1.0, nan]
+        """
+        return self._encoder.encode([record])[0]
+
+    def encode_records(self, records: Sequence[Mapping[str, Any]]) -> AnyArray:
+        """Return records as a float32 matrix, a row for each; see `encode_record`."""
+        return self._encoder.encode(records)
+
+    @cached_property
+    def _encoder(self) -> RecordEncoder:
+        return RecordEncoder(self.columns, is_sparse=self.is_sparse)
+
+    def __getstate__(self) -> dict[str, Any]:
+        # The encoder is made again where it is needed: it holds functions, which cannot be pickled.
+        return {name: value for name, value in vars(self).items() if name != "_encoder"}
+
     def align(self, matrix: ContextMatrix, names: Sequence[str]) -> ContextMatrix:
         """Return a sparse matrix with this schema's columns in its order: absent ones zero, unknown ones left out."""
         from scipy.sparse import csr_array
@@ -138,16 +174,22 @@ class LogSchema:
 
     def to_json(self) -> dict[str, Any]:
         """Return the schema as plain values that JSON can hold."""
+        optional = [column.name for column in self.columns if column.is_optional]
         return {
             "columns": [_plain(column) for column in self.columns],
             "roles": self.roles,
             "is_sparse": self.is_sparse,
+            **({"optional": optional} if optional else {}),
         }
 
     @classmethod
     def from_json(cls, document: Mapping[str, Any], *, n_features: int | None = None) -> LogSchema:
         """Return the schema written by `to_json`, of contexts with that many columns of numbers, if it is said."""
-        columns = [column_from_json(entry) for entry in document["columns"]]
+        optional = document.get("optional", [])  # earlier schemas do not say
+        columns = [
+            replace(column, is_optional=column.name in optional)
+            for column in (column_from_json(entry) for entry in document["columns"])
+        ]
         roles = document["roles"]
         if len({column.name for column in columns}) != len(columns):
             raise ValueError("the schema has a column twice")
@@ -159,9 +201,11 @@ class LogSchema:
 
 
 def _plain(column: Column) -> dict[str, Any]:
-    """Return a column as plain values; what only times have is left out of others."""
+    """Return a column as plain values, but for what the schema says of several; what only times have is left out of
+    others.
+    """
     values = {name: list(value) if isinstance(value, tuple) else value for name, value in asdict(column).items()}
-    unused = () if column.kind == "time" else ("parts", "unit")
+    unused = ("is_optional",) if column.kind == "time" else ("is_optional", "parts", "unit")
     return {name: value for name, value in values.items() if name not in unused}
 
 
@@ -195,7 +239,11 @@ def fit_schema(
         )
     if time is not None and time in context:
         fitted[time] = fit_time_of_decision(time, table[time])
-    columns = [column for name in context if (column := fitted[name]) is not None]
+    columns = [
+        replace(column, is_optional=bool(missing_rows(table[name].to_native()).any()))
+        for name in context
+        if (column := fitted[name]) is not None
+    ]
     return LogSchema(tuple(columns), **roles)
 
 

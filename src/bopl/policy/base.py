@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from inspect import signature
 from typing import Any
 
 import numpy as np
 
-from bopl._typing import AnyArray, ContextMatrix, FloatArray, IntArray
+from bopl._typing import AnyArray, BoolArray, ContextMatrix, FloatArray
 from bopl.log.context import column_names, is_frame, quoted, read_context
+from bopl.policy.decision import Decision, eligible_row, eligible_rows, new_event
+from bopl.policy.drawing import RandomState, actions_at, uniform_numbers
+from bopl.policy.drawing import draw_actions as draw_actions
+from bopl.policy.drawing import draw_labels as draw_labels
 
 
 class Policy(ABC):
@@ -45,22 +50,97 @@ class Policy(ABC):
         """
         return draw_labels(self.predict_proba(context), self.actions_, random_state)
 
+    # -- One record at a time -------------------------------------------------------------------------------------
 
-def draw_labels(
-    action_prob: FloatArray, actions: AnyArray, random_state: int | np.random.Generator | None
-) -> tuple[AnyArray, FloatArray]:
-    """Return one drawn action label per row, and the probability it was drawn with."""
-    chosen = draw_actions(action_prob, np.random.default_rng(random_state))
-    return actions[chosen], action_prob[np.arange(len(chosen)), chosen]
+    @property
+    def policy_id(self) -> str:
+        """What the policy is called in a log of decisions: here the name of its class, which says all if it is code."""
+        return f"{type(self).__module__}.{type(self).__qualname__}"
 
+    def decide(
+        self,
+        record: Any,
+        *,
+        eligible: Any = None,
+        random_state: RandomState = None,
+        draw: float | None = None,
+        event: str | None = None,
+    ) -> Decision:
+        """Draw an action for one record: what a service calls.
 
-def draw_actions(action_prob: FloatArray, rng: np.random.Generator) -> IntArray:
-    """Return one action position per row, drawn from its probabilities."""
-    cumulative = np.cumsum(action_prob, axis=1)
-    # Rounding may leave the last cumulative value short of 1: scale the draw to what is there, and stay below it.
-    total = cumulative[:, -1:]
-    threshold = np.minimum(rng.random(len(action_prob))[:, None] * total, np.nextafter(total, 0.0))
-    return (cumulative <= threshold).sum(axis=1)
+        Threads can share a policy, and so can processes that are forked.
+
+        Parameters
+        ----------
+        record : mapping, or sequence of n_features numbers
+            Values by the name of their column, as `bopl.log.schema.LogSchema.encode_record` takes them.
+        eligible : sequence of action labels, or of n_actions booleans, optional
+            What can be chosen; all actions by default.
+        random_state : int or Generator, optional
+            Where the draw comes from; by default from the system, which no two processes share.
+        draw : float in [0, 1), optional
+            The uniform number itself, for those who want to replay a decision.
+        event : str, optional
+            Id of the event; a new one by default.
+
+        Returns
+        -------
+        Decision
+            With the action, its propensity, the id of the event and that of the policy.
+        """
+        action_prob = self.record_proba(record, eligible=eligible)
+        chosen = int(actions_at(action_prob[None], uniform_numbers(1, random_state, draw))[0])
+        return Decision(
+            self._labels()[chosen], float(action_prob[chosen]), new_event() if event is None else event, self.policy_id
+        )
+
+    def decide_many(
+        self,
+        records: Sequence[Any],
+        *,
+        eligible: Sequence[Any] | None = None,
+        random_state: RandomState = None,
+        draw: Sequence[float] | FloatArray | None = None,
+        events: Sequence[str] | None = None,
+    ) -> list[Decision]:
+        """Draw an action for each of several records; what is said of one in `decide` comes as a sequence here."""
+        if events is not None and len(events) != len(records):
+            raise ValueError(f"events has {len(events)} ids for {len(records)} records; each needs one.")
+        if not len(records):
+            return []
+        action_prob = self.records_proba(records, eligible=eligible)
+        chosen = actions_at(action_prob, uniform_numbers(len(records), random_state, draw)).tolist()
+        propensity = action_prob[np.arange(len(chosen)), chosen].tolist()
+        names = [new_event() for _ in chosen] if events is None else events
+        labels, policy = self._labels(), self.policy_id
+        return [
+            Decision(labels[one], prob, name, policy) for one, prob, name in zip(chosen, propensity, names, strict=True)
+        ]
+
+    def record_proba(self, record: Any, *, eligible: Any = None) -> FloatArray:
+        """Return the probabilities of all actions for one record, of shape (n_actions,); see `decide`."""
+        row = eligible_row(eligible, self._labels())
+        found: FloatArray = self._records_proba([record], None if row is None else row[None])[0]
+        return found
+
+    def records_proba(self, records: Sequence[Any], *, eligible: Sequence[Any] | None = None) -> FloatArray:
+        """Return the probabilities of all actions for several records, of shape (n_records, n_actions)."""
+        return self._records_proba(records, eligible_rows(eligible, self._labels(), len(records)))
+
+    def _labels(self) -> list[Any]:
+        """Return the actions as Python's own values."""
+        return list(self.actions_.tolist())
+
+    def _records_proba(self, records: Sequence[Any], mask: BoolArray | None) -> FloatArray:
+        if isinstance(records[0], Mapping):
+            raise TypeError(
+                f"a {type(self).__name__} does not know the names of its columns; pass a sequence of numbers."
+            )
+        if mask is None:
+            return self.predict_proba(np.asarray(records))
+        if "action_mask" not in signature(self.predict_proba).parameters:
+            raise TypeError(f"{type(self).__name__}.predict_proba takes no action_mask, so eligible cannot be given.")
+        return self.predict_proba(np.asarray(records), action_mask=mask)  # type: ignore[call-arg]
 
 
 def read_fitted_context(

@@ -116,17 +116,23 @@ class BlendedPolicy(ShownAsCard, ScoredPolicy):
         factor = self.trained_inverse_temperature if inverse_temperature is None else inverse_temperature
         check_number("inverse_temperature", factor, low=0.0)
         matrix = self._read(context)
-        mask = self._read_mask(action_mask, matrix.shape[0])
+        return self._sharp_mean(matrix, self._read_mask(action_mask, matrix.shape[0]), float(factor))
+
+    def _prob(self, matrix: ContextMatrix, mask: BoolArray | None) -> FloatArray:
+        return self._sharp_mean(matrix, mask, float(self.trained_inverse_temperature))
+
+    def _sharp_mean(self, matrix: ContextMatrix, mask: BoolArray | None, factor: float) -> FloatArray:
+        """Return the mean of the parts' probabilities at an inverse temperature."""
         mixed = self._mean(matrix, mask)
         if factor == 1.0:
             return mixed
-        return softmax(np.log(np.maximum(mixed, LEAST_PROB)), inverse_temperature=float(factor), action_mask=mask)
+        return softmax(np.log(np.maximum(mixed, LEAST_PROB)), inverse_temperature=factor, action_mask=mask)
 
     def _mean(self, matrix: ContextMatrix, mask: BoolArray | None) -> FloatArray:
         """Return the mean of the parts' probabilities."""
         mixed = np.zeros((matrix.shape[0], len(self.actions_)))
         for policy, share in zip(self.policies_, self.weights_, strict=True):
-            mixed += share * policy.predict_proba(matrix, action_mask=mask)
+            mixed += share * policy._prob(matrix, mask)
         return mixed
 
     def decision_function(self, context: Any) -> FloatArray:
@@ -137,6 +143,14 @@ class BlendedPolicy(ShownAsCard, ScoredPolicy):
         """Return the most probable action for each context, among those the mask allows."""
         matrix = self._read(context)
         return self.actions_[self._mean(matrix, self._read_mask(action_mask, matrix.shape[0])).argmax(axis=1)]
+
+    def content(self) -> Packed:
+        """Return the parts' ids and their shares."""
+        return {"parts": [policy.policy_id for policy in self.policies_], "weights": self.weights_.tolist()}, {}
+
+    def _state(self) -> list[Any]:
+        parts = getattr(self, "policies_", ())
+        return super()._state() + [value for policy in parts for value in policy._state()]
 
     # -- What was learned -------------------------------------------------------------------------------------------
 

@@ -13,7 +13,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from bopl._settings import check_number
-from bopl._typing import FloatArray
+from bopl._typing import BoolArray, ContextMatrix, FloatArray
 from bopl.boosting import (
     BoostingResult,
     BoostingState,
@@ -29,7 +29,7 @@ from bopl.boosting.loop import AnyCallback, BoostingRun
 from bopl.boosting.start import check_start
 from bopl.boosting.workbench import Workbench, describe_model
 from bopl.learner import default_learner
-from bopl.learner.store import Packed, learner_settings
+from bopl.learner.store import Packed, learner_settings, pack_predictors
 from bopl.log import BanditLog
 from bopl.log.action import encode_actions
 from bopl.log.check import check_lengths
@@ -397,6 +397,18 @@ class BoostedPolicy(ShownAsCard, ScoredPolicy):
         """Return the ensemble's scores before the softmax, of shape (n_samples, n_actions)."""
         matrix = self._read(context)
         return self.ensemble_.score(matrix)
+
+    def _prob(self, matrix: ContextMatrix, mask: BoolArray | None) -> FloatArray:
+        return self._softmax(self.ensemble_.score(matrix), mask)
+
+    def content(self) -> Packed:
+        """Return the trees with their coefficients; of predictors without a plain form, what they were fitted with."""
+        try:
+            facts, arrays = pack_predictors(self.ensemble_.predictors)
+        except TypeError:
+            rows = None if self.training_rows_ is None else self.training_rows_.digest
+            return {"rows": rows, "learner": repr(self.learner), "n_rounds": self.n_rounds_}, {}
+        return {"predictors": facts}, arrays | {"coefficients": np.array(self.ensemble_.coefficients)}
 
     def staged_decision_function(self, context: Any) -> Iterator[FloatArray]:
         """Yield the scores after every round, each of shape (n_samples, n_actions)."""

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Mapping, Sequence
 from copy import copy
+from dataclasses import dataclass
+from operator import is_
 from typing import Any, Self
 
 import numpy as np
@@ -14,18 +17,31 @@ from sklearn.utils.metadata_routing import UNUSED
 from sklearn.utils.validation import check_is_fitted
 
 from bopl._settings import check_number
-from bopl._typing import BoolArray, ContextMatrix, FloatArray
+from bopl._typing import AnyArray, BoolArray, ContextMatrix, FloatArray
 from bopl.log import BanditLog
 from bopl.log.action import label_array, python_labels
 from bopl.log.check import check_mask
-from bopl.log.context import is_frame, quoted, read_context
+from bopl.log.column import Column
+from bopl.log.context import CONTEXT_DTYPE, is_frame, quoted, read_context
 from bopl.log.learnable import check_learnable
 from bopl.log.outcomes import is_outcomes, read_outcomes
 from bopl.log.row_sketch import RowSketch
 from bopl.log.schema import LogSchema
 from bopl.objective.softmax import softmax
 from bopl.objective.value import snips_value
-from bopl.policy.base import Policy, draw_labels, read_fitted_context
+from bopl.policy.base import Policy, read_fitted_context
+from bopl.policy.drawing import draw_labels
+from bopl.policy.identity import digest
+
+
+@dataclass(frozen=True, eq=False)
+class _Served:
+    """What deciding needs of a policy at once, and the state of the policy that it was made from."""
+
+    state: list[Any]
+    policy_id: str
+    labels: list[Any]
+    schema: LogSchema | None
 
 
 class ScoredPolicy(Policy, BaseEstimator):
@@ -173,6 +189,83 @@ class ScoredPolicy(Policy, BaseEstimator):
         logged = np.where(is_known, action_prob[np.arange(log.n_samples), np.where(is_known, log.action_idx, 0)], 0.0)
         weight = 1.0 if sample_weight is None else np.asarray(sample_weight, dtype=np.float64)
         return snips_value(weight * logged / log.propensity, log.reward)
+
+    # -- One record at a time -------------------------------------------------------------------------------------
+
+    @property
+    def policy_id(self) -> str:
+        """Digest of what the policy decides by: equal for equal policies, also after a file, on every machine."""
+        return self._served().policy_id
+
+    def content(self) -> tuple[dict[str, Any], dict[str, AnyArray]]:
+        """Return what the policy decides by beside its columns and actions, as JSON facts and arrays.
+
+        `policy_id` is a digest of it. A policy of your own that has learned something returns it here.
+        """
+        return {"settings": repr(sorted(self.get_params(deep=False).items()))}, {}
+
+    def _served(self) -> _Served:
+        """Return what deciding needs, made once for as long as nothing of the policy is set anew."""
+        state, made = self._state(), vars(self).get("_made")
+        if isinstance(made, _Served) and len(made.state) == len(state) and all(map(is_, made.state, state)):
+            return made
+        check_is_fitted(self)
+        names = getattr(self, "feature_names_in_", None)
+        schema = self.schema_
+        if schema is None and names is not None:
+            schema = LogSchema(tuple(Column(str(name), "number") for name in names))
+        labels = self.actions_.tolist()
+        facts, arrays = self.content()
+        common = {
+            "class": type(self).__name__,
+            "actions": [[type(label).__name__, repr(label)] for label in labels],
+            "n_features": int(self.n_features_in_),
+            "columns": None if schema is None else schema.to_json()["columns"],
+            "is_sparse": schema is not None and schema.is_sparse,
+            "inverse_temperature": float(self.trained_inverse_temperature),
+        }
+        features = {} if self.action_features_ is None else {"action_features": self.action_features_}
+        made = _Served(state, digest({**facts, **common}, arrays | features), labels, schema)
+        self._made = made
+        return made
+
+    def _state(self) -> list[Any]:
+        """Return whatever changes when the policy does: an object that is set anew is another one."""
+        return [value for name, value in vars(self).items() if name != "_made"]
+
+    def __getstate__(self) -> dict[str, Any]:
+        # What deciding needs is made again where it is needed.
+        return {name: value for name, value in super().__getstate__().items() if name != "_made"}
+
+    def _labels(self) -> list[Any]:
+        return self._served().labels
+
+    def _records_proba(self, records: Sequence[Any], mask: BoolArray | None) -> FloatArray:
+        return self._prob(self._read_records(records), mask)
+
+    def _read_records(self, records: Sequence[Any]) -> ContextMatrix:
+        if isinstance(records[0], Mapping):
+            schema = self._served().schema
+            if schema is None:
+                raise TypeError("the policy was fitted on columns without names; pass a sequence of numbers.")
+            return schema.encode_records(records)
+        matrix = np.asarray(records)
+        if matrix.ndim == 2 and matrix.shape[1] == self.n_features_in_ and matrix.dtype.kind in "fiu":
+            with np.errstate(over="ignore"):
+                matrix = np.ascontiguousarray(matrix, dtype=CONTEXT_DTYPE)
+            if not np.isinf(matrix).any():
+                return matrix
+        return self._read(matrix)
+
+    def _prob(self, matrix: ContextMatrix, mask: BoolArray | None) -> FloatArray:
+        """Return the probabilities of contexts that have been read; a subclass may know a quicker way."""
+        return self.predict_proba(matrix, action_mask=mask)
+
+    def _softmax(self, score: FloatArray, mask: BoolArray | None) -> FloatArray:
+        factor = float(self.trained_inverse_temperature)
+        return softmax(check_scores(score), inverse_temperature=factor, action_mask=mask)
+
+    # -- What was fitted ------------------------------------------------------------------------------------------
 
     def _all_actions(self, action: Any) -> Any:
         """Return the policy's own actions, then those logged ones that it was not fitted on."""

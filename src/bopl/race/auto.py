@@ -13,7 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from bopl._archive import Archive
 from bopl._settings import check_number
-from bopl._typing import FloatArray
+from bopl._typing import BoolArray, ContextMatrix, FloatArray
 from bopl.boosting import TimeLimit, Workbench
 from bopl.boosting.loop import INTERRUPTED
 from bopl.learner.store import Packed
@@ -261,6 +261,18 @@ class AutoPolicy(ShownAsCard, ScoredPolicy):
         check_is_fitted(self)
         matrix = self._read(context)
         return self.best_policy_.predict_proba(matrix, inverse_temperature=inverse_temperature, action_mask=action_mask)
+
+    def _prob(self, matrix: ContextMatrix, mask: BoolArray | None) -> FloatArray:
+        return self.best_policy_._prob(matrix, mask)
+
+    @property
+    def policy_id(self) -> str:
+        """Digest of what the best policy decides by."""
+        check_is_fitted(self)
+        return self.best_policy_.policy_id
+
+    def _state(self) -> list[Any]:
+        return super()._state() + (self.best_policy_._state() if hasattr(self, "best_policy_") else [])
 
     def predict(self, context: Any, *, action_mask: Any = None) -> Any:
         """Return the most probable action for each context, among those the mask allows."""

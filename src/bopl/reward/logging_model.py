@@ -25,6 +25,7 @@ from bopl.log.layout import InputLayout, category_sizes, fit_layout, unpack_layo
 from bopl.objective.softmax import log_softmax
 from bopl.reward.boosted import BoostedRewardModel
 from bopl.reward.cross_fitting import cross_fit
+from bopl.reward.linear_score import linear_score
 
 MAX_SAMPLES = 30_000  # more hardly change a linear model
 MIN_SAMPLES, MAX_PRODUCTS = 5_000, 120_000_000  # fewer where inputs or actions are many: rows · inputs · actions
@@ -79,7 +80,7 @@ class LoggingModel:
 
     def score(self, context: ContextMatrix) -> FloatArray:
         """Return the scores before the softmax, of shape (n_samples, n_actions)."""
-        score = np.asarray(self.layout(context) @ self.coef, dtype=np.float64) + self.intercept
+        score = linear_score(context, self.layout, self.coef, self.intercept)
         if self.trees:
             score += self._flat_trees.score(context, n_jobs=1)
         return score

@@ -1,0 +1,85 @@
+"""`Decision`: what is decided for one record, and all that has to be logged with it."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from bopl._typing import BoolArray
+from bopl.log.context import quoted
+
+
+@dataclass(frozen=True)
+class Decision:
+    """One decision: write it down as it is.
+
+    Attributes
+    ----------
+    action : str, int, float, bool or tuple
+        What to do.
+    propensity : float
+        Probability with which it was chosen, the same to the last bit as `predict_proba` gives it.
+    event : str
+        Id of the event that was decided, by which the reward finds it again.
+    policy : str
+        ``policy_id`` of the policy that decided.
+    """
+
+    action: Any
+    propensity: float
+    event: str
+    policy: str
+
+
+def new_event() -> str:
+    """Return an id that no other event has."""
+    return uuid.uuid4().hex
+
+
+def eligible_row(eligible: Any, labels: Sequence[Hashable]) -> BoolArray | None:
+    """Return which actions can be chosen, of shape (n_actions,); None if all can.
+
+    Parameters
+    ----------
+    eligible : sequence of labels, or of n_actions booleans, optional
+        Where the labels themselves are booleans, only an array is taken for a mask.
+    labels : sequence
+        Those of all actions.
+    """
+    if eligible is None:
+        return None
+    if isinstance(eligible, str | bytes) or not hasattr(eligible, "__iter__"):
+        raise TypeError(f"eligible must be a list of actions or a mask of booleans; got {eligible!r}.")
+    given = eligible.tolist() if isinstance(eligible, np.ndarray) else list(eligible)
+    has_flags = any(isinstance(label, bool) for label in labels)
+    if given and all(isinstance(one, bool) for one in given) and (not has_flags or isinstance(eligible, np.ndarray)):
+        if len(given) != len(labels):
+            raise ValueError(f"eligible is a mask of {len(given)} booleans; there are {len(labels)} actions.")
+        mask = np.array(given)
+    else:
+        given = [tuple(one) if isinstance(one, list) else one for one in given]  # JSON has no tuples
+        unknown = [one for one in given if not isinstance(one, Hashable) or one not in labels]
+        if unknown:
+            raise ValueError(
+                f"eligible lists {quoted(unknown)}, which the policy does not know. Its actions are {quoted(labels)}."
+            )
+        mask = np.array([label in given for label in labels])
+    if not mask.any():
+        raise ValueError("eligible leaves no action to choose; list at least one.")
+    return mask
+
+
+def eligible_rows(eligible: Any, labels: Sequence[Hashable], n_records: int) -> BoolArray | None:
+    """Return the same for several records, of shape (n_records, n_actions)."""
+    if eligible is None:
+        return None
+    if len(eligible) != n_records:
+        raise ValueError(f"eligible has {len(eligible)} entries for {n_records} records; each needs one.")
+    rows = [eligible_row(one, labels) for one in eligible]
+    if all(row is None for row in rows):
+        return None
+    return np.array([np.ones(len(labels), bool) if row is None else row for row in rows])

@@ -1,0 +1,68 @@
+"""From probabilities to actions: draws, and where the randomness of a draw comes from."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+
+import numpy as np
+
+from bopl._settings import check_number
+from bopl._typing import AnyArray, FloatArray, IntArray
+
+RandomState = int | np.random.Generator | None
+
+
+def draw_labels(action_prob: FloatArray, actions: AnyArray, random_state: RandomState) -> tuple[AnyArray, FloatArray]:
+    """Return one drawn action label per row, and the probability it was drawn with."""
+    chosen = draw_actions(action_prob, np.random.default_rng(random_state))
+    return actions[chosen], action_prob[np.arange(len(chosen)), chosen]
+
+
+def draw_actions(action_prob: FloatArray, rng: np.random.Generator) -> IntArray:
+    """Return one action position per row, drawn from its probabilities."""
+    return actions_at(action_prob, rng.random(len(action_prob)))
+
+
+def actions_at(action_prob: FloatArray, draw: FloatArray) -> IntArray:
+    """Return the action positions that uniform numbers stand for.
+
+    Parameters
+    ----------
+    action_prob : ndarray of shape (n_samples, n_actions)
+    draw : ndarray of shape (n_samples,)
+        Numbers in [0, 1): the first action takes those below its probability, the second those below the sum of
+        both, and so on. An action without probability takes none.
+    """
+    cumulative = np.cumsum(action_prob, axis=1)
+    # Rounding may leave the last cumulative value short of 1: scale the draw to what is there, and stay below it.
+    total = cumulative[:, -1:]
+    threshold = np.minimum(draw[:, None] * total, np.nextafter(total, 0.0))
+    return (cumulative <= threshold).sum(axis=1)
+
+
+def uniform_numbers(
+    n_samples: int, random_state: RandomState, draw: float | Sequence[float] | FloatArray | None
+) -> FloatArray:
+    """Return a number in [0, 1) for each sample: given ones, those of a generator, or fresh ones of the system.
+
+    Fresh ones have no state, so that threads and forked processes never share their draws.
+    """
+    if draw is not None:
+        if random_state is not None:
+            raise TypeError("pass either random_state or draw, not both.")
+        return _given(n_samples, draw)
+    if random_state is None:
+        words = np.frombuffer(os.urandom(8 * n_samples), dtype=np.uint64)
+        return (words >> np.uint64(11)) * 2.0**-53
+    return np.random.default_rng(random_state).random(n_samples)
+
+
+def _given(n_samples: int, draw: float | Sequence[float] | FloatArray) -> FloatArray:
+    numbers = np.asarray(draw, dtype=np.float64).reshape(-1)
+    if len(numbers) != n_samples:
+        raise ValueError(f"draw holds {len(numbers)} numbers for {n_samples} records; each needs one.")
+    if not ((numbers >= 0.0) & (numbers < 1.0)).all():
+        bad = float(numbers[~((numbers >= 0.0) & (numbers < 1.0))][0])
+        check_number("draw", bad, low=0.0, high=1.0, high_open=True)
+    return numbers

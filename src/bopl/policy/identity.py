@@ -1,0 +1,36 @@
+"""The id of a policy: a digest of what it decides by."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from bopl._typing import AnyArray
+
+ID_LENGTH = 16  # hexadecimal digits: 64 bits tell apart more policies than anybody trains
+_LEFT_OUT = ("gain", "sum_weight")  # of trees, for explanations alone
+_THREADS = "n_jobs"
+
+
+def digest(facts: Mapping[str, Any], arrays: Mapping[str, AnyArray]) -> str:
+    """Return the id of facts and arrays: the same on every machine, whatever threads were used."""
+    text = json.dumps(_without_threads(facts), sort_keys=True, separators=(",", ":"))
+    found = hashlib.sha256(text.encode())
+    for name in sorted(arrays):
+        if name.rpartition("/")[2] in _LEFT_OUT:
+            continue
+        array = np.ascontiguousarray(arrays[name])
+        array = array.astype(array.dtype.newbyteorder("<"), copy=False)
+        found.update(f"\n{name} {array.dtype.str} {array.shape}\n".encode())
+        found.update(array.tobytes())
+    return found.hexdigest()[:ID_LENGTH]
+
+
+def _without_threads(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {name: _without_threads(one) for name, one in value.items() if name != _THREADS}
+    return [_without_threads(one) for one in value] if isinstance(value, list | tuple) else value
