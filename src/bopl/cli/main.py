@@ -22,6 +22,7 @@ from bopl.cli.output import PatientStream
 from bopl.cli.plan import plan
 from bopl.cli.predict import predict
 from bopl.cli.report import report
+from bopl.cli.serve import serve
 from bopl.cli.train import train
 from bopl.cli.tune import tune
 from bopl.experiment.command import app as reproduce_app
@@ -57,7 +58,7 @@ app = typer.Typer(
     add_completion=True,
     pretty_exceptions_enable=False,
 )
-for command in (demo, audit, plan, train, tune, backtest, evaluate, predict, report, export):
+for command in (demo, audit, plan, train, tune, backtest, evaluate, predict, report, export, serve):
     app.command()(command)
 app.add_typer(reproduce_app, name="reproduce")
 

@@ -1,0 +1,133 @@
+"""`LoopFolder`: one folder is one loop."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+from bopl._errors import UsageError
+from bopl._files import copy_file, write_text
+from bopl.serving.events import EventStore
+from bopl.serving.mixture import ServedMixture
+from bopl.serving.record import UNIFORM, PromotionRow
+from bopl.serving.settings import LoopSettings, read_settings
+
+SETTINGS, EVENTS, POLICIES, LOG, VERDICTS = "loop.toml", "events.db", "policies", "log", "verdicts"
+SUFFIX = ".bopl"
+_ID = re.compile(r"[\w.-]{1,128}")
+
+
+class LoopFolder:
+    """Where the files of a loop are.
+
+    Parameters
+    ----------
+    path : path
+    """
+
+    def __init__(self, path: str | Path) -> None:
+        self.path = Path(path)
+
+    @property
+    def events(self) -> Path:
+        """The event store."""
+        return self.path / EVENTS
+
+    @property
+    def log(self) -> Path:
+        """The folder of joined decisions, in Parquet files."""
+        return self.path / LOG
+
+    @property
+    def policies(self) -> Path:
+        """The folder of policies, each named by its id."""
+        return self.path / POLICIES
+
+    @property
+    def verdicts(self) -> Path:
+        """The folder of verdicts, in JSON files."""
+        return self.path / VERDICTS
+
+    def settings(self) -> LoopSettings:
+        """Return the settings, checked."""
+        return read_settings(self.path / SETTINGS)
+
+    @classmethod
+    def create(
+        cls, path: str | Path, settings: LoopSettings | None = None, *, policy: str | Path | None = None
+    ) -> LoopFolder:
+        """Make the folder of a loop; a policy that is given is served at once, and is the first baseline."""
+        folder = cls(path)
+        if (folder.path / SETTINGS).exists():
+            raise UsageError(f"{str(path)!r} is the folder of a loop already; edit its {SETTINGS}, or name another.")
+        settings = LoopSettings() if settings is None else settings.check()
+        loaded = None if policy is None else _load(Path(policy))
+        try:
+            for one in (folder.path, folder.policies, folder.log, folder.verdicts):
+                one.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise UsageError(f"{str(path)!r} cannot be made: {error.strerror}.") from None
+        EventStore.create(folder.events, seed=settings.random_state)
+        first = UNIFORM if policy is None else folder.add_policy(policy, loaded)
+        with EventStore(folder.events) as store:
+            if store.promotion() is None:
+                store.promote(folder.first_promotion(settings, first), after=0)
+        write_text(folder.path / SETTINGS, settings.to_toml())  # last: a folder with it is whole
+        return folder
+
+    def first_promotion(self, settings: LoopSettings, policy: str = UNIFORM) -> PromotionRow:
+        """Return the row that a loop begins with."""
+        return PromotionRow(
+            policy,
+            1.0,
+            policy,
+            settings.exploration,
+            settings.min_propensity,
+            "the loop begins",
+            actions=list(settings.actions) or None,
+        )
+
+    def add_policy(self, path: str | Path, policy: Any = None) -> str:
+        """Copy a policy file into the folder, under its id, and return that; nothing is promoted."""
+        policy_id: str = (_load(Path(path)) if policy is None else policy).policy_id
+        target = self.policy_file(policy_id)
+        if not target.exists():
+            copy_file(path, target)
+        return policy_id
+
+    def policy_file(self, policy_id: str) -> Path:
+        """Return the file of a policy."""
+        if not _ID.fullmatch(policy_id) or policy_id.startswith("."):
+            raise UsageError(f"{policy_id!r} is not the id of a policy.")
+        return self.policies / f"{policy_id}{SUFFIX}"
+
+    def load_policy(self, policy_id: str) -> Any:
+        """Return a policy, or None for the uniform one.
+
+        Raises
+        ------
+        UsageError
+            If there is no such policy, or what its file holds has another id.
+        """
+        if policy_id == UNIFORM:
+            return None
+        path = self.policy_file(policy_id)
+        if not path.is_file():
+            raise UsageError(f"there is no policy {policy_id} in {str(self.policies)!r}; put its file back.")
+        policy = _load(path)
+        if policy.policy_id != policy_id:
+            raise UsageError(f"{str(path)!r} holds policy {policy.policy_id}, not the one that it is named after.")
+        return policy
+
+    def mixture(self, promotion: PromotionRow) -> ServedMixture:
+        """Return what is served under a promotion; decisions are replayed with it, too."""
+        policy = self.load_policy(promotion.policy)
+        same = promotion.baseline == promotion.policy
+        return ServedMixture(promotion, policy, policy if same else self.load_policy(promotion.baseline))
+
+
+def _load(path: Path) -> Any:
+    from bopl.policy.model_file import load
+
+    return load(path)

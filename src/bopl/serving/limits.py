@@ -1,0 +1,179 @@
+"""What stands before the service: token, size, rate and patience; every refusal is one sentence."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import binascii
+import hmac
+import json
+import time
+from collections.abc import Awaitable, Callable, MutableMapping
+from typing import Any, TypeAlias
+
+from bopl.serving.settings import LoopSettings
+
+Scope: TypeAlias = MutableMapping[str, Any]
+Message: TypeAlias = MutableMapping[str, Any]
+Receive: TypeAlias = Callable[[], Awaitable[Message]]
+Send: TypeAlias = Callable[[Message], Awaitable[None]]
+App: TypeAlias = Callable[[Scope, Receive, Send], Awaitable[None]]
+
+OPEN_PATHS = ("/health",)  # for load balancers, which have no token; it tells nothing but whether it serves
+MAX_DRAINED = 64 * 2**20  # bytes of a refused body that are read, so that the refusal can be
+_JSON = (b"content-type", b"application/json")
+
+
+class Refusal(Exception):  # noqa: N818
+    """A request that is not let through."""
+
+    def __init__(self, status: int, sentence: str, **headers: str) -> None:
+        super().__init__(sentence)
+        self.status, self.headers = status, headers
+
+
+class RateLimit:
+    """A token bucket that holds one second's worth of requests."""
+
+    def __init__(self, per_second: float, clock: Callable[[], float] = time.monotonic) -> None:
+        self._per_second, self._clock = per_second, clock
+        self._room, self._last = max(per_second, 1.0), clock()
+
+    def take(self) -> float:
+        """Take one request's worth, and return 0; or return the seconds until there will be one."""
+        if not self._per_second:
+            return 0.0
+        now = self._clock()
+        self._room = min(self._room + max(now - self._last, 0.0) * self._per_second, max(self._per_second, 1.0))
+        self._last = now
+        if self._room < 1.0:
+            return (1.0 - self._room) / self._per_second
+        self._room -= 1.0
+        return 0.0
+
+
+class Limits:
+    """Lets through what carries the token and keeps to the limits, with its whole body.
+
+    Parameters
+    ----------
+    app : ASGI application
+    settings : LoopSettings
+    token : str or None
+        None lets everybody in.
+    count : callable
+        Told path and status of every answer.
+    """
+
+    def __init__(self, app: App, settings: LoopSettings, token: str | None, count: Callable[[str, int], None]) -> None:
+        self._app, self._settings, self._count = app, settings, count
+        self._token = None if token is None else token.encode()
+        self._rate = RateLimit(settings.max_requests_per_second)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request."""
+        if scope["type"] != "http":
+            if scope["type"] == "websocket":
+                await send({"type": "websocket.close", "code": 1003})
+                return
+            await self._app(scope, receive, send)
+            return
+
+        async def counted(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                self._count(scope["path"], message["status"])
+            await send(message)
+
+        try:
+            body = await self._let_in(scope, receive)
+        except Refusal as refusal:
+            await refuse(counted, refusal)
+            return
+        except _GoneError:
+            return
+        await self._app(scope, _replay(body, receive), counted)
+
+    async def _let_in(self, scope: Scope, receive: Receive) -> bytes:
+        headers = dict(scope["headers"])
+        if self._token is not None and scope["path"] not in OPEN_PATHS and not self._is_known(headers):
+            raise Refusal(
+                401,
+                "the request needs the loop's token, as in 'Authorization: Bearer …'.",
+                **{"www-authenticate": 'Bearer, Basic realm="bopl"'},
+            )
+        if scope["method"] in ("GET", "HEAD"):
+            return b""
+        wait = self._rate.take()
+        if wait:
+            raise Refusal(
+                429,
+                f"more than {self._settings.max_requests_per_second:g} requests a second; try again.",
+                **{"retry-after": str(max(1, round(wait)))},
+            )
+        # Other types could be sent by a page of somebody else's in the browser of somebody who may.
+        if scope["method"] == "POST" and not headers.get(b"content-type", b"").startswith(b"application/json"):
+            raise Refusal(415, "the body must be JSON, with the header 'Content-Type: application/json'.")
+        try:
+            async with asyncio.timeout(self._settings.request_timeout_s):
+                return await self._read(receive)
+        except TimeoutError:
+            raise Refusal(
+                408, f"the body did not arrive within {self._settings.request_timeout_s:g} seconds.", connection="close"
+            ) from None
+
+    def _is_known(self, headers: dict[bytes, bytes]) -> bool:
+        assert self._token is not None
+        kind, _, given = headers.get(b"authorization", b"").partition(b" ")
+        if kind.lower() == b"basic":  # what browsers ask for: any name, and the token for a password
+            try:
+                given = base64.b64decode(given, validate=True).partition(b":")[2]
+            except binascii.Error:
+                given = b""
+        elif kind.lower() != b"bearer":
+            given = b""
+        return hmac.compare_digest(given.strip(), self._token)
+
+    async def _read(self, receive: Receive) -> bytes:
+        """Return the body; one that is too large is read to its end and thrown away, within reason."""
+        pieces: list[bytes] = []
+        size, most = 0, self._settings.max_body_bytes
+        while True:
+            message = await receive()
+            if message["type"] == "http.disconnect":
+                raise _GoneError
+            piece = message.get("body", b"")
+            size += len(piece)
+            if size <= most:
+                pieces.append(piece)
+            if not message.get("more_body", False) or size > MAX_DRAINED:
+                break
+        if size > most:
+            raise Refusal(413, f"the body is larger than {most} bytes.", connection="close")
+        return b"".join(pieces)
+
+
+class _GoneError(Exception):
+    """The client went away before its request was complete."""
+
+
+async def refuse(send: Send, refusal: Refusal) -> None:
+    """Answer with a refusal."""
+    body = json.dumps({"error": str(refusal)}).encode()
+    headers = [_JSON, (b"content-length", str(len(body)).encode())]
+    headers += [(name.encode(), value.encode()) for name, value in refusal.headers.items()]
+    await send({"type": "http.response.start", "status": refusal.status, "headers": headers})
+    await send({"type": "http.response.body", "body": body})
+
+
+def _replay(body: bytes, receive: Receive) -> Receive:
+    """Return a way to receive a body that was read already."""
+    is_told = False
+
+    async def replay() -> Message:
+        nonlocal is_told
+        if is_told:
+            return await receive()
+        is_told = True
+        return {"type": "http.request", "body": body, "more_body": False}
+
+    return replay
