@@ -120,8 +120,9 @@ class Written:
             document["propensity_source"],
             schema,
             None if features is None else _unpack(features, len(actions)),
-            *(None if document[name] is None else _text(document[name]) for name in ("eligible", "sparse")),
-            beside=tuple(_text(name) for name in document["beside"]) if "beside" in document else None,
+            None if document["eligible"] is None else _text(document["eligible"]),
+            None if document["sparse"] is None else _text(document["sparse"]),
+            tuple(_text(name) for name in document["beside"]) if "beside" in document else None,
         )
 
 

@@ -62,6 +62,15 @@ class JoinResult:
     files: list[str] = field(default_factory=list)
     watermark: int = 0
 
+    @property
+    def sentence(self) -> str:
+        """What was done, in words."""
+        left_out = self.n_inactive + self.n_fallback
+        return (
+            f"Joined {self.n_joined:,} decisions, {self.n_rewarded:,} of them with a reward; {self.n_open:,} windows "
+            f"are open{f', {left_out:,} decisions are left out' if left_out else ''}."
+        )
+
     def to_dict(self) -> dict[str, Any]:
         """Return it as plain values."""
         return asdict(self)
