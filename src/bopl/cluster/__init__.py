@@ -1,0 +1,9 @@
+"""Where pieces of a log are worked on: this machine, or a Dask cluster."""
+
+from bopl.cluster.add import add_exact
+from bopl.cluster.base import Cluster
+from bopl.cluster.local import ThisMachine
+from bopl.cluster.placement import Placement
+from bopl.cluster.traffic import Traffic
+
+__all__ = ["Cluster", "ThisMachine", "Placement", "Traffic", "add_exact"]
