@@ -2,8 +2,19 @@
 
 from bopl.cluster.add import add_exact
 from bopl.cluster.base import Cluster
+from bopl.cluster.cache import ArrayCache, CacheWarning
 from bopl.cluster.local import ThisMachine
+from bopl.cluster.memory import parse_bytes
 from bopl.cluster.placement import Placement
 from bopl.cluster.traffic import Traffic
 
-__all__ = ["Cluster", "ThisMachine", "Placement", "Traffic", "add_exact"]
+__all__ = [
+    "ArrayCache",
+    "CacheWarning",
+    "Cluster",
+    "Placement",
+    "ThisMachine",
+    "Traffic",
+    "add_exact",
+    "parse_bytes",
+]
