@@ -75,7 +75,7 @@ def test_a_full_disk_is_one_sentence(tmp_path, monkeypatch):
 
     monkeypatch.setattr(os, "pwrite", full)
     scratch = Scratch(tmp_path)
-    with pytest.raises(OSError, match=r"do not fit into the memory budget, and 246 kB .* the disk is full. Free some"):
+    with pytest.raises(OSError, match=r"do not fit into the memory budget, and 242 kB .* the disk is full. Free some"):
         scratch.park(large_state())
     scratch.close()
 

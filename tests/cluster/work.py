@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 
@@ -102,3 +104,21 @@ def plain_story(n_rounds=3, pieces=None):
         counts()
         counts()
     return [*told, [int(one[0]) for one in values]]
+
+
+def slowly_multiply(state, factor, seconds):
+    time.sleep(seconds)
+    return multiply(state, factor)
+
+
+@dataclass(frozen=True)
+class InFile:
+    """A piece: numbers of a text file."""
+
+    path: str
+
+
+def build_from_file(piece, settled, cache):
+    if not Path(piece.path).exists():
+        raise FileNotFoundError(f"{piece.path!r} was there when the log was scanned, and is gone now.")
+    return {"values": np.loadtxt(piece.path, dtype=np.int64)}

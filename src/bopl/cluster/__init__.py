@@ -3,6 +3,7 @@
 from bopl.cluster.add import add_exact
 from bopl.cluster.base import Cluster
 from bopl.cluster.cache import ArrayCache, CacheWarning
+from bopl.cluster.choice import using_cluster
 from bopl.cluster.local import ThisMachine
 from bopl.cluster.memory import parse_bytes
 from bopl.cluster.placement import Placement
@@ -17,4 +18,5 @@ __all__ = [
     "Traffic",
     "add_exact",
     "parse_bytes",
+    "using_cluster",
 ]

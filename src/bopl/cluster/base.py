@@ -17,7 +17,13 @@ class Cluster(Protocol):
     engine provides to it.
     """
 
-    def place(self, pieces: Sequence[Any], build: Build, settled: Iterable[Any] = ()) -> Placement:
+    def place(
+        self,
+        pieces: Sequence[Any],
+        build: Build,
+        settled: Iterable[Any] = (),
+        rows: Sequence[int] | None = None,
+    ) -> Placement:
         """Return the pieces as a `Placement`; their states are built at the first verb."""
 
     def carry_out(self, order: Order) -> Answer:

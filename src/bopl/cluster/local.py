@@ -48,9 +48,15 @@ class ThisMachine:
         """How many functions run at once."""
         return self._n_threads
 
-    def place(self, pieces: Sequence[Any], build: Build, settled: Iterable[Any] = ()) -> Placement:
+    def place(
+        self,
+        pieces: Sequence[Any],
+        build: Build,
+        settled: Iterable[Any] = (),
+        rows: Sequence[int] | None = None,
+    ) -> Placement:
         """Return the pieces as a `Placement`; their states are built at the first verb."""
-        return Placement(self, pieces, build, settled)
+        return Placement(self, pieces, build, settled, rows)
 
     def carry_out(self, order: Order) -> Answer:
         """Apply an order to its pieces."""

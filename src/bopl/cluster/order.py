@@ -52,6 +52,7 @@ class Recipe:
 
     build: Build
     pieces: dict[int, Any]
+    rows: dict[int, int]  # how large they are, to share them out evenly
     settled: tuple[Any, ...]
     pending: tuple[Change, ...]
 
@@ -79,6 +80,8 @@ class Order:
         Adds two partial results.
     recipe : Recipe, optional
         Makes states that the worker does not have; without it they are reported as missing.
+    moved : tuple of int
+        Pieces that the worker had and others have now.
     """
 
     placement: str
@@ -87,14 +90,22 @@ class Order:
     change: Change
     add: Add
     recipe: Recipe | None = None
+    moved: tuple[int, ...] = ()
 
     def only(self, pieces: Iterable[int]) -> Order:
         """Return the order for some of the pieces."""
         some = tuple(pieces)
         if self.recipe is None:
             return replace(self, pieces=some)
-        recipe = replace(self.recipe, pieces={piece_idx: self.recipe.pieces[piece_idx] for piece_idx in some})
+        pieces_of, rows_of = self.recipe.pieces, self.recipe.rows
+        recipe = replace(
+            self.recipe, pieces={one: pieces_of[one] for one in some}, rows={one: rows_of[one] for one in some}
+        )
         return replace(self, pieces=some, recipe=recipe)
+
+    def without(self, moved: Iterable[int]) -> Order:
+        """Return the order for a worker that need not keep some of its pieces any more."""
+        return replace(self, moved=tuple(one for one in moved if one not in self.pieces))
 
 
 @dataclass(frozen=True)
@@ -113,6 +124,8 @@ class Answer:
         Bytes of partial results that were handed on.
     n_built : int
         States that were made from their files.
+    n_tasks : int
+        Pieces of work that were handed to workers.
     """
 
     total: Any = None
@@ -120,6 +133,7 @@ class Answer:
     busy: tuple[float, ...] = ()
     n_bytes: int = 0
     n_built: int = 0
+    n_tasks: int = 0
 
 
 def merge_answers(answers: Iterable[Answer], add: Add) -> Answer:
@@ -127,7 +141,7 @@ def merge_answers(answers: Iterable[Answer], add: Add) -> Answer:
     total: Any = None
     missing: list[int] = []
     busy: list[float] = []
-    size = built = 0
+    size = built = tasks = 0
     for answer in answers:
         if answer.total is not None:
             total = answer.total if total is None else add(total, answer.total)
@@ -135,4 +149,5 @@ def merge_answers(answers: Iterable[Answer], add: Add) -> Answer:
         busy += answer.busy
         size += answer.n_bytes
         built += answer.n_built
-    return Answer(total, tuple(sorted(missing)), tuple(busy), size, built)
+        tasks += answer.n_tasks
+    return Answer(total, tuple(sorted(missing)), tuple(busy), size, built, tasks)

@@ -15,6 +15,8 @@ from bopl.cluster.traffic import Traffic
 if TYPE_CHECKING:
     from bopl.cluster.base import Cluster
 
+MAX_ATTEMPTS = 8  # at one verb for pieces whose workers die
+
 
 class Placement:
     """Pieces whose states live on a cluster, wherever that is.
@@ -35,11 +37,21 @@ class Placement:
         on disk for the next run.
     settled : iterable
         What is settled already: the rounds of a checkpoint.
+    rows : sequence of int, optional
+        Rows of each piece, by which they are shared out evenly; one each by default.
     """
 
-    def __init__(self, cluster: Cluster, pieces: Sequence[Any], build: Build, settled: Iterable[Any] = ()) -> None:
+    def __init__(
+        self,
+        cluster: Cluster,
+        pieces: Sequence[Any],
+        build: Build,
+        settled: Iterable[Any] = (),
+        rows: Sequence[int] | None = None,
+    ) -> None:
         self._cluster = cluster
         self._pieces = dict(enumerate(pieces))
+        self._rows = dict(enumerate([1] * len(pieces) if rows is None else rows))
         self._build = build
         self._settled = list(settled)
         self._pending: list[Change] = []
@@ -130,17 +142,26 @@ class Placement:
     def _ask(self, change: Change, add: Add) -> Answer:
         everything = tuple(self._pieces)
         order = Order(self.id, self._version, everything, change, add)
-        if not self._is_built:
-            self._is_built = True
-            return self._cluster.carry_out(self._with_recipe(order, everything))
-        answer = self._cluster.carry_out(order)
+        answer = self._cluster.carry_out(order if self._is_built else self._with_recipe(order, everything))
+        self._is_built = True
+        n_attempts = 0
         while answer.missing:
+            n_attempts += 1
+            self._give_up_after(n_attempts, answer.missing)
             rest = self._cluster.carry_out(self._with_recipe(order, answer.missing))
             answer = merge_answers([replace(answer, missing=()), rest], add)
         return answer
 
+    def _give_up_after(self, n_attempts: int, missing: tuple[int, ...]) -> None:
+        if n_attempts > MAX_ATTEMPTS:
+            raise RuntimeError(
+                f"{len(missing)} of {self.n_pieces} pieces were lost with their workers {MAX_ATTEMPTS} times in a row, "
+                f"the first of them {self._pieces[missing[0]]}. Their workers probably run out of memory: give them "
+                "more, or write smaller row groups."
+            )
+
     def _with_recipe(self, order: Order, pieces: tuple[int, ...]) -> Order:
-        recipe = Recipe(self._build, self._pieces, tuple(self._settled), tuple(self._pending))
+        recipe = Recipe(self._build, self._pieces, self._rows, tuple(self._settled), tuple(self._pending))
         return replace(order, recipe=recipe).only(pieces)
 
     def close(self) -> None:

@@ -152,8 +152,9 @@ class Scratch:
 
     def _sentence(self, error: OSError, size: int) -> OSError:
         reason = "the disk is full" if is_full(error) else (error.strerror or str(error)).lower()
+        needed = in_words(max(self._end, size))
         return OSError(
-            f"states of the log's pieces do not fit into the memory budget, and {in_words(max(self._end, size))} for them "
+            f"states of the log's pieces do not fit into the memory budget, and {needed} for them "
             f"cannot be written to {str(self._folder)!r}: {reason}. Free some space, name another folder by the "
             "environment variable BOPL_CACHE, or allow more memory."
         )

@@ -59,6 +59,8 @@ class Shelf:
     def carry_out(self, order: Order, pieces: Iterator[int]) -> Answer:
         """Apply an order to the pieces that an iterator hands out; threads may share the iterator."""
         began = time.perf_counter()
+        for piece_idx in order.moved:
+            self._release(order, self._pop(order, piece_idx))
         missing, n_built = [], 0
         total = order.change.begin()
         for piece_idx in pieces:
@@ -71,13 +73,23 @@ class Shelf:
             state, total = order.change.apply(piece_idx, opened.state, total, order.add)
             self._put(order, piece_idx, state, opened, None if order.change.changes else kept)
         busy = time.perf_counter() - began
-        return Answer(total, tuple(missing), (busy,), n_bytes(total), n_built)
+        return Answer(total, tuple(missing), (busy,), n_bytes(total), n_built, n_tasks=1)
 
     def _take(self, order: Order, piece_idx: int) -> _Kept | None:
+        kept = self._pop(order, piece_idx)
+        if kept is not None and kept.version != order.version:
+            self._release(order, kept)
+            return None
+        return kept
+
+    def _pop(self, order: Order, piece_idx: int) -> _Kept | None:
         with self._lock:
             placed = self._placed.get(order.placement)
-            kept = placed.states.pop(piece_idx, None) if placed else None
-        return kept if kept is not None and kept.version == order.version else None
+            return placed.states.pop(piece_idx, None) if placed else None
+
+    def _release(self, order: Order, kept: _Kept | None) -> None:
+        if kept is not None and isinstance(kept.state, Parked):
+            self._of(order.placement).scratch.release(kept.state)
 
     def _open(self, order: Order, piece_idx: int, kept: _Kept | None) -> Opened:
         if kept is None:

@@ -37,7 +37,7 @@ class Traffic:
     def note(self, answer: Answer, seconds: float) -> None:
         """Add what came of a verb."""
         self.n_passes += 1
-        self.n_tasks += len(answer.busy)
+        self.n_tasks += answer.n_tasks
         self.n_bytes += answer.n_bytes
         self.n_built += answer.n_built
         self.seconds += seconds
