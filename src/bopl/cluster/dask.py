@@ -1,6 +1,6 @@
 """`DaskCluster`: pieces on the workers of a Dask cluster.
 
-Each thread of each worker has some of the pieces. A verb is one task for each, bound to its worker: Dask moves the order
+Each thread of each worker has some pieces. A verb is one task for each, bound to its worker: Dask moves the order
 there and the answer back, and says which workers are alive. What a dead worker had is missing, and `Placement` asks for
 it again with the recipe. Many answers are added on the workers before the client fetches them.
 """
