@@ -5,6 +5,19 @@ from bopl.log.concat import concat
 from bopl.log.finding import Audit, AuditError, Finding
 from bopl.log.leak import Leak
 from bopl.log.outcomes import outcomes
+from bopl.log.pieces import PartitionedLog, Piece
 from bopl.log.split import LogSplit, SplitFacts
 
-__all__ = ["Audit", "AuditError", "BanditLog", "Finding", "Leak", "LogSplit", "SplitFacts", "concat", "outcomes"]
+__all__ = [
+    "Audit",
+    "AuditError",
+    "BanditLog",
+    "Finding",
+    "Leak",
+    "LogSplit",
+    "PartitionedLog",
+    "Piece",
+    "SplitFacts",
+    "concat",
+    "outcomes",
+]

@@ -45,6 +45,7 @@ from bopl.log.split import LogSplit, divide, warn_of_dropped
 if TYPE_CHECKING:
     from bopl.log.finding import Audit
     from bopl.log.leak import Leak
+    from bopl.log.pieces import PartitionedLog
 
 
 @dataclass(frozen=True, init=False, eq=False, repr=False)
@@ -301,7 +302,7 @@ class BanditLog:
             other_rewards={name: table[name].to_native() for name in other_rewards},
             segment=None if segment is None else table[segment].to_native(),
         )
-        return _replaced(log.with_schema(schema), origin=origin)
+        return replaced(log.with_schema(schema), origin=origin)
 
     @classmethod
     def read(
@@ -364,6 +365,58 @@ class BanditLog:
             segment=segment,
         )
         return read_log(request, actions=actions, schema=schema)
+
+    @classmethod
+    def scan_parquet(
+        cls,
+        path: str | Path | Sequence[str | Path],
+        *,
+        action: str | None = None,
+        reward: str | None = None,
+        propensity: str | None = None,
+        has_propensity: bool = True,
+        context: Sequence[str] | None = None,
+        ignore: Sequence[str] = (),
+        categorical: Sequence[str] = (),
+        actions: object | None = None,
+        time: str | None = None,
+        group: str | None = None,
+        other_rewards: Sequence[str] = (),
+        segment: str | None = None,
+        schema: LogSchema | None = None,
+        where: str | None = None,
+        drop_invalid: bool = False,
+    ) -> PartitionedLog:
+        """Return a log that stays in its Parquet files and is read one row group at a time.
+
+        Only footers are read, and the columns that do not tell everything in their footers, once: the action where
+        ``actions`` is not given, text, whole numbers and times where ``schema`` is not given, the group and the time,
+        and with ``where`` or ``drop_invalid`` all columns. Files written by `to_parquet` say most of it themselves.
+
+        Parameters
+        ----------
+        path : str or Path, or a sequence of them
+            Files, folders, or patterns such as ``"days/*.parquet"``; files of a folder or a pattern are sorted.
+        action, reward, propensity, has_propensity, context, ignore, categorical, actions, time, group, other_rewards,
+        segment, schema, where, drop_invalid
+            As for `read`.
+        """
+        from bopl.log.pieces.footer import find_footers
+        from bopl.log.pieces.scan import scan
+        from bopl.log.read import LogRequest
+
+        request = LogRequest(
+            "",
+            {"action": action, "reward": reward, "propensity": propensity, "time": time, "group": group},
+            has_propensity=has_propensity,
+            context=context,
+            ignore=ignore,
+            categorical=categorical,
+            rows=RowChoice.of(where, drop_invalid, drop_duplicates=False),
+            other_rewards=other_rewards,
+            segment=segment,
+        )
+        return scan(request, find_footers(path), actions=actions, schema=schema)
 
     @classmethod
     def from_obp(cls, feedback: Mapping[str, Any]) -> BanditLog:
@@ -523,7 +576,7 @@ class BanditLog:
             Row numbers may repeat (a bootstrap sample) and come in any order.
         """
         index = check_rows(rows, self.n_samples)
-        return _replaced(
+        return replaced(
             self,
             context=_read_only(self.context[index]),
             action_idx=_read_only(self.action_idx[index]),
@@ -544,7 +597,7 @@ class BanditLog:
         order : ndarray of int, shape (n_samples,), optional
             The row of this log at each place.
         """
-        none = _replaced(self, context=np.zeros((self.n_samples, 0), np.float32), feature_names=None, schema=None)
+        none = replaced(self, context=np.zeros((self.n_samples, 0), np.float32), feature_names=None, schema=None)
         return none if order is None else none.subset(order)
 
     def split(self, test_fraction: float = 0.2, *, by: str = "random", random_state: int | None = None) -> LogSplit:
@@ -577,29 +630,29 @@ class BanditLog:
             raise ValueError(f"reward_translation must be a finite number; got {reward_translation!r}.")
         if reward_translation == 0.0:
             return self
-        return _replaced(self, reward=_read_only(self.reward + reward_translation))
+        return replaced(self, reward=_read_only(self.reward + reward_translation))
 
     def with_reward(self, reward: object) -> BanditLog:
         """Return the log with other rewards, of shape (n_samples,)."""
         values = check_reward(reward)
         check_lengths({"the log": self.n_samples, "reward": len(values)})
-        return _replaced(self, reward=_read_only(values))
+        return replaced(self, reward=_read_only(values))
 
     def with_segment(self, segment: object) -> BanditLog:
         """Return the log with what each sample counts to, of shape (n_samples,)."""
         values = check_segment(segment)
         check_lengths({"the log": self.n_samples, "segment": len(values)})
-        return _replaced(self, segment=_read_only(values))
+        return replaced(self, segment=_read_only(values))
 
     def with_schema(self, schema: LogSchema) -> BanditLog:
         """Return the log with a note of how its columns became numbers."""
         if schema.feature_names != self.feature_names:
             raise ValueError("the schema names other context columns than the log has.")
-        return _replaced(self, schema=schema)
+        return replaced(self, schema=schema)
 
     def with_origin(self, origin: LogOrigin | None) -> BanditLog:
         """Return the log with a note of how it came about."""
-        return _replaced(self, origin=origin)
+        return replaced(self, origin=origin)
 
     def with_propensity(self, propensity: object, *, source: str = "logged") -> BanditLog:
         """Return the log with other propensities.
@@ -618,13 +671,13 @@ class BanditLog:
             n_eligible = (
                 np.full(self.n_samples, self.n_actions) if self.action_mask is None else self.action_mask.sum(1)
             )
-            return _replaced(self, propensity=_read_only(1.0 / n_eligible), propensity_source="uniform")
+            return replaced(self, propensity=_read_only(1.0 / n_eligible), propensity_source="uniform")
         if propensity is None:
             raise ValueError("propensity must be an array or 'uniform'; got None.")
         check_choice("source", source, ("logged", "estimated", "balanced", "uniform"))
         values = check_propensity(propensity, self.n_samples)
         check_lengths({"the log": self.n_samples, "propensity": len(values)})
-        return _replaced(self, propensity=_read_only(values), propensity_source=source)
+        return replaced(self, propensity=_read_only(values), propensity_source=source)
 
     def balanced(self, logger: object, logger_propensity: object) -> BanditLog:
         """Return the log of several logging policies with the propensities of their mixture.
@@ -695,7 +748,7 @@ class BanditLog:
 
         kept, schema = kept_columns(self, columns)
         names = None if self.feature_names is None else tuple(self.feature_names[place] for place in kept)
-        return _replaced(self, context=_read_only(self.context[:, kept]), feature_names=names, schema=schema)
+        return replaced(self, context=_read_only(self.context[:, kept]), feature_names=names, schema=schema)
 
     def to_frame(self, backend: str | None = None) -> Any:
         """Return the log as a frame: a row per sample, with its context, action, reward and whatever else there is.
@@ -759,7 +812,7 @@ def _set_fields(log: BanditLog, **fields: object) -> None:
         object.__setattr__(log, name, value)
 
 
-def _replaced(log: BanditLog, **changes: object) -> BanditLog:
+def replaced(log: BanditLog, **changes: object) -> BanditLog:
     """Return a copy with other columns that are known to be good: nothing is checked twice."""
     copy = object.__new__(BanditLog)
     kept = {name: getattr(log, name) for name in BanditLog.__dataclass_fields__}
