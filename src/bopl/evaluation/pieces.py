@@ -1,4 +1,4 @@
-"""Evaluation of a log in pieces: each is summed up by itself, here or on a cluster, and the sums are joined in order."""
+"""Evaluation of a log in pieces: each is summed up apart, here or on a cluster, and the sums are joined in order."""
 
 from __future__ import annotations
 

@@ -6,7 +6,7 @@ import hashlib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -22,6 +22,10 @@ from bopl.log.pieces.spill import PIECE_ROWS, Spill, spill
 from bopl.log.pieces.step import Translation, UniformPropensity, WithoutColumns
 from bopl.log.schema import LogSchema
 from bopl.log.split import SplitFacts, divide, warn_of_dropped
+
+if TYPE_CHECKING:
+    from bopl.log.finding import Audit
+    from bopl.log.leak import Leak
 
 
 @dataclass(frozen=True, eq=False)
@@ -351,11 +355,48 @@ class PartitionedLog:
         random_state : int, optional
             Seed of the draw.
         """
+        return self.drawn(n_samples, random_state).to_log()
+
+    def drawn(self, n_samples: int, random_state: int | None = None) -> PartitionedLog:
+        """Return the log in pieces of so many samples, drawn without replacement; see `sample`."""
         check_number("n_samples", n_samples, low=1, integer=True)
         if n_samples >= self.n_samples:
-            return self.to_log()
+            return self
         rng = np.random.default_rng(random_state)
-        return self.subset(np.sort(rng.choice(self.n_samples, n_samples, replace=False, shuffle=False))).to_log()
+        return self.subset(rng.choice(self.n_samples, n_samples, replace=False, shuffle=False))
+
+    def audit(
+        self,
+        policy: object | None = None,
+        *,
+        logging_policy: object | None = None,
+        keep: Sequence[str | int] = (),
+        strict: bool = False,
+    ) -> Audit:
+        """Check whether the log can be trusted, and whether it can answer for a policy.
+
+        Actions, propensities, rewards and weights of all samples are checked (of 10,000,000 drawn ones, if there are
+        more), some 50 bytes each. Leaks, copies and columns are looked for in 200,000 samples, drawn at random: a
+        finding says so.
+
+        Parameters
+        ----------
+        policy, logging_policy : object with ``predict_proba``, optional
+        keep, strict
+            As for `BanditLog.audit`.
+        """
+        from bopl.log.pieces.audit import audit_pieces
+
+        report = audit_pieces(self, policy, logging_policy, keep)
+        if strict:
+            report.raise_problems()
+        return report
+
+    def leaks(self) -> tuple[Leak, ...]:
+        """Find context columns that know too much in 200,000 samples, drawn at random; see `BanditLog.leaks`."""
+        from bopl.log.pieces.audit import MAX_CONTEXTS
+
+        return self.sample(MAX_CONTEXTS, 0).leaks()
 
     def with_propensity(self, propensity: str) -> PartitionedLog:
         """Return the log with propensities ``"uniform"``: every eligible action was equally likely."""
