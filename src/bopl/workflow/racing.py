@@ -10,7 +10,7 @@ import numpy as np
 
 from bopl._errors import LeakWarning
 from bopl.boosting.loop import INTERRUPTED
-from bopl.log import BanditLog
+from bopl.log import BanditLog, PartitionedLog
 from bopl.race import AutoPolicy, Leaderboard
 from bopl.report.parts import boosted_parts
 from bopl.report.plain import MINUS, within_text
@@ -19,7 +19,12 @@ from bopl.workflow.step import StepClock
 
 
 def race(
-    config: TrainConfig, log: BanditLog, clock: StepClock, say: Callable[[object], None], *, progress: bool
+    config: TrainConfig,
+    log: BanditLog | PartitionedLog,
+    clock: StepClock,
+    say: Callable[[object], None],
+    *,
+    progress: bool,
 ) -> tuple[AutoPolicy, bool]:
     """Return the policy that won a race on a log and was trained on all of it, and whether Ctrl-C cut it short."""
     policy = AutoPolicy(
@@ -33,7 +38,10 @@ def race(
     )
     with clock.step("train"), warnings.catch_warnings():
         warnings.simplefilter("ignore", LeakWarning)  # the audit has told, and what is left was to be kept
-        policy.fit(log)
+        if isinstance(log, PartitionedLog):
+            policy.fit(log, cluster=config.cluster, memory=config.memory)
+        else:
+            policy.fit(log)
     say(leaderboard_table(policy.leaderboard_))
     say(policy.leaderboard_.verdict)
     # A race that was over before Ctrl-C may have had its winner's training cut short.

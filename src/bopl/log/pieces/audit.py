@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -18,10 +18,18 @@ from bopl.log.policy_prob import read_policy, row_blocks
 if TYPE_CHECKING:
     from bopl.log.pieces.partitioned import PartitionedLog
     from bopl.log.pieces.piece import Piece
+    from bopl.log.pieces.spec import PieceSpec
 
 MAX_CONTEXTS = 200_000  # samples whose contexts are looked at
 MAX_OUTCOMES = 10_000_000  # samples whose actions, rewards and propensities are; some 50 bytes each
 _SEED = 0  # of the draw: two audits of one log agree
+
+Over = Callable[..., Iterable[Any]]
+
+
+def one_by_one(pieces: Iterable[Piece], function: Callable[..., Any], *shared: Any) -> Iterator[Any]:
+    """Go through pieces in this process."""
+    return (function(piece, *shared) for piece in pieces)
 
 
 def audit_pieces(
@@ -32,10 +40,14 @@ def audit_pieces(
     *,
     max_contexts: int = MAX_CONTEXTS,
     max_outcomes: int = MAX_OUTCOMES,
+    over: Over = one_by_one,
 ) -> Audit:
-    """Run all checks of `BanditLog.audit` on a log in pieces; see `PartitionedLog.audit`."""
+    """Run all checks of `BanditLog.audit` on a log in pieces; see `PartitionedLog.audit`.
+
+    ``over(pieces, function, *shared)`` yields ``function(piece, *shared)`` of every piece, in their order.
+    """
     part = log if log.n_samples <= max_outcomes else log.drawn(max_outcomes, _SEED)
-    found = [_outcomes_of(part, piece, policy, logging_policy) for piece in part.pieces]
+    found = list(over(part.pieces, _outcomes_of, part.spec, policy, logging_policy))
     outcomes = join_parts([one.outcomes for one in found]).with_origin(log.origin)
     audit = audit_log(
         outcomes,
@@ -75,8 +87,8 @@ class _Outcomes:
     mass_outside: float = 0.0
 
 
-def _outcomes_of(log: PartitionedLog, piece: Piece, policy: Any, logging_policy: Any) -> _Outcomes:
-    part = log.load(piece)
+def _outcomes_of(piece: Piece, spec: PieceSpec, policy: Any, logging_policy: Any) -> _Outcomes:
+    part = spec.load(piece)
     logging_prob = None if logging_policy is None else _logged_prob(part, logging_policy, "logging_policy")[0]
     if policy is None:
         return _Outcomes(part.outcomes(), None, logging_prob)

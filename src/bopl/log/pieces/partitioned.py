@@ -24,8 +24,11 @@ from bopl.log.schema import LogSchema
 from bopl.log.split import SplitFacts, divide, warn_of_dropped
 
 if TYPE_CHECKING:
+    from bopl.log.drift import Drift
     from bopl.log.finding import Audit
     from bopl.log.leak import Leak
+
+MAX_COMPARED = 100_000  # samples of each part that drift is looked for in
 
 
 @dataclass(frozen=True, eq=False)
@@ -301,9 +304,14 @@ class PartitionedLog:
         """Return the whole log in memory."""
         return join_parts([self.load(piece) for piece in self.pieces]).with_origin(self.origin)
 
+    def mean_reward(self) -> float:
+        """Return what the logging policy earned per sample, by the rewards of the files."""
+        return sum(float(self.spec.rewards_of(piece).sum()) for piece in self.pieces) / self.n_samples
+
     def fingerprint(self) -> str:
-        """Return a hash that changes if a file, the selected rows or what becomes of them change."""
-        digest = hashlib.sha256(self.spec.fingerprint.encode())
+        """Return a hash that changes if a file, the selected rows, or the action, reward or propensity change."""
+        roles = [self.spec.roles.get(role) for role in ("action", "reward", "propensity")]
+        digest = hashlib.sha256(repr((roles, self.spec.request.rows.parameters)).encode())
         for piece in self.pieces:
             digest.update(piece.fingerprint.encode())
         return digest.hexdigest()
@@ -460,6 +468,12 @@ class PiecesSplit(tuple[PartitionedLog, PartitionedLog]):
     def test(self) -> PartitionedLog:
         """The part to judge on."""
         return self[1]
+
+    def drift(self) -> tuple[Drift, ...]:
+        """Return the columns that differ between the parts beyond chance, by 100,000 samples drawn from each."""
+        from bopl.log.drift import find_drift
+
+        return find_drift(*(part.sample(MAX_COMPARED, 0) for part in self))
 
     def __str__(self) -> str:
         return self.facts.sentence
