@@ -15,13 +15,14 @@ from bopl._typing import FloatArray
 from bopl.boosting.ascent import Standing, Sums, standing_of, step_sums
 from bopl.boosting.ensemble import Round
 from bopl.boosting.pieces import state as work
-from bopl.boosting.pieces.part import Part
 from bopl.boosting.pieces.state import BuildPolicy, GrownTree, MadeRound
 from bopl.cluster import Cluster, Placement
 from bopl.learner.base import FittedStep
 from bopl.learner.hist_tree.learner import HistTree, PlacedTrees, WeightFacts
 from bopl.learner.hist_tree.storage import BinnedContext
 from bopl.learner.hist_tree.wave import TreeTask, Wave
+from bopl.learner.pieces import Part
+from bopl.learner.pieces.facts import add_some
 from bopl.objective import StepTarget
 
 
@@ -43,7 +44,7 @@ class PlacedLearner:
 
     def _run(self, wave: Wave, task: TreeTask, is_first: bool) -> Any:
         task = task if is_first else replace(task, drawn=None)
-        return self._placed.update_reduce(work.wave, wave, task, is_first, add=work.add_some)
+        return self._placed.update_reduce(work.wave, wave, task, is_first, add=add_some)
 
 
 class PlacedAscent:
