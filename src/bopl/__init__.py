@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from bopl.learner import HistTreeClassifier as HistTreeClassifier
     from bopl.learner import XGBTree as XGBTree
     from bopl.log import BanditLog as BanditLog
+    from bopl.log import PartitionedLog as PartitionedLog
     from bopl.log import concat as concat
     from bopl.log import outcomes as outcomes
     from bopl.policy import BlendedPolicy as BlendedPolicy
@@ -53,6 +54,7 @@ _HOME_OF = {
     "Guard": "bopl.evaluation",
     "HistTree": "bopl.learner",
     "HistTreeClassifier": "bopl.learner",
+    "PartitionedLog": "bopl.log",
     "Policy": "bopl.policy",
     "TimeLimit": "bopl.boosting",
     "ValueAccumulator": "bopl.evaluation",
@@ -81,6 +83,7 @@ __all__ = [
     "Guard",
     "HistTree",
     "HistTreeClassifier",
+    "PartitionedLog",
     "Policy",
     "TimeLimit",
     "ValueAccumulator",

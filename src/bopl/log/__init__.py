@@ -5,6 +5,20 @@ from bopl.log.concat import concat
 from bopl.log.finding import Audit, AuditError, Finding
 from bopl.log.leak import Leak
 from bopl.log.outcomes import outcomes
+from bopl.log.pieces import PartitionedLog, Piece, PiecesSplit
 from bopl.log.split import LogSplit, SplitFacts
 
-__all__ = ["Audit", "AuditError", "BanditLog", "Finding", "Leak", "LogSplit", "SplitFacts", "concat", "outcomes"]
+__all__ = [
+    "Audit",
+    "AuditError",
+    "BanditLog",
+    "Finding",
+    "Leak",
+    "LogSplit",
+    "PartitionedLog",
+    "Piece",
+    "PiecesSplit",
+    "SplitFacts",
+    "concat",
+    "outcomes",
+]

@@ -61,14 +61,14 @@ def encode_actions(values: object, actions: object | None) -> tuple[IntArray, An
     values = unmasked(values)
     if isinstance(values, np.ndarray) and values.ndim == 1 and values.dtype.kind in "iubU" and actions is None:
         labels_found, position = np.unique(values, return_inverse=True)  # the quick way for plain arrays
-        _check_action_count(len(labels_found), values[:1].tolist())
+        check_action_count(len(labels_found), values[:1].tolist())
         return position.astype(ACTION_DTYPE), label_array(labels_found.tolist())
     if (quick := _encode_column(values, actions)) is not None:
         return quick
     logged = python_labels(values)
     _check_logged(logged)
-    labels = _sorted_labels(set(logged)) if actions is None else _check_action_list(python_labels(actions))
-    _check_action_count(len(labels), labels)
+    labels = sorted_labels(set(logged)) if actions is None else check_action_list(python_labels(actions))
+    check_action_count(len(labels), labels)
     position_of = {label: position for position, label in enumerate(labels)}
     try:
         codes = np.fromiter((position_of[label] for label in logged), dtype=ACTION_DTYPE, count=len(logged))
@@ -83,11 +83,11 @@ def _encode_column(values: object, actions: object | None) -> tuple[IntArray, An
     if not isinstance(series, nw.Series) or not (series.dtype in TEXT or series.dtype.is_integer()):
         return None
     logged, position = distinct_values(series)
-    labels = _sorted_labels(logged) if actions is None else _check_action_list(python_labels(actions))
+    labels = sorted_labels(logged) if actions is None else check_action_list(python_labels(actions))
     position_of = {label: code for code, label in enumerate(labels)}
     if not len(position) or position.min() < 0 or any(label not in position_of for label in logged):
         return None
-    _check_action_count(len(labels), labels)
+    check_action_count(len(labels), labels)
     return np.array([position_of[label] for label in logged], dtype=ACTION_DTYPE)[position], label_array(labels)
 
 
@@ -118,7 +118,8 @@ def _check_exact(logged: list[Hashable]) -> None:
         )
 
 
-def _check_action_list(labels: list[Hashable]) -> list[Hashable]:
+def check_action_list(labels: list[Hashable]) -> list[Hashable]:
+    """Return a list of actions, or raise if one of them is missing or listed twice."""
     if any(is_missing(label) for label in labels):
         raise ValueError("actions contains a missing label (None, NaN, NaT or NA); list real labels only.")
     repeated = [label for label, count in Counter(labels).items() if count > 1]
@@ -127,7 +128,8 @@ def _check_action_list(labels: list[Hashable]) -> list[Hashable]:
     return labels
 
 
-def _check_action_count(n_actions: int, labels: Sequence[Hashable]) -> None:
+def check_action_count(n_actions: int, labels: Sequence[Hashable]) -> None:
+    """Raise if there is nothing to choose between."""
     if n_actions < 2:
         raise ValueError(
             f"the log has one action only ({labels[0]!r}; 1 class): there is nothing to choose between. If other "
@@ -135,12 +137,17 @@ def _check_action_count(n_actions: int, labels: Sequence[Hashable]) -> None:
         )
 
 
-def _sorted_labels(labels: Iterable[Any]) -> list[Hashable]:
+def sorted_labels(labels: Iterable[Any]) -> list[Hashable]:
     """Sort labels; mixed types, which do not compare, go by the name of their type and their text."""
     try:
         return sorted(labels)
     except TypeError:
         return sorted(labels, key=lambda label: (type(label).__name__, repr(label)))
+
+
+def new_labels(logged: Iterable[Any], known: Sequence[Any]) -> list[Any]:
+    """Return the labels that are not known, in an order that does not depend on the log's."""
+    return sorted((label for label in logged if label not in set(known)), key=repr)
 
 
 def _unknown_label_error(

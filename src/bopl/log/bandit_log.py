@@ -45,6 +45,7 @@ from bopl.log.split import LogSplit, divide, warn_of_dropped
 if TYPE_CHECKING:
     from bopl.log.finding import Audit
     from bopl.log.leak import Leak
+    from bopl.log.pieces import PartitionedLog
 
 
 @dataclass(frozen=True, init=False, eq=False, repr=False)
@@ -312,7 +313,7 @@ class BanditLog:
             segment=None if segment is None else table[segment].to_native(),
             exact_propensity=exact_propensity,
         )
-        return _replaced(log.with_schema(schema), origin=origin)
+        return replaced(log.with_schema(schema), origin=origin)
 
     @classmethod
     def read(
@@ -377,6 +378,58 @@ class BanditLog:
             exact_propensity=exact_propensity,
         )
         return read_log(request, actions=actions, schema=schema)
+
+    @classmethod
+    def scan_parquet(
+        cls,
+        path: str | Path | Sequence[str | Path],
+        *,
+        action: str | None = None,
+        reward: str | None = None,
+        propensity: str | None = None,
+        has_propensity: bool = True,
+        context: Sequence[str] | None = None,
+        ignore: Sequence[str] = (),
+        categorical: Sequence[str] = (),
+        actions: object | None = None,
+        time: str | None = None,
+        group: str | None = None,
+        other_rewards: Sequence[str] = (),
+        segment: str | None = None,
+        schema: LogSchema | None = None,
+        where: str | None = None,
+        drop_invalid: bool = False,
+    ) -> PartitionedLog:
+        """Return a log that stays in its Parquet files and is read one row group at a time.
+
+        Only footers are read, and the columns that do not tell everything in their footers, once: the action where
+        ``actions`` is not given, text, whole numbers and times where ``schema`` is not given, the group and the time,
+        and with ``where`` or ``drop_invalid`` all columns. Files written by `to_parquet` say most of it themselves.
+
+        Parameters
+        ----------
+        path : str or Path, or a sequence of them
+            Files, folders, or patterns such as ``"days/*.parquet"``; files of a folder or a pattern are sorted.
+        action, reward, propensity, has_propensity, context, ignore, categorical, actions, time, group, other_rewards,
+        segment, schema, where, drop_invalid
+            As for `read`.
+        """
+        from bopl.log.pieces.footer import find_footers
+        from bopl.log.pieces.scan import scan
+        from bopl.log.read import LogRequest
+
+        request = LogRequest(
+            "",
+            {"action": action, "reward": reward, "propensity": propensity, "time": time, "group": group},
+            has_propensity=has_propensity,
+            context=context,
+            ignore=ignore,
+            categorical=categorical,
+            rows=RowChoice.of(where, drop_invalid, drop_duplicates=False),
+            other_rewards=other_rewards,
+            segment=segment,
+        )
+        return scan(request, find_footers(path), actions=actions, schema=schema)
 
     @classmethod
     def from_obp(cls, feedback: Mapping[str, Any]) -> BanditLog:
@@ -536,7 +589,7 @@ class BanditLog:
             Row numbers may repeat (a bootstrap sample) and come in any order.
         """
         index = check_rows(rows, self.n_samples)
-        return _replaced(
+        return replaced(
             self,
             context=_read_only(self.context[index]),
             action_idx=_read_only(self.action_idx[index]),
@@ -557,7 +610,7 @@ class BanditLog:
         order : ndarray of int, shape (n_samples,), optional
             The row of this log at each place.
         """
-        none = _replaced(self, context=np.zeros((self.n_samples, 0), np.float32), feature_names=None, schema=None)
+        none = replaced(self, context=np.zeros((self.n_samples, 0), np.float32), feature_names=None, schema=None)
         return none if order is None else none.subset(order)
 
     def split(self, test_fraction: float = 0.2, *, by: str = "random", random_state: int | None = None) -> LogSplit:
@@ -566,10 +619,11 @@ class BanditLog:
         Parameters
         ----------
         test_fraction : float in (0, 1), default=0.2
-        by : {"random", "time"}, default="random"
-            ``"time"`` puts the latest samples into the test part (needs ``time``): what deployment looks like. No
-            training sample is later than the first test sample, and samples of one time stay together. Groups that
-            have samples before and after that moment are dropped from the training part, and counted.
+        by : {"random", "time", "group"}, default="random"
+            ``"group"`` is ``"random"`` for a log that must have groups. ``"time"`` puts the latest samples into the
+            test part (needs ``time``): what deployment looks like. No training sample is later than the first test
+            sample, and samples of one time stay together. Groups that have samples before and after that moment are
+            dropped from the training part, and counted.
         random_state : int, optional
             Seed of the random split.
         """
@@ -590,45 +644,45 @@ class BanditLog:
             raise ValueError(f"reward_translation must be a finite number; got {reward_translation!r}.")
         if reward_translation == 0.0:
             return self
-        return _replaced(self, reward=_read_only(self.reward + reward_translation))
+        return replaced(self, reward=_read_only(self.reward + reward_translation))
 
     def with_reward(self, reward: object) -> BanditLog:
         """Return the log with other rewards, of shape (n_samples,)."""
         values = check_reward(reward)
         check_lengths({"the log": self.n_samples, "reward": len(values)})
-        return _replaced(self, reward=_read_only(values))
+        return replaced(self, reward=_read_only(values))
 
     def with_segment(self, segment: object) -> BanditLog:
         """Return the log with what each sample counts to, of shape (n_samples,)."""
         values = check_segment(segment)
         check_lengths({"the log": self.n_samples, "segment": len(values)})
-        return _replaced(self, segment=_read_only(values))
+        return replaced(self, segment=_read_only(values))
 
     def with_other_rewards(self, other_rewards: Mapping[str, object]) -> BanditLog:
         """Return the log with what else came of the decisions, by name, each of shape (n_samples,)."""
         found = {str(name): check_reward(one, f"other_rewards[{name!r}]") for name, one in other_rewards.items()}
         for name, values in found.items():
             check_lengths({"the log": self.n_samples, f"other_rewards[{name!r}]": len(values)})
-        return _replaced(self, other_rewards={name: _read_only(values) for name, values in found.items()})
+        return replaced(self, other_rewards={name: _read_only(values) for name, values in found.items()})
 
     def with_exact_propensity(self, exact_propensity: bool = True) -> BanditLog:
         """Return the log with the word that its propensities are exact, however few digits they have."""
         check_flag("exact_propensity", exact_propensity)
-        return _replaced(self, exact_propensity=exact_propensity)
+        return replaced(self, exact_propensity=exact_propensity)
 
     def without_schema(self, feature_names: Sequence[str] | None) -> BanditLog:
         """Return the log with other names of its context columns, and no note of how they became numbers."""
-        return _replaced(self, feature_names=check_names(feature_names, None, self.n_features), schema=None)
+        return replaced(self, feature_names=check_names(feature_names, None, self.n_features), schema=None)
 
     def with_schema(self, schema: LogSchema) -> BanditLog:
         """Return the log with a note of how its columns became numbers."""
         if schema.feature_names != self.feature_names:
             raise ValueError("the schema names other context columns than the log has.")
-        return _replaced(self, schema=schema)
+        return replaced(self, schema=schema)
 
     def with_origin(self, origin: LogOrigin | None) -> BanditLog:
         """Return the log with a note of how it came about."""
-        return _replaced(self, origin=origin)
+        return replaced(self, origin=origin)
 
     def with_propensity(self, propensity: object, *, source: str = "logged") -> BanditLog:
         """Return the log with other propensities; nobody has said of these that they are exact.
@@ -647,7 +701,7 @@ class BanditLog:
             n_eligible = (
                 np.full(self.n_samples, self.n_actions) if self.action_mask is None else self.action_mask.sum(1)
             )
-            return _replaced(
+            return replaced(
                 self, propensity=_read_only(1.0 / n_eligible), propensity_source="uniform", exact_propensity=False
             )
         if propensity is None:
@@ -655,7 +709,7 @@ class BanditLog:
         check_choice("source", source, ("logged", "estimated", "balanced", "uniform"))
         values = check_propensity(propensity, self.n_samples)
         check_lengths({"the log": self.n_samples, "propensity": len(values)})
-        return _replaced(self, propensity=_read_only(values), propensity_source=source, exact_propensity=False)
+        return replaced(self, propensity=_read_only(values), propensity_source=source, exact_propensity=False)
 
     def balanced(self, logger: object, logger_propensity: object) -> BanditLog:
         """Return the log of several logging policies with the propensities of their mixture.
@@ -726,7 +780,7 @@ class BanditLog:
 
         kept, schema = kept_columns(self, columns)
         names = None if self.feature_names is None else tuple(self.feature_names[place] for place in kept)
-        return _replaced(self, context=_read_only(self.context[:, kept]), feature_names=names, schema=schema)
+        return replaced(self, context=_read_only(self.context[:, kept]), feature_names=names, schema=schema)
 
     def to_frame(self, backend: str | None = None) -> Any:
         """Return the log as a frame: a row per sample, with its context, action, reward and whatever else there is.
@@ -790,7 +844,7 @@ def _set_fields(log: BanditLog, **fields: object) -> None:
         object.__setattr__(log, name, value)
 
 
-def _replaced(log: BanditLog, **changes: object) -> BanditLog:
+def replaced(log: BanditLog, **changes: object) -> BanditLog:
     """Return a copy with other columns that are known to be good: nothing is checked twice."""
     copy = object.__new__(BanditLog)
     kept = {name: getattr(log, name) for name in BanditLog.__dataclass_fields__}

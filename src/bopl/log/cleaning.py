@@ -15,7 +15,7 @@ from bopl.log.context import MANY, is_sparse, quoted
 from bopl.log.duplicate import repeated_rows
 from bopl.log.invalid import Reasons, invalid_rows, lenient_numbers
 from bopl.log.missing import is_missing, unmasked
-from bopl.log.origin import Dropped, LogOrigin, uneven_by_action
+from bopl.log.origin import ActionCounts, Dropped, LogOrigin, uneven_by_action
 from bopl.log.where import Where
 
 NUMBERS = ("reward", "propensity")
@@ -92,11 +92,15 @@ class ChosenRows:
     origin : LogOrigin
     numbers : dict of role to ndarray
         Rewards and propensities of these rows, where columns had to be turned into numbers.
+    counts : dict of action to (int, int)
+        How many rows with that action were asked for, and how many of them were left out; empty if none was, unless
+        it is one of several tables.
     """
 
     rows: IntArray
     origin: LogOrigin
     numbers: dict[str, FloatArray]
+    counts: ActionCounts
 
 
 def choose_rows(
@@ -106,6 +110,8 @@ def choose_rows(
     context: Sequence[str],
     actions: object | None = None,
     other_column: Callable[[str], Any] | None = None,
+    *,
+    is_part: bool = False,
 ) -> ChosenRows:
     """Return the rows of a table that become a log, and why others do not.
 
@@ -119,6 +125,8 @@ def choose_rows(
     actions : sequence of labels, optional
     other_column : callable, optional
         Returns an arrow column that ``where`` names and that is not among ``columns``.
+    is_part : bool, default=False
+        Whether it is one of several tables: there may be no such row, and actions are counted whatever is left out.
     """
     n_rows = len(columns[roles["action"]])
     rows: IntArray = np.arange(n_rows)
@@ -130,7 +138,7 @@ def choose_rows(
     if choice.where is not None:
         rows = np.flatnonzero(choice.where.rows(arrow, n_rows))
         origin = replace(origin, where=choice.where.text, n_filtered=n_rows - len(rows))
-        if len(rows) == 0:
+        if len(rows) == 0 and not is_part:
             raise ValueError(f"no row of {n_rows:,} is where {choice.where.text}.")
     reasons: Reasons = {}
     if choice.drop_duplicates is not False:
@@ -145,8 +153,10 @@ def choose_rows(
         reasons |= invalid_rows({**used, **numbers}, actions)
         if context:
             reasons["context is infinite"] = _infinite([select(columns[name].to_native(), rows) for name in context])
-    kept, origin = leave_out(reasons, rows, columns[roles["action"]].to_native(), origin)
-    return ChosenRows(rows[kept], origin, {role: values[kept] for role, values in numbers.items()})
+    kept, origin, counts = leave_out(reasons, rows, columns[roles["action"]].to_native(), origin, is_part=is_part)
+    if not kept.any() and not is_part:
+        raise no_row_left(origin)
+    return ChosenRows(rows[kept], origin, {role: values[kept] for role, values in numbers.items()}, counts)
 
 
 def valid_samples(
@@ -174,14 +184,23 @@ def valid_samples(
     used |= {role: lenient_numbers(used[role], role) for role in NUMBERS if role in used}
     reasons = invalid_rows(used, actions) | {"context is infinite": infinite_rows(matrix)}
     every: IntArray = np.arange(matrix.shape[0])
-    kept, origin = leave_out(reasons, every, columns["action"], LogOrigin(len(every)))
+    kept, origin, _ = leave_out(reasons, every, columns["action"], LogOrigin(len(every)))
+    if not kept.any():
+        raise no_row_left(origin)
     rows = every[kept]
     mask = None if action_mask is None else np.asarray(action_mask)[rows]
     return matrix[rows], {role: select(used.get(role, columns[role]), rows) for role in columns}, mask, origin
 
 
-def leave_out(reasons: Reasons, rows: IntArray, action: Any, origin: LogOrigin) -> tuple[BoolArray, LogOrigin]:
-    """Return which of the rows are kept, and the record of the others; raise if none is.
+def no_row_left(origin: LogOrigin) -> ValueError:
+    """Return the error of a log of which no row can be used."""
+    return ValueError(f"no valid row is left. {' '.join(origin.sentences())}")
+
+
+def leave_out(
+    reasons: Reasons, rows: IntArray, action: Any, origin: LogOrigin, *, is_part: bool = False
+) -> tuple[BoolArray, LogOrigin, ActionCounts]:
+    """Return which of the rows are kept, the record of the others, and how often each action is among them.
 
     Parameters
     ----------
@@ -193,6 +212,8 @@ def leave_out(reasons: Reasons, rows: IntArray, action: Any, origin: LogOrigin) 
         Of all rows that were read.
     origin : LogOrigin
         The record so far.
+    is_part : bool, default=False
+        Whether actions are counted also where nothing is left out: other parts may leave out rows with them.
     """
     kept = np.ones(len(rows), dtype=np.bool_)
     dropped = []
@@ -201,15 +222,15 @@ def leave_out(reasons: Reasons, rows: IntArray, action: Any, origin: LogOrigin) 
         if new.any():
             dropped.append(Dropped.of(reason, rows[new]))
             kept &= ~bad
-    origin = replace(origin, dropped=tuple(dropped))
-    if not kept.any():
-        raise ValueError(f"no valid row is left. {' '.join(origin.sentences())}")
-    if dropped:
+    counts: ActionCounts = {}
+    if dropped or is_part:
         label, position = _action_positions(select(action, rows))
         copies = reasons.get("another row is the same decision")
-        is_judged = np.ones(len(rows), dtype=np.bool_) if copies is None else ~copies
-        origin = replace(origin, uneven=uneven_by_action(label, position[is_judged], ~kept[is_judged]))
-    return kept, origin
+        is_judged = position >= 0 if copies is None else (position >= 0) & ~copies
+        asked, lost = (np.bincount(position[is_judged & some], minlength=len(label)).tolist() for some in (True, ~kept))
+        counts = {name: (n_asked, n_lost) for name, n_asked, n_lost in zip(label, asked, lost, strict=True)}
+    origin = replace(origin, dropped=tuple(dropped), uneven=uneven_by_action(counts))
+    return kept, origin, counts
 
 
 def _action_positions(action: Any) -> tuple[list[str], IntArray]:

@@ -241,25 +241,30 @@ def fit_column(name: str, values: nw.Series[Any], *, is_category: bool = False) 
     if kind == "vector":
         lengths = [len(value) for value in values.drop_nulls().head(1).to_list()]
         return Column(name, kind, size=lengths[0] if lengths else 1)
-    is_identifier = values.dtype.is_integer() and _is_identifier(values.n_unique(), len(values))
-    return Column(name, kind, is_identifier=is_identifier)
+    names_rows = values.dtype.is_integer() and is_identifier(values.n_unique(), len(values))
+    return Column(name, kind, is_identifier=names_rows)
 
 
 def fit_categories(name: str, values: nw.Series[Any]) -> Column:
     """Give the most common categories a position of their own, in sorted order, and merge the rest."""
     labels, position = distinct_values(values)
     labels = [label if isinstance(label, str | int | float) else str(label) for label in labels]  # dates, decimals
-    if len(labels) <= MAX_CATEGORIES:
-        return Column(name, "category", tuple(_sorted(labels)))
     count = np.bincount(position[position >= 0], minlength=len(labels))
-    by_count = sorted(zip(-count, labels, strict=True), key=lambda pair: (pair[0], str(pair[1])))
-    kept = [label for _, label in by_count[: MAX_CATEGORIES - 1]]
+    return column_of_counts(name, dict(zip(labels, count.tolist(), strict=True)), len(values))
+
+
+def column_of_counts(name: str, counts: Mapping[Category, int], n_samples: int) -> Column:
+    """Return a column of categories that occur so often in a log of that many samples."""
+    if len(counts) <= MAX_CATEGORIES:
+        return Column(name, "category", tuple(_sorted(list(counts))))
+    by_count = sorted(counts.items(), key=lambda pair: (-pair[1], str(pair[0])))
+    kept = [label for label, _ in by_count[: MAX_CATEGORIES - 1]]
     return Column(
         name,
         "category",
         tuple(_sorted(kept)),
-        n_merged=len(labels) - len(kept),
-        is_identifier=_is_identifier(len(labels), len(values)),
+        n_merged=len(counts) - len(kept),
+        is_identifier=is_identifier(len(counts), n_samples),
     )
 
 
@@ -316,7 +321,12 @@ def fit_time_of_decision(name: str, values: nw.Series[Any]) -> Column | None:
     if is_number and unit is None:
         return None
     known = time_parts(read_instants(values, name, unit), CYCLES)
-    parts = tuple(part for part, column in zip(CYCLES, known.T, strict=True) if _differs(column))
+    return time_column(name, unit, [_differs(column) for column in known.T])
+
+
+def time_column(name: str, unit: str | None, is_various: Sequence[bool]) -> Column | None:
+    """Return the column of a time whose weekday and hour differ or not; None if neither does."""
+    parts = tuple(part for part, differs in zip(CYCLES, is_various, strict=True) if differs)
     return Column(name, "time", parts=parts, unit=unit) if parts else None
 
 
@@ -369,7 +379,8 @@ def _sorted(labels: Sequence[Category]) -> list[Category]:
     return sorted(labels, key=lambda label: (isinstance(label, str), label))
 
 
-def _is_identifier(n_distinct: int, n_samples: int) -> bool:
+def is_identifier(n_distinct: int, n_samples: int) -> bool:
+    """Return whether a column with so many distinct values names rows rather than describes them."""
     return n_distinct > max(MIN_IDENTIFIERS, IDENTIFIER_SHARE * n_samples)
 
 

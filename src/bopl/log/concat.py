@@ -45,7 +45,7 @@ def concat(logs: Iterable[BanditLog], *, share_groups: bool = True) -> BanditLog
     actions = list(dict.fromkeys(label for log in parts for label in log.actions.tolist()))
     has_propensity = parts[0].has_propensity
     joined = BanditLog(
-        _joined_context(parts),
+        joined_context(parts),
         _object_array([label for log in parts for label in log.action.tolist()]),
         np.concatenate([log.reward for log in parts]),
         np.concatenate([log.propensity for log in parts]) if has_propensity else None,
@@ -125,7 +125,8 @@ def _named(log: BanditLog) -> str:
     return "without names" if log.feature_names is None else "with names"
 
 
-def _joined_context(logs: Sequence[BanditLog]) -> ContextMatrix:
+def joined_context(logs: Sequence[BanditLog]) -> ContextMatrix:
+    """Return the contexts of all logs below one another, sparse if one of them is."""
     if not any(is_sparse(log.context) for log in logs):
         return np.concatenate([np.asarray(log.context) for log in logs])
     from scipy.sparse import csr_array, vstack

@@ -26,7 +26,7 @@ def check_time(time: object) -> AnyArray:
     Text is read as dates (`parse_moment`). Numbers that are seconds since 1970, or thousandths, millionths or
     billionths of them, become datetimes; others stay what they are.
     """
-    values = _read(time)
+    values = read_times(time)
     missing = _is_missing(values)
     if missing.any():
         row = int(np.flatnonzero(missing)[0])
@@ -81,7 +81,7 @@ def instant_text(value: Any) -> str:
 # -- Reading ----------------------------------------------------------------------------------------------------------
 
 
-def _read(time: object) -> AnyArray:
+def read_times(time: object) -> AnyArray:
     """Return datetimes or numbers of one dimension, missing ones among them."""
     series = nw.from_native(time, series_only=True, pass_through=True)
     if isinstance(series, nw.Series):

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
-from bopl._typing import BoolArray, IntArray
+from bopl._typing import IntArray
 from bopl.log.finding import NOTE, OK, PROBLEM, Finding
+
+ActionCounts: TypeAlias = Mapping[str, tuple[int, int]]
 
 MAX_FIRST = 5  # rows that are listed for a reason
 MAX_DROPPED = 0.05  # a larger share of rows left out is doubtful
@@ -145,24 +147,18 @@ class LogOrigin:
         return cls(**{name: document[name] for name in names}, dropped=tuple(dropped))
 
 
-def uneven_by_action(label: list[str], position: IntArray, is_dropped: BoolArray) -> str | None:
+def uneven_by_action(counts: ActionCounts) -> str | None:
     """Return a sentence if rows were dropped more often after some actions than after others; None if not.
 
     Parameters
     ----------
-    label : list of str
-        Actions, in the order of their positions.
-    position : ndarray of shape (n_rows,)
-        Action of each row, -1 where it is missing.
-    is_dropped : ndarray of shape (n_rows,)
+    counts : mapping of action to (int, int)
+        Rows with that action, and how many of them were dropped.
     """
     from scipy.stats import chi2
 
-    known = position >= 0
-    total = np.bincount(position[known], minlength=len(label)).astype(np.float64)
-    lost = np.bincount(position[known & is_dropped], minlength=len(label)).astype(np.float64)
-    tried = total > 0.0
-    total, lost = total[tried], lost[tried]
+    tried = {label: pair for label, pair in counts.items() if pair[0] > 0}
+    total, lost = np.array(list(tried.values()), dtype=np.float64).reshape(-1, 2).T
     share = lost.sum() / max(total.sum(), 1.0)
     if not 0.0 < share < 1.0 or len(total) < 2:
         return None
@@ -171,7 +167,7 @@ def uneven_by_action(label: list[str], position: IntArray, is_dropped: BoolArray
     most = int(np.argmax(np.where(lost >= 5.0, rate, -1.0)))
     if chi2.sf(statistic, len(total) - 1) > MIN_UNEVEN_P or rate[most] - share < MIN_UNEVEN or lost[most] < 5.0:
         return None
-    name = [one for one, is_there in zip(label, tried.tolist(), strict=True) if is_there][most]
+    name = list(tried)[most]
     return (
         f"Rows were left out more often after some actions than after others ({100.0 * rate[most]:.2g}% after {name}, "
         f"{100.0 * share:.2g}% on the whole): estimates may be off; find out why they are invalid."

@@ -10,12 +10,14 @@ from typing import Any
 import narwhals.stable.v1 as nw
 
 from bopl._errors import UsageError
+from bopl.log.action import new_labels
 from bopl.log.bandit_log import BanditLog
 from bopl.log.check import context_columns
 from bopl.log.cleaning import ChosenRows, RowChoice, choose_rows, select
 from bopl.log.column import Column, distinct_values
 from bopl.log.context import MANY, quoted
 from bopl.log.format import LogParts, read_parts
+from bopl.log.format.columnar import Wanted
 from bopl.log.format.parts import SparseContext
 from bopl.log.identical import context_keys
 from bopl.log.schema import LogSchema
@@ -29,7 +31,7 @@ DEFAULT_ROLES = {"action": "action", "reward": "reward", "propensity": "propensi
 class LogRequest:
     """What to read: a path, and what its columns are; see `BanditLog.read`."""
 
-    path: str | Path
+    path: str | Path | Sequence[str | Path]
     roles: Mapping[str, str | None] = field(default_factory=dict)
     has_propensity: bool = True
     context: Sequence[str] | None = None
@@ -85,8 +87,64 @@ def read_log(
     text = _text_columns(request, known_actions, schema)
     ids = _label_columns(request, schema)
     parts = read_parts(request.path, format=request.format, columns=columns, ignore=ignore, text=text, ids=ids)
+    return log_of_parts(request, parts, actions=actions, known_actions=known_actions, schema=schema)
+
+
+def log_of_parts(
+    request: LogRequest,
+    parts: LogParts,
+    *,
+    actions: Any = None,
+    known_actions: Sequence[Any] = (),
+    schema: LogSchema | None = None,
+) -> BanditLog:
+    """Return the log that is asked for of what files hold; the parameters are those of `read_log`."""
     if parts.written is not None:
         request = _with_carried(request, parts.written, parts.table.column_names)
+    meaning = meaning_of(request, parts, schema)
+    parts, roles = meaning.parts, meaning.roles
+    if actions is None and known_actions:
+        actions = _all_actions(parts, roles["action"], known_actions)
+    elif actions is None:
+        actions = parts.actions
+    if parts.sparse is not None:
+        log = _sparse_log(request, parts.sparse, parts, roles, actions, meaning.schema)
+    else:
+        log = _dense_log(request, parts, roles, actions, meaning.schema)
+    if parts.written is not None and roles.get("propensity") == parts.written.roles.get("propensity"):
+        log = _with_source(log, parts.written)
+    if meaning.written is not None:
+        log = _as_written(log, meaning.written)
+    if parts.written is not None:
+        log = log.with_other_rewards(parts.written.renamed(log.other_rewards))
+    if request.exact_propensity:
+        log = log.with_exact_propensity()
+    return log if log.origin is None else log.with_origin(log.origin.with_format(parts.format))
+
+
+@dataclass(frozen=True)
+class Meaning:
+    """What the columns of files are.
+
+    Attributes
+    ----------
+    parts : LogParts
+        Without what belongs to another action column than the one asked for.
+    roles : dict of role to column name
+    schema : LogSchema or None
+        How columns become contexts, where that is known beforehand.
+    written : Written or None
+        What a table that was made of a log says of itself, where nothing else is asked of its columns.
+    """
+
+    parts: LogParts
+    roles: dict[str, str]
+    schema: LogSchema | None
+    written: Written | None
+
+
+def meaning_of(request: LogRequest, parts: LogParts, schema: LogSchema | None) -> Meaning:
+    """Return what the columns are that files hold, or raise if a role is not told."""
     written = parts.written if schema is None and _is_asked_as_written(request, parts.written) else None
     if written is not None:
         schema = written.reading_schema()
@@ -95,23 +153,12 @@ def read_log(
     if parts.written is not None:
         parts, roles = _as_asked(request, parts, parts.written, roles)
     request.check_named(roles, parts.table.column_names)
-    if actions is None and known_actions:
-        actions = _all_actions(parts, roles["action"], known_actions)
-    elif actions is None:
-        actions = parts.actions
-    if parts.sparse is not None:
-        log = _sparse_log(request, parts.sparse, parts, roles, actions, schema)
-    else:
-        log = _dense_log(request, parts, roles, actions, schema)
-    if parts.written is not None and roles.get("propensity") == parts.written.roles.get("propensity"):
-        log = _with_source(log, parts.written)
-    if written is not None:
-        log = _as_written(log, written)
-    if parts.written is not None:
-        log = log.with_other_rewards(parts.written.renamed(log.other_rewards))
-    if request.exact_propensity:
-        log = log.with_exact_propensity()
-    return log if log.origin is None else log.with_origin(log.origin.with_format(parts.format))
+    return Meaning(parts, roles, schema, written)
+
+
+def wanted_columns(request: LogRequest, schema: LogSchema | None) -> Wanted:
+    """Return which columns of a file the log needs."""
+    return Wanted(_needed(request, schema), _unused(request, schema))
 
 
 # -- Files that were made of a log ------------------------------------------------------------------------------------
@@ -171,9 +218,6 @@ def _dense_log(
 ) -> BanditLog:
     """Return the log of contexts that are columns of the table."""
     context = None if schema is not None else request.context
-    own = [name for name in parts.categorical if context is None or name in context]
-    categorical = [name for name in own if name in parts.table.column_names and name not in roles.values()]
-    beside = {*request.rows.columns, *request.carried}
     return BanditLog.from_frame(
         parts.table if schema is None else parts.table_for(schema),
         action=roles["action"],
@@ -182,12 +226,8 @@ def _dense_log(
         time=roles.get("time"),
         group=roles.get("group"),
         context=context,
-        ignore=[
-            *_unseen_time(request, roles),
-            *_beside(parts, roles),
-            *(name for name in request.ignore if name in beside and name not in roles.values()),
-        ],
-        categorical=list(dict.fromkeys([*request.categorical, *categorical])),
+        ignore=[*_read_but_ignored(request, roles), *_beside(parts, roles)],
+        categorical=categorical_columns(request, parts, roles, context),
         actions=actions,
         action_mask=parts.mask_for(actions),
         action_features=parts.features_for(actions),
@@ -196,6 +236,32 @@ def _dense_log(
         schema=schema,
         **request.rows.parameters,
     )
+
+
+def categorical_columns(
+    request: LogRequest, parts: LogParts, roles: Mapping[str, str], context: Sequence[str] | None
+) -> list[str]:
+    """Return the columns that hold categories: those named, and those of which the format says so."""
+    own = [name for name in parts.categorical if context is None or name in context]
+    known = [name for name in own if name in parts.table.column_names and name not in roles.values()]
+    return list(dict.fromkeys([*request.categorical, *known]))
+
+
+def dense_context(request: LogRequest, parts: LogParts, roles: Mapping[str, str]) -> list[str]:
+    """Return the names of the columns that become contexts of no schema yet, or raise if a column is not there."""
+    known_after = {f"other_rewards[{place}]": name for place, name in enumerate(request.other_rewards)}
+    if request.segment is not None:
+        context_columns(parts.table.column_names, {"segment": request.segment}, None)  # raises if it is not there
+    return context_columns(
+        parts.table.column_names, {**roles, **known_after}, request.context, _read_but_ignored(request, roles)
+    )
+
+
+def _read_but_ignored(request: LogRequest, roles: Mapping[str, str]) -> list[str]:
+    """Return the columns that were read although they are no context."""
+    beside = {*request.rows.columns, *request.carried}
+    ignored = [name for name in request.ignore if name in beside and name not in roles.values()]
+    return [*_unseen_time(request, roles), *ignored]
 
 
 def _unseen_time(request: LogRequest, roles: Mapping[str, str]) -> list[str]:
@@ -224,14 +290,8 @@ def _sparse_log(
     schema: LogSchema | None,
 ) -> BanditLog:
     """Return the log of contexts that list only what is there."""
-    context = None if schema is not None else request.context
-    ignore = [name for name in request.ignore if name not in roles.values()]
-    carried = {f"column {name!r}": name for name in request.carried}
-    context_columns(parts.table.column_names, carried, None)  # raises if one is not there
-    names = context_columns([*parts.table.column_names, *sparse.names], roles, context, ignore)
-    if schema is None:
-        schema = _sparse_schema(request, [name for name in names if name in set(sparse.names)], roles)
-    chosen = _sparse_rows(request.rows, sparse, parts, roles, actions)
+    schema = sparse_schema(request, sparse, parts, roles, schema)
+    chosen = sparse_rows(request.rows, sparse, parts, roles, actions)
     used = {role: select(parts.table[name], chosen.rows) for role, name in roles.items()} | chosen.numbers
     mask = parts.mask_for(actions)
     log = BanditLog(
@@ -251,8 +311,14 @@ def _sparse_log(
     return log.with_schema(schema).with_origin(chosen.origin)
 
 
-def _sparse_rows(
-    choice: RowChoice, sparse: SparseContext, parts: LogParts, roles: Mapping[str, str], actions: Any
+def sparse_rows(
+    choice: RowChoice,
+    sparse: SparseContext,
+    parts: LogParts,
+    roles: Mapping[str, str],
+    actions: Any,
+    *,
+    is_part: bool = False,
 ) -> ChosenRows:
     """Return the rows that are asked for; a condition may name features, which are zero where they are absent."""
     import pyarrow
@@ -268,16 +334,27 @@ def _sparse_rows(
         key = context_keys(sparse.matrix)
         columns[CONTEXT_KEY] = nw.from_native(pyarrow.chunked_array([pyarrow.array(key)]), series_only=True)
     compared = [CONTEXT_KEY] if choice.drop_duplicates is True else []
-    return choose_rows(choice, columns, roles, compared, actions, feature)
+    return choose_rows(choice, columns, roles, compared, actions, feature, is_part=is_part)
 
 
-def _sparse_schema(request: LogRequest, names: Sequence[str], roles: Mapping[str, str]) -> LogSchema:
+def sparse_schema(
+    request: LogRequest, sparse: SparseContext, parts: LogParts, roles: Mapping[str, str], schema: LogSchema | None
+) -> LogSchema:
+    """Return the schema of sparse contexts: the one given, or one of the features that are asked for."""
+    context = None if schema is not None else request.context
+    ignore = [name for name in request.ignore if name not in roles.values()]
+    carried = {f"column {name!r}": name for name in request.carried}
+    context_columns(parts.table.column_names, carried, None)  # raises if one is not there
+    names = context_columns([*parts.table.column_names, *sparse.names], roles, context, ignore)
+    if schema is not None:
+        return schema
     if request.categorical:
         raise UsageError(
             f"categorical names {quoted(request.categorical)}, but all features of Vowpal Wabbit's text are numbers: "
             "write a category as a feature of its own, such as city=Rom."
         )
-    return LogSchema(tuple(Column(name, "number") for name in names), **roles, is_sparse=True)
+    known = set(sparse.names)
+    return LogSchema(tuple(Column(name, "number") for name in names if name in known), **roles, is_sparse=True)
 
 
 def _without_absent(request: LogRequest, roles: Mapping[str, str], columns: Sequence[str]) -> dict[str, str]:
@@ -328,4 +405,4 @@ def _all_actions(parts: LogParts, column: str, known: Sequence[Any]) -> list[Any
     if column not in parts.table.column_names:
         return None
     logged, _ = distinct_values(nw.from_native(parts.table[column], series_only=True))
-    return [*known, *sorted((label for label in logged if label not in set(known)), key=repr)]
+    return [*known, *new_labels(logged, known)]

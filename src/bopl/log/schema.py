@@ -224,27 +224,52 @@ def fit_schema(
     categorical : sequence of str
         Columns of numbers that are categories.
     """
+    check_categorical(context, roles, categorical)
     time = roles.get("time")
-    unknown = [name for name in categorical if name not in context or name == time]
+    fitted = {name: fit_column(name, table[name], is_category=name in categorical) for name in context if name != time}
+    if time is not None and time in context:
+        fitted[time] = fit_time_of_decision(time, table[time])
+    fitted = {
+        name: column and replace(column, is_optional=bool(missing_rows(table[name].to_native()).any()))
+        for name, column in fitted.items()
+    }
+    return schema_of_columns(fitted, {name: table[name].dtype for name in context}, context, roles)
+
+
+def check_categorical(context: Sequence[str], roles: Mapping[str, Any], categorical: Sequence[str]) -> None:
+    """Raise if a column that is said to hold categories is no context column."""
+    unknown = [name for name in categorical if name not in context or name == roles.get("time")]
     if unknown:
         raise UsageError(
             f"categorical names {quoted(unknown)}, which is no context column.{did_you_mean(unknown[0], context)}"
         )
-    fitted = {name: fit_column(name, table[name], is_category=name in categorical) for name in context if name != time}
-    bad = [f"{name!r} ({table[name].dtype})" for name, column in fitted.items() if column is None]
+
+
+def schema_of_columns(
+    fitted: Mapping[str, Column | None], dtypes: Mapping[str, Any], context: Sequence[str], roles: Mapping[str, Any]
+) -> LogSchema:
+    """Return the schema of fitted columns, or raise if one of them cannot be used.
+
+    Parameters
+    ----------
+    fitted : mapping of name to Column or None
+        None for a column that cannot be used; for the time of the decision, if there is nothing in it to know.
+    dtypes : mapping of name to dtype
+        What the columns hold, for messages.
+    context : sequence of str
+        Names of the context columns, in order.
+    roles : mapping of role to column name
+    """
+    time = roles.get("time")
+    others = {name: column for name, column in fitted.items() if name != time}
+    bad = [f"{name!r} ({dtypes[name]})" for name, column in others.items() if column is None]
     if bad:
         raise UsageError(
             f"context columns must hold numbers, booleans, text, times or lists of numbers; {len(bad)} of "
-            f"{len(fitted)} do not: {', '.join(bad[:8])}. Leave them out with ignore=[…] (--ignore), or turn them "
+            f"{len(others)} do not: {', '.join(bad[:8])}. Leave them out with ignore=[…] (--ignore), or turn them "
             "into numbers."
         )
-    if time is not None and time in context:
-        fitted[time] = fit_time_of_decision(time, table[time])
-    columns = [
-        replace(column, is_optional=bool(missing_rows(table[name].to_native()).any()))
-        for name in context
-        if (column := fitted[name]) is not None
-    ]
+    columns = [column for name in context if (column := fitted[name]) is not None]
     return LogSchema(tuple(columns), **roles)
 
 

@@ -12,6 +12,7 @@ import numpy as np
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
+from bopl._exact import exact_mean
 from bopl._settings import check_number
 from bopl._typing import BoolArray, ContextMatrix, FloatArray
 from bopl.boosting import (
@@ -37,6 +38,7 @@ from bopl.log.split import divide_latest
 from bopl.objective import TrainingData, get_objective
 from bopl.objective.registry import check_objective, describe
 from bopl.objective.training_data import check_sample_weight
+from bopl.policy.over_pieces import is_in_pieces
 from bopl.policy.scored import ScoredPolicy, ShownAsCard, as_training_log
 from bopl.reward.logging_model import LoggingTerm
 
@@ -191,13 +193,16 @@ class BoostedPolicy(ShownAsCard, ScoredPolicy):
         callbacks: Sequence[AnyCallback] = (),
         resume_from: str | Path | None = None,
         workbench: Workbench | None = None,
+        cluster: Any = None,
+        memory: int | str | None = None,
     ) -> BoostedPolicy:
         """Train on a log.
 
         Parameters
         ----------
-        context : BanditLog, or array-like of shape (n_samples, n_features)
-            A log, or contexts with ``action``, ``reward`` and ``propensity`` beside them as for `BanditLog`.
+        context : BanditLog, PartitionedLog, or array-like of shape (n_samples, n_features)
+            A log, in memory or in pieces, or contexts with ``action``, ``reward`` and ``propensity`` beside them as for
+            `BanditLog`.
         action, reward, propensity, actions
             As for `BanditLog`; only without a log. ``action`` may hold all three, as `bopl.outcomes` makes them.
         sample_weight : array-like of shape (n_samples,), optional
@@ -211,19 +216,26 @@ class BoostedPolicy(ShownAsCard, ScoredPolicy):
             if that fit had not been cut short. ``n_rounds`` may be larger than it was.
         workbench : Workbench, optional
             Bins and reward models that other fits on the same log have made.
+        cluster : Cluster, distributed.Client or str, optional
+            Where the pieces of a log in pieces are worked on: a Dask client or its address. This machine by default.
+        memory : int or str, optional
+            What a fit of a log in pieces may take of this machine's memory, as ``"4GB"``; half of what is free by
+            default. The model does not depend on it, nor on the cluster: it is that of the log in memory, to the last
+            byte.
         """
+        if is_in_pieces(context):
+            return self._fit_pieces(
+                context, cluster, memory, sample_weight, validation, list(callbacks), resume_from, workbench
+            )
+        if cluster is not None or memory is not None:
+            raise ValueError(
+                "cluster= and memory= are for logs in pieces, as BanditLog.scan_parquet makes them; this log is in "
+                "memory already."
+            )
         log = as_training_log(context, action, reward, propensity, actions)
         self._check_settings(validation)
         self._check_rewards(log)
-        if (
-            resume_from is not None
-            and self.random_state is None
-            and (self.validation_fraction is not None or self._uses_models())
-        ):
-            raise ValueError(
-                "resume_from needs a random_state here, or the samples set aside and the folds would be others than "
-                "before. Set random_state."
-            )
+        self._check_resume(resume_from)
         seed = int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
         weight = check_sample_weight(sample_weight, log.n_samples)
         if self.validation_fraction is not None and validation is None:
@@ -239,6 +251,44 @@ class BoostedPolicy(ShownAsCard, ScoredPolicy):
         self._boost(workbench, validation, list(callbacks), seed, resume_from)
         return self
 
+    def _fit_pieces(
+        self,
+        log: Any,
+        cluster: Any,
+        memory: int | str | None,
+        sample_weight: Any,
+        validation: Any,
+        callbacks: list[AnyCallback],
+        resume_from: str | Path | None,
+        workbench: Workbench | None,
+    ) -> BoostedPolicy:
+        """Train on a log in pieces."""
+        from bopl.cluster import using_cluster
+        from bopl.policy.over_pieces import fit_over_pieces
+
+        if workbench is not None:
+            raise ValueError("a workbench holds what was made of a log in memory; this log is in pieces.")
+        self._check_settings(validation)
+        self._check_resume(resume_from)
+        seed = int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
+        n_jobs = _threads_of(self._learner())
+        with using_cluster(cluster, memory=memory, n_threads=n_jobs) as engine:
+            fitted = fit_over_pieces(
+                self,
+                log,
+                engine,
+                sample_weight=sample_weight,
+                validation=validation,
+                callbacks=callbacks,
+                seed=seed,
+                resume_from=resume_from,
+                n_jobs=n_jobs,
+            )
+        self.ensemble_ = fitted.result.ensemble.truncated(fitted.n_kept)
+        self.history_, self.stop_reason_ = fitted.result.history, fitted.result.stop_reason
+        self._remember_facts(log, fitted.training_rows)
+        return self
+
     def _boost(
         self,
         workbench: Workbench,
@@ -248,7 +298,7 @@ class BoostedPolicy(ShownAsCard, ScoredPolicy):
         resume_from: str | Path | None,
     ) -> None:
         log, learner = workbench.log, self._learner()
-        settings = self._round_settings(learner, workbench)
+        settings = self._round_settings(learner, workbench.sample_weight, workbench.n_folds, workbench.seed)
         resumed = None if resume_from is None else read_checkpoint(resume_from, log, settings, self.n_rounds)
         watch = None if validation is None else Validation(validation, self.early_stopping_rounds)
         watchers: list[AnyCallback] = ([watch] if watch else []) + ([ProgressBar()] if self.progress else [])
@@ -279,7 +329,7 @@ class BoostedPolicy(ShownAsCard, ScoredPolicy):
         """
         self._check_settings(None)
         learner = self._learner()
-        settings = self._round_settings(learner, workbench)
+        settings = self._round_settings(learner, workbench.sample_weight, workbench.n_folds, workbench.seed)
         if resume_from is None:
             state = BoostingState(workbench.log, self.n_rounds, seed, settings=settings)
         else:
@@ -287,7 +337,7 @@ class BoostedPolicy(ShownAsCard, ScoredPolicy):
         problem = self._problem(workbench)
         state.start = problem.start
         bound = workbench.bind(learner, seed=seed)
-        return problem, BoostingRun(problem, bound, self._step_rule(), state, n_jobs=_threads_of(learner))
+        return problem, BoostingRun.begin(problem, bound, self._step_rule(), state, n_jobs=_threads_of(learner))
 
     def adopt(self, result: BoostingResult, log: BanditLog, n_rounds: int, *watched: BanditLog) -> BoostedPolicy:
         """Take over the first rounds of a result.
@@ -374,18 +424,32 @@ class BoostedPolicy(ShownAsCard, ScoredPolicy):
                     "to fit, or set validation_fraction."
                 )
 
+    def _check_resume(self, resume_from: str | Path | None) -> None:
+        if (
+            resume_from is not None
+            and self.random_state is None
+            and (self.validation_fraction is not None or self._uses_models())
+        ):
+            raise ValueError(
+                "resume_from needs a random_state here, or the samples set aside and the folds would be others than "
+                "before. Set random_state."
+            )
+
     def _check_rewards(self, log: BanditLog) -> None:
         """Say what is wrong where rounds are wanted and all rewards are zero; a race begins candidates without this."""
+        self._check_has_reward(bool(np.any(log.translated(self.reward_translation).reward)), log.n_samples)
+
+    def _check_has_reward(self, has_reward: bool, n_samples: int) -> None:
         needs_model = get_objective(self.objective).needs_reward_model
-        if self.n_rounds > 0 and not needs_model and not np.any(log.translated(self.reward_translation).reward):
+        if self.n_rounds > 0 and not needs_model and not has_reward:
             raise ValueError(
-                f"all {log.n_samples} rewards are zero after adding reward_translation={self.reward_translation:g}: "
+                f"all {n_samples} rewards are zero after adding reward_translation={self.reward_translation:g}: "
                 "there is nothing to learn from. Use another translation, or check the reward column."
             )
 
-    def _round_settings(self, learner: Any, workbench: Workbench) -> dict[str, Any]:
+    def _round_settings(self, learner: Any, weight: FloatArray | None, n_folds: int, seed: int) -> dict[str, Any]:
         """Return the settings that decide what a round is, as plain values: what a checkpoint is resumed under."""
-        model, weight = self.reward_model, workbench.sample_weight
+        model = self.reward_model
         return {
             "objective": describe(get_objective(self.objective)),
             "learner": learner_settings(learner),
@@ -394,9 +458,9 @@ class BoostedPolicy(ShownAsCard, ScoredPolicy):
             "start_sharpness": float(self.start_sharpness),
             "reward_model": None if model is None else describe_model(model),
             "reward_prior": bool(self.reward_prior),
-            "n_folds": int(workbench.n_folds),
+            "n_folds": int(n_folds),
             # Other folds would mean other estimates; without models the checkpoint's own seed is all that counts.
-            "random_state": int(workbench.seed) if self._uses_models() else None,
+            "random_state": int(seed) if self._uses_models() else None,
             "sample_weight": None if weight is None else hashlib.sha256(weight.tobytes()).hexdigest(),
             "learning_rate": float(self.learning_rate),
             "ensemble_weight_penalty": float(self.ensemble_weight_penalty),
@@ -560,8 +624,8 @@ class BoostedPolicy(ShownAsCard, ScoredPolicy):
 
 def _spread_of(reward: FloatArray, sample_weight: FloatArray | None) -> float:
     """Return the standard deviation of weighted rewards."""
-    mean = np.average(reward, weights=sample_weight)
-    return float(np.sqrt(np.average((reward - mean) ** 2, weights=sample_weight)))
+    mean = exact_mean(reward, sample_weight)
+    return float(np.sqrt(exact_mean((reward - mean) ** 2, sample_weight)))
 
 
 def _threads_of(learner: Any) -> int:

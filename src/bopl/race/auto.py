@@ -12,14 +12,16 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from bopl._archive import Archive
+from bopl._errors import UsageError
 from bopl._settings import check_number
 from bopl._typing import BoolArray, ContextMatrix, FloatArray
 from bopl.boosting import TimeLimit, Workbench
 from bopl.boosting.keeper import Keeper
 from bopl.boosting.loop import INTERRUPTED
 from bopl.learner.store import Packed
-from bopl.log import BanditLog
+from bopl.log import BanditLog, PartitionedLog
 from bopl.log.leak.warning import warn_of_leaks
+from bopl.log.learnable import check_learnable
 from bopl.objective.training_data import check_sample_weight
 from bopl.policy.blend import BlendedPolicy
 from bopl.policy.boosted import BoostedPolicy
@@ -27,6 +29,7 @@ from bopl.policy.scored import ScoredPolicy, ShownAsCard, as_training_log
 from bopl.race.candidate import choose
 from bopl.race.contender import SHARPNESS, Contender
 from bopl.race.leaderboard import Leaderboard
+from bopl.race.part import part_in_memory, raced_rows
 from bopl.race.progress import RaceProgress
 from bopl.race.race import Outcome, Race, RaceSettings, make_panel
 
@@ -34,10 +37,7 @@ if TYPE_CHECKING:
     from bopl.boosting import History
     from bopl.policy.explanation import Explanation
 
-MAX_WHOLE, MAX_RACED = (
-    60_000,
-    30_000,
-)  # of a log with more samples than the first, so many race: it is as sure, and quick
+MAX_WHOLE = 60_000  # of a log with more samples, a part races: it is as sure, and quick
 CROSS_VALIDATE_BELOW = 12_000  # samples below which all of them judge, by cross-validation
 FINAL_FOLDS = ((100_000, 4), (500_000, 3), (np.inf, 2))  # of cross-fitting the winner's reward model, by samples
 BLENDED = ((MAX_WHOLE, 5), (300_000, 2), (np.inf, 1))  # leaders that are trained on all samples, by their number
@@ -126,6 +126,8 @@ class AutoPolicy(ShownAsCard, ScoredPolicy):
         actions: Any = None,
         sample_weight: Any = None,
         keeper: Keeper | None = None,
+        cluster: Any = None,
+        memory: int | str | None = None,
     ) -> AutoPolicy:
         """Let the candidates race on a log, and train the winner on all of it.
 
@@ -135,10 +137,22 @@ class AutoPolicy(ShownAsCard, ScoredPolicy):
         Parameters
         ----------
         context, action, reward, propensity, actions, sample_weight
-            As for `bopl.BoostedPolicy.fit`.
+            As for `bopl.BoostedPolicy.fit`. A log in pieces races on a drawn part of it.
         keeper : Keeper, optional
             Keeps what was finished, so that the same fit goes on after a crash; `bopl train` passes one.
+        cluster : Cluster, distributed.Client or str, optional
+            Where the winner is trained on a log in pieces; this machine by default.
+        memory : int or str, optional
+            What may be taken of this machine's memory for a log in pieces, as ``"4GB"``; half of what is free by
+            default.
         """
+        if isinstance(context, PartitionedLog):
+            return self._fit_pieces(context, sample_weight, cluster, memory)
+        if cluster is not None or memory is not None:
+            raise UsageError(
+                "cluster and memory are for logs in pieces, as BanditLog.scan_parquet makes them; this log is in "
+                "memory already."
+            )
         log = as_training_log(context, action, reward, propensity, actions)
         self._check_settings()
         weight = check_sample_weight(sample_weight, log.n_samples)
@@ -150,6 +164,31 @@ class AutoPolicy(ShownAsCard, ScoredPolicy):
             outcome = self._race(log, weight, seed, began, progress, keeper)
             self._finish(outcome, log, weight, seed, deadline, progress, keeper)
         self._remember(log)
+        return self
+
+    def _fit_pieces(
+        self, log: PartitionedLog, sample_weight: Any, cluster: Any, memory: int | str | None
+    ) -> AutoPolicy:
+        """Let the candidates race on a drawn part of a log in pieces, and train the winner on all of it."""
+        log.require_propensity()
+        weight = check_sample_weight(sample_weight, log.n_samples)
+        if log.n_samples <= MAX_WHOLE:  # which all races hold in memory
+            return self.fit(log.to_log(), sample_weight=weight)
+        self._check_settings()
+        seed = int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
+        began = time.monotonic()
+        deadline = np.inf if self.minutes is None else began + 60.0 * self.minutes
+        with RaceProgress(is_shown=self.progress) as progress:
+            rows = raced_rows(log.n_samples, seed)
+            raced = log.subset(rows).to_log()
+            check_learnable(raced)
+            warn_of_leaks(raced)
+            outcome = self._run_race(
+                raced, log.n_samples, None if weight is None else weight[rows], seed, began, progress
+            )
+            part = part_in_memory(log, memory, seed)
+            self._finish(outcome, part.log, None if weight is None else weight[part.rows], seed, deadline, progress)
+        self._remember(part.log)
         return self
 
     def _check_settings(self) -> None:
@@ -169,24 +208,37 @@ class AutoPolicy(ShownAsCard, ScoredPolicy):
         keeper: Keeper | None,
     ) -> Outcome:
         """Return the outcome of the race, run on the whole log or on a part of a large one."""
-        names = tuple(one for one in choose(self.include, self.exclude) if one.suits(log))
-        is_whole = log.n_samples <= MAX_WHOLE
-        rows = np.arange(log.n_samples)
-        if not is_whole:
-            rows = np.sort(np.random.default_rng([seed, 1]).permutation(log.n_samples)[:MAX_RACED])
-        raced = log if is_whole else log.subset(rows)
+        if log.n_samples <= MAX_WHOLE:
+            return self._run_race(log, log.n_samples, weight, seed, began, progress, keeper)
+        rows = raced_rows(log.n_samples, seed)
+        raced_weight = None if weight is None else weight[rows]
+        return self._run_race(log.subset(rows), log.n_samples, raced_weight, seed, began, progress, keeper)
+
+    def _run_race(
+        self,
+        raced: BanditLog,
+        n_samples: int,
+        weight: FloatArray | None,
+        seed: int,
+        began: float,
+        progress: RaceProgress,
+        keeper: Keeper | None = None,
+    ) -> Outcome:
+        """Return the outcome of the race on a log, or on a part of one with so many samples."""
+        names = tuple(one for one in choose(self.include, self.exclude) if one.suits(raced))
+        is_whole = raced.n_samples == n_samples
         settings = RaceSettings(
             self.validation_fraction,
             n_parts=3 if raced.n_samples < CROSS_VALIDATE_BELOW else 1,
             n_folds=4,
-            max_blended=next(most for size, most in BLENDED if log.n_samples <= size) if self.blend else 1,
+            max_blended=next(most for size, most in BLENDED if n_samples <= size) if self.blend else 1,
             n_jobs=self.n_jobs,
             seed=seed,
         )
         share = 1.0 if is_whole and self.minutes is None else RACE_SHARE
         deadline = np.inf if self.minutes is None else began + share * 60.0 * self.minutes
         progress.say("preparing the race")
-        panel = make_panel(raced, settings, sample_weight=None if weight is None else weight[rows], keeper=keeper)
+        panel = make_panel(raced, settings, sample_weight=weight, keeper=keeper)
         race = Race(panel, names, settings, deadline=deadline, report=progress.report)
         return race.run()
 
@@ -198,7 +250,7 @@ class AutoPolicy(ShownAsCard, ScoredPolicy):
         seed: int,
         deadline: float,
         progress: RaceProgress,
-        keeper: Keeper | None,
+        keeper: Keeper | None = None,
     ) -> None:
         """Train the winners on all samples, or keep what the race has trained if there is no time for more."""
         self.leaderboard_: Leaderboard = outcome.leaderboard

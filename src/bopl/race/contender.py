@@ -185,8 +185,7 @@ class Contender:
         reason = run.add_rounds(min(target, self.candidate.n_rounds))
         self._unkept[number] += time.monotonic() - began
         if self._panel.keeper is not None and len(run.state.rounds) > n_before:
-            log = self._panel.arenas[number].workbench.log
-            writing = partial(write_checkpoint, state=run.state, fingerprint=log.fingerprint())
+            writing = partial(write_checkpoint, state=run.state)
             if self._panel.keeper.keep(self._name(number), writing, seconds=self._unkept[number]):
                 self._unkept[number] = 0.0
         return reason
@@ -232,7 +231,7 @@ class Contender:
         problem, run = self._runs[0]
         arena = self._panel.arenas[0]
         policy = self._policy.set_params(inverse_temperature=SHARPNESS)
-        result = result_of(problem, run.state, self.stop_reason)
+        result = result_of(run.state, problem.objective, self.stop_reason)
         return policy.adopt(
             result, arena.workbench.log, min(self.best.n_rounds, len(run.state.rounds)), arena.judge.log
         )

@@ -12,6 +12,7 @@ import numpy as np
 from sklearn.base import BaseEstimator, clone
 from sklearn.utils.validation import check_is_fitted
 
+from bopl._exact import exact_mean
 from bopl._settings import check_number
 from bopl._typing import AnyArray, ContextMatrix, FloatArray
 from bopl.learner import HistTree, with_categories
@@ -97,9 +98,17 @@ class BoostedRewardModel(BaseEstimator):
 
     def take(self, run: RewardRun, log: BanditLog, n_rounds: int | None = None) -> BoostedRewardModel:
         """Take over what a run has learned, its first rounds or all of them."""
+        self.take_trees(run.trees, run.initial, log, n_rounds)
+        self.training_rows_ = RowSketch.of(log)
+        return self
+
+    def take_trees(
+        self, grown: list[Tree], initial: float, log: BanditLog, n_rounds: int | None = None
+    ) -> BoostedRewardModel:
+        """Take over trees over ``[x, a]``, the first of them or all; of the log only what all samples share is read."""
         width = 0 if log.action_features is None else log.action_features.shape[1]
-        trees = [HistTreePredictor(score_all_actions(tree, log.n_actions, width)) for tree in run.trees[:n_rounds]]
-        return self.adopt(log, run.initial, trees)
+        trees = [HistTreePredictor(score_all_actions(tree, log.n_actions, width)) for tree in grown[:n_rounds]]
+        return self.adopt(log, initial, trees)
 
     def adopt(self, log: BanditLog, initial: float, trees: Sequence[HistTreePredictor]) -> BoostedRewardModel:
         """Take over trees that were fitted to a log."""
@@ -108,7 +117,6 @@ class BoostedRewardModel(BaseEstimator):
         self.trees_: FlatEnsemble | None = (
             stack_trees(trees, np.full(len(trees), self.learning_rate).tolist()) if trees else None
         )
-        self.training_rows_ = RowSketch.of(log)
         return self
 
     def check_settings(self) -> None:
@@ -149,7 +157,7 @@ class RewardBinding:
     """
 
     def __init__(self, log: BanditLog, learner: HistTree) -> None:
-        pairs = _LoggedPairs(_with_action_column(log.context, log.action_idx), log.reward)
+        pairs = _LoggedPairs(with_action_column(log.context, log.action_idx), log.reward)
         self._bound = learner.bind(pairs, seed=0)
         self._bound.n_always = 1  # the action can always be split, as in a tree over contexts and actions
         order = self._bound.row_order
@@ -197,7 +205,7 @@ class RewardRun:
 
     def __init__(self, bound: BoundHistTree, reward: FloatArray, weight: FloatArray, learning_rate: float) -> None:
         self._bound, self._weight, self._learning_rate = bound, weight, learning_rate
-        self.initial = float(np.average(reward, weights=weight))
+        self.initial = exact_mean(reward, weight)
         self.residual = reward - self.initial
         self.trees: list[Tree] = []
 
@@ -215,7 +223,8 @@ def default_reward_learner() -> HistTree:
     return HistTree(max_depth=6, min_child_weight=20.0)
 
 
-def _with_action_column(context: ContextMatrix, action_idx: AnyArray) -> ContextMatrix:
+def with_action_column(context: ContextMatrix, action_idx: AnyArray) -> ContextMatrix:
+    """Return contexts with the action as one more column."""
     column = action_idx.astype(np.float32)[:, None]
     if is_sparse(context):
         from scipy.sparse import csr_array, hstack

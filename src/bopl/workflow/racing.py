@@ -11,7 +11,7 @@ import numpy as np
 from bopl._errors import LeakWarning
 from bopl.boosting.keeper import Keeper
 from bopl.boosting.loop import INTERRUPTED
-from bopl.log import BanditLog
+from bopl.log import BanditLog, PartitionedLog
 from bopl.race import AutoPolicy, Leaderboard
 from bopl.report.parts import boosted_parts
 from bopl.report.plain import MINUS, within_text
@@ -21,7 +21,7 @@ from bopl.workflow.step import StepClock
 
 def race(
     config: TrainConfig,
-    log: BanditLog,
+    log: BanditLog | PartitionedLog,
     clock: StepClock,
     say: Callable[[object], None],
     *,
@@ -40,7 +40,10 @@ def race(
     )
     with clock.step("train"), warnings.catch_warnings():
         warnings.simplefilter("ignore", LeakWarning)  # the audit has told, and what is left was to be kept
-        policy.fit(log, keeper=keeper)
+        if isinstance(log, PartitionedLog):
+            policy.fit(log, cluster=config.cluster, memory=config.memory)
+        else:
+            policy.fit(log, keeper=keeper)
     say(leaderboard_table(policy.leaderboard_))
     say(policy.leaderboard_.verdict)
     if policy.leaderboard_.n_parts == 1:  # of a cross-validation the table tells

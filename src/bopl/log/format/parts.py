@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
-from bopl._typing import AnyArray, BoolArray, ContextMatrix
+from bopl._typing import AnyArray, BoolArray, ContextMatrix, IntArray
 from bopl.log.context import read_context
 from bopl.log.schema import LogSchema
 from bopl.log.written import Written
@@ -58,6 +58,12 @@ class LogParts:
     names_only_what_is_there: bool = False
     format: str = ""
     written: Written | None = None
+
+    def take(self, rows: IntArray) -> LogParts:
+        """Return some of the rows, in that order."""
+        sparse = None if self.sparse is None else replace(self.sparse, matrix=self.sparse.matrix[rows])
+        mask = None if self.action_mask is None else self.action_mask[rows]
+        return replace(self, table=self.table.take(rows), sparse=sparse, action_mask=mask)
 
     def context_for(self, schema: LogSchema) -> Any:
         """Return the contexts as a policy with this schema takes them."""

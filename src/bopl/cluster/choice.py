@@ -1,0 +1,39 @@
+"""Which cluster is meant."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from bopl.cluster.base import Cluster
+from bopl.cluster.local import ThisMachine
+
+
+@contextmanager
+def using_cluster(
+    cluster: Any = None, *, memory: int | str | None = None, n_threads: int | None = None
+) -> Iterator[Cluster]:
+    """Yield the cluster that is meant, and close it if it was made here.
+
+    Parameters
+    ----------
+    cluster : Cluster, distributed.Client or str, optional
+        A Dask client or the address of its scheduler; without it, this machine.
+    memory : int or str, optional
+        What the process may take on this machine, as ``"4GB"``.
+    n_threads : int, optional
+        Threads on this machine.
+    """
+    if isinstance(cluster, Cluster):
+        yield cluster
+        return
+    made: Any
+    if cluster is None:
+        made = ThisMachine(memory, n_threads=n_threads)
+    else:
+        from bopl.cluster.dask import DaskCluster
+
+        made = DaskCluster(cluster)
+    with made:
+        yield made

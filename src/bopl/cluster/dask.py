@@ -1,0 +1,242 @@
+"""`DaskCluster`: pieces on the workers of a Dask cluster.
+
+Each thread of each worker has some pieces. A verb is one task for each, bound to its worker: Dask moves the order
+there and the answer back, and says which workers are alive. What a dead worker had is missing, and `Placement` asks for
+it again with the recipe. Many answers are added on the workers before the client fetches them.
+"""
+
+from __future__ import annotations
+
+import itertools
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import bopl
+from bopl._errors import UsageError
+from bopl.cluster.dask_worker import carry_out, hold, lease_key, merge
+from bopl.cluster.homes import Homes, Slot
+from bopl.cluster.order import Answer, Build, Order, merge_answers
+from bopl.cluster.placement import Placement
+
+FAN_IN = 8  # answers that one task adds
+MANY = 8  # answers that the client does not add itself
+POLL = 0.25  # seconds between two looks at who is alive
+PATIENCE = 60.0  # seconds to wait for a worker when none is left
+TIMEOUT = 10.0  # seconds to reach the scheduler
+# A recipe with many rounds is large, once; Dask would warn of it.
+_LARGE = {"distributed.admin.large-graph-warning-threshold": "1TB"}
+
+
+class DaskCluster:
+    """A Dask cluster.
+
+    Parameters
+    ----------
+    client : distributed.Client or str
+        A client, or the address of a scheduler as ``"tcp://10.0.0.1:8786"``.
+    timeout : float
+        Seconds to wait for the scheduler.
+    patience : float
+        Seconds to wait for a worker when none is left.
+
+    Raises
+    ------
+    UsageError
+        One sentence if Dask is not installed or the scheduler cannot be reached.
+    """
+
+    def __init__(self, client: Any, *, timeout: float = TIMEOUT, patience: float = PATIENCE) -> None:
+        self._is_ours = isinstance(client, str)
+        self._client = _connect(client, timeout) if isinstance(client, str) else _checked(client)
+        self._address = str(self._client.scheduler.address)
+        self._patience = patience
+        self._homes: dict[str, Homes] = {}
+        self._leases: dict[str, dict[str, Any]] = {}
+        self._numbers = itertools.count()
+
+    @property
+    def n_slots(self) -> int:
+        """How many functions run at once: the threads of all workers."""
+        return sum(self._workers().values())
+
+    def place(
+        self,
+        pieces: Sequence[Any],
+        build: Build,
+        settled: Iterable[Any] = (),
+        rows: Sequence[int] | None = None,
+    ) -> Placement:
+        """Return the pieces as a `Placement`; their states are built at the first verb."""
+        return Placement(self, pieces, build, settled, rows)
+
+    def carry_out(self, order: Order) -> Answer:
+        """Apply an order to its pieces; those of dead workers are missing."""
+        if not order.pieces:
+            return Answer()
+        homes = self._homes.setdefault(order.placement, Homes())
+        if order.recipe is not None:
+            homes.rows |= order.recipe.rows
+            homes.share_out(order.pieces, self._workers())
+        groups = homes.by_slot(order.pieces)
+        self._lease(order.placement, {address for address, _ in groups})
+        tasks: dict[Slot, Any] = {}
+        merged: list[Any] = []
+        try:
+            for slot, pieces in groups.items():
+                tasks[slot] = self._submit(order.only(pieces), slot[0], homes.moved.pop(slot[0], ()))
+            merged += self._add_up(list(tasks.values()), order)
+            answers, lost = self._collect(merged, tasks)
+        except BaseException:
+            self._cancel([*tasks.values(), *merged])
+            raise
+        gone = [piece_idx for slot in lost for piece_idx in groups[slot]]
+        for piece_idx in gone:
+            homes.slot_of.pop(piece_idx, None)
+        return merge_answers([*answers, Answer(missing=tuple(gone))], order.add)
+
+    def settle(self, placement: str) -> None:
+        """Let workers that have joined take pieces."""
+        homes = self._homes.get(placement)
+        if homes is not None:
+            homes.rebalance(self._workers())
+
+    def forget(self, placement: str) -> None:
+        """Let the states of a placement go: with their leases, within a second."""
+        self._homes.pop(placement, None)
+        self._cancel(list(self._leases.pop(placement, {}).values()))
+
+    def close(self) -> None:
+        """Let everything go; a client that was given stays open."""
+        for placement in list(self._leases):
+            self.forget(placement)
+        if self._is_ours:
+            self._client.close()
+
+    def __enter__(self) -> DaskCluster:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()
+
+    # -- Tasks --------------------------------------------------------------------------------------------------------
+
+    def _submit(self, order: Order, address: str, moved: Iterable[int]) -> Any:
+        import dask
+
+        order = order.without(moved)
+        with dask.config.set(_LARGE):
+            return self._client.submit(
+                carry_out,
+                order,
+                bopl.__version__,
+                key=f"bopl-{order.placement}-{next(self._numbers)}",
+                workers=[address],
+                pure=False,
+            )
+
+    def _add_up(self, tasks: list[Any], order: Order) -> list[Any]:
+        """Return tasks that add the answers of others, until few are left."""
+        while len(tasks) > MANY:
+            tasks = [
+                self._client.submit(
+                    merge,
+                    tasks[begin : begin + FAN_IN],
+                    order.add,
+                    key=f"bopl-merge-{order.placement}-{next(self._numbers)}",
+                    pure=False,
+                )
+                for begin in range(0, len(tasks), FAN_IN)
+            ]
+        return tasks
+
+    def _collect(self, merged: list[Any], tasks: Mapping[Slot, Any]) -> tuple[list[Answer], list[Slot]]:
+        """Return the answers, and the slots whose workers died before theirs was fetched."""
+        answers, lost = self._fetch(merged, {address for address, _ in tasks})
+        if not lost:
+            return answers, []
+        # Some of the merged answers may never come: fetch those of the workers that are left, one by one.
+        self._cancel([future for future in merged if future not in tasks.values()])
+        answers, dead = [], []
+        for slot, future in tasks.items():
+            found, lost = self._fetch([future], {slot[0]})
+            answers += found
+            if lost:
+                self._cancel([future])
+                dead.append(slot)
+        return answers, dead
+
+    def _fetch(self, futures: list[Any], addresses: set[str]) -> tuple[list[Answer], bool]:
+        """Return the results, and whether one of the workers died before all of them were here."""
+        from distributed import TimeoutError
+
+        answers: list[Answer] = []
+        while len(answers) < len(futures):
+            try:
+                answers.append(futures[len(answers)].result(timeout=POLL))
+            except TimeoutError:
+                if not addresses <= set(self._alive()):
+                    return answers, True
+        return answers, False
+
+    def _cancel(self, futures: list[Any]) -> None:
+        if futures and self._client.status == "running":
+            self._client.cancel(futures, force=True)
+
+    # -- Workers ------------------------------------------------------------------------------------------------------
+
+    def _alive(self) -> dict[str, int]:
+        """Return the threads of each worker."""
+        return dict(self._client.nthreads())
+
+    def _workers(self) -> dict[str, int]:
+        """Return the threads of each worker; wait for one if there is none."""
+        until = time.monotonic() + self._patience
+        while not (alive := self._alive()):
+            if time.monotonic() > until:
+                raise ConnectionError(
+                    f"the Dask cluster at {self._address} has had no worker for {self._patience:g} seconds; start one "
+                    f"with `dask worker {self._address}`."
+                )
+            time.sleep(POLL)
+        return alive
+
+    def _lease(self, placement: str, addresses: set[str]) -> None:
+        """Let the workers keep the states of a placement until the lease is given up."""
+        leases = self._leases.setdefault(placement, {})
+        for address in addresses - set(leases):
+            key = lease_key(placement, address)
+            leases[address] = self._client.submit(hold, placement, key=key, workers=[address], pure=False)
+
+
+def _connect(address: str, timeout: float) -> Any:
+    try:
+        from distributed import Client
+    except ImportError:
+        raise UsageError(
+            "a Dask cluster needs the packages dask and distributed; install them with `pip install 'bopl[dask]'`."
+        ) from None
+    try:
+        connect: Any = Client  # untyped
+        return connect(address, timeout=timeout, set_as_default=False)
+    except (OSError, ValueError) as error:
+        raise UsageError(
+            f"there is no Dask scheduler at {address!r} ({_reason(error)}); start one with `dask scheduler`, and pass "
+            "the address that it prints, such as 'tcp://10.0.0.1:8786'."
+        ) from None
+
+
+def _reason(error: Exception) -> str:
+    return "no answer in time" if isinstance(error, TimeoutError) else str(error).split("\n")[0].rstrip(".")
+
+
+def _checked(client: Any) -> Any:
+    """Return a client if it is one that waits for its results."""
+    if not all(hasattr(client, name) for name in ("submit", "nthreads", "cancel", "scheduler")):
+        raise UsageError(
+            f"cluster must be a distributed.Client, the address of a Dask scheduler or a bopl.cluster, not "
+            f"{type(client).__name__}."
+        )
+    if client.asynchronous:
+        raise UsageError("cluster must be a distributed.Client that waits: make it without asynchronous=True.")
+    return client

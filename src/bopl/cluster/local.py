@@ -1,0 +1,105 @@
+"""`ThisMachine`: pieces on this machine, in threads."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+from bopl._interrupt import Threads
+from bopl._machine import memory_in_use_mib
+from bopl.cluster.cache import ArrayCache
+from bopl.cluster.memory import memory_budget
+from bopl.cluster.order import Answer, Build, Order, merge_answers
+from bopl.cluster.placement import Placement
+from bopl.cluster.shelf import HandingOut, Shelf
+
+
+class ThisMachine:
+    """This machine, for logs beyond its memory.
+
+    Parameters
+    ----------
+    memory : int or str, optional
+        Memory that the process may take in all, as ``"4GB"``; half of what is free by default. States of pieces beyond
+        it live in a file of the cache folder.
+    n_threads : int, optional
+        Pieces that are worked on at once; one per core by default.
+    cache : path, optional
+        Folder for arrays that the next run reuses, and for states beyond the budget; the environment variable
+        ``BOPL_CACHE`` names it, else it is ``~/.cache/bopl/arrays``.
+    """
+
+    def __init__(
+        self,
+        memory: int | str | None = None,
+        *,
+        n_threads: int | None = None,
+        cache: str | Path | None = None,
+    ) -> None:
+        self.memory = memory_budget(memory)
+        self._n_threads = n_threads or usable_cores()
+        kept = ArrayCache(cache)
+        self.shelf = Shelf(states_budget(self.memory), kept.folder, kept)
+
+    @property
+    def n_slots(self) -> int:
+        """How many functions run at once."""
+        return self._n_threads
+
+    def place(
+        self,
+        pieces: Sequence[Any],
+        build: Build,
+        settled: Iterable[Any] = (),
+        rows: Sequence[int] | None = None,
+    ) -> Placement:
+        """Return the pieces as a `Placement`; their states are built at the first verb."""
+        return Placement(self, pieces, build, settled, rows)
+
+    def carry_out(self, order: Order) -> Answer:
+        """Apply an order to its pieces."""
+        pieces = HandingOut(order.pieces)
+        n_threads = min(self._n_threads, len(order.pieces))
+        if n_threads <= 1:
+            return merge_answers([self.shelf.carry_out(order, pieces)], order.add)
+        with Threads(n_threads) as threads:
+            waiting = {threads.submit(self.shelf.carry_out, order, pieces) for _ in range(n_threads)}
+            answers = []
+            while waiting:
+                done = threads.wait(waiting)
+                waiting -= done
+                answers += [future.result() for future in done]
+        return merge_answers(answers, order.add)
+
+    def settle(self, placement: str) -> None:
+        """Nothing to do: nobody joins."""
+
+    def forget(self, placement: str) -> None:
+        """Let the states of a placement go."""
+        self.shelf.forget(placement)
+
+    def close(self) -> None:
+        """Let everything go."""
+        for placement in self.shelf.placements():
+            self.shelf.forget(placement)
+
+    def __enter__(self) -> ThisMachine:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()
+
+
+def usable_cores() -> int:
+    """Return the number of cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def states_budget(memory: int) -> int:
+    """Return what states may take of a budget: half of what the process does not hold already.
+
+    The other half is for what is being worked on: pieces that are read, histograms, predictions.
+    """
+    return int(max(memory - memory_in_use_mib() * (1 << 20), 0) // 2)

@@ -1,0 +1,153 @@
+"""What the pieces' owner asks of a worker, and what comes back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from typing import Any
+
+Build = Callable[..., Any]
+Add = Callable[[Any, Any], Any]
+
+
+@dataclass(frozen=True)
+class Change:
+    """An update of every piece's state: ``function(state, *shared)``."""
+
+    function: Callable[..., Any]
+    shared: tuple[Any, ...] = ()
+    changes: bool = True  # returns the new state, else the state stays
+    answers: bool = False  # returns a partial result (beside the new state, if it makes one)
+    zero: Callable[..., Any] | None = None  # makes the total that the function adds to in place
+    by_piece: bool = False  # partial results are kept apart, by the number of their piece
+
+    def begin(self) -> Any:
+        """Return the total before the first piece."""
+        return None if self.zero is None else self.zero(*self.shared)
+
+    def apply(self, piece_idx: int, state: Any, total: Any, add: Add) -> tuple[Any, Any]:
+        """Return the new state of a piece and the new total."""
+        if self.zero is not None:
+            made = self.function(state, *self.shared, total)
+            return (made if self.changes else state), total
+        made = self.function(state, *self.shared)
+        if not self.answers:
+            return made, None
+        state, partial = made if self.changes else (state, made)
+        if self.by_piece:
+            partial = {piece_idx: partial}
+        return state, partial if total is None else add(total, partial)
+
+    def replay(self, state: Any) -> Any:
+        """Return the new state alone."""
+        if self.zero is not None:
+            return self.function(state, *self.shared, self.begin())
+        made = self.function(state, *self.shared)
+        return made[0] if self.answers else made
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """How to make the state of any piece from its file: once ``build``, with all that is settled, then the rest."""
+
+    build: Build
+    pieces: dict[int, Any]
+    rows: dict[int, int]  # how large they are, to share them out evenly
+    settled: tuple[Any, ...]
+    pending: tuple[Change, ...]
+
+    def make(self, piece_idx: int, cache: Any) -> Any:
+        """Return the state of a piece as it is now."""
+        state = self.build(self.pieces[piece_idx], self.settled, cache)
+        for change in self.pending:
+            state = change.replay(state)
+        return state
+
+
+@dataclass(frozen=True)
+class Order:
+    """One verb for some pieces.
+
+    Attributes
+    ----------
+    placement : str
+        Whose states these are; unique among all fits of a cluster.
+    version : int
+        How many updates the states have seen before this one.
+    pieces : tuple of int
+    change : Change
+    add : callable
+        Adds two partial results.
+    recipe : Recipe, optional
+        Makes states that the worker does not have; without it they are reported as missing.
+    moved : tuple of int
+        Pieces that the worker had and others have now.
+    """
+
+    placement: str
+    version: int
+    pieces: tuple[int, ...]
+    change: Change
+    add: Add
+    recipe: Recipe | None = None
+    moved: tuple[int, ...] = ()
+
+    def only(self, pieces: Iterable[int]) -> Order:
+        """Return the order for some of the pieces."""
+        some = tuple(pieces)
+        if self.recipe is None:
+            return replace(self, pieces=some)
+        pieces_of, rows_of = self.recipe.pieces, self.recipe.rows
+        recipe = replace(
+            self.recipe, pieces={one: pieces_of[one] for one in some}, rows={one: rows_of[one] for one in some}
+        )
+        return replace(self, pieces=some, recipe=recipe)
+
+    def without(self, moved: Iterable[int]) -> Order:
+        """Return the order for a worker that need not keep some of its pieces any more."""
+        return replace(self, moved=tuple(one for one in moved if one not in self.pieces))
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What came of an order.
+
+    Attributes
+    ----------
+    total : object
+        Sum of the partial results, None if there were none.
+    missing : tuple of int
+        Pieces whose states the worker does not have; nothing was done for them.
+    busy : tuple of float
+        Seconds that each worker was at it.
+    n_bytes : int
+        Bytes of partial results that were handed on.
+    n_built : int
+        States that were made from their files.
+    n_tasks : int
+        Pieces of work that were handed to workers.
+    """
+
+    total: Any = None
+    missing: tuple[int, ...] = ()
+    busy: tuple[float, ...] = ()
+    n_bytes: int = 0
+    n_built: int = 0
+    n_tasks: int = 0
+
+
+def merge_answers(answers: Iterable[Answer], add: Add) -> Answer:
+    """Return one answer for several; partial results are added."""
+    total: Any = None
+    missing: list[int] = []
+    busy: list[float] = []
+    size = built = tasks = 0
+    for answer in answers:
+        if answer.total is not None:
+            total = answer.total if total is None else add(total, answer.total)
+        missing += answer.missing
+        busy += answer.busy
+        size += answer.n_bytes
+        built += answer.n_built
+        tasks += answer.n_tasks
+    return Answer(total, tuple(sorted(missing)), tuple(busy), size, built, tasks)

@@ -1,0 +1,182 @@
+"""`Placement`: pieces of a log, the state of each, and the verbs that work on all of them."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from bopl.cluster.add import add_exact
+from bopl.cluster.order import Add, Answer, Build, Change, Order, Recipe, merge_answers
+from bopl.cluster.traffic import Traffic
+
+if TYPE_CHECKING:
+    from bopl.cluster.base import Cluster
+
+MAX_ATTEMPTS = 8  # at one verb for pieces whose workers die
+
+
+class Placement:
+    """Pieces whose states live on a cluster, wherever that is.
+
+    The state of a piece is a function of its file and of the updates so far, so it does not matter which worker has it,
+    nor whether that worker dies: another one makes the state again, in one go, and carries on. Functions must be
+    deterministic, change nothing but the state they are given, and be picklable (defined in a module).
+
+    Leave it by ``with`` or `close`: the states go then.
+
+    Parameters
+    ----------
+    cluster : Cluster
+    pieces : sequence
+        Any picklable records that ``build`` can read.
+    build : callable
+        ``build(piece, settled, cache)`` returns the state of a piece after all that is settled. ``cache`` keeps arrays
+        on disk for the next run.
+    settled : iterable
+        What is settled already: the rounds of a checkpoint.
+    rows : sequence of int, optional
+        Rows of each piece, by which they are shared out evenly; one each by default.
+    """
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        pieces: Sequence[Any],
+        build: Build,
+        settled: Iterable[Any] = (),
+        rows: Sequence[int] | None = None,
+    ) -> None:
+        self._cluster = cluster
+        self._pieces = dict(enumerate(pieces))
+        self._rows = dict(enumerate([1] * len(pieces) if rows is None else rows))
+        self._build = build
+        self._settled = list(settled)
+        self._pending: list[Change] = []
+        self._version = 0
+        self._is_open = True
+        self._is_built = False
+        self.id = uuid.uuid4().hex
+        self.traffic = Traffic()
+
+    @property
+    def n_pieces(self) -> int:
+        """Number of pieces."""
+        return len(self._pieces)
+
+    # -- Verbs --------------------------------------------------------------------------------------------------------
+
+    def update(self, function: Callable[..., Any], *shared: Any) -> None:
+        """Let ``function(state, *shared)`` return the new state of every piece."""
+        self._carry_out(Change(function, shared), add_exact)
+
+    def reduce(
+        self,
+        function: Callable[..., Any],
+        *shared: Any,
+        zero: Callable[..., Any] | None = None,
+        add: Add = add_exact,
+    ) -> Any:
+        """Return the sum over all pieces of ``function(state, *shared)``; the states stay as they are.
+
+        Parameters
+        ----------
+        function : callable
+            Returns the partial result of a piece: integers, arrays of integers, or tuples, lists and dicts of these.
+        zero : callable, optional
+            ``zero(*shared)`` makes an empty total; ``function(state, *shared, total)`` then adds to it in place and
+            returns nothing. A worker with many pieces so needs one total, not one for each.
+        add : callable, optional
+            Adds two partial results of another kind. It must be exact: neither order nor grouping may matter.
+        """
+        return self._carry_out(Change(function, shared, changes=False, answers=True, zero=zero), add)
+
+    def update_reduce(
+        self,
+        function: Callable[..., Any],
+        *shared: Any,
+        zero: Callable[..., Any] | None = None,
+        add: Add = add_exact,
+    ) -> Any:
+        """Update and reduce in one pass: ``function`` returns the new state and the partial result.
+
+        With ``zero``, ``function(state, *shared, total)`` adds to the total in place and returns the new state.
+        """
+        return self._carry_out(Change(function, shared, answers=True, zero=zero), add)
+
+    def gather(self, function: Callable[..., Any], *shared: Any) -> list[Any]:
+        """Return ``function(state, *shared)`` of every piece, in their order."""
+        found = self._carry_out(Change(function, shared, changes=False, answers=True, by_piece=True), union) or {}
+        return [found[piece_idx] for piece_idx in range(self.n_pieces)]
+
+    def settle(self, *values: Any) -> None:
+        """Say in short what the updates since the last time have done.
+
+        A state that has to be made again is ``build(piece, settled, cache)`` with all these values, and the updates
+        before are forgotten; without this they would be repeated one by one.
+        """
+        self._settled += values
+        self._pending.clear()
+        self._cluster.settle(self.id)
+
+    # -- How ----------------------------------------------------------------------------------------------------------
+
+    def _carry_out(self, change: Change, add: Add) -> Any:
+        """Apply a change to every piece; states that a worker lost are made again."""
+        if not self._is_open:
+            raise RuntimeError("these pieces are closed; place them again.")
+        began = time.perf_counter()
+        try:
+            answer = self._ask(change, add)
+        except BaseException:  # Ctrl-C too: what was asked for is of no use any more
+            self.close()
+            raise
+        self.traffic.note(answer, time.perf_counter() - began)
+        if change.changes:
+            self._pending.append(change)
+            self._version += 1
+        return change.begin() if answer.total is None else answer.total
+
+    def _ask(self, change: Change, add: Add) -> Answer:
+        everything = tuple(self._pieces)
+        order = Order(self.id, self._version, everything, change, add)
+        answer = self._cluster.carry_out(order if self._is_built else self._with_recipe(order, everything))
+        self._is_built = True
+        n_attempts = 0
+        while answer.missing:
+            n_attempts += 1
+            self._give_up_after(n_attempts, answer.missing)
+            rest = self._cluster.carry_out(self._with_recipe(order, answer.missing))
+            answer = merge_answers([replace(answer, missing=()), rest], add)
+        return answer
+
+    def _give_up_after(self, n_attempts: int, missing: tuple[int, ...]) -> None:
+        if n_attempts > MAX_ATTEMPTS:
+            raise RuntimeError(
+                f"{len(missing)} of {self.n_pieces} pieces were lost with their workers {MAX_ATTEMPTS} times in a row, "
+                f"the first of them {self._pieces[missing[0]]}. Their workers probably run out of memory: give them "
+                "more, or write smaller row groups."
+            )
+
+    def _with_recipe(self, order: Order, pieces: tuple[int, ...]) -> Order:
+        recipe = Recipe(self._build, self._pieces, self._rows, tuple(self._settled), tuple(self._pending))
+        return replace(order, recipe=recipe).only(pieces)
+
+    def close(self) -> None:
+        """Let the states go, wherever they are."""
+        if self._is_open:
+            self._is_open = False
+            self._cluster.forget(self.id)
+
+    def __enter__(self) -> Placement:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()
+
+
+def union(one: dict[int, Any], other: dict[int, Any]) -> dict[int, Any]:
+    """Return both; no piece is in the two."""
+    return {**one, **other}

@@ -1,0 +1,189 @@
+"""`Scratch`: states that do not fit into memory, in one file without a name.
+
+A state is pickled with its arrays apart (protocol 5): what is small stays in memory, arrays become parts of the file.
+An opened state has its arrays mapped from there, so that functions read and change them in place, and the system keeps
+in memory what it has room for. The file has no name, so it goes with its process, however that ends.
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+import pickle
+import tempfile
+import threading
+import weakref
+from collections import defaultdict
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from bopl.cluster.memory import in_words, is_full
+
+_SMALL = mmap.ALLOCATIONGRANULARITY  # bytes; smaller arrays stay in memory
+_AT_ONCE = 1 << 26  # bytes written by one call
+
+Extent = tuple[int, int]  # where it begins, and how many bytes it has
+
+
+@dataclass
+class Parked:
+    """A state outside memory: all but its arrays, and where these are."""
+
+    head: bytes
+    extents: list[Extent]
+
+
+@dataclass
+class Opened:
+    """A state whose arrays are parts of the file.
+
+    Attributes
+    ----------
+    state : object
+    places : dict
+        Extent of each array by its address in memory.
+    """
+
+    state: Any
+    places: dict[int, Extent] = field(default_factory=dict)
+
+
+class Scratch:
+    """A file for states.
+
+    Parameters
+    ----------
+    folder : path
+        Where the file is made; it is made when it is first needed.
+    """
+
+    def __init__(self, folder: str | Path) -> None:
+        self._folder = Path(folder)
+        self._file: Any = None
+        self._end = 0
+        self._free: dict[int, list[int]] = defaultdict(list)  # beginnings by size
+        self._lock = threading.Lock()
+
+    def park(self, state: Any, opened: Opened | None = None) -> Parked:
+        """Write a state; arrays that are in the file already stay where they are.
+
+        Raises
+        ------
+        OSError
+            One sentence if the disk is full.
+        """
+        places = {} if opened is None else opened.places
+        buffers: list[pickle.PickleBuffer] = []
+        head = pickle.dumps(state, protocol=5, buffer_callback=_collector(buffers))
+        extents, kept = [], set()
+        for buffer in buffers:
+            raw = buffer.raw()
+            extent = places.get(_address(raw))
+            if extent is None or extent[1] != raw.nbytes or extent in kept:
+                extent = self._write(raw)
+            kept.add(extent)
+            extents.append(extent)
+        self._give_back(extent for extent in places.values() if extent not in kept)
+        return Parked(head, extents)
+
+    def open(self, parked: Parked) -> Opened:
+        """Return a state with its arrays mapped from the file."""
+        buffers, places = [], {}
+        for begin, size in parked.extents:
+            mapped = mmap.mmap(self._file.fileno(), size, offset=begin)
+            places[_address(memoryview(mapped))] = (begin, size)
+            buffers.append(mapped)
+        return Opened(pickle.loads(parked.head, buffers=buffers), places)
+
+    def release(self, parked: Parked) -> None:
+        """Let the state's part of the file be used again."""
+        self._give_back(parked.extents)
+
+    @property
+    def size(self) -> int:
+        """Bytes of the file."""
+        return self._end
+
+    def close(self) -> None:
+        """Let the file go."""
+        with self._lock:
+            if self._file is not None:
+                self._close()
+            self._file, self._end = None, 0
+            self._free.clear()
+
+    def _write(self, raw: memoryview) -> Extent:
+        begin = self._reserve(raw.nbytes)
+        handle = self._file.fileno()
+        try:
+            for position in range(0, raw.nbytes, _AT_ONCE):
+                _write_all(handle, raw[position : position + _AT_ONCE], begin + position)
+        except OSError as error:
+            raise self._sentence(error, raw.nbytes) from error
+        return begin, raw.nbytes
+
+    def _reserve(self, size: int) -> int:
+        with self._lock:
+            if self._file is None:
+                self._file = self._make_file(size)
+            if self._free[size]:
+                return self._free[size].pop()
+            begin = self._end
+            self._end += -(-size // _SMALL) * _SMALL  # maps begin at such places
+        return begin
+
+    def _make_file(self, size: int) -> Any:
+        try:
+            self._folder.mkdir(parents=True, exist_ok=True)
+            file = tempfile.TemporaryFile(dir=self._folder, prefix="bopl-", buffering=0)  # noqa: SIM115
+        except OSError as error:
+            raise self._sentence(error, size) from error
+        self._close = weakref.finalize(self, file.close)
+        return file
+
+    def _give_back(self, extents: Iterable[Extent]) -> None:
+        with self._lock:
+            for begin, size in extents:
+                self._free[size].append(begin)
+
+    def _sentence(self, error: OSError, size: int) -> OSError:
+        reason = "the disk is full" if is_full(error) else (error.strerror or str(error)).lower()
+        needed = in_words(max(self._end, size))
+        return OSError(
+            f"states of the log's pieces do not fit into the memory budget, and {needed} for them "
+            f"cannot be written to {str(self._folder)!r}: {reason}. Free some space, name another folder by the "
+            "environment variable BOPL_CACHE, or allow more memory."
+        )
+
+
+def _collector(buffers: list[pickle.PickleBuffer]) -> Callable[[pickle.PickleBuffer], bool]:
+    """Return what collects large buffers; the small ones, for which it returns True, stay in the pickle."""
+
+    def collect(buffer: pickle.PickleBuffer) -> bool:
+        is_small = buffer.raw().nbytes < _SMALL
+        if not is_small:
+            buffers.append(buffer)
+        return is_small
+
+    return collect
+
+
+def _write_all(handle: int, raw: memoryview, begin: int) -> None:
+    written = 0
+    while written < raw.nbytes:
+        written += os.pwrite(handle, raw[written:], begin + written)
+
+
+def _address(raw: memoryview) -> int:
+    return int(np.frombuffer(raw, dtype=np.uint8).ctypes.data)
+
+
+def state_bytes(state: Any) -> int:
+    """Return the bytes that a state takes in memory; arrays of the cache, which are files, do not count."""
+    buffers: list[pickle.PickleBuffer] = []
+    head = pickle.dumps(state, protocol=5, buffer_callback=buffers.append)
+    return len(head) + sum(buffer.raw().nbytes for buffer in buffers)

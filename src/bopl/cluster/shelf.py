@@ -1,0 +1,150 @@
+"""`Shelf`: the states of pieces that one process holds, within a memory budget."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from bopl.cluster.add import n_bytes
+from bopl.cluster.cache import ArrayCache
+from bopl.cluster.order import Answer, Order
+from bopl.cluster.scratch import Opened, Parked, Scratch, state_bytes
+
+
+@dataclass(frozen=True)
+class _Kept:
+    version: int
+    state: Any  # or a Parked
+    n_bytes: int  # in memory
+
+
+class _Placed:
+    """The states of one placement."""
+
+    def __init__(self, folder: Path) -> None:
+        self.states: dict[int, _Kept] = {}
+        self.scratch = Scratch(folder)
+
+
+class Shelf:
+    """States of pieces by placement, each with the number of updates it has seen.
+
+    Whoever works on a state takes it away and puts it back when done. A function that fails or is cut off so leaves no
+    half-changed state behind: the state is missing, and is made again.
+
+    States stay in memory as long as the budget lasts; those that come later live in a file and are mapped while worked
+    on. Pieces are visited in turn, so it is better to keep the same ones than those that were used last.
+
+    Parameters
+    ----------
+    budget : int
+        Bytes of memory for states.
+    folder : path
+        For states beyond the budget.
+    cache : ArrayCache
+        Given to the functions that build states.
+    """
+
+    def __init__(self, budget: int, folder: str | Path, cache: ArrayCache) -> None:
+        self.cache = cache
+        self._budget = budget
+        self._folder = Path(folder)
+        self._lock = threading.Lock()
+        self._placed: dict[str, _Placed] = {}
+
+    def carry_out(self, order: Order, pieces: Iterator[int]) -> Answer:
+        """Apply an order to the pieces that an iterator hands out; threads may share the iterator."""
+        began = time.perf_counter()
+        for piece_idx in order.moved:
+            self._release(order, self._pop(order, piece_idx))
+        missing, n_built = [], 0
+        total = order.change.begin()
+        for piece_idx in pieces:
+            kept = self._take(order, piece_idx)
+            if kept is None and order.recipe is None:
+                missing.append(piece_idx)
+                continue
+            opened = self._open(order, piece_idx, kept)
+            n_built += kept is None
+            state, total = order.change.apply(piece_idx, opened.state, total, order.add)
+            self._put(order, piece_idx, state, opened, None if order.change.changes else kept)
+        busy = time.perf_counter() - began
+        return Answer(total, tuple(missing), (busy,), n_bytes(total), n_built, n_tasks=1)
+
+    def _take(self, order: Order, piece_idx: int) -> _Kept | None:
+        kept = self._pop(order, piece_idx)
+        if kept is not None and kept.version != order.version:
+            self._release(order, kept)
+            return None
+        return kept
+
+    def _pop(self, order: Order, piece_idx: int) -> _Kept | None:
+        with self._lock:
+            placed = self._placed.get(order.placement)
+            return placed.states.pop(piece_idx, None) if placed else None
+
+    def _release(self, order: Order, kept: _Kept | None) -> None:
+        if kept is not None and isinstance(kept.state, Parked):
+            self._of(order.placement).scratch.release(kept.state)
+
+    def _open(self, order: Order, piece_idx: int, kept: _Kept | None) -> Opened:
+        if kept is None:
+            assert order.recipe is not None
+            return Opened(order.recipe.make(piece_idx, self.cache))
+        if isinstance(kept.state, Parked):
+            return self._of(order.placement).scratch.open(kept.state)
+        return Opened(kept.state)
+
+    def _put(self, order: Order, piece_idx: int, state: Any, opened: Opened, kept: _Kept | None) -> None:
+        """Put a state back; ``kept`` is how it was taken if it has not changed."""
+        placed = self._of(order.placement)
+        if kept is None:
+            kept = _Kept(order.version + order.change.changes, state, 0 if opened.places else state_bytes(state))
+            if opened.places or self._in_memory() + kept.n_bytes > self._budget:
+                kept = _Kept(kept.version, placed.scratch.park(state, opened), 0)
+        with self._lock:
+            placed.states[piece_idx] = kept
+
+    def _of(self, placement: str) -> _Placed:
+        with self._lock:
+            return self._placed.setdefault(placement, _Placed(self._folder))
+
+    def _in_memory(self) -> int:
+        with self._lock:
+            return sum(kept.n_bytes for placed in self._placed.values() for kept in placed.states.values())
+
+    def forget(self, placement: str) -> None:
+        """Let the states of a placement go."""
+        with self._lock:
+            placed = self._placed.pop(placement, None)
+        if placed is not None:
+            placed.scratch.close()
+
+    def placements(self) -> list[str]:
+        """Return whose states are here."""
+        with self._lock:
+            return list(self._placed)
+
+    def count(self, placement: str) -> tuple[int, int]:
+        """Return how many states of a placement are in memory, and how many in the file."""
+        with self._lock:
+            placed = self._placed.get(placement)
+            states = [kept.state for kept in placed.states.values()] if placed else []
+        n_parked = sum(isinstance(state, Parked) for state in states)
+        return len(states) - n_parked, n_parked
+
+
+class HandingOut(Iterator[int]):
+    """An iterator that several threads may share."""
+
+    def __init__(self, pieces: tuple[int, ...]) -> None:
+        self._pieces = iter(pieces)
+        self._lock = threading.Lock()
+
+    def __next__(self) -> int:
+        with self._lock:
+            return next(self._pieces)

@@ -1,0 +1,106 @@
+"""Evaluation of a log in pieces: each is summed up apart, here or on a cluster, and the sums are joined in order."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from bopl._errors import UsageError
+from bopl.cluster import map_over
+from bopl.evaluation.accumulate import ValueAccumulator
+from bopl.evaluation.result import Evaluation
+from bopl.log import PartitionedLog, Piece
+from bopl.log.pieces.spec import PieceSpec
+from bopl.reward.prediction import is_fitted
+
+
+def evaluate_pieces(log: PartitionedLog, accumulator: ValueAccumulator, cluster: Any = None) -> Evaluation:
+    """Return the evaluation of a log in pieces; it is the same whoever sums up the pieces.
+
+    Parameters
+    ----------
+    log : PartitionedLog
+    accumulator : ValueAccumulator
+        Without samples.
+    cluster : Cluster, distributed.Client or str, optional
+        Where pieces are summed up; one after the other in this process by default.
+    """
+    log.require_propensity()
+    given = _arrays(log, accumulator)
+    first, *others = [_Share(piece, _rows_of(given, piece)) for piece in log.pieces]
+    # The first piece chooses units and settings for all.
+    accumulator.take_in(_summed(first, log.spec, accumulator))
+    # On its own, this process sums up a piece with what it has by then: there is no need for a second accumulator.
+    template = accumulator if cluster is None else accumulator.emptied()
+    for part in map_over(cluster, others, _summed, log.spec, template, rows=[one.piece.n_rows for one in others]):
+        accumulator.take_in(part)
+    return accumulator.result()
+
+
+def check_suits_pieces(
+    propensity: object,
+    logger: object,
+    segment: object,
+    confounding: bool | None,
+    reward_model: object,
+    exact_propensity: bool | None,
+) -> None:
+    """Raise one sentence if something is asked that needs the whole log in memory."""
+    if propensity not in (None, "uniform") or logger is not None:
+        raise UsageError(
+            "a log in pieces takes the propensities of its files, or propensity='uniform': a model of the logging "
+            "policy and the mixture of several need the log in memory. Draw a part of it with log.sample(…)."
+        )
+    if segment is not None:
+        raise UsageError(
+            "name the segments of a log in pieces where it is scanned: scan_parquet(…, segment='country')."
+        )
+    if exact_propensity is not None:
+        raise UsageError(
+            "exact_propensity is for logs in memory: of a log in pieces it can be said on a part of it, drawn with "
+            "log.sample(…)."
+        )
+    if confounding:
+        raise UsageError(
+            "confounding needs the log in memory: ask for it on a part of the log, drawn with log.sample(…)."
+        )
+    is_array = isinstance(reward_model, np.ndarray | list)
+    if reward_model is not None and (is_array or not is_fitted(reward_model)):
+        raise UsageError(
+            "a log in pieces is not cross-fitted: give a reward model that was fitted on other samples, such as "
+            "train.sample(200_000)."
+        )
+
+
+def _arrays(log: PartitionedLog, accumulator: ValueAccumulator) -> dict[str, Any]:
+    """Return the policies that are arrays with a row for each sample of the log, and check that they are."""
+    found = {
+        name: np.asarray(policy)
+        for name, policy in accumulator.policies.items()
+        if isinstance(policy, np.ndarray | list)
+    }
+    for name, values in found.items():
+        if len(values) != log.n_samples:
+            raise ValueError(f"policy {name!r} has {len(values)} rows, the log {log.n_samples}; each sample needs one.")
+        accumulator.policies[name] = None  # every piece brings its own rows
+    return found
+
+
+@dataclass(frozen=True, eq=False)
+class _Share:
+    """A piece, and the rows of policies that are arrays."""
+
+    piece: Piece
+    policies: dict[str, Any] | None
+
+
+def _rows_of(given: dict[str, Any], piece: Piece) -> dict[str, Any] | None:
+    return {name: values[piece.rows] for name, values in given.items()} or None
+
+
+def _summed(share: _Share, spec: PieceSpec, accumulator: ValueAccumulator) -> ValueAccumulator:
+    """Return the sums of one piece."""
+    part = spec.load(share.piece)
+    return accumulator.summed(accumulator.read(part, share.policies, part.group), first_row=share.piece.offset)

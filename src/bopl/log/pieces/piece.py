@@ -1,0 +1,83 @@
+"""`Piece`: the rows of a log that stand in one row group of a Parquet file."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from bopl._typing import BoolArray, IntArray
+
+
+@dataclass(frozen=True)
+class Piece:
+    """Consecutive samples of a log in pieces: those of one row group, or some of them.
+
+    Attributes
+    ----------
+    file : str
+        Path of the Parquet file.
+    row_group : int
+        Number of the row group in the file, from 0.
+    file_row : int
+        Number, in the file, of the row group's first row.
+    offset : int
+        Number, in the log, of the piece's first sample.
+    n_rows : int
+        Samples of the piece; never 0.
+    n_available : int
+        Samples that the row group has, of which ``selection`` takes ``n_rows``.
+    stamp : str
+        Fingerprint of the file when it was scanned.
+    partition : tuple of (name, value)
+        Columns that the file's folders stand for, such as ``("day", "2024-05-01")``.
+    selection : bytes or None
+        One bit for each available sample, as `numpy.packbits` writes them; None takes all.
+    """
+
+    file: str
+    row_group: int
+    file_row: int
+    offset: int
+    n_rows: int
+    n_available: int
+    stamp: str
+    partition: tuple[tuple[str, str], ...] = ()
+    selection: bytes | None = None
+
+    @property
+    def fingerprint(self) -> str:
+        """A hash that changes with the file, the row group and the selection; not with the place in the log."""
+        said = f"{self.stamp}:{self.row_group}:{self.n_available}:{self.partition!r}".encode()
+        return hashlib.sha256(said + (self.selection or b"all")).hexdigest()[:32]
+
+    @property
+    def rows(self) -> slice:
+        """Numbers of its samples in the log."""
+        return slice(self.offset, self.offset + self.n_rows)
+
+    def selected(self) -> IntArray | None:
+        """Return which of the available samples it takes, in order; None for all."""
+        if self.selection is None:
+            return None
+        bits = np.unpackbits(np.frombuffer(self.selection, dtype=np.uint8), count=self.n_available)
+        return np.flatnonzero(bits)
+
+    def taking(self, is_taken: BoolArray, offset: int) -> Piece | None:
+        """Return the piece with some of its samples, at another place of a log; None if there are none.
+
+        Parameters
+        ----------
+        is_taken : ndarray of bool, shape (n_rows,)
+        offset : int
+        """
+        n_rows = int(np.count_nonzero(is_taken))
+        if n_rows == 0:
+            return None
+        if n_rows == self.n_rows:
+            return replace(self, offset=offset)
+        bits = np.zeros(self.n_available, dtype=np.bool_)
+        before = self.selected()
+        bits[np.flatnonzero(is_taken) if before is None else before[is_taken]] = True
+        return replace(self, offset=offset, n_rows=n_rows, selection=np.packbits(bits).tobytes())

@@ -1,0 +1,256 @@
+"""`PieceSpec`: all that turns a row group into a part of a log, small enough to be sent to another machine."""
+
+from __future__ import annotations
+
+import hashlib
+import pickle
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import narwhals.stable.v1 as nw
+import numpy as np
+
+from bopl._typing import AnyArray, FloatArray, IntArray
+from bopl.log.bandit_log import BanditLog, replaced
+from bopl.log.check import check_reward, number_groups
+from bopl.log.cleaning import ChosenRows, RowChoice, choose_rows
+from bopl.log.format.columnar import checked, validated
+from bopl.log.format.parts import LogParts
+from bopl.log.format.registry import TITLES
+from bopl.log.format.written import table_parts
+from bopl.log.instant import from_epoch, read_times
+from bopl.log.pieces.footer import check_unchanged, plain_type
+from bopl.log.pieces.piece import Piece
+from bopl.log.pieces.place import naming_rows
+from bopl.log.read import LogRequest, log_of_parts, sparse_rows
+from bopl.log.schema import LogSchema
+
+Step = Callable[[BanditLog], BanditLog]
+
+
+@dataclass(frozen=True)
+class TimeReading:
+    """How all times of a log are read, whatever those of one piece look like.
+
+    Attributes
+    ----------
+    dtype : str or None
+        Of times that are dates; None for numbers.
+    unit : str or None
+        What numbers count in from 1970; None if they only count.
+    """
+
+    dtype: str | None
+    unit: str | None = None
+
+    def read(self, column: Any) -> AnyArray:
+        """Return a column of times."""
+        values = read_times(column)
+        if self.dtype is not None:
+            return values.astype(self.dtype)
+        return values if self.unit is None else from_epoch(values, self.unit)
+
+
+@dataclass(frozen=True, eq=False)
+class RowColumns:
+    """What a split looks at: times and groups of samples, where they have such."""
+
+    n_samples: int
+    time: AnyArray | None = None
+    group: IntArray | None = None
+
+    @classmethod
+    def joined(cls, parts: Sequence[RowColumns]) -> RowColumns:
+        """Return the columns of several parts, in their order."""
+        time = [part.time for part in parts if part.time is not None]
+        group = [part.group for part in parts if part.group is not None]
+        return cls(
+            sum(part.n_samples for part in parts),
+            np.concatenate(time) if time else None,
+            np.concatenate(group) if group else None,
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class PieceSpec:
+    """How a row group becomes a part of a log.
+
+    Attributes
+    ----------
+    request : LogRequest
+        What the columns are, and which rows are asked for.
+    roles : dict of role to column name
+    columns : tuple of str
+        Columns to read.
+    types : dict of name to pyarrow.DataType
+        What the columns hold, for all files together.
+    context : tuple of str
+        Columns whose infinite entries make a row invalid.
+    actions : list of labels or None
+        None if they are not known yet.
+    schema : LogSchema or None
+        How columns become contexts; None if the files say so themselves.
+    groups : ndarray or None
+        Labels of all groups, in the order of their numbers.
+    time : TimeReading or None
+    steps : tuple of callables
+        What is done with each part once it is read, such as filling in propensities.
+    """
+
+    request: LogRequest
+    roles: Mapping[str, str]
+    columns: tuple[str, ...]
+    types: Mapping[str, Any]
+    context: tuple[str, ...]
+    actions: list[Any] | None = None
+    schema: LogSchema | None = None
+    groups: AnyArray | None = None
+    time: TimeReading | None = None
+    steps: tuple[Step, ...] = ()
+
+    def load(self, piece: Piece) -> BanditLog:
+        """Return the samples of a piece as a checked log, encoded as the whole log is."""
+        parts, rows = self.chosen_parts(piece)
+        if (selected := piece.selected()) is not None:
+            parts, rows = parts.take(selected), selected if rows is None else rows[selected]
+        with naming_rows(piece, rows):
+            request = replace(self.request, rows=RowChoice())
+            log = log_of_parts(request, parts, actions=self.actions, schema=self.schema)
+            log = replaced(log, **self._as_in_whole_log(log, parts), origin=None)
+        for step in self.steps:
+            log = step(log)
+        return log
+
+    def chosen_parts(self, piece: Piece) -> tuple[LogParts, IntArray | None]:
+        """Return what a row group holds of the rows that are asked for, and where they stand in it, None for all."""
+        parts = read_piece(piece, self.columns, self.types)
+        if not self.request.rows.is_any:
+            return parts, None
+        chosen = self.choose(piece, parts)
+        return self.taken(parts, chosen), chosen.rows
+
+    def taken(self, parts: LogParts, chosen: ChosenRows) -> LogParts:
+        """Return the chosen rows, with the numbers that they had to be turned into."""
+        parts = parts.take(chosen.rows)
+        for role, numbers in chosen.numbers.items():
+            parts = _with_column(parts, self.roles[role], numbers)
+        return parts
+
+    def choose(self, piece: Piece, parts: LogParts) -> ChosenRows:
+        """Return which rows of a row group are asked for and can be used; there may be none."""
+        choice = self.request.rows
+        with naming_rows(piece, None):
+            if parts.sparse is not None:
+                return sparse_rows(choice, parts.sparse, parts, self.roles, self.actions, is_part=True)
+            columns = {name: nw.from_native(parts.table[name], series_only=True) for name in parts.table.column_names}
+            return choose_rows(choice, columns, self.roles, self.context, self.actions, is_part=True)
+
+    def _as_in_whole_log(self, log: BanditLog, parts: LogParts) -> dict[str, Any]:
+        """Return the columns of a part that can only be told from the whole log."""
+        found: dict[str, Any] = {}
+        if self.time is not None:
+            found["time"] = _read_only(self.time.read(parts.table[self.roles["time"]]))
+        if self.groups is not None and log.group is not None and log.group_labels is not None:
+            found["group"] = _read_only(positions_of(log.group_labels, self.groups)[log.group])
+            found["group_labels"] = self.groups
+        return found
+
+    def rows_of(self, piece: Piece) -> RowColumns:
+        """Return times and groups of a piece's samples, without reading more than has to be."""
+        named = {role: self.roles[role] for role in ("time", "group") if role in self.roles}
+        if not named:
+            return RowColumns(piece.n_rows)
+        if self.request.rows.is_any:
+            parts, rows = self.chosen_parts(piece)
+        else:
+            parts, rows = read_piece(piece, tuple(named.values()), self.types), None
+        if (selected := piece.selected()) is not None:
+            parts, rows = parts.take(selected), selected if rows is None else rows[selected]
+        with naming_rows(piece, rows):
+            time = None if self.time is None else self.time.read(parts.table[named["time"]])
+            if self.groups is None:
+                return RowColumns(piece.n_rows, time)
+            codes, labels = number_groups(parts.table[named["group"]])
+            return RowColumns(piece.n_rows, time, positions_of(labels, self.groups)[codes])
+
+    def rewards_of(self, piece: Piece) -> FloatArray:
+        """Return the rewards of a piece's samples as the files have them, without reading more than has to be."""
+        name = self.roles["reward"]
+        if self.request.rows.is_any:
+            parts, rows = self.chosen_parts(piece)
+        else:
+            parts, rows = read_piece(piece, (name,), self.types), None
+        if (selected := piece.selected()) is not None:
+            parts, rows = parts.take(selected), selected if rows is None else rows[selected]
+        with naming_rows(piece, rows):
+            return check_reward(parts.table[name])
+
+    def with_step(self, step: Step) -> PieceSpec:
+        """Return the spec with one more thing that is done with each part."""
+        return replace(self, steps=(*self.steps, step))
+
+    @property
+    def fingerprint(self) -> str:
+        """A hash of all that decides what a row group becomes."""
+        schema = None if self.schema is None else self.schema.to_json()
+        rows = self.request.rows.parameters
+        said = repr((dict(self.roles), self.columns, self.types, self.actions, schema, self.time, rows, self.request))
+        groups = b"" if self.groups is None else pickle.dumps(self.groups.tolist())
+        steps = pickle.dumps(self.steps)
+        return hashlib.sha256(said.encode() + groups + steps).hexdigest()[:32]
+
+
+def read_piece(piece: Piece, columns: tuple[str, ...], types: Mapping[str, Any]) -> LogParts:
+    """Return the columns of a row group; raise if its file is gone or has changed."""
+    check_unchanged(piece.file, piece.stamp)
+    table = checked(piece.file, "Parquet", lambda source: _row_group(source, piece, columns))
+    return replace(table_parts(_cast(table, types)), format=TITLES["parquet"])
+
+
+def positions_of(labels: AnyArray, known: AnyArray) -> IntArray:
+    """Return the position of each label among those known; numbers and text are sorted, other labels are not."""
+    if known.dtype != object:
+        return np.searchsorted(known, labels).astype(np.int64)
+    place = {label: idx for idx, label in enumerate(known.tolist())}
+    return np.array([place[label] for label in labels.tolist()], dtype=np.int64)
+
+
+def _row_group(source: Path, piece: Piece, columns: tuple[str, ...]) -> Any:
+    import pyarrow
+    import pyarrow.parquet as pq
+    from pyarrow import types
+
+    schema = pq.read_schema(source)
+    present = [name for name in columns if name in schema.names]
+    text = [name for name in present if types.is_string(kind := schema.field(name).type) or types.is_large_string(kind)]
+    with pq.ParquetFile(source, read_dictionary=text) as file:
+        table = validated(file.read_row_group(piece.row_group, columns=present))
+    for name, value in piece.partition:
+        if name in columns:
+            table = table.append_column(name, pyarrow.repeat(value, len(table)))
+    return table.select(list(columns))
+
+
+def _cast(table: Any, types: Mapping[str, Any]) -> Any:
+    """Return a table with the types that all files have in common."""
+    for place, field in enumerate(table.schema):
+        wanted = types[field.name]
+        if plain_type(field.type) != wanted:
+            column = table[field.name]
+            plain = column.cast(plain_type(field.type)) if field.type != plain_type(field.type) else column
+            table = table.set_column(place, field.with_type(wanted), plain.cast(wanted))
+    return table
+
+
+def _with_column(parts: LogParts, name: str, numbers: AnyArray) -> LogParts:
+    import pyarrow
+
+    place = parts.table.column_names.index(name)
+    return replace(parts, table=parts.table.set_column(place, name, pyarrow.array(numbers)))
+
+
+def _read_only(array: AnyArray) -> AnyArray:
+    array.flags.writeable = False
+    return array

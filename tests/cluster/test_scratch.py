@@ -1,0 +1,110 @@
+import errno
+import os
+
+import numpy as np
+import pytest
+
+from bopl.cluster import ArrayCache, ThisMachine
+from bopl.cluster.order import Change, Order
+from bopl.cluster.scratch import Scratch, state_bytes
+from cluster.work import Numbers, build, multiply, numbers, plain_story, story
+
+LARGE = 10_000  # numbers: more than a page
+
+
+def large_state(seed=0):
+    rng = np.random.default_rng(seed)
+    return {"score": rng.normal(size=(LARGE, 3)), "code": rng.integers(0, 9, LARGE).astype(np.uint8), "name": "a"}
+
+
+def assert_equal(one, other):
+    assert list(one) == list(other)
+    for name, value in one.items():
+        np.testing.assert_array_equal(value, other[name])
+
+
+def test_a_parked_state_comes_back_and_is_changed_in_place(tmp_path):
+    scratch = Scratch(tmp_path)
+    parked = scratch.park(large_state())
+    opened = scratch.open(parked)
+    assert_equal(opened.state, large_state())
+    opened.state["score"] += 1
+    again = scratch.park(opened.state, opened)
+    assert (again.extents, again.head) == (parked.extents, parked.head)
+    np.testing.assert_array_equal(scratch.open(again).state["score"], large_state()["score"] + 1)
+    del opened
+    scratch.close()
+
+
+def test_only_a_new_array_is_written_and_the_room_of_the_old_one_is_used_again(tmp_path):
+    scratch = Scratch(tmp_path)
+    parked = scratch.park(large_state())
+    sizes = []
+    for round_idx in range(4):
+        opened = scratch.open(parked)
+        opened.state["score"] = opened.state["score"] + 1
+        before, parked = parked, scratch.park(opened.state, opened)
+        assert before.extents[1] == parked.extents[1]
+        assert before.extents[0] != parked.extents[0]
+        np.testing.assert_array_equal(scratch.open(parked).state["score"][0], large_state()["score"][0] + round_idx + 1)
+        sizes.append(scratch.size)
+    assert len(set(sizes)) == 1
+    del opened
+    scratch.close()
+
+
+def test_an_array_that_a_state_holds_twice_is_safe(tmp_path):
+    scratch = Scratch(tmp_path)
+    parked = scratch.park({"a": np.zeros(LARGE)})
+    opened = scratch.open(parked)
+    opened.state["b"] = opened.state["a"]
+    both = scratch.open(scratch.park(opened.state, opened)).state
+    np.testing.assert_array_equal(both["a"], both["b"])
+
+
+def test_the_file_has_no_name(tmp_path):
+    scratch = Scratch(tmp_path)
+    scratch.park(large_state())
+    assert list(tmp_path.iterdir()) == []
+    scratch.close()
+
+
+def test_a_full_disk_is_one_sentence(tmp_path, monkeypatch):
+    def full(*_):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "pwrite", full)
+    scratch = Scratch(tmp_path)
+    with pytest.raises(OSError, match=r"do not fit into the memory budget, and 242 kB .* the disk is full. Free some"):
+        scratch.park(large_state())
+    scratch.close()
+
+
+def test_a_state_takes_the_bytes_of_its_arrays_but_not_of_cached_ones(tmp_path):
+    state = {"score": np.zeros(LARGE), "cached": ArrayCache(tmp_path).arrays("a", lambda: {"x": np.zeros(9 * LARGE)})}
+    assert 8 * LARGE <= state_bytes(state) < 9 * LARGE
+
+
+@pytest.mark.parametrize("n_threads", [1, 3])
+@pytest.mark.parametrize("memory", [1, "8GB"])
+def test_a_budget_changes_where_states_are_and_no_result(tmp_path, memory, n_threads):
+    pieces = [Numbers(seed, LARGE + seed) for seed in range(4)]
+    with ThisMachine(memory, n_threads=n_threads, cache=tmp_path) as cluster:
+        with cluster.place(pieces, build) as placement:
+            assert story(placement) == plain_story(pieces=pieces)
+            assert cluster.shelf.count(placement.id) == ((0, 4) if memory == 1 else (4, 0))
+        assert cluster.shelf.count(placement.id) == (0, 0)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_states_that_were_cut_off_are_missing(tmp_path):
+    cluster = ThisMachine(cache=tmp_path)
+    order = Order("p", 0, (0,), Change(multiply, (2,)), None)
+    assert cluster.carry_out(order).missing == (0,)
+
+
+def test_states_at_another_version_are_missing(tmp_path):
+    with ThisMachine(cache=tmp_path) as cluster, cluster.place(numbers(1), build) as placement:
+        placement.update(multiply, 3)
+        order = Order(placement.id, 0, (0,), Change(multiply, (3,)), None)
+        assert cluster.carry_out(order).missing == (0,)
