@@ -12,6 +12,7 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
+from bopl._exact import Limbs, no_limbs, value_of
 from bopl._interrupt import Threads
 from bopl._typing import AnyArray, FloatArray
 from bopl.boosting import ascent_kernel as kernel
@@ -123,11 +124,69 @@ class Outcomes(NamedTuple):
     mask: AnyArray  # (n_actions, n_samples) or (0, 0)
 
 
+@dataclass(frozen=True)
+class Totals:
+    """Exact sums over samples, and a largest value: those of several parts are added.
+
+    Attributes
+    ----------
+    limbs : ndarray of int64, shape (n_sums, N_LIMBS)
+    largest : float
+    """
+
+    limbs: Limbs
+    largest: float
+
+    def __add__(self, other: Totals) -> Totals:
+        return Totals(self.limbs + other.limbs, max(self.largest, other.largest))
+
+    def values(self) -> list[float]:
+        """Return the sums."""
+        return [value_of(limbs) for limbs in self.limbs]
+
+
+def step_sums(totals: Totals, n_samples: int) -> Sums:
+    """Return what the step size is computed from, of what `CompiledAscent.measure_totals` found."""
+    slope, norm, bend = (value / n_samples for value in totals.values())
+    return Sums(slope, norm, bend, totals.largest)
+
+
+def standing_of(totals: Totals, n_samples: int, least_propensity: float) -> Standing:
+    """Return what is known of the policy, of what `CompiledAscent.move_totals` found."""
+    sums, largest_inverse = totals.values(), 1.0 / least_propensity
+    weight, square = sums[kernel.WEIGHT], sums[kernel.WEIGHT_SQUARE]
+    return Standing(
+        risk=-sums[kernel.VALUE] / n_samples,
+        empirical_risk=-sums[kernel.EMPIRICAL] / n_samples,
+        surrogate_risk=-sums[kernel.SURROGATE] / n_samples,
+        gradient_norm=float(np.sqrt(sums[kernel.GRADIENT_SQUARE])) / n_samples,
+        largest_gradient=totals.largest,
+        mean_importance_weight=weight * largest_inverse / n_samples,
+        effective_sample_size=weight**2 / square if square > 0.0 else 0.0,
+        snips_value=sums[kernel.WEIGHT_REWARD] / weight if weight > 0.0 else float("nan"),
+    )
+
+
 class CompiledAscent:
-    """`Ascent` in compiled code, block by block on several threads."""
+    """`Ascent` in compiled code, block by block on several threads.
+
+    Parameters
+    ----------
+    bound, data, logged, score, n_jobs
+        As for `ascend`.
+    least_propensity : float, optional
+        Of all samples, where these are only some of them.
+    """
 
     def __init__(
-        self, bound: RewardTerms, data: TrainingData, logged: BanditLog, score: FloatArray, n_jobs: int
+        self,
+        bound: RewardTerms,
+        data: TrainingData,
+        logged: BanditLog,
+        score: FloatArray,
+        n_jobs: int,
+        *,
+        least_propensity: float | None = None,
     ) -> None:
         self.score, self.gradient = score, np.empty_like(score, order="F")
         self._weight, self._curvature = _plain(bound.weight), _plain(bound.curvature)
@@ -135,35 +194,44 @@ class CompiledAscent:
         self._terms = Terms(
             _plain(bound.linear), _plain(bound.log), none if bound.dense is None else _plain(bound.dense.T)
         )
-        self._largest_inverse = float(1.0 / logged.propensity.min())
+        self._least = float(logged.propensity.min()) if least_propensity is None else least_propensity
         mask = data.action_mask
         self._outcomes = Outcomes(
             np.require(data.action_idx, np.int32, ["C", "W"]),
             _plain(data.log.reward / data.log.propensity),
-            _plain(logged.propensity.min() / logged.propensity),
+            _plain(self._least / logged.propensity),
             _plain(logged.reward),
             np.zeros((0, 0), bool) if mask is None else np.require(mask.T, bool, ["C", "W"]),
         )
         self._n_jobs = n_jobs if score.size >= MIN_PARALLEL else 1
-        self.standing = self._look(np.zeros_like(score.T[:, :0]), 0.0)
+        if least_propensity is None:
+            self.look()
+
+    def look(self) -> Totals:
+        """Bring gradient and standing up to date with the scores as they are."""
+        return self.move_totals(np.zeros_like(self.score[:0]), 0.0)
 
     def measure(self, prediction: FloatArray) -> Sums:
         """Return what the step size along a prediction is computed from; ineligible actions are set to zero in it."""
-        values = _by_action(prediction)
-        arguments = (self.gradient.T, values, self._weight, self._curvature, self._outcomes.mask)
-        totals = self._each_block(kernel.N_MEASURED, lambda *block: kernel.measure_block(*arguments, *block))
-        slope, norm, bend = (_in_order(totals[:, column]) / len(prediction) for column in range(3))
-        return Sums(slope, norm, bend, float(totals[:, kernel.MAX_PREDICTION].max()))
+        return step_sums(self.measure_totals(prediction), len(self.score))
+
+    def measure_totals(self, prediction: FloatArray) -> Totals:
+        """Return the sums of `measure`."""
+        arguments = (self.gradient.T, _by_action(prediction), self._weight, self._curvature, self._outcomes.mask)
+        return self._each_block(kernel.N_MEASURED, lambda *block: kernel.measure_block(*arguments, *block))
 
     def move(self, prediction: FloatArray, size: float) -> None:
         """Add ``size · prediction`` to the scores, and bring gradient and standing up to date."""
-        self.standing = self._look(_by_action(prediction), size)
+        self.move_totals(prediction, size)
 
-    def _look(self, prediction: FloatArray, size: float) -> Standing:
-        def move(start: int, stop: int, totals_out: FloatArray) -> None:
+    def move_totals(self, prediction: FloatArray, size: float) -> Totals:
+        """As `move`; return the sums of the standing."""
+        values = _by_action(prediction)
+
+        def move(start: int, stop: int, totals_out: Limbs, largest_out: FloatArray) -> None:
             kernel.move_block(
                 float(size),
-                prediction,
+                values,
                 self._terms,
                 self._outcomes,
                 start,
@@ -171,38 +239,30 @@ class CompiledAscent:
                 self.score.T,
                 self.gradient.T,
                 totals_out,
+                largest_out,
             )
 
         totals = self._each_block(kernel.N_MOVED, move)
-        sums, n_samples = [_in_order(column) for column in totals.T], len(self.score)
-        weight, square = sums[kernel.WEIGHT], sums[kernel.WEIGHT_SQUARE]
-        return Standing(
-            risk=-sums[kernel.VALUE] / n_samples,
-            empirical_risk=-sums[kernel.EMPIRICAL] / n_samples,
-            surrogate_risk=-sums[kernel.SURROGATE] / n_samples,
-            gradient_norm=float(np.sqrt(sums[kernel.GRADIENT_SQUARE])) / n_samples,
-            largest_gradient=float(totals[:, kernel.MAX_GRADIENT].max()),
-            mean_importance_weight=weight * self._largest_inverse / n_samples,
-            effective_sample_size=weight**2 / square if square > 0.0 else 0.0,
-            snips_value=sums[kernel.WEIGHT_REWARD] / weight if weight > 0.0 else float("nan"),
-        )
+        self.standing = standing_of(totals, max(len(self.score), 1), self._least)
+        return totals
 
-    def _each_block(self, n_columns: int, work: Callable[..., Any]) -> FloatArray:
-        """Do the work of every block; return its totals, one row per block."""
+    def _each_block(self, n_sums: int, work: Callable[..., Any]) -> Totals:
+        """Do the work of every block; return its totals."""
         n_samples, n_rows = len(self.score), kernel.block_rows(self.score.shape[1])
         starts = range(0, n_samples, n_rows)
-        totals = np.empty((len(starts), n_columns))
+        limbs, largest = no_limbs(self._n_jobs, n_sums), np.zeros((self._n_jobs, 1))
 
         def run(first: int) -> None:
             for number in range(first, len(starts), self._n_jobs):
-                work(starts[number], min(starts[number] + n_rows, n_samples), totals[number])
+                start = starts[number]
+                work(start, min(start + n_rows, n_samples), limbs[first], largest[first])
 
         if self._n_jobs == 1:
             run(0)
         else:
             with Threads(self._n_jobs) as threads:
                 threads.each(run, range(self._n_jobs))
-        return totals
+        return Totals(limbs.sum(axis=0), float(largest.max()))
 
 
 def _plain(values: AnyArray) -> FloatArray:
@@ -212,11 +272,6 @@ def _plain(values: AnyArray) -> FloatArray:
 
 def _by_action(prediction: FloatArray) -> FloatArray:
     return _plain(prediction.T)
-
-
-def _in_order(values: FloatArray) -> float:
-    """Return a sum in one order, whatever the number of values."""
-    return float(np.add.accumulate(values)[-1])
 
 
 class PlainAscent:

@@ -1,8 +1,8 @@
 """Compiled passes over the scores: one before the step size is known, one after.
 
-Both work on blocks of samples, so that what a block needs stays in the cache, and write one row of totals per block:
-added up in the order of the blocks, they do not depend on the number of threads. Within a block sums run over samples
-first (elementwise, which compilers may do several at a time without changing a bit) and over the block last, in order.
+Both work on blocks of samples, so that what a block needs stays in the cache. What belongs to a sample is computed for
+all samples of the block at once (elementwise, which compilers may do several at a time without changing a bit), then
+added to exact sums (`bopl._exact`): no total depends on blocks, threads or the order of the samples.
 """
 
 from __future__ import annotations
@@ -11,15 +11,16 @@ import math
 
 import numpy as np
 
+from bopl._exact import BLOCK, add_block
 from bopl._kernel import njit
 
 BLOCK_BYTES = 1 << 17  # of one matrix in a block: scores, gradient and prediction of it fit the second-level cache
-MIN_BLOCK, MAX_BLOCK = 64, 4096
+MIN_BLOCK, MAX_BLOCK = 64, BLOCK
 
 # Columns of the totals of `measure_block`.
-SLOPE, WEIGHTED_NORM, BEND, MAX_PREDICTION, N_MEASURED = 0, 1, 2, 3, 4
+SLOPE, WEIGHTED_NORM, BEND, N_MEASURED = 0, 1, 2, 3
 # Columns of the totals of `move_block`.
-VALUE, EMPIRICAL, SURROGATE, WEIGHT, WEIGHT_SQUARE, WEIGHT_REWARD, GRADIENT_SQUARE, MAX_GRADIENT, N_MOVED = range(9)
+VALUE, EMPIRICAL, SURROGATE, WEIGHT, WEIGHT_SQUARE, WEIGHT_REWARD, GRADIENT_SQUARE, N_MOVED = range(8)
 
 _LOG2E = 1.4426950408889634
 _LN2_HIGH, _LN2_LOW = 6.93147180369123816490e-01, 1.90821492927058770002e-10
@@ -61,7 +62,7 @@ def fast_exp(x):  # type: ignore[no-untyped-def]
 
 
 @njit(nogil=True, cache=True)
-def measure_block(gradient, prediction, weight, curvature, mask, start, stop, totals_out):  # type: ignore[no-untyped-def]
+def measure_block(gradient, prediction, weight, curvature, mask, start, stop, totals_out, largest_out):  # type: ignore[no-untyped-def]
     """Write what the step size is computed from: ``ΣG·f``, ``Σw‖f‖²``, ``Σs‖f‖²`` and ``max|f|``.
 
     Parameters
@@ -72,7 +73,10 @@ def measure_block(gradient, prediction, weight, curvature, mask, start, stop, to
     mask : ndarray of bool, shape (n_actions, n_samples), or (0, 0) if all actions are eligible
     start, stop : int
         The block.
-    totals_out : ndarray of shape (N_MEASURED,)
+    totals_out : ndarray of int64, shape (N_MEASURED, N_LIMBS)
+        Added to.
+    largest_out : ndarray of shape (1,)
+        ``max|f|``, if that is larger.
     """
     n_rows = stop - start
     slope, norm = np.zeros(n_rows), np.zeros(n_rows)
@@ -88,17 +92,18 @@ def measure_block(gradient, prediction, weight, curvature, mask, start, stop, to
             norm[i] += f[i] * f[i]
         for i in range(n_rows):
             largest = max(largest, abs(f[i]))
-    totals_out[:] = 0.0
+    add_block(slope, totals_out[SLOPE])
     for i in range(n_rows):
-        totals_out[SLOPE] += slope[i]
-        totals_out[WEIGHTED_NORM] += weight[start + i] * norm[i]
-        totals_out[BEND] += curvature[start + i] * norm[i]
-    totals_out[MAX_PREDICTION] = largest
+        slope[i] = weight[start + i] * norm[i]
+        norm[i] *= curvature[start + i]
+    add_block(slope, totals_out[WEIGHTED_NORM])
+    add_block(norm, totals_out[BEND])
+    largest_out[0] = max(largest_out[0], largest)
 
 
 @njit(nogil=True, cache=True)
 def move_block(  # type: ignore[no-untyped-def]
-    size, prediction, terms, outcomes, start, stop, score_out, gradient_out, totals_out
+    size, prediction, terms, outcomes, start, stop, score_out, gradient_out, totals_out, largest_out
 ):
     """Add a step to the scores of a block, and write the gradient and all sums of the history there.
 
@@ -113,7 +118,10 @@ def move_block(  # type: ignore[no-untyped-def]
     start, stop : int
         The block.
     score_out, gradient_out : ndarray of shape (n_actions, n_samples)
-    totals_out : ndarray of shape (N_MOVED,)
+    totals_out : ndarray of int64, shape (N_MOVED, N_LIMBS)
+        Added to.
+    largest_out : ndarray of shape (1,)
+        ``max|G|``, if that is larger.
     """
     n_actions, n_rows = score_out.shape[0], stop - start
     has_mask, has_dense = outcomes.mask.shape[0] > 0, terms.dense.shape[0] > 0
@@ -152,8 +160,7 @@ def move_block(  # type: ignore[no-untyped-def]
                 expected[i] += raw[i] * dense[i]
         for i in range(n_rows):
             expected[i] *= scale[i]
-    pull = np.empty(n_rows)
-    totals_out[:] = 0.0
+    pull, summed = np.empty(n_rows), np.zeros((N_MOVED, n_rows))
     for i in range(n_rows):
         row = start + i
         action = outcomes.action_idx[row]
@@ -163,22 +170,26 @@ def move_block(  # type: ignore[no-untyped-def]
         value = terms.linear[row] * prob + expected[i]
         if terms.log[row] > 0.0:
             value += terms.log[row] * (log_prob + 1.0)
-        totals_out[VALUE] += value
+        summed[VALUE, i] = value
         gain, weight = outcomes.gain[row], prob * outcomes.inverse[row]
-        totals_out[EMPIRICAL] += gain * prob
+        summed[EMPIRICAL, i] = gain * prob
         if gain < 0.0:
-            totals_out[SURROGATE] += gain * prob
+            summed[SURROGATE, i] = gain * prob
         elif gain > 0.0:
-            totals_out[SURROGATE] += gain * (log_prob + 1.0)
-        totals_out[WEIGHT] += weight
-        totals_out[WEIGHT_SQUARE] += weight * weight
-        totals_out[WEIGHT_REWARD] += weight * outcomes.reward[row]
-    _finish_gradient(terms, outcomes, start, stop, scale, expected, pull, has_dense, gradient_out, totals_out)
+            summed[SURROGATE, i] = gain * (log_prob + 1.0)
+        summed[WEIGHT, i] = weight
+        summed[WEIGHT_SQUARE, i] = weight * weight
+        summed[WEIGHT_REWARD, i] = weight * outcomes.reward[row]
+    for k in range(GRADIENT_SQUARE):
+        add_block(summed[k], totals_out[k])
+    _finish_gradient(
+        terms, outcomes, start, stop, scale, expected, pull, has_dense, gradient_out, totals_out, largest_out
+    )
 
 
 @njit(nogil=True, cache=True)
 def _finish_gradient(  # type: ignore[no-untyped-def]
-    terms, outcomes, start, stop, scale, expected, pull, has_dense, gradient_out, totals_out
+    terms, outcomes, start, stop, scale, expected, pull, has_dense, gradient_out, totals_out, largest_out
 ):
     """Turn ``exp(score - max)`` into the gradient of a block; add its square norm and its largest entry."""
     n_rows = stop - start
@@ -203,6 +214,5 @@ def _finish_gradient(  # type: ignore[no-untyped-def]
             square[i] += g[i] * g[i]
         for i in range(n_rows):
             largest = max(largest, abs(g[i]))
-    for i in range(n_rows):
-        totals_out[GRADIENT_SQUARE] += square[i]
-    totals_out[MAX_GRADIENT] = largest
+    add_block(square, totals_out[GRADIENT_SQUARE])
+    largest_out[0] = max(largest_out[0], largest)

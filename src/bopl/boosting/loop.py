@@ -114,6 +114,25 @@ def fit_ensemble(
         Where an earlier fit of the same log stood.
     """
     state = resumed or BoostingState(problem.data.log, n_rounds, seed, problem.start, settings or {})
+    reason = boost(
+        state, lambda: BoostingRun.begin(problem, learner, step_rule, state, n_jobs=n_jobs), n_rounds, callbacks
+    )
+    return result_of(state, problem.objective, reason)
+
+
+def boost(
+    state: BoostingState, begin: Callable[[], BoostingRun], n_rounds: int, callbacks: Sequence[AnyCallback]
+) -> str | None:
+    """Add rounds to a state, with callbacks before, between and after them; return why it ended before all were made.
+
+    Parameters
+    ----------
+    state : BoostingState
+    begin : callable
+        Returns the run, if there are rounds to be made.
+    n_rounds : int
+    callbacks : sequence of callables
+    """
     stop_reason = None
     try:
         for callback in callbacks:
@@ -121,7 +140,7 @@ def fit_ensemble(
                 callback.on_start(state)
         stop_reason = _ended_before(state, callbacks)
         if stop_reason is None:
-            run = BoostingRun(problem, learner, step_rule, state, n_jobs=n_jobs)
+            run = begin()
             stop_reason = run.add_rounds(n_rounds, callbacks)
     except KeyboardInterrupt:
         if not state.rounds:
@@ -131,7 +150,7 @@ def fit_ensemble(
         for callback in callbacks:
             if isinstance(callback, Callback):
                 callback.on_end(state)
-    return result_of(problem, state, stop_reason)
+    return stop_reason
 
 
 def _ended_before(state: BoostingState, callbacks: Sequence[AnyCallback]) -> str | None:
@@ -142,10 +161,10 @@ def _ended_before(state: BoostingState, callbacks: Sequence[AnyCallback]) -> str
     return next((one.stop_reason for one in over), None)
 
 
-def result_of(problem: Problem, state: BoostingState, stop_reason: str | None = None) -> BoostingResult:
+def result_of(state: BoostingState, objective: Objective, stop_reason: str | None = None) -> BoostingResult:
     """Return what a fit has come to; without a reason it has made all its rounds."""
-    ensemble = Ensemble(tuple(state.rounds), problem.data.n_actions, problem.start)
-    history = History.from_records(state.records, problem.objective.name, problem.objective.title)
+    ensemble = Ensemble(tuple(state.rounds), state.log.n_actions, state.start)
+    history = History.from_records(state.records, objective.name, objective.title)
     return BoostingResult(ensemble, history, stop_reason or "all rounds were made")
 
 
@@ -154,29 +173,55 @@ class BoostingRun:
 
     Parameters
     ----------
-    problem : Problem
     learner : BoundLearner
-        Bound to the same log.
+    ascent : Ascent
+        Of the same samples, in the learner's order.
+    weight : ndarray of shape (n_samples,)
+        Regression weights of the objective.
     step_rule : StepRule
     state : BoostingState
         Rounds made so far; added to in place.
-    n_jobs : int, default=1
+    optimal_risk : float
+        Least risk that any policy can have; NaN if it is not known.
     """
 
     def __init__(
-        self, problem: Problem, learner: BoundLearner, step_rule: StepRule, state: BoostingState, *, n_jobs: int = 1
+        self,
+        learner: BoundLearner,
+        ascent: Ascent,
+        weight: FloatArray,
+        step_rule: StepRule,
+        state: BoostingState,
+        optimal_risk: float,
     ) -> None:
         self.state = state
-        self._learner, self._step_rule = learner, step_rule
+        self._learner, self._ascent, self._weight, self._step_rule = learner, ascent, weight, step_rule
+        self._recorder = Recorder(ascent.standing, optimal_risk, state.records)
+
+    @classmethod
+    def begin(
+        cls, problem: Problem, learner: BoundLearner, step_rule: StepRule, state: BoostingState, *, n_jobs: int = 1
+    ) -> BoostingRun:
+        """Return the run of a problem in memory.
+
+        Parameters
+        ----------
+        problem : Problem
+        learner : BoundLearner
+            Bound to the same log.
+        step_rule : StepRule
+        state : BoostingState
+        n_jobs : int, default=1
+        """
         data, order = problem.translated(), learner.row_order
         optimal_risk = problem.objective.bind(data).optimal_risk() if problem.has_certificate else float("nan")
         if state.score is None:
             score = problem.initial_score()
             state.score = score if order is None else np.asfortranarray(score[order])
         data = data.take(order)  # from here on samples are as the learner keeps them
-        self._bound = problem.objective.bind(data)
-        self._ascent = ascend(self._bound, data, problem.data.take(order).log, state.score, n_jobs)
-        self._recorder = Recorder(self._ascent.standing, optimal_risk, state.records)
+        bound = problem.objective.bind(data)
+        ascent = ascend(bound, data, problem.data.take(order).log, state.score, n_jobs)
+        return cls(learner, ascent, bound.weight, step_rule, state, optimal_risk)
 
     def add_rounds(self, n_rounds: int, callbacks: Sequence[AnyCallback] = ()) -> str | None:
         """Add rounds until there are ``n_rounds``; return the reason if boosting ended before."""
@@ -184,7 +229,8 @@ class BoostingRun:
         for round_idx in range(len(state.rounds), n_rounds):
             if ascent.standing.largest_gradient < STOP_BELOW:
                 return "the gradient vanished"
-            fitted = self._learner.fit(StepTarget(ascent.gradient, self._bound.weight), round_idx)
+            target = StepTarget(ascent.gradient, self._weight, ascent.standing.largest_gradient)
+            fitted = self._learner.fit(target, round_idx)
             # Scores of ineligible actions change nothing, so they do not count as predictions either.
             sums = ascent.measure(fitted.prediction)
             if sums.largest < STOP_BELOW:

@@ -184,6 +184,10 @@ class ValueAccumulator:
 
     def add_from(self, sources: Sources, *, first_row: int | None = None, is_whole: bool = False) -> None:
         """Add a part from readers; ``is_whole`` if it is the whole log."""
+        self.take_in(self.summed(sources, first_row=first_row, is_whole=is_whole))
+
+    def summed(self, sources: Sources, *, first_row: int | None = None, is_whole: bool = False) -> ValueAccumulator:
+        """Return the sums of a part, with the units and settings that earlier parts chose; nothing is added here."""
         self._check_part(sources)
         first = self.n_added if first_row is None else first_row
         self._check_rows([(first, first + sources.log.n_samples)])
@@ -193,10 +197,23 @@ class ValueAccumulator:
         part = copy(self)  # summed up apart: a part that fails on the way leaves nothing behind
         part._clear()
         part._fill(sources, first, books)
+        return part
+
+    def take_in(self, part: ValueAccumulator) -> None:
+        """Add the sums of a part that `summed` has returned, here or in another process."""
         if self.source is None:
             vars(self).update(vars(part))
         else:
+            self._check_rows(part._rows)
             self._join(part)
+
+    def emptied(self) -> ValueAccumulator:
+        """Return an accumulator without samples that has the units and settings chosen here, to be sent elsewhere."""
+        other = copy(self)
+        if self._books is not None:
+            other._books = self._books.empty()
+        other.source, other._bootstrap, other._rows = None, None, []
+        return other
 
     def _check_part(self, sources: Sources) -> None:
         """Raise if a part does not go with the interval or with the parts before it."""

@@ -8,16 +8,18 @@ from typing import Any
 
 import numpy as np
 
+from bopl._errors import UsageError
 from bopl._settings import check_choice, check_number
 from bopl._typing import BoolArray, FloatArray
 from bopl.evaluation.accumulate import ValueAccumulator
 from bopl.evaluation.confounding import Sensitivity, describe_confounding, find_confounding, interval_for
+from bopl.evaluation.pieces import check_suits_pieces, evaluate_pieces
 from bopl.evaluation.propensity import estimate_logging_prob
 from bopl.evaluation.result import Evaluation
 from bopl.evaluation.sources import Sources, check_all_actions, read_logging_policy, with_running
 from bopl.evaluation.unit import reward_unit
 from bopl.evaluation.verdict import DECIDED
-from bopl.log import BanditLog
+from bopl.log import BanditLog, PartitionedLog
 from bopl.log.policy_prob import read_policy
 from bopl.objective.softmax import softmax
 from bopl.reward.prediction import is_fitted, predict_rewards
@@ -26,7 +28,7 @@ PROPENSITY_CHOICES = ("estimate", "uniform")
 
 
 def evaluate(
-    log: BanditLog,
+    log: BanditLog | PartitionedLog,
     policies: object,
     *,
     estimators: object = None,
@@ -51,12 +53,16 @@ def evaluate(
     confounding: bool | None = None,
     random_state: int = 0,
     n_jobs: int | None = None,
+    cluster: object = None,
 ) -> Evaluation:
     """Estimate the value of policies from a log, with intervals and a verdict against the logging policy.
 
+    A log in pieces is read one piece at a time. The numbers are those of the log in memory, but for rounding; settings
+    that estimators choose from the data are chosen from the first piece.
+
     Parameters
     ----------
-    log : BanditLog
+    log : BanditLog or PartitionedLog
         Samples that the policies were not trained on. If it has groups, intervals and folds respect them.
     policies : policy, or mapping of name to policy
         A policy is an object with ``predict_proba``, an array of shape (n_samples, n_actions), or an array of shape
@@ -111,6 +117,9 @@ def evaluate(
         Seed of folds and replicates.
     n_jobs : int, optional
         Threads of the bootstrap; all cores by default. They do not change the result.
+    cluster : distributed.Client, str or Cluster, optional
+        A Dask client, or the address of its scheduler, whose workers evaluate the pieces of a log in pieces; the result
+        is the same.
 
     Returns
     -------
@@ -129,10 +138,9 @@ def evaluate(
     >>> evaluation.row("good", "snips")["value"], evaluation.row("good", "snips")["verdict"]
     (1.0, 'better')
     """
-    if not isinstance(log, BanditLog):
-        raise TypeError(f"evaluate takes a BanditLog; got {type(log).__name__}.")
+    if not isinstance(log, BanditLog | PartitionedLog):
+        raise TypeError(f"evaluate takes a BanditLog or a PartitionedLog; got {type(log).__name__}.")
     check_number("n_folds", n_folds, low=2, integer=True)
-    log = log if segment is None else log.with_segment(segment)
     policies, against = with_running(policies, against)
     accumulator = ValueAccumulator(
         policies,
@@ -151,6 +159,15 @@ def evaluate(
         random_state=random_state,
         n_jobs=n_jobs,
     )
+    if isinstance(log, PartitionedLog):
+        check_suits_pieces(propensity, logger, segment, confounding, reward_model)
+        if propensity == "uniform":
+            log, logging_policy = log.with_propensity("uniform"), _UniformPolicy(log.n_actions)
+        accumulator.logging_policy, accumulator.n_samples = logging_policy, log.n_samples
+        return evaluate_pieces(log, accumulator, cluster)
+    if cluster is not None:
+        raise UsageError("cluster= evaluates the pieces of a log in pieces: make one with BanditLog.scan_parquet.")
+    log = log if segment is None else log.with_segment(segment)
     log, logging_policy = _with_propensity(
         log, propensity, propensity_model, logging_policy, logger, logger_propensity, n_folds, random_state
     )

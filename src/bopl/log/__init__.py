@@ -5,7 +5,7 @@ from bopl.log.concat import concat
 from bopl.log.finding import Audit, AuditError, Finding
 from bopl.log.leak import Leak
 from bopl.log.outcomes import outcomes
-from bopl.log.pieces import PartitionedLog, Piece
+from bopl.log.pieces import PartitionedLog, Piece, PiecesSplit
 from bopl.log.split import LogSplit, SplitFacts
 
 __all__ = [
@@ -17,6 +17,7 @@ __all__ = [
     "LogSplit",
     "PartitionedLog",
     "Piece",
+    "PiecesSplit",
     "SplitFacts",
     "concat",
     "outcomes",

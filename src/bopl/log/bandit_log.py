@@ -606,10 +606,11 @@ class BanditLog:
         Parameters
         ----------
         test_fraction : float in (0, 1), default=0.2
-        by : {"random", "time"}, default="random"
-            ``"time"`` puts the latest samples into the test part (needs ``time``): what deployment looks like. No
-            training sample is later than the first test sample, and samples of one time stay together. Groups that
-            have samples before and after that moment are dropped from the training part, and counted.
+        by : {"random", "time", "group"}, default="random"
+            ``"group"`` is ``"random"`` for a log that must have groups. ``"time"`` puts the latest samples into the
+            test part (needs ``time``): what deployment looks like. No training sample is later than the first test
+            sample, and samples of one time stay together. Groups that have samples before and after that moment are
+            dropped from the training part, and counted.
         random_state : int, optional
             Seed of the random split.
         """

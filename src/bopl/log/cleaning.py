@@ -93,7 +93,8 @@ class ChosenRows:
     numbers : dict of role to ndarray
         Rewards and propensities of these rows, where columns had to be turned into numbers.
     counts : dict of action to (int, int)
-        How many rows with that action were asked for, and how many of them were left out; empty where none was.
+        How many rows with that action were asked for, and how many of them were left out; empty if none was, unless
+        it is one of several tables.
     """
 
     rows: IntArray
@@ -110,7 +111,7 @@ def choose_rows(
     actions: object | None = None,
     other_column: Callable[[str], Any] | None = None,
     *,
-    may_be_none: bool = False,
+    is_part: bool = False,
 ) -> ChosenRows:
     """Return the rows of a table that become a log, and why others do not.
 
@@ -124,8 +125,8 @@ def choose_rows(
     actions : sequence of labels, optional
     other_column : callable, optional
         Returns an arrow column that ``where`` names and that is not among ``columns``.
-    may_be_none : bool, default=False
-        Whether there may be no such row, as in one of several files.
+    is_part : bool, default=False
+        Whether it is one of several tables: there may be no such row, and actions are counted whatever is left out.
     """
     n_rows = len(columns[roles["action"]])
     rows: IntArray = np.arange(n_rows)
@@ -137,7 +138,7 @@ def choose_rows(
     if choice.where is not None:
         rows = np.flatnonzero(choice.where.rows(arrow, n_rows))
         origin = replace(origin, where=choice.where.text, n_filtered=n_rows - len(rows))
-        if len(rows) == 0 and not may_be_none:
+        if len(rows) == 0 and not is_part:
             raise ValueError(f"no row of {n_rows:,} is where {choice.where.text}.")
     reasons: Reasons = {}
     if choice.drop_duplicates is not False:
@@ -152,8 +153,8 @@ def choose_rows(
         reasons |= invalid_rows({**used, **numbers}, actions)
         if context:
             reasons["context is infinite"] = _infinite([select(columns[name].to_native(), rows) for name in context])
-    kept, origin, counts = leave_out(reasons, rows, columns[roles["action"]].to_native(), origin)
-    if not kept.any() and not may_be_none:
+    kept, origin, counts = leave_out(reasons, rows, columns[roles["action"]].to_native(), origin, is_part=is_part)
+    if not kept.any() and not is_part:
         raise no_row_left(origin)
     return ChosenRows(rows[kept], origin, {role: values[kept] for role, values in numbers.items()}, counts)
 
@@ -197,7 +198,7 @@ def no_row_left(origin: LogOrigin) -> ValueError:
 
 
 def leave_out(
-    reasons: Reasons, rows: IntArray, action: Any, origin: LogOrigin
+    reasons: Reasons, rows: IntArray, action: Any, origin: LogOrigin, *, is_part: bool = False
 ) -> tuple[BoolArray, LogOrigin, ActionCounts]:
     """Return which of the rows are kept, the record of the others, and how often each action is among them.
 
@@ -211,6 +212,8 @@ def leave_out(
         Of all rows that were read.
     origin : LogOrigin
         The record so far.
+    is_part : bool, default=False
+        Whether actions are counted also where nothing is left out: other parts may leave out rows with them.
     """
     kept = np.ones(len(rows), dtype=np.bool_)
     dropped = []
@@ -220,7 +223,7 @@ def leave_out(
             dropped.append(Dropped.of(reason, rows[new]))
             kept &= ~bad
     counts: ActionCounts = {}
-    if dropped:
+    if dropped or is_part:
         label, position = _action_positions(select(action, rows))
         copies = reasons.get("another row is the same decision")
         is_judged = position >= 0 if copies is None else (position >= 0) & ~copies

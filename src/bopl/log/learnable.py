@@ -25,17 +25,21 @@ def check_learnable(log: BanditLog) -> None:
 def _check_reward_size(log: BanditLog) -> None:
     size = np.abs(log.reward)
     row = int(np.argmax(size))
-    largest = float(size[row])
+    check_reward_size(float(size[row]), f"row {row} holds {log.reward[row]:g}", f"in row {row}, is {log.reward[row]:g}")
+
+
+def check_reward_size(largest: float, who: str = "one does", where: str = "somewhere in it, is too") -> None:
+    """Raise if the largest of all rewards is too large, or too small, to learn from."""
     if largest > MAX_REWARD:
         raise ValueError(
-            f"reward must not exceed {MAX_REWARD:g} in size where a policy is to learn from it; row {row} holds "
-            f"{log.reward[row]:g}. If that stands for something else, leave the sample out; if not, divide all rewards "
+            f"reward must not exceed {MAX_REWARD:g} in size where a policy is to learn from it; {who}. "
+            f"If that stands for something else, leave the sample out; if not, divide all rewards "
             "by one number."
         )
     if 0.0 < largest < MIN_REWARD:
         raise ValueError(
-            f"rewards are too small to learn from: none exceeds {MIN_REWARD:g} in size, and the largest, in row {row}, "
-            f"is {log.reward[row]:g}. Multiply all of them by one number, so that the largest is near 1."
+            f"rewards are too small to learn from: none exceeds {MIN_REWARD:g} in size, and the largest, {where}. "
+            f"Multiply all of them by one number, so that the largest is near 1."
         )
 
 

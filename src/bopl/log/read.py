@@ -293,7 +293,7 @@ def sparse_rows(
     roles: Mapping[str, str],
     actions: Any,
     *,
-    may_be_none: bool = False,
+    is_part: bool = False,
 ) -> ChosenRows:
     """Return the rows that are asked for; a condition may name features, which are zero where they are absent."""
     import pyarrow
@@ -309,7 +309,7 @@ def sparse_rows(
         key = context_keys(sparse.matrix)
         columns[CONTEXT_KEY] = nw.from_native(pyarrow.chunked_array([pyarrow.array(key)]), series_only=True)
     compared = [CONTEXT_KEY] if choice.drop_duplicates is True else []
-    return choose_rows(choice, columns, roles, compared, actions, feature, may_be_none=may_be_none)
+    return choose_rows(choice, columns, roles, compared, actions, feature, is_part=is_part)
 
 
 def sparse_schema(

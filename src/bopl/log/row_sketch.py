@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from bopl._typing import AnyArray
+from bopl._typing import AnyArray, FloatArray
 from bopl.log.identical import decision_keys
 
 if TYPE_CHECKING:
@@ -54,11 +54,17 @@ class RowSketch:
     @classmethod
     def of(cls, log: BanditLog, *others: BanditLog) -> RowSketch:
         """Return the sketch of a log, and of others that had a part as well; the digest is that of the first."""
-        own = decision_keys(log)
-        keys = np.concatenate([own, *(decision_keys(other, log.actions) for other in others)])
+        return cls.from_keys(
+            decision_keys(log), log.reward, log.n_samples, *(decision_keys(other, log.actions) for other in others)
+        )
+
+    @classmethod
+    def from_keys(cls, own: Keys, reward: FloatArray, n_samples: int, *others: Keys) -> RowSketch:
+        """Return the sketch of a log whose decisions have these hashes, and of others that had a part as well."""
+        keys = np.concatenate([own, *others])
         distinct, count = np.unique(keys, return_counts=True)
         alike = float(count[count > 1].sum()) / len(keys)
-        return cls(distinct[:SIZE], len(distinct) <= SIZE, alike, log.n_samples, _digest(own, log))
+        return cls(distinct[:SIZE], len(distinct) <= SIZE, alike, n_samples, _digest(own, reward))
 
     def count_shared(self, log: BanditLog, actions: AnyArray) -> tuple[int, int]:
         """Return how many rows of a log were looked up, and how many of them are known.
@@ -76,7 +82,7 @@ class RowSketch:
 
     def is_same(self, log: BanditLog) -> bool:
         """Return whether a log has the same rows in the same order."""
-        return log.n_samples == self.n_samples and _digest(decision_keys(log), log) == self.digest
+        return log.n_samples == self.n_samples and _digest(decision_keys(log), log.reward) == self.digest
 
     def shared_share(self, n_compared: int, n_shared: int) -> float:
         """Return the share of rows in common; 0 if it can be chance, as rows may be alike without being the same."""
@@ -87,5 +93,5 @@ class RowSketch:
         return share if share > SHARED_ROWS + 1.2 * self.alike + noise else 0.0
 
 
-def _digest(keys: Keys, log: BanditLog) -> str:
-    return hashlib.sha256(keys.tobytes() + log.reward.tobytes()).hexdigest()
+def _digest(keys: Keys, reward: FloatArray) -> str:
+    return hashlib.sha256(keys.tobytes() + reward.tobytes()).hexdigest()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
@@ -60,7 +60,7 @@ class SplitFacts:
 
     Attributes
     ----------
-    by : {"random", "time"}
+    by : {"random", "time", "group"}
     train, test : PartFacts
     n_dropped, n_dropped_groups : int
         Earlier samples that are in neither part, because their groups are in the test part, and how many groups those
@@ -76,7 +76,7 @@ class SplitFacts:
     @property
     def sentence(self) -> str:
         """What was held out, what is trained on, and what was dropped."""
-        drawn = ", drawn at random" if self.by == "random" else ""
+        drawn = "" if self.by == "time" else ", drawn at random"
         text = f"Held out: {self.test.text}{drawn}. Training: {self.train.text}."
         return f"{text} {self.dropped}" if self.n_dropped else text
 
@@ -100,13 +100,32 @@ class SplitFacts:
         }
 
 
+class Numbered(Protocol):
+    """Samples in order, with their times and groups where they have such: a log, or these columns of one in pieces."""
+
+    @property
+    def n_samples(self) -> int:
+        """Number of samples."""
+        ...
+
+    @property
+    def time(self) -> AnyArray | None:
+        """Their times."""
+        ...
+
+    @property
+    def group(self) -> IntArray | None:
+        """Their groups, as whole numbers from 0."""
+        ...
+
+
 @dataclass(frozen=True)
 class Division:
     """Rows of a log in two parts, and those that are in neither.
 
     Attributes
     ----------
-    by : {"random", "time"}
+    by : {"random", "time", "group"}
     train, test, dropped : ndarray of int64
         Sorted.
     """
@@ -116,7 +135,7 @@ class Division:
     test: IntArray
     dropped: IntArray
 
-    def facts(self, log: BanditLog) -> SplitFacts:
+    def facts(self, log: Numbered) -> SplitFacts:
         """Return what the division holds out of a log."""
         n_groups = 0 if log.group is None else len(np.unique(log.group[self.dropped]))
         return SplitFacts(self.by, _part(log, self.train), _part(log, self.test), len(self.dropped), n_groups)
@@ -169,7 +188,7 @@ class LogSplit(tuple["BanditLog", "BanditLog"]):
         return f"LogSplit(train={self[0]!r}, test={self[1]!r})"
 
 
-def divide(log: BanditLog, test_fraction: float, *, by: str = "random", random_state: int | None = None) -> Division:
+def divide(log: Numbered, test_fraction: float, *, by: str = "random", random_state: int | None = None) -> Division:
     """Divide the rows of a log; see `BanditLog.split`."""
     if not 0.0 < test_fraction < 1.0:
         raise ValueError(f"test_fraction must lie strictly between 0 and 1; got {test_fraction!r}.")
@@ -179,14 +198,16 @@ def divide(log: BanditLog, test_fraction: float, *, by: str = "random", random_s
             f"test_fraction={test_fraction:g} of {log.n_samples} samples leaves one part empty; use a larger log "
             "or another fraction."
         )
-    if by == "random":
-        return _divide_at_random(log, n_test, random_state)
+    if by == "group" and log.group is None:
+        raise ValueError("split(by='group') needs the group of each sample: build the log with group=….")
+    if by in ("random", "group"):
+        return _divide_at_random(log, n_test, by, random_state)
     if by != "time":
-        raise ValueError(f"by must be 'random' or 'time'; got {by!r}.")
+        raise ValueError(f"by must be 'random', 'time' or 'group'; got {by!r}.")
     return divide_at(log, _cut(times_of(log), n_test))
 
 
-def divide_at(log: BanditLog, start: Any, *, stop: Any = None, since: Any = None) -> Division:
+def divide_at(log: Numbered, start: Any, *, stop: Any = None, since: Any = None) -> Division:
     """Divide a log at a time: what lies before it trains, what lies at it or after it is held out.
 
     Groups with samples on both sides leave the training part. They could leave the held-out part instead, but what is
@@ -223,7 +244,7 @@ def warn_of_dropped(facts: SplitFacts) -> None:
         )
 
 
-def times_of(log: BanditLog) -> AnyArray:
+def times_of(log: Numbered) -> AnyArray:
     """Return the times of a log, or raise if it has none."""
     if log.time is None:
         raise ValueError("split(by='time') needs the time of each decision: build the log with time=….")
@@ -240,7 +261,7 @@ def _refuse(division: Division, start: Any) -> None:
     )
 
 
-def _shares_group(log: BanditLog, rows: BoolArray) -> BoolArray:
+def _shares_group(log: Numbered, rows: BoolArray) -> BoolArray:
     """Return which samples are of a group that has some of these rows."""
     assert log.group is not None
     has_row = np.zeros(int(log.group.max()) + 1, dtype=bool)
@@ -264,19 +285,22 @@ def _cut(time: AnyArray, n_test: int) -> Any:
     return ordered[min(starts, key=lambda start: abs(n_samples - start - n_test))]
 
 
-def _divide_at_random(log: BanditLog, n_test: int, random_state: int | None) -> Division:
+def _divide_at_random(log: Numbered, n_test: int, by: str, random_state: int | None) -> Division:
     """Divide at random; samples of one group stay together."""
-    n_units = log.n_samples if log.group is None else int(log.group.max()) + 1
-    place = np.argsort(np.random.default_rng(random_state).permutation(n_units))
-    place = place if log.group is None else place[log.group]
-    # ``n_test`` samples, more if a group would be cut.
-    is_test = place >= np.partition(place, len(place) - n_test)[len(place) - n_test]
+    rng = np.random.default_rng(random_state)
+    if log.group is None:  # the last of them in a random order
+        is_test = np.zeros(log.n_samples, dtype=np.bool_)
+        is_test[rng.permutation(log.n_samples)[log.n_samples - n_test :]] = True
+    else:
+        place = np.argsort(rng.permutation(int(log.group.max()) + 1))[log.group]
+        # ``n_test`` samples, more if a group would be cut.
+        is_test = place >= np.partition(place, len(place) - n_test)[len(place) - n_test]
     if is_test.all():
         raise ValueError("the split leaves no sample to train on: one group holds nearly all of them.")
-    return Division("random", np.flatnonzero(~is_test), np.flatnonzero(is_test), np.zeros(0, dtype=np.int64))
+    return Division(by, np.flatnonzero(~is_test), np.flatnonzero(is_test), np.zeros(0, dtype=np.int64))
 
 
-def _part(log: BanditLog, rows: IntArray) -> PartFacts:
+def _part(log: Numbered, rows: IntArray) -> PartFacts:
     n_groups = None if log.group is None else len(np.unique(log.group[rows]))
     if log.time is None or not len(rows):
         return PartFacts(len(rows), n_groups, None, None)

@@ -23,10 +23,13 @@ class StepTarget:
         ``G[i, a]``: ascent direction of sample i's estimated reward in ``F[i, a]``. Every row sums to zero.
     weight : ndarray of shape (n_samples,)
         Non-negative regression weight ``w[i]`` of the base-learner reduction: labels are ``G / w``.
+    largest : float, optional
+        ``max|G|``, where it is known.
     """
 
     gradient: FloatArray
     weight: FloatArray
+    largest: float | None = None
 
 
 class BoundObjective(Protocol):

@@ -36,6 +36,7 @@ from bopl.log.check import check_lengths
 from bopl.objective import TrainingData, get_objective
 from bopl.objective.registry import check_objective, describe
 from bopl.objective.training_data import check_sample_weight
+from bopl.policy.over_pieces import is_in_pieces
 from bopl.policy.scored import ScoredPolicy, ShownAsCard, as_training_log
 from bopl.reward.logging_model import LoggingTerm
 
@@ -189,13 +190,16 @@ class BoostedPolicy(ShownAsCard, ScoredPolicy):
         callbacks: Sequence[AnyCallback] = (),
         resume_from: str | Path | None = None,
         workbench: Workbench | None = None,
+        cluster: Any = None,
+        memory: int | str | None = None,
     ) -> BoostedPolicy:
         """Train on a log.
 
         Parameters
         ----------
-        context : BanditLog, or array-like of shape (n_samples, n_features)
-            A log, or contexts with ``action``, ``reward`` and ``propensity`` beside them as for `BanditLog`.
+        context : BanditLog, PartitionedLog, or array-like of shape (n_samples, n_features)
+            A log, in memory or in pieces, or contexts with ``action``, ``reward`` and ``propensity`` beside them as for
+            `BanditLog`.
         action, reward, propensity, actions
             As for `BanditLog`; only without a log. ``action`` may hold all three, as `bopl.outcomes` makes them.
         sample_weight : array-like of shape (n_samples,), optional
@@ -209,7 +213,22 @@ class BoostedPolicy(ShownAsCard, ScoredPolicy):
             if that fit had not been cut short. ``n_rounds`` may be larger than it was.
         workbench : Workbench, optional
             Bins and reward models that other fits on the same log have made.
+        cluster : Cluster, distributed.Client or str, optional
+            Where the pieces of a log in pieces are worked on: a Dask client or its address. This machine by default.
+        memory : int or str, optional
+            What a fit of a log in pieces may take of this machine's memory, as ``"4GB"``; half of what is free by
+            default. The model does not depend on it, nor on the cluster: it is that of the log in memory, to the last
+            byte.
         """
+        if is_in_pieces(context):
+            return self._fit_pieces(
+                context, cluster, memory, sample_weight, validation, list(callbacks), resume_from, workbench
+            )
+        if cluster is not None or memory is not None:
+            raise ValueError(
+                "cluster= and memory= are for logs in pieces, as BanditLog.scan_parquet makes them; this log is in "
+                "memory already."
+            )
         log = as_training_log(context, action, reward, propensity, actions)
         self._check_settings(validation)
         self._check_rewards(log)
@@ -235,6 +254,42 @@ class BoostedPolicy(ShownAsCard, ScoredPolicy):
         elif weight is not None and weight is not workbench.sample_weight:
             raise ValueError("the workbench has the sample weights; pass them to it, not to fit.")
         self._boost(workbench, validation, list(callbacks), seed, resume_from)
+        return self
+
+    def _fit_pieces(
+        self,
+        log: Any,
+        cluster: Any,
+        memory: int | str | None,
+        sample_weight: Any,
+        validation: Any,
+        callbacks: list[AnyCallback],
+        resume_from: str | Path | None,
+        workbench: Workbench | None,
+    ) -> BoostedPolicy:
+        """Train on a log in pieces."""
+        from bopl.cluster import using_cluster
+        from bopl.policy.over_pieces import fit_over_pieces
+
+        if workbench is not None:
+            raise ValueError("a workbench holds what was made of a log in memory; this log is in pieces.")
+        self._check_settings(validation)
+        seed = int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
+        n_jobs = _threads_of(self._learner())
+        with using_cluster(cluster, memory=memory, n_threads=n_jobs) as engine:
+            fitted = fit_over_pieces(
+                self,
+                log,
+                engine,
+                sample_weight=sample_weight,
+                callbacks=callbacks,
+                seed=seed,
+                resume_from=resume_from,
+                n_jobs=n_jobs,
+            )
+        self.ensemble_ = fitted.result.ensemble.truncated(fitted.n_kept)
+        self.history_, self.stop_reason_ = fitted.result.history, fitted.result.stop_reason
+        self._remember_facts(log, fitted.training_rows)
         return self
 
     def _boost(
@@ -274,7 +329,7 @@ class BoostedPolicy(ShownAsCard, ScoredPolicy):
         learner, problem = self._learner(), self._problem(workbench)
         state = BoostingState(workbench.log, self.n_rounds, seed, problem.start)
         bound = workbench.bind(learner, seed=seed)
-        return problem, BoostingRun(problem, bound, self._step_rule(), state, n_jobs=_threads_of(learner))
+        return problem, BoostingRun.begin(problem, bound, self._step_rule(), state, n_jobs=_threads_of(learner))
 
     def adopt(self, result: BoostingResult, log: BanditLog, n_rounds: int, *watched: BanditLog) -> BoostedPolicy:
         """Take over the first rounds of a result.

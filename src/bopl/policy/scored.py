@@ -192,7 +192,10 @@ class ScoredPolicy(Policy, BaseEstimator):
 
     def _remember(self, log: BanditLog, *watched: BanditLog) -> None:
         """Keep what later contexts are checked against, and which rows were seen, to learn or to stop by."""
-        self.training_rows_ = RowSketch.of(log, *watched)
+        self._remember_facts(log, RowSketch.of(log, *watched))
+
+    def _remember_facts(self, log: Any, training_rows: RowSketch) -> None:
+        self.training_rows_ = training_rows
         self.actions_ = log.actions
         self.action_features_ = log.action_features
         self.n_features_in_ = log.n_features

@@ -185,7 +185,7 @@ class Contender:
         problem, run = self._runs[0]
         arena = self._panel.arenas[0]
         policy = self._policy.set_params(inverse_temperature=SHARPNESS)
-        result = result_of(problem, run.state, self.stop_reason)
+        result = result_of(run.state, problem.objective, self.stop_reason)
         return policy.adopt(
             result, arena.workbench.log, min(self.best.n_rounds, len(run.state.rounds)), arena.judge.log
         )

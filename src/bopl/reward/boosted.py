@@ -144,7 +144,7 @@ class RewardBinding:
     """
 
     def __init__(self, log: BanditLog, learner: HistTree) -> None:
-        pairs = _LoggedPairs(_with_action_column(log.context, log.action_idx), log.reward)
+        pairs = _LoggedPairs(with_action_column(log.context, log.action_idx), log.reward)
         self._bound = learner.bind(pairs, seed=0)
         self._bound.n_always = 1  # the action can always be split, as in a tree over contexts and actions
         order = self._bound.row_order
@@ -210,7 +210,8 @@ def default_reward_learner() -> HistTree:
     return HistTree(max_depth=6, min_child_weight=20.0)
 
 
-def _with_action_column(context: ContextMatrix, action_idx: AnyArray) -> ContextMatrix:
+def with_action_column(context: ContextMatrix, action_idx: AnyArray) -> ContextMatrix:
+    """Return contexts with the action as one more column."""
     column = action_idx.astype(np.float32)[:, None]
     if is_sparse(context):
         from scipy.sparse import csr_array, hstack

@@ -20,6 +20,7 @@ from bopl.learner.hist_tree.lanes import (
     put,
 )
 from bopl.learner.hist_tree.predictor import stack_trees
+from bopl.objective import StepTarget
 from hist_tree_naive import make_log, random_target
 
 
@@ -66,7 +67,7 @@ def make_ensemble(rng, context, n_actions, **settings):
     fitted = []
     for round_idx in range(4):
         gradient, weight = random_target(rng, n, n_actions)
-        target = mock.Mock(gradient=gradient, weight=weight)
+        target = StepTarget(gradient=gradient, weight=weight)
         fitted.append(bound.fit(target, round_idx).predictor)
     return stack_trees(fitted, rng.normal(size=4))
 
@@ -110,5 +111,5 @@ def test_trees_with_more_leaves_than_a_lane_can_number_are_walked_one_by_one():
 def test_a_tree_that_is_one_leaf_scores_its_value():
     context = np.zeros((40, 2), np.float32)
     bound = HistTree(3, n_jobs=1).bind(make_log(context, 1), seed=0)
-    fitted = bound.fit(mock.Mock(gradient=np.ones((40, 1)), weight=np.full(40, 2.0)), 0)
+    fitted = bound.fit(StepTarget(gradient=np.ones((40, 1)), weight=np.full(40, 2.0)), 0)
     np.testing.assert_array_equal(fitted.predictor.predict(context), np.full((40, 1), 0.5))

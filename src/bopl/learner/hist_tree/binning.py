@@ -75,9 +75,37 @@ def fit_column(
     ValueError
         If a categorical column has more distinct categories than bins.
     """
-    distinct, count = np.unique(values, return_counts=True)
-    if n_zeros:
-        distinct, count = _add_zeros(distinct, count, n_zeros)
+    counts = ColumnCounts.of(values, n_zeros)
+    return bins_from(counts, max_bins, n_actions=n_actions, is_categorical=is_categorical, name=name)
+
+
+@dataclass(frozen=True)
+class ColumnCounts:
+    """The distinct values of a column, ascending, NaN last, and how often each occurs; parts are added."""
+
+    distinct: NDArray[np.float32]
+    count: NDArray[np.int64]
+
+    @classmethod
+    def of(cls, values: NDArray[np.float32], n_zeros: int = 0) -> ColumnCounts:
+        """Count some values, and ``n_zeros`` more that are zero."""
+        distinct, count = np.unique(values, return_counts=True)
+        if n_zeros:
+            distinct, count = _add_zeros(distinct, count, n_zeros)
+        return cls(distinct + np.float32(0.0), count)  # one zero, whichever of the two came first
+
+    def __add__(self, other: ColumnCounts) -> ColumnCounts:
+        distinct, place = np.unique(np.concatenate([self.distinct, other.distinct]), return_inverse=True)
+        count = np.zeros(len(distinct), np.int64)
+        np.add.at(count, place.reshape(-1), np.concatenate([self.count, other.count]))
+        return ColumnCounts(distinct, count)
+
+
+def bins_from(
+    counts: ColumnCounts, max_bins: int, *, n_actions: int = 1, is_categorical: bool = False, name: str = ""
+) -> ColumnBins:
+    """Choose the bins of one column; see `fit_column`."""
+    distinct, count = counts.distinct, counts.count
     has_missing = bool(len(distinct)) and bool(np.isnan(distinct[-1]))
     if has_missing:
         distinct, count = distinct[:-1], count[:-1]
@@ -194,6 +222,14 @@ def fit_columns(
         )
         for j in range(n_features)
     )
+
+
+def count_values(context: Any, j: int) -> ColumnCounts:
+    """Count the values of one column of a dense or CSR matrix."""
+    if not sparse.issparse(context):
+        return ColumnCounts.of(np.ascontiguousarray(context[:, j]))
+    values = context[:, [j]].tocsc().data
+    return ColumnCounts.of(values, context.shape[0] - len(values))
 
 
 def bin_values(values: NDArray[np.float32], column: ColumnBins) -> NDArray[np.uint8]:

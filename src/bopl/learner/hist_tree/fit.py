@@ -13,9 +13,11 @@ from numpy.typing import NDArray
 
 from bopl._interrupt import Threads, uninterrupted
 from bopl.learner.hist_tree.apply import apply_nodes
-from bopl.learner.hist_tree.grow import ActionTable, Limits, Scratch, Target, grow, make_scratch
+from bopl.learner.hist_tree.grid import Grid, largest_of
+from bopl.learner.hist_tree.grow import ActionTable, Limits, Scratch, Target, grow, make_scratch, no_scale
 from bopl.learner.hist_tree.locality import MIN_CONTEXTS, RowOrder, order_by
 from bopl.learner.hist_tree.pending import ACTION_START, N_ACTIONS, N_ROWS, P_DEPTH, P_NODE, P_PATH, ROW_START
+from bopl.learner.hist_tree.problem import make_grids
 from bopl.learner.hist_tree.storage import BinnedContext
 from bopl.learner.hist_tree.tree import Piece, merge_pieces
 
@@ -84,14 +86,15 @@ class Grower:
         rows: NDArray[np.int32],
         step_out: NDArray[np.float64],
         *,
+        grids: tuple[Grid, Grid],
         is_classifier: bool = False,
     ) -> Piece:
         """Grow a tree on some contexts and all actions, writing its leaf values to ``step_out``.
 
-        ``gradient`` and ``step_out`` are (n_actions, n_samples).
+        ``gradient`` and ``step_out`` are (n_actions, n_samples); ``grids`` are those of `make_grids`.
         """
         root = _Problem(rows, np.arange(self._n_actions, dtype=np.int32), 0, 0)
-        target = Target(gradient, weight, self._mask, self._has_mask, is_classifier)
+        target = Target(gradient, weight, self._mask, self._has_mask, is_classifier, *grids)
 
         def run(problem: _Problem) -> Any:
             scratch = self._scratch.get()
@@ -106,6 +109,7 @@ class Grower:
                         problem.actions,
                         problem.depth,
                         problem.path,
+                        no_scale(),
                         scratch,
                         step_out,
                     )
@@ -137,7 +141,9 @@ def find_order(binned: BinnedContext, reward: NDArray[np.float64], n_jobs: int) 
     places = np.arange(n_samples, dtype=np.int32)
     leaf = np.empty((1, n_samples))
     gradient = (reward - reward.mean())[None]
-    ints, _ = merge_pieces(grower.grow_tree(gradient, np.ones(n_samples), no_features, limits, places, leaf))
+    grids = make_grids(largest_of(gradient), 1.0, n_samples, 1)
+    tree = grower.grow_tree(gradient, np.ones(n_samples), no_features, limits, places, leaf, grids=grids)
+    ints, _ = merge_pieces(tree)
     # Nodes are in preorder, so that neighbouring leaves have neighbouring numbers.
     grower.apply_tree(ints, np.arange(len(ints), dtype=np.float64), np.zeros((len(ints), 1), np.uint64), leaf)
     return order_by(leaf[0])

@@ -5,8 +5,8 @@ packed integer each, and nodes are grown depth first with histograms handed from
 action set ends there and leaves two new problems; so does a node whose integers have become too coarse, which starts
 again with its own scale. Problems too large for one thread are returned to the caller; the others are grown at once.
 
-Nothing here depends on which thread grows what: integer sums have no order, and float sums run over rows in ascending
-order.
+Nothing here depends on which thread grows what, nor on the order of the rows: integer sums have no order, and floats
+are summed as integers on a grid.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bopl._kernel import njit
+from bopl.learner.hist_tree.grid import off_grid
 from bopl.learner.hist_tree.histogram import HALF, add_rows, clear_columns, subtract_columns
 from bopl.learner.hist_tree.partition import split_members
 from bopl.learner.hist_tree.pending import (
@@ -34,11 +35,27 @@ from bopl.learner.hist_tree.pending import (
     with_room,
     with_room_flat,
 )
-from bopl.learner.hist_tree.problem import Target, count_pairs, load_rows, quantize, quantize_wide, sum_actions
+from bopl.learner.hist_tree.problem import (
+    N_ACTION_SUMS,
+    Target,
+    action_floats,
+    count_pairs,
+    fine_units,
+    has_sums,
+    is_too_coarse,
+    load_rows,
+    quantize,
+    quantize_wide,
+    scales_of,
+    sum_actions,
+    sum_leaf,
+    sum_norms,
+    wide_scales_of,
+)
 from bopl.learner.hist_tree.random import draw_columns, mix
 from bopl.learner.hist_tree.split import NO_SCORE, NodeSums, SplitRule, SplitScratch, best_action_split, scan_block
 
-__all__ = ["ActionTable", "Limits", "Scratch", "Target", "grow", "leaf_value", "make_scratch"]
+__all__ = ["ActionTable", "Limits", "Scale", "Scratch", "Target", "grow", "leaf_value", "make_scratch", "no_scale"]
 
 COARSE = 256  # a row's mean integer below this means that rounding shows
 MIN_GAIN = 1e-6  # XGBoost's kRtEps: a split must gain more than this
@@ -87,7 +104,8 @@ class Scratch(NamedTuple):
     count_histogram: NDArray[np.int64]
     allowed: NDArray[np.bool_]  # (2, n_features), for the smaller and the larger child
     is_dead: NDArray[np.bool_]  # (n_slots, n_histogram_columns): columns that can split neither a node nor those below
-    action_sums: NDArray[np.float64]  # (n_slots + 1, 3, n_actions): gradient, weight, pairs; the last slot is spare
+    action_sums: NDArray[np.int64]  # (n_slots + 1, N_ACTION_SUMS, n_actions); the last slot is spare
+    action_floats: NDArray[np.float64]  # (3, n_actions): those of one node as floats
     split: SplitScratch
 
 
@@ -115,7 +133,8 @@ def make_scratch(
         count_histogram=np.empty((n_slots if has_count else 0, n_positions), np.int64),
         allowed=np.ones((2, max(n_features, 1)), np.bool_),
         is_dead=np.zeros((n_slots, n_columns), np.bool_),
-        action_sums=np.zeros((n_slots + 1, 3, n_actions), np.float64),
+        action_sums=np.zeros((n_slots + 1, N_ACTION_SUMS, n_actions), np.int64),
+        action_floats=np.zeros((3, n_actions), np.float64),
         split=SplitScratch(
             np.empty(longest_column, np.int64),
             np.empty(longest_column, np.int64),
@@ -126,20 +145,40 @@ def make_scratch(
     )
 
 
+class Scale(NamedTuple):
+    """The integers of a problem: what its gradients and weights are multiplied by, and what they add up to in all."""
+
+    gradient: float
+    weight: float
+    is_wide: bool
+    sum_weight: Any  # int64
+    absolute: Any  # int64: sum of absolute gradients
+    is_given: bool  # False: the problem is still to be given a scale of its own
+
+
+def no_scale() -> Scale:
+    """Return what stands for the scale of a problem that is to have its own."""
+    return Scale(1.0, 1.0, False, np.int64(0), np.int64(0), False)
+
+
 @njit(nogil=True, cache=True)
-def _write_leaf(rows, row_gradient, row_weight, actions, limits, is_classifier, floats_out, step_out):  # type: ignore[no-untyped-def]
+def _write_leaf(rows, row_gradient, row_weight, actions, limits, target, floats_out, step_out):  # type: ignore[no-untyped-def]
     """Sum the unrounded gradients of a leaf, set its value, and write the value to every pair it holds."""
-    gradient, weight = 0.0, 0.0
-    for j in range(len(rows)):
-        row = np.uint64(rows[j])
-        gradient += row_gradient[row]
-        weight += row_weight[row]
-    value = leaf_value(gradient, weight, limits.reg_lambda, limits.min_child_weight, is_classifier)
-    floats_out[GAIN], floats_out[SUM_GRADIENT], floats_out[SUM_WEIGHT], floats_out[VALUE] = 0.0, gradient, weight, value
+    value = set_leaf(sum_leaf(target, rows, row_gradient, row_weight), limits, target, floats_out)
     for k in range(len(actions)):
         steps = step_out[np.uint64(actions[k])]
         for j in range(len(rows)):
             steps[np.uint64(rows[j])] = value
+
+
+@njit(nogil=True, cache=True)
+def set_leaf(sums, limits, target, floats_out):  # type: ignore[no-untyped-def]
+    """Write a leaf's row of the table of nodes; return its value."""
+    gradient = off_grid(sums[0], sums[1], target.gradient_grid)
+    weight = off_grid(sums[2], sums[3], target.weight_grid)
+    value = leaf_value(gradient, weight, limits.reg_lambda, limits.min_child_weight, target.is_classifier)
+    floats_out[GAIN], floats_out[SUM_GRADIENT], floats_out[SUM_WEIGHT], floats_out[VALUE] = 0.0, gradient, weight, value
+    return value
 
 
 @njit(nogil=True, cache=True)
@@ -153,7 +192,7 @@ def leaf_value(gradient, weight, reg_lambda, min_child_weight, is_classifier):  
 
 
 @njit(nogil=True, cache=True)
-def _mark_right(feature, action, actions, action_table, is_right_out):  # type: ignore[no-untyped-def]
+def mark_right(feature, action, actions, action_table, is_right_out):  # type: ignore[no-untyped-def]
     """Mark the actions of a set that an action split sends right."""
     for k in range(len(actions)):
         a = actions[k]
@@ -164,12 +203,13 @@ def _mark_right(feature, action, actions, action_table, is_right_out):  # type: 
 
 
 @njit(nogil=True, cache=True)
-def _is_coarse(n_members, sums, absolute, loaded):  # type: ignore[no-untyped-def]
+def is_coarse(n_members, sums, absolute, loaded):  # type: ignore[no-untyped-def]
     """Return whether a node's integers are so small that a scale of its own would show more than its problem's."""
-    if loaded.rule.is_wide:
-        return sums.weight <= loaded.sums.weight >> 6 or absolute <= loaded.absolute >> 6
-    weight_is_coarse = sums.weight < n_members * COARSE and sums.weight < loaded.sums.weight >> 4
-    gradient_is_coarse = absolute < n_members * COARSE and absolute < loaded.absolute >> 4
+    scale = loaded.scale
+    if scale.is_wide:
+        return sums.weight <= scale.sum_weight >> 6 or absolute <= scale.absolute >> 6
+    weight_is_coarse = sums.weight < n_members * COARSE and sums.weight < scale.sum_weight >> 4
+    gradient_is_coarse = absolute < n_members * COARSE and absolute < scale.absolute >> 4
     return weight_is_coarse or gradient_is_coarse
 
 
@@ -227,8 +267,9 @@ def _scan_children(  # type: ignore[no-untyped-def]
 class Loaded(NamedTuple):
     """A problem in the integers of its own scale."""
 
-    sums: NodeSums
-    absolute: Any  # int64: sum of absolute gradients
+    sums: NodeSums  # of the node that it is opened with
+    absolute: Any  # int64: sum of that node's absolute gradients
+    scale: Scale
     rule: SplitRule
     to_gain: float  # what a score in integers is multiplied by
     least: float  # a lighter node is a leaf
@@ -258,31 +299,51 @@ def _give_slot(free, slot):  # type: ignore[no-untyped-def]
 
 
 @njit(nogil=True, cache=True)
-def _load(target, rows, actions, limits, row_gradient, row_weight, packed, wide_packed, pairs, action_sums):  # type: ignore[no-untyped-def]
+def _load(target, rows, actions, limits, scale, row_gradient, row_weight, packed, wide_packed, pairs, action_sums):  # type: ignore[no-untyped-def]
     """Sum a problem's rows over its actions, and scale them to integers; return also ``wide_packed`` with room."""
-    has_gradient = True
+    of_pairs = np.int64(0)
     if len(actions) > 1 or target.has_mask or target.is_classifier:
-        has_gradient = load_rows(target, rows, actions, row_gradient, row_weight, action_sums)
-    gradient_scale, weight_scale, gradient, weight, absolute = quantize(rows, row_gradient, row_weight, packed)
-    is_wide = weight_scale == 0.0
+        of_pairs = load_rows(target, rows, actions, row_gradient, row_weight, action_sums)
+    has_gradient, is_given, is_wide = True, scale.is_given, scale.is_wide
+    gradient, weight, absolute = np.int64(0), np.int64(0), np.int64(0)
+    gradient_scale, weight_scale = scale.gradient, scale.weight
+    if not is_given:
+        norms = sum_norms(target, rows, row_gradient, row_weight)
+        has_gradient = has_sums(target, norms, of_pairs)
+        gradient_scale, weight_scale = scales_of(target, norms)
+    if not is_given or not is_wide:
+        n_coarse, gradient, weight, absolute = quantize(
+            rows, row_gradient, row_weight, gradient_scale, weight_scale, fine_units(len(rows)), packed
+        )
+        if not is_given and is_too_coarse(n_coarse, len(rows)):
+            is_wide = True
+            gradient_scale, weight_scale = wide_scales_of(target, norms)
     if is_wide:
         wide_packed = with_room_flat(wide_packed, len(packed))
-        gradient_scale, gradient, absolute = quantize_wide(rows, row_gradient, packed)
-        weight_scale, weight, _ = quantize_wide(rows, row_weight, wide_packed)
+        gradient, absolute = quantize_wide(rows, row_gradient, gradient_scale, packed)
+        weight, _ = quantize_wide(rows, row_weight, weight_scale, wide_packed)
     count = np.int64(0)
     if limits.min_samples_leaf > 1:
         count = count_pairs(target, rows, len(actions), actions, pairs)
-    min_weight = max(np.ceil(limits.min_child_weight * weight_scale), 1.0)
+    if not is_given:
+        scale = Scale(gradient_scale, weight_scale, is_wide, weight, absolute, True)
+    return open_problem(NodeSums(gradient, weight, count), absolute, scale, limits, has_gradient), wide_packed
+
+
+@njit(nogil=True, cache=True)
+def open_problem(sums, absolute, scale, limits, has_gradient):  # type: ignore[no-untyped-def]
+    """Return a problem that is opened with a node of these sums."""
+    min_weight = max(np.ceil(limits.min_child_weight * scale.weight), 1.0)
     # A scale too coarse for min_child_weight cannot say that a node is too light to split.
     least = 2.0 * min_weight if min_weight >= COARSE else 0.0
-    reg, use_allowed = limits.reg_lambda * weight_scale, limits.colsample < 1.0
-    rule = SplitRule(reg, min_weight, limits.min_samples_leaf, is_wide, use_allowed)
-    to_gain = weight_scale / (gradient_scale * gradient_scale)
-    return Loaded(NodeSums(gradient, weight, count), absolute, rule, to_gain, least, has_gradient), wide_packed
+    reg, use_allowed = limits.reg_lambda * scale.weight, limits.colsample < 1.0
+    rule = SplitRule(reg, min_weight, limits.min_samples_leaf, scale.is_wide, use_allowed)
+    to_gain = scale.weight / (scale.gradient * scale.gradient)
+    return Loaded(sums, absolute, scale, rule, to_gain, least, has_gradient)
 
 
 @njit(nogil=True, cache=True, inline="always")
-def _may_split(sums, loaded):  # type: ignore[no-untyped-def]
+def may_split(sums, loaded):  # type: ignore[no-untyped-def]
     """Return whether a node is heavy enough, and has pairs enough, for two children."""
     has_pairs = loaded.rule.min_count <= 1 or sums.pairs >= 2 * loaded.rule.min_count
     return sums.weight >= loaded.least and has_pairs
@@ -293,7 +354,7 @@ def _open_root(binned, loaded, rows, depth, node, path, limits, scratch, values,
     """Begin a problem: its root is the only open node, with its histogram if it may split."""
     slot = np.int64(NO_SLOT)
     score[:] = NO_SCORE
-    if depth < limits.max_depth and _may_split(loaded.sums, loaded):
+    if depth < limits.max_depth and may_split(loaded.sums, loaded):
         slot = _take_slot(free)
         scratch.action_sums[slot] = scratch.action_sums[len(scratch.histogram)]
         scratch.is_dead[slot] = False
@@ -327,7 +388,7 @@ def _put_node(stack, at, start, end, depth, slot, sums, node, absolute, path, fo
 
 
 @njit(nogil=True, cache=True)
-def _context_gain(score, sums, loaded):  # type: ignore[no-untyped-def]
+def context_gain(score, sums, loaded):  # type: ignore[no-untyped-def]
     """Return the gain of a node's best context split, 0 if it has none."""
     if score < 0.0:
         return 0.0
@@ -336,8 +397,9 @@ def _context_gain(score, sums, loaded):  # type: ignore[no-untyped-def]
 
 
 @njit(nogil=True, cache=True)
-def _action_gain(sums, actions, action_table, limits):  # type: ignore[no-untyped-def]
+def action_gain_of(integers, actions, action_table, limits, target, sums):  # type: ignore[no-untyped-def]
     """Return the gain of the best split of the action set (negative if there is none), its feature and action."""
+    action_floats(integers, actions, target, sums)
     score, feature, action = best_action_split(
         sums, actions, action_table.order, action_table.value, limits.reg_lambda, limits.min_child_weight,
         limits.min_samples_leaf,
@@ -390,8 +452,8 @@ def _divide(binned, target, limits, loaded, actions, scratch, values, tables, fr
     small_sums, large_sums = (left, right) if is_left else (right, left)
     small_path, large_path = mix(path, 1 if is_left else 2), mix(path, 2 if is_left else 1)
     goes_deeper = depth + 1 < limits.max_depth
-    small_goes = goes_deeper and _may_split(small_sums, loaded)
-    large_goes = goes_deeper and _may_split(large_sums, loaded)
+    small_goes = goes_deeper and may_split(small_sums, loaded)
+    large_goes = goes_deeper and may_split(large_sums, loaded)
     small_slot, large_slot = _child_slots(slot, small_goes, large_goes, scratch.is_dead, free)
     score[:] = NO_SCORE
     small_absolute = np.int64(0)
@@ -437,7 +499,7 @@ def _divide(binned, target, limits, loaded, actions, scratch, values, tables, fr
 
 
 @njit(nogil=True, cache=True)
-def grow(binned, target, action_table, limits, rows, actions, depth, path, scratch, step_out):  # type: ignore[no-untyped-def]
+def grow(binned, target, action_table, limits, rows, actions, depth, path, scale, scratch, step_out):  # type: ignore[no-untyped-def]
     """Grow one problem and all that follow from it, except large ones.
 
     Parameters
@@ -454,6 +516,8 @@ def grow(binned, target, action_table, limits, rows, actions, depth, path, scrat
         Depth of its root.
     path : int
         Number that stands for the way from the tree's root; randomness is drawn from it.
+    scale : Scale
+        That of the problem, of which these rows are a node; `no_scale` if they are all of it.
     scratch : Scratch
     step_out : ndarray of shape (n_actions, n_samples)
         The value of each leaf is written to its pairs.
@@ -474,6 +538,7 @@ def grow(binned, target, action_table, limits, rows, actions, depth, path, scrat
     free = np.empty(n_slots + 1, np.int64)
     wide, wide_packed = np.empty((0, 0), np.int64), np.empty(0, np.int64)
     is_right = np.empty(scratch.action_sums.shape[2], np.bool_)
+    given = scale
 
     while pending.top[0] > 0:
         problem = pop(pending)
@@ -489,6 +554,7 @@ def grow(binned, target, action_table, limits, rows, actions, depth, path, scrat
             rows,
             actions,
             limits,
+            given,
             row_gradient,
             row_weight,
             scratch.packed,
@@ -505,7 +571,8 @@ def grow(binned, target, action_table, limits, rows, actions, depth, path, scrat
             free[k + 1] = n_slots - 1 - k
         depth, path = problem[P_DEPTH], problem[P_PATH]
         _open_root(binned, loaded, rows, depth, root, path, limits, scratch, values, tables, free, found, score, stack)
-        n_open = 1
+        n_open, whole_root = 1, root if not given.is_given else np.int64(-1)
+        given = Scale(1.0, 1.0, False, np.int64(0), np.int64(0), False)
 
         while n_open > 0:
             n_open -= 1
@@ -513,23 +580,21 @@ def grow(binned, target, action_table, limits, rows, actions, depth, path, scrat
             slot, node, path = stack.node[n_open, SLOT], stack.node[n_open, NODE], stack.node[n_open, PATH]
             sums = NodeSums(stack.node[n_open, GRADIENT], stack.node[n_open, WEIGHT], stack.node[n_open, COUNT])
             members = scratch.members[start:end]
-            if slot >= 0 and node != root and _is_coarse(len(members), sums, stack.node[n_open, ABSOLUTE], loaded):
+            if slot >= 0 and node != whole_root and is_coarse(len(members), sums, stack.node[n_open, ABSOLUTE], loaded):
                 _give_slot(free, slot)
                 pending = push(pending, members, actions, depth, node, path)
                 continue
 
             gain, action_gain, feature, action = 0.0, NO_SCORE, -1, -1
             if slot >= 0:
-                gain = _context_gain(stack.score[n_open], sums, loaded)
+                gain = context_gain(stack.score[n_open], sums, loaded)
                 if len(actions) > 1:
-                    action_gain, feature, action = _action_gain(
-                        scratch.action_sums[slot], actions, action_table, limits
+                    action_gain, feature, action = action_gain_of(
+                        scratch.action_sums[slot], actions, action_table, limits, target, scratch.action_floats
                     )
             if max(gain, action_gain) <= MIN_GAIN:
                 ints[node] = (LEAF, LEAF, LEAF, 0, 0, 0)
-                _write_leaf(
-                    members, row_gradient, row_weight, actions, limits, target.is_classifier, floats[node], step_out
-                )
+                _write_leaf(members, row_gradient, row_weight, actions, limits, target, floats[node], step_out)
                 _give_slot(free, slot)
                 continue
 
@@ -540,7 +605,7 @@ def grow(binned, target, action_table, limits, rows, actions, depth, path, scrat
             if action_gain > gain:
                 ints[node] = (child, child + 1, ON_ACTION, 0, feature, action)
                 _give_slot(free, slot)
-                _mark_right(feature, action, actions, action_table, is_right)
+                mark_right(feature, action, actions, action_table, is_right)
                 if len(members) >= limits.large:
                     large = push_pair(large, members, actions, is_right, depth + 1, child, path)
                 else:

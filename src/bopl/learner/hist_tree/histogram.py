@@ -77,8 +77,8 @@ def _add_fixed(codes, base, width, members, packed, sign, shift, histogram_out):
         prefetch(codes, base + ahead * width)  # type: ignore[call-arg]
         prefetch(packed, ahead)
         row = np.uint64(members[j])
+        absolute += abs(packed[row] >> shift)
         value = packed[row] * sign
-        absolute += abs(value >> shift)
         start = np.uint64(base) + row * np.uint64(width)
         _add_codes(codes, start, start + np.uint64(width), value, histogram_out)
     return absolute
@@ -93,8 +93,8 @@ def _add_sparse(codes, row_start, members, packed, sign, shift, histogram_out): 
         for k in range(row_start[ahead], row_start[ahead + 1], CODES_PER_LINE):
             prefetch(codes, k)  # type: ignore[call-arg]
         row = np.uint64(members[j])
+        absolute += abs(packed[row] >> shift)
         value = packed[row] * sign
-        absolute += abs(value >> shift)
         _add_codes(codes, np.uint64(row_start[row]), np.uint64(row_start[row + np.uint64(1)]), value, histogram_out)
     return absolute
 
@@ -117,7 +117,7 @@ def add_rows(binned, block, members, packed, sign, shift, histogram_out):  # typ
     Returns
     -------
     int64
-        Sum of the absolute integer gradients added, give or take one unit a row.
+        Sum of the rows' absolute integer gradients.
     """
     part = histogram_out[binned.block_position[block] : binned.block_position[block + 1]]
     width = binned.row_width[block]

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from copy import copy
+from dataclasses import dataclass
 from numbers import Integral
 from typing import Any
 
@@ -13,17 +14,22 @@ from numpy.typing import NDArray
 from scipy import sparse
 from sklearn.base import BaseEstimator
 
+from bopl._exact import exact_sum
 from bopl._settings import check_number
 from bopl.learner.base import FittedStep
 from bopl.learner.hist_tree.binning import MAX_BINS, fit_columns
 from bopl.learner.hist_tree.compilation import announced_compilation
 from bopl.learner.hist_tree.fit import Grower, find_order
+from bopl.learner.hist_tree.grid import Grid, largest_of
 from bopl.learner.hist_tree.grow import ActionTable, Limits
+from bopl.learner.hist_tree.levels import LevelGrower
 from bopl.learner.hist_tree.locality import RowOrder, store_in_order
 from bopl.learner.hist_tree.predictor import HistTreePredictor
+from bopl.learner.hist_tree.problem import make_grids
 from bopl.learner.hist_tree.prune import keep_best_splits
 from bopl.learner.hist_tree.storage import BinnedContext, bin_context
-from bopl.learner.hist_tree.tree import make_tree, merge_pieces
+from bopl.learner.hist_tree.tree import Piece, Tree, make_tree, merge_pieces
+from bopl.learner.hist_tree.wave import Answer, TreeTask, Wave
 from bopl.log.context import quoted
 from bopl.objective.base import StepTarget
 
@@ -103,9 +109,9 @@ class HistTree(BaseEstimator):
 
     def bind(self, log: Any, *, seed: int) -> BoundHistTree:
         """Check the settings, bin the log's contexts once, and return the learner of its rounds."""
-        _check_settings(self)
-        context = _as_context(log.context)
-        categorical = _categorical_mask(self.categorical, context.shape[1], getattr(log, "feature_names", None))
+        check_tree_settings(self)
+        context = as_context(log.context)
+        categorical = categorical_mask(self.categorical, context.shape[1], getattr(log, "feature_names", None))
         n_jobs = (os.cpu_count() or 1) if self.n_jobs is None else self.n_jobs
         with announced_compilation():
             columns = fit_columns(context, self.max_bins, categorical, n_actions=log.n_actions)
@@ -113,7 +119,7 @@ class HistTree(BaseEstimator):
             order = find_order(binned, log.reward, n_jobs)
             binned = binned if order is None else store_in_order(binned, order)
         mask = log.action_mask if order is None or log.action_mask is None else log.action_mask[order.row]
-        features = _feature_matrix(log.action_features, log.n_actions)
+        features = feature_matrix(log.action_features, log.n_actions)
         return BoundHistTree(self, binned, order, log.n_actions, mask, features, n_jobs, _seed_of(self, seed))
 
 
@@ -155,12 +161,12 @@ class BoundHistTree:
         self.row_order = None if order is None else order.row
         self._n_actions = n_actions
         self._action_features = action_features
-        ascending = np.argsort(action_features.T, axis=1, kind="stable").astype(np.int32)
-        self._action_table = ActionTable(np.ascontiguousarray(ascending), np.ascontiguousarray(action_features.T))
+        self._action_table = action_table_of(action_features)
         self._n_jobs = n_jobs
         self._seed = seed
         self._mask = mask
         self.n_always = 0
+        self._known: tuple[NDArray[np.float64], WeightFacts] | None = None
         self._grower = Grower(binned, n_actions, n_jobs, mask=mask, has_count=settings.min_samples_leaf > 1)
 
     def rebound(self, settings: HistTree, *, seed: int) -> BoundHistTree:
@@ -173,7 +179,7 @@ class BoundHistTree:
         ValueError
             The settings need other bins: ``max_bins`` or ``categorical`` differ.
         """
-        _check_settings(settings)
+        check_tree_settings(settings)
         for name in ("max_bins", "categorical"):
             own, other_value = getattr(self.settings, name), getattr(settings, name)
             if _as_plain(own) != _as_plain(other_value):
@@ -193,27 +199,27 @@ class BoundHistTree:
             return self._fit(target, round_idx)
 
     def _fit(self, target: StepTarget, round_idx: int) -> FittedStep:
-        rng_seed = int(np.random.SeedSequence([self._seed, round_idx]).generate_state(1)[0])
+        rng_seed = seed_of_round(self._seed, round_idx)
         rows = self._draw_rows(rng_seed)
         # By action: no copy where the objective already wrote column by column. Writeable, or numba compiles anew.
         gradient = np.require(target.gradient.T, np.float64, ["C", "W"])
         weight = np.require(target.weight, np.float64, ["C", "W"])
         step = np.empty((self._n_actions, self._binned.n_samples))
-        least = self._min_child_weight(weight)
+        facts = self._weight_facts(weight)
+        least = min_child_weight(self.settings, facts)
+        largest = largest_of(gradient) if target.largest is None else target.largest
+        grids = grids_of(self.settings, largest, facts, self._binned.n_samples, self._n_actions)
         piece = self._grower.grow_tree(
             gradient,
             weight,
             self._action_table,
-            self._limits(rng_seed, least),
+            limits_of(self.settings, rng_seed, least, self.n_always, len(self._binned.columns), self._binned.n_samples),
             rows,
             step,
+            grids=grids,
             is_classifier=self.settings._is_classifier,
         )
-        ints, floats = merge_pieces(piece)
-        if self.settings.max_leaves is not None:
-            ints, floats = keep_best_splits(ints, floats, self.settings.max_leaves, self._leaf_rule(least))
-        n_features = len(self._binned.columns)
-        tree = make_tree(ints, floats, self._binned.splits, self._action_features, self._n_actions, n_features)
+        ints, tree = finish_tree(self.settings, piece, least, self._binned, self._action_features)
         if self.settings.max_leaves is not None or len(rows) < self._binned.n_samples:
             self._grower.apply_tree(ints, tree.value, tree.right_actions, step)
         return FittedStep(HistTreePredictor(tree, self._n_jobs), step.T)
@@ -223,36 +229,179 @@ class BoundHistTree:
         n_samples, share = self._binned.n_samples, self.settings.subsample
         if share >= 1.0:
             return np.arange(n_samples, dtype=np.int32)
-        n_drawn = max(int(np.ceil(share * n_samples)), 1)
-        drawn = np.random.default_rng(seed).permutation(n_samples)[:n_drawn]
+        drawn = draw_samples(n_samples, share, seed)
         places = drawn if self._place is None else self._place[drawn]
         return np.sort(places).astype(np.int32)
 
-    def _min_child_weight(self, weight: NDArray[np.float64]) -> float:
-        """Return the least weight of a child: as it was set, or that of so many typical samples."""
-        settings = self.settings
-        least = float(settings.min_child_weight)
-        if settings.min_leaf_samples > 0.0:
-            counted = int(np.count_nonzero(weight)) or 1  # samples without weight are none
-            least = max(least, float(settings.min_leaf_samples) * float(weight.sum()) / counted)
-        return least
+    def _weight_facts(self, weight: NDArray[np.float64]) -> WeightFacts:
+        """Return what is known of the weights; those of the last round are mostly those of this one."""
+        if self._known is None or self._known[0] is not weight:
+            self._known = weight, WeightFacts.of(weight)
+        return self._known[1]
 
-    def _leaf_rule(self, min_child_weight: float) -> tuple[float, float, bool]:
-        return float(self.settings.reg_lambda), min_child_weight, self.settings._is_classifier
 
-    def _limits(self, seed: int, min_child_weight: float) -> Limits:
-        settings = self.settings
-        return Limits(
-            int(settings.max_depth),
-            min_child_weight,
-            int(settings.min_samples_leaf),
-            float(settings.reg_lambda),
-            float(settings.colsample),
-            self.n_always,
-            len(self._binned.columns),
-            seed,
-            max(self._binned.n_samples // PIECES, MIN_LARGE),
+class PlacedTrees:
+    """Trees grown over pieces: the owner's part of `BoundHistTree`.
+
+    Parameters
+    ----------
+    settings : HistTree
+    layout : BinnedContext
+        Without rows: what positions mean.
+    action_features : ndarray of shape (n_actions, n_action_features)
+    n_actions, n_samples : int
+    weights : WeightFacts
+    n_jobs, seed : int
+    has_mask : bool
+    """
+
+    def __init__(
+        self,
+        settings: HistTree,
+        layout: BinnedContext,
+        action_features: NDArray[np.float64],
+        n_actions: int,
+        n_samples: int,
+        weights: WeightFacts,
+        n_jobs: int,
+        seed: int,
+        *,
+        has_mask: bool,
+    ) -> None:
+        self.settings, self._layout, self._n_samples, self._n_actions = settings, layout, n_samples, n_actions
+        self._action_features, self._weights, self._n_jobs = action_features, weights, n_jobs
+        self._action_table = action_table_of(action_features)
+        self._seed = _seed_of(settings, seed)
+        self._has_count = settings.min_samples_leaf > 1
+        self.n_always = 0
+        self._grower = LevelGrower(layout, n_actions, n_jobs, has_mask=has_mask, has_count=self._has_count)
+
+    def fit(self, run: Callable[[Wave, TreeTask, bool], Answer], largest: float, round_idx: int) -> GrownTable:
+        """Grow a tree.
+
+        Parameters
+        ----------
+        run : callable
+            Has the pieces do what a wave asks for; it is told what all waves have in common, and which is the first.
+        largest : float
+            The largest gradient.
+        round_idx : int
+        """
+        with announced_compilation():
+            return self._fit(run, largest, round_idx)
+
+    def _fit(self, run: Callable[[Wave, TreeTask, bool], Answer], largest: float, round_idx: int) -> GrownTable:
+        settings, n_samples = self.settings, self._n_samples
+        rng_seed = seed_of_round(self._seed, round_idx)
+        least = min_child_weight(settings, self._weights)
+        grids = grids_of(settings, largest, self._weights, n_samples, self._n_actions)
+        drawn, n_rows = None, n_samples
+        if settings.subsample < 1.0:
+            chosen = draw_samples(n_samples, settings.subsample, rng_seed)
+            bits = np.zeros(n_samples, bool)
+            bits[chosen] = True
+            drawn, n_rows = np.packbits(bits), len(chosen)
+        task = TreeTask(grids, settings._is_classifier, self._has_count, drawn)
+        waves = iter([True])
+        piece = self._grower.grow_tree(
+            lambda wave: run(wave, task, next(waves, False)),
+            self._action_table,
+            limits_of(settings, rng_seed, least, self.n_always, len(self._layout.columns), n_samples),
+            n_rows,
+            grids=grids,
+            is_classifier=settings._is_classifier,
         )
+        ints, tree = finish_tree(settings, piece, least, self._layout, self._action_features)
+        return GrownTable(ints, tree, HistTreePredictor(tree, self._n_jobs))
+
+
+@dataclass(frozen=True)
+class GrownTable:
+    """A tree with its table of nodes over histogram positions."""
+
+    ints: NDArray[np.int64]
+    tree: Tree
+    predictor: HistTreePredictor
+
+
+def action_table_of(action_features: NDArray[np.float64]) -> ActionTable:
+    """Return the actions in the order of each of their features."""
+    ascending = np.argsort(action_features.T, axis=1, kind="stable").astype(np.int32)
+    return ActionTable(np.ascontiguousarray(ascending), np.ascontiguousarray(action_features.T))
+
+
+def seed_of_round(seed: int, round_idx: int) -> int:
+    """Return the seed of a round's draws."""
+    return int(np.random.SeedSequence([seed, round_idx]).generate_state(1)[0])
+
+
+def draw_samples(n_samples: int, share: float, seed: int) -> NDArray[np.int64]:
+    """Return the samples of a round by their numbers in the log, in no order."""
+    n_drawn = max(int(np.ceil(share * n_samples)), 1)
+    return np.random.default_rng(seed).permutation(n_samples)[:n_drawn]
+
+
+def grids_of(
+    settings: HistTree, largest: float, weights: WeightFacts, n_samples: int, n_actions: int
+) -> tuple[Grid, Grid]:
+    """Return the grids of a round; the weights of a classifier are its gradients."""
+    grids = make_grids(largest, weights.largest, n_samples, n_actions)
+    return (grids[0], grids[0]) if settings._is_classifier else grids
+
+
+def limits_of(
+    settings: HistTree, seed: int, min_child_weight: float, n_always: int, n_features: int, n_samples: int
+) -> Limits:
+    """Return the settings of the growth."""
+    return Limits(
+        int(settings.max_depth),
+        min_child_weight,
+        int(settings.min_samples_leaf),
+        float(settings.reg_lambda),
+        float(settings.colsample),
+        n_always,
+        n_features,
+        seed,
+        max(n_samples // PIECES, MIN_LARGE),
+    )
+
+
+def finish_tree(
+    settings: HistTree,
+    piece: Piece,
+    least: float,
+    binned: BinnedContext,
+    action_features: NDArray[np.float64],
+) -> tuple[NDArray[np.int64], Tree]:
+    """Return a grown tree's table of nodes, cut to ``max_leaves``, and the tree over raw contexts."""
+    ints, floats = merge_pieces(piece)
+    if settings.max_leaves is not None:
+        rule = (float(settings.reg_lambda), least, settings._is_classifier)
+        ints, floats = keep_best_splits(ints, floats, settings.max_leaves, rule)
+    n_actions, n_features = len(action_features), len(binned.columns)
+    return ints, make_tree(ints, floats, binned.splits, action_features, n_actions, n_features)
+
+
+@dataclass(frozen=True)
+class WeightFacts:
+    """What a round has to know of all weights: the largest, how many are not zero, and their sum."""
+
+    largest: float
+    n_positive: int
+    total: float
+
+    @classmethod
+    def of(cls, weight: NDArray[np.float64]) -> WeightFacts:
+        """Return the facts of some weights."""
+        return cls(largest_of(weight[None]), int(np.count_nonzero(weight)), exact_sum(weight))
+
+
+def min_child_weight(settings: HistTree, weights: WeightFacts) -> float:
+    """Return the least weight of a child: as it was set, or that of so many typical samples."""
+    least = float(settings.min_child_weight)
+    if settings.min_leaf_samples > 0.0:  # samples without weight are none
+        least = max(least, float(settings.min_leaf_samples) * weights.total / (weights.n_positive or 1))
+    return least
 
 
 def _seed_of(settings: HistTree, seed: int) -> int:
@@ -260,7 +409,7 @@ def _seed_of(settings: HistTree, seed: int) -> int:
     return int(seeds.generate_state(1)[0])
 
 
-def _check_settings(settings: HistTree) -> None:
+def check_tree_settings(settings: HistTree) -> None:
     """Refuse settings outside their range, by name and value."""
     check_number("max_depth", settings.max_depth, low=1, high=1000, integer=True)
     check_number("min_samples_leaf", settings.min_samples_leaf, low=1, integer=True)
@@ -279,13 +428,15 @@ def _as_plain(setting: Any) -> Any:
     return setting if setting is None or isinstance(setting, Integral) else list(setting)
 
 
-def _as_context(context: Any) -> Any:
+def as_context(context: Any) -> Any:
+    """Return contexts as the engine bins them."""
     if sparse.issparse(context):
         return context.tocsr().astype(np.float32)
     return np.asarray(context, np.float32)
 
 
-def _categorical_mask(categorical: Any, n_features: int, names: Sequence[str] | None) -> NDArray[np.bool_]:
+def categorical_mask(categorical: Any, n_features: int, names: Sequence[str] | None) -> NDArray[np.bool_]:
+    """Return which columns hold categories, after checking that they are there."""
     mask = np.zeros(n_features, bool)
     for column in () if categorical is None else categorical:
         if isinstance(column, str):
@@ -300,7 +451,7 @@ def _categorical_mask(categorical: Any, n_features: int, names: Sequence[str] | 
     return mask
 
 
-def _feature_matrix(features: Any, n_actions: int) -> NDArray[np.float64]:
+def feature_matrix(features: Any, n_actions: int) -> NDArray[np.float64]:
     """Return action features rounded to float32 like thresholds, so that a saved model orders actions the same."""
     if features is None:
         return np.zeros((n_actions, 0))

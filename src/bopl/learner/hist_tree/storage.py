@@ -13,7 +13,8 @@ cache.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -128,44 +129,167 @@ def _grouped_column(
     return _Column(kind, n, 0, -1, -1, parts, bins, list(members), thresholds, list(is_left))
 
 
-def find_bundles(bins: NDArray[np.uint8], columns: tuple[ColumnBins, ...], max_bins: int = 256) -> list[list[int]]:
-    """Group neighbouring indicator columns of which no row has two, where together they cover half of the rows.
+@dataclass(frozen=True)
+class Layout:
+    """How contexts are stored: the same for all rows, wherever they are.
 
-    ``bins`` is (n_features, n_samples).
+    Attributes
+    ----------
+    columns : tuple of ColumnBins
+    is_fixed : bool
+        One code per histogram column and row; otherwise codes of values that differ from the common ones.
+    bundles : list of list of int
+        Indicator columns that share a histogram column of the fixed layout.
+    common : ndarray of int64
+        Most common bin of every column, for the sparse layout.
     """
+
+    columns: tuple[ColumnBins, ...]
+    is_fixed: bool
+    bundles: list[list[int]]
+    common: NDArray[np.int64]
+
+    @property
+    def live(self) -> list[int]:
+        """Columns with more than one bin."""
+        return [j for j, column in enumerate(self.columns) if column.n_bins > 1]
+
+
+@dataclass(frozen=True)
+class BinFacts:
+    """What the layout is chosen by; those of several parts of the rows are added.
+
+    Attributes
+    ----------
+    n_samples : int
+    counts : list of ndarray of int64
+        Rows in each bin of every column.
+    clashes : ndarray of int64, shape (n_indicators, n_indicators), or None
+        Rows in which two indicator columns are both set; None if the contexts are sparse, which are not bundled.
+    """
+
+    n_samples: int
+    counts: list[NDArray[np.int64]]
+    clashes: NDArray[np.int64] | None
+
+    def __add__(self, other: BinFacts) -> BinFacts:
+        counts = [mine + theirs for mine, theirs in zip(self.counts, other.counts, strict=True)]
+        clashes = None if self.clashes is None or other.clashes is None else self.clashes + other.clashes
+        return BinFacts(self.n_samples + other.n_samples, counts, clashes)
+
+
+def bin_facts(context: Any, columns: tuple[ColumnBins, ...]) -> BinFacts:
+    """Return the facts of some rows."""
+    if sparse.issparse(context):
+        return BinFacts(context.shape[0], [count for _, _, count in _csr_entries(context, columns)], None)
+    bins = _dense_bins(context, columns)
+    is_set = bins[[j for j, column in enumerate(columns) if column.is_indicator]].astype(np.float32)
+    return BinFacts(context.shape[0], _dense_counts(bins, columns), (is_set @ is_set.T).astype(np.int64))
+
+
+def choose_layout(columns: tuple[ColumnBins, ...], facts: BinFacts) -> Layout:
+    """Return whichever layout needs fewer additions per row."""
+    if facts.clashes is None:
+        return _chosen(columns, facts.n_samples, facts.counts, None)
+    indicators = [j for j, column in enumerate(columns) if column.is_indicator]
+    place = {j: k for k, j in enumerate(indicators)}
+    clashes = facts.clashes
+
+    def is_free(j: int, members: list[int]) -> bool:
+        return not any(clashes[place[j], place[other]] for other in members)
+
+    def cover(members: list[int]) -> float:
+        return sum(int(facts.counts[j][1]) for j in members) / facts.n_samples
+
+    return _chosen(columns, facts.n_samples, facts.counts, _bundle(columns, is_free, cover))
+
+
+def _chosen(
+    columns: tuple[ColumnBins, ...], n_samples: int, counts: list[NDArray[np.int64]], bundles: list[list[int]] | None
+) -> Layout:
+    common = np.array([int(count.argmax()) for count in counts], np.int64)
+    if bundles is None:
+        return Layout(columns, False, [], common)
+    live = [j for j, column in enumerate(columns) if column.n_bins > 1]
+    bundled = {j for members in bundles for j in members}
+    n_fixed = len(live) - len(bundled) + len(bundles)
+    n_sparse = sum(1.0 - counts[j].max() / max(n_samples, 1) for j in live)
+    return Layout(columns, bool(n_fixed <= FIXED_EXCESS * n_sparse or n_fixed <= 1), bundles, common)
+
+
+def _bundle(
+    columns: tuple[ColumnBins, ...],
+    is_free: Callable[[int, list[int]], bool],
+    cover: Callable[[list[int]], float],
+    max_bins: int = 256,
+) -> list[list[int]]:
+    """Group neighbouring indicator columns of which no row has two, where together they cover half of the rows."""
     bundles: list[list[int]] = []
     members: list[int] = []
-    taken = np.zeros(bins.shape[1], bool)
     for j in [*range(len(columns)), -1]:
         is_indicator = j >= 0 and columns[j].is_indicator
-        active = bins[j].view(bool) if is_indicator else None
-        if active is not None and len(members) < max_bins - 1 and not np.any(taken & active):
+        if is_indicator and len(members) < max_bins - 1 and is_free(j, members):
             members.append(j)
-            taken |= active
             continue
-        if len(members) > 1 and taken.mean() >= MIN_BUNDLE_COVER:
+        if len(members) > 1 and cover(members) >= MIN_BUNDLE_COVER:
             bundles.append(members)
-        members, taken = ([j], active.copy()) if active is not None else ([], np.zeros_like(taken))
+        members = [j] if is_indicator else []
     return bundles
+
+
+def find_bundles(bins: NDArray[np.uint8], columns: tuple[ColumnBins, ...], max_bins: int = 256) -> list[list[int]]:
+    """Return the bundles of rows that are all here; ``bins`` is (n_features, n_samples)."""
+    taken = np.zeros(bins.shape[1], bool)
+    seen: list[int] = []
+
+    def is_free(j: int, members: list[int]) -> bool:
+        if members[: len(seen)] != seen:
+            taken[:] = False
+            seen.clear()
+        for other in members[len(seen) :]:
+            np.logical_or(taken, bins[other].view(bool), out=taken)
+            seen.append(other)
+        return not np.any(taken & bins[j].view(bool))
+
+    def cover(members: list[int]) -> float:
+        return sum(int(np.count_nonzero(bins[j])) for j in members) / bins.shape[1]
+
+    return _bundle(columns, is_free, cover, max_bins)
+
+
+def _dense_bins(context: Any, columns: tuple[ColumnBins, ...]) -> NDArray[np.uint8]:
+    bins = np.empty((len(columns), context.shape[0]), np.uint8)
+    for j in range(len(columns)):
+        bins[j] = bin_values(context[:, j], columns[j]) if columns[j].n_bins > 1 else 0
+    return bins
+
+
+def _dense_counts(bins: NDArray[np.uint8], columns: tuple[ColumnBins, ...]) -> list[NDArray[np.int64]]:
+    return [np.bincount(bins[j], minlength=columns[j].n_bins) for j in range(len(columns))]
 
 
 def bin_context(context: Any, columns: tuple[ColumnBins, ...]) -> BinnedContext:
     """Bin the training contexts into whichever layout needs fewer additions per row."""
     if sparse.issparse(context):
-        return _store_csr(context, columns)
-    live = [j for j, column in enumerate(columns) if column.n_bins > 1]
-    bins = np.empty((len(columns), context.shape[0]), np.uint8)
-    for j in range(len(columns)):
-        bins[j] = bin_values(context[:, j], columns[j]) if columns[j].n_bins > 1 else 0
-    counts = [np.bincount(bins[j], minlength=columns[j].n_bins) for j in range(len(columns))]
-    bundles = find_bundles(bins, columns)
-    bundled = {j for members in bundles for j in members}
-    n_fixed = len(live) - len(bundled) + len(bundles)
-    n_sparse = sum(1.0 - counts[j].max() / max(context.shape[0], 1) for j in live)
-    if n_fixed <= FIXED_EXCESS * n_sparse or n_fixed <= 1:
-        return _store_fixed(bins, columns, live, bundles)
-    common = np.array([int(c.argmax()) for c in counts], np.int64)
-    return _store_sparse_dense(bins, columns, live, common)
+        entries = _csr_entries(context, columns)
+        layout = _chosen(columns, context.shape[0], [count for _, _, count in entries], None)
+        return _store_csr(entries, context.shape[0], layout)
+    bins = _dense_bins(context, columns)
+    layout = _chosen(columns, context.shape[0], _dense_counts(bins, columns), find_bundles(bins, columns))
+    return _store_dense(bins, layout)
+
+
+def store_context(context: Any, layout: Layout) -> BinnedContext:
+    """Bin some rows into a layout that was chosen for all."""
+    if sparse.issparse(context):
+        return _store_csr(_csr_entries(context, layout.columns), context.shape[0], layout)
+    return _store_dense(_dense_bins(context, layout.columns), layout)
+
+
+def _store_dense(bins: NDArray[np.uint8], layout: Layout) -> BinnedContext:
+    if layout.is_fixed:
+        return _store_fixed(bins, layout.columns, layout.live, layout.bundles)
+    return _store_sparse_dense(bins, layout.columns, layout.live, layout.common)
 
 
 def _cut_blocks(layout: list[_Column]) -> list[list[int]]:
@@ -391,33 +515,41 @@ def _write_codes(bins, features, span, cursor, codes_out):  # type: ignore[no-un
                 cursor[block, i] += 1
 
 
-def _store_csr(context: Any, columns: tuple[ColumnBins, ...]) -> BinnedContext:
-    """The sparse layout straight from a CSR matrix; no (n, d) array is made."""
-    n_samples, n_features = context.shape
+def _csr_entries(context: Any, columns: tuple[ColumnBins, ...]) -> list[tuple[Any, Any, NDArray[np.int64]]]:
+    """Return rows and bins of every column's stored values, rows ascending, and the number of rows in each bin."""
     by_column = context.tocsc()
-    ends = by_column.indptr
-    entries: list[tuple[Any, Any]] = []
-    common = np.zeros(n_features, np.int64)
+    by_column.sort_indices()
+    ends, entries = by_column.indptr, []
     for j, column in enumerate(columns):
         rows = by_column.indices[ends[j] : ends[j + 1]]
         bins = bin_values(by_column.data[ends[j] : ends[j + 1]], column)
-        zero_bin = int(bin_values(np.zeros(1, np.float32), column)[0])
         count = np.bincount(bins, minlength=column.n_bins)
-        count[zero_bin] += n_samples - len(rows)
-        common[j] = count.argmax()
+        count[_zero_bin(column)] += context.shape[0] - len(rows)
+        entries.append((rows, bins, count))
+    return entries
+
+
+def _zero_bin(column: ColumnBins) -> int:
+    return int(bin_values(np.zeros(1, np.float32), column)[0])
+
+
+def _store_csr(stored: list[tuple[Any, Any, NDArray[np.int64]]], n_samples: int, chosen: Layout) -> BinnedContext:
+    """The sparse layout straight from a CSR matrix; no (n, d) array is made."""
+    columns, common = chosen.columns, chosen.common
+    entries: list[tuple[Any, Any]] = []
+    for j, (rows, bins, _) in enumerate(stored):
+        zero_bin = _zero_bin(columns[j])
         if common[j] != zero_bin:  # zeros are not the most common value here: they need codes
             full = np.full(n_samples, zero_bin, np.uint8)
             full[rows] = bins
             rows, bins = np.arange(n_samples, dtype=rows.dtype), full
         keep = bins != common[j]
-        order = np.argsort(rows[keep], kind="stable")
-        entries.append((rows[keep][order], bins[keep][order]))
-    live = [j for j, column in enumerate(columns) if column.n_bins > 1]
-    layout = _sparse_layout(columns, live, common)
+        entries.append((rows[keep], bins[keep]))
+    layout = _sparse_layout(columns, chosen.live, common)
     blocks = _cut_blocks(layout)
-    span, position = _spans(layout, blocks, n_features)
+    span, position = _spans(layout, blocks, len(columns))
     row_start = np.zeros((len(blocks), n_samples + 1), np.int64)
-    for j in live:
+    for j in chosen.live:
         np.add.at(row_start[span[j, 0]], entries[j][0] + 1, 1)
     _accumulate_starts(row_start)
     codes = np.empty(int(row_start[-1, -1]), np.uint16)
@@ -430,3 +562,65 @@ def _store_csr(context: Any, columns: tuple[ColumnBins, ...]) -> BinnedContext:
             cursor[block, rows] += 1
     no_parts = np.zeros((0, n_samples), np.uint8)
     return _finish_sparse(layout, columns, n_samples, codes, row_start, position, no_parts, span)
+
+
+# -- Rows of stored contexts ------------------------------------------------------------------------------------------
+
+
+def take_rows(binned: BinnedContext, rows: NDArray[np.int32]) -> BinnedContext:
+    """Return some of the stored contexts, in the order of ``rows``."""
+    arrays, n_rows = binned.arrays, len(rows)
+    codes, starts, block_code = [], np.zeros((len(arrays.row_width), n_rows + 1), np.int64), []
+    base = 0
+    for block, width in enumerate(arrays.row_width.tolist()):
+        block_code.append(base)
+        if width > 0:
+            start = int(arrays.block_code[block])
+            here = arrays.codes[start : start + binned.n_samples * width].reshape(binned.n_samples, width)
+            codes.append(here[rows].ravel())
+        else:
+            first, last = arrays.row_start[block][rows], arrays.row_start[block][rows.astype(np.int64) + 1]
+            np.cumsum(last - first, out=starts[block, 1:])
+            within = np.arange(int(starts[block, -1])) - np.repeat(starts[block, :-1], last - first)
+            codes.append(arrays.codes[np.repeat(first, last - first) + within])
+            starts[block] += base
+        base += len(codes[-1])
+    return _with_rows(binned, codes, starts, block_code, np.ascontiguousarray(arrays.part_bins[:, rows]), n_rows)
+
+
+def join_rows(parts: Sequence[BinnedContext]) -> BinnedContext:
+    """Return stored contexts of one layout one after the other."""
+    if len(parts) == 1:
+        return parts[0]
+    n_rows = sum(part.n_samples for part in parts)
+    codes, starts, block_code = [], np.zeros((len(parts[0].arrays.row_width), n_rows + 1), np.int64), []
+    base = 0
+    for block, width in enumerate(parts[0].arrays.row_width.tolist()):
+        block_code.append(base)
+        place = 0
+        for part in parts:
+            arrays, n_own = part.arrays, part.n_samples
+            if width > 0:
+                start = int(arrays.block_code[block])
+                codes.append(arrays.codes[start : start + n_own * width])
+            else:
+                own = arrays.row_start[block]
+                codes.append(arrays.codes[own[0] : own[n_own]])
+                starts[block, place : place + n_own + 1] = own[: n_own + 1] - own[0] + base
+            base += len(codes[-1])
+            place += n_own
+    part_bins = np.concatenate([part.arrays.part_bins for part in parts], axis=1)
+    return _with_rows(parts[0], codes, starts, block_code, part_bins, n_rows)
+
+
+def _with_rows(
+    binned: BinnedContext, codes: list[Any], starts: Any, block_code: list[int], part_bins: Any, n_rows: int
+) -> BinnedContext:
+    is_sparse = bool((binned.arrays.row_width == 0).any())
+    arrays = binned.arrays._replace(
+        codes=np.concatenate(codes),
+        row_start=starts if is_sparse else np.zeros((len(starts), 1), np.int64),
+        block_code=np.array(block_code, np.int64) * (binned.arrays.row_width > 0),
+        part_bins=part_bins,
+    )
+    return replace(binned, arrays=arrays, n_samples=n_rows)

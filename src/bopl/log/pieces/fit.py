@@ -139,10 +139,11 @@ class Times:
             # No number is in the range of two units, so that pieces of one unit are a log of that unit.
             unit = epoch_unit(moments)
             self.units.add(unit)
-            moments = None if unit is None else from_epoch(moments, unit)
-        if moments is not None:
-            parts = time_parts(moments, CYCLES)
-            self.parts += [parts.min(axis=0), parts.max(axis=0)]
+            if unit is None:
+                return
+            moments = from_epoch(moments, unit)
+        parts = time_parts(moments, CYCLES)
+        self.parts += [parts.min(axis=0), parts.max(axis=0)]
 
     def _check_zone(self, values: nw.Series[Any]) -> None:
         """Raise if texts of one piece have a zone and those of another have none; within one, they agree already."""

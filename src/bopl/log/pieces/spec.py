@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import pickle
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -14,6 +14,7 @@ import numpy as np
 
 from bopl._typing import AnyArray, IntArray
 from bopl.log.bandit_log import BanditLog, replaced
+from bopl.log.check import number_groups
 from bopl.log.cleaning import ChosenRows, RowChoice, choose_rows
 from bopl.log.format.columnar import checked, validated
 from bopl.log.format.parts import LogParts
@@ -50,6 +51,26 @@ class TimeReading:
         if self.dtype is not None:
             return values.astype(self.dtype)
         return values if self.unit is None else from_epoch(values, self.unit)
+
+
+@dataclass(frozen=True, eq=False)
+class RowColumns:
+    """What a split looks at: times and groups of samples, where they have such."""
+
+    n_samples: int
+    time: AnyArray | None = None
+    group: IntArray | None = None
+
+    @classmethod
+    def joined(cls, parts: Sequence[RowColumns]) -> RowColumns:
+        """Return the columns of several parts, in their order."""
+        time = [part.time for part in parts if part.time is not None]
+        group = [part.group for part in parts if part.group is not None]
+        return cls(
+            sum(part.n_samples for part in parts),
+            np.concatenate(time) if time else None,
+            np.concatenate(group) if group else None,
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -122,9 +143,9 @@ class PieceSpec:
         choice = self.request.rows
         with naming_rows(piece, None):
             if parts.sparse is not None:
-                return sparse_rows(choice, parts.sparse, parts, self.roles, self.actions, may_be_none=True)
+                return sparse_rows(choice, parts.sparse, parts, self.roles, self.actions, is_part=True)
             columns = {name: nw.from_native(parts.table[name], series_only=True) for name in parts.table.column_names}
-            return choose_rows(choice, columns, self.roles, self.context, self.actions, may_be_none=True)
+            return choose_rows(choice, columns, self.roles, self.context, self.actions, is_part=True)
 
     def _as_in_whole_log(self, log: BanditLog, parts: LogParts) -> dict[str, Any]:
         """Return the columns of a part that can only be told from the whole log."""
@@ -135,6 +156,24 @@ class PieceSpec:
             found["group"] = _read_only(positions_of(log.group_labels, self.groups)[log.group])
             found["group_labels"] = self.groups
         return found
+
+    def rows_of(self, piece: Piece) -> RowColumns:
+        """Return times and groups of a piece's samples, without reading more than has to be."""
+        named = {role: self.roles[role] for role in ("time", "group") if role in self.roles}
+        if not named:
+            return RowColumns(piece.n_rows)
+        if self.request.rows.is_any:
+            parts, rows = self.chosen_parts(piece)
+        else:
+            parts, rows = read_piece(piece, tuple(named.values()), self.types), None
+        if (selected := piece.selected()) is not None:
+            parts, rows = parts.take(selected), selected if rows is None else rows[selected]
+        with naming_rows(piece, rows):
+            time = None if self.time is None else self.time.read(parts.table[named["time"]])
+            if self.groups is None:
+                return RowColumns(piece.n_rows, time)
+            codes, labels = number_groups(parts.table[named["group"]])
+            return RowColumns(piece.n_rows, time, positions_of(labels, self.groups)[codes])
 
     def with_step(self, step: Step) -> PieceSpec:
         """Return the spec with one more thing that is done with each part."""

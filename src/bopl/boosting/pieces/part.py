@@ -1,0 +1,113 @@
+"""What a fit needs of a log in pieces: how a piece is loaded, and which samples it has."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from bopl._typing import AnyArray, FloatArray, IntArray
+from bopl.log import BanditLog
+from bopl.log.schema import LogSchema
+
+
+class Loader(Protocol):
+    """Loads a piece, on any machine."""
+
+    def load(self, piece: Any) -> BanditLog:
+        """Return the samples of a piece."""
+        ...
+
+
+class PiecesLog(Protocol):
+    """A log in pieces, such as `bopl.PartitionedLog`."""
+
+    @property
+    def pieces(self) -> Sequence[Any]:
+        """The pieces, in order; each has ``n_rows``."""
+        ...
+
+    @property
+    def spec(self) -> Loader:
+        """How a piece becomes a log."""
+        ...
+
+    @property
+    def n_samples(self) -> int:
+        """Number of samples."""
+        ...
+
+    @property
+    def n_features(self) -> int:
+        """Number of context columns."""
+        ...
+
+    @property
+    def n_actions(self) -> int:
+        """Number of actions."""
+        ...
+
+    @property
+    def actions(self) -> AnyArray:
+        """All actions."""
+        ...
+
+    @property
+    def action_features(self) -> FloatArray | None:
+        """Features of the actions."""
+        ...
+
+    @property
+    def feature_names(self) -> tuple[str, ...] | None:
+        """Names of the context columns."""
+        ...
+
+    @property
+    def schema(self) -> LogSchema | None:
+        """How columns became contexts."""
+        ...
+
+
+@dataclass(frozen=True)
+class Part:
+    """A piece with what belongs to its samples beside the log.
+
+    Attributes
+    ----------
+    piece : Piece
+    first : int
+        Number of its first sample.
+    n_rows : int
+    sample_weight : ndarray of shape (n_rows,), optional
+    fold : ndarray of shape (n_rows,), optional
+        Of cross-fitting.
+    """
+
+    piece: Any
+    first: int
+    n_rows: int
+    sample_weight: FloatArray | None = None
+    fold: IntArray | None = None
+
+    @property
+    def rows(self) -> slice:
+        """Numbers of its samples."""
+        return slice(self.first, self.first + self.n_rows)
+
+
+def parts_of(log: PiecesLog, *, sample_weight: FloatArray | None = None, fold: IntArray | None = None) -> list[Part]:
+    """Return the pieces of a log with their share of what is given for all samples."""
+    parts, first = [], 0
+    for piece in log.pieces:
+        rows = slice(first, first + piece.n_rows)
+        parts.append(
+            Part(
+                piece,
+                first,
+                piece.n_rows,
+                None if sample_weight is None else sample_weight[rows].copy(),
+                None if fold is None else fold[rows].copy(),
+            )
+        )
+        first += piece.n_rows
+    return parts

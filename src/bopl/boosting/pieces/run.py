@@ -1,0 +1,130 @@
+"""A learner and an ascent whose samples are in pieces: the loop does not see the difference."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from bopl._exact import value_of
+from bopl._typing import FloatArray
+from bopl.boosting.ascent import Standing, Sums, standing_of, step_sums
+from bopl.boosting.ensemble import Round
+from bopl.boosting.pieces import state as work
+from bopl.boosting.pieces.part import Part
+from bopl.boosting.pieces.state import BuildPolicy, GrownTree, MadeRound
+from bopl.cluster import Cluster, Placement
+from bopl.learner.base import FittedStep
+from bopl.learner.hist_tree.learner import HistTree, PlacedTrees, WeightFacts
+from bopl.learner.hist_tree.storage import BinnedContext
+from bopl.learner.hist_tree.wave import TreeTask, Wave
+from bopl.objective import StepTarget
+
+
+class PlacedLearner:
+    """Trees grown over pieces, as a `BoundLearner`: gradients and predictions stay with the pieces."""
+
+    row_order = None
+
+    def __init__(self, trees: PlacedTrees, placed: Placement) -> None:
+        self._trees, self._placed = trees, placed
+        self.grown: GrownTree | None = None
+
+    def fit(self, target: StepTarget, round_idx: int) -> FittedStep:
+        """Grow one tree; its prediction is left to `PlacedAscent.measure`."""
+        assert target.largest is not None
+        fitted = self._trees.fit(self._run, target.largest, round_idx)
+        self.grown = GrownTree(fitted.ints, fitted.tree.value, fitted.tree.right_actions)
+        return FittedStep(fitted.predictor, target.gradient)
+
+    def _run(self, wave: Wave, task: TreeTask, is_first: bool) -> Any:
+        task = task if is_first else replace(task, drawn=None)
+        return self._placed.update_reduce(work.wave, wave, task, is_first, add=work.add_some)
+
+
+class PlacedAscent:
+    """`Ascent` over pieces.
+
+    Attributes
+    ----------
+    score, gradient : ndarray of shape (0, n_actions)
+        Those of the samples stay with the pieces.
+    standing : Standing
+    """
+
+    def __init__(
+        self, placed: Placement, learner: PlacedLearner, n_samples: int, n_actions: int, least_propensity: float
+    ) -> None:
+        self._placed, self._learner = placed, learner
+        self._n_samples, self._least = n_samples, least_propensity
+        self.score = self.gradient = np.zeros((0, n_actions))
+        self.standing: Standing = self._stand(placed.update_reduce(work.look, add=operator.add))
+
+    def measure(self, prediction: FloatArray) -> Sums:
+        """Return what the step size along the prediction of the tree grown last is computed from."""
+        totals = self._placed.update_reduce(work.measure, self._learner.grown, add=operator.add)
+        return step_sums(totals, self._n_samples)
+
+    def move(self, prediction: FloatArray, size: float) -> None:
+        """Take the step, and settle it: a lost piece is made again from its file and the rounds so far."""
+        self.standing = self._stand(self._placed.update_reduce(work.move, size, add=operator.add))
+        self._placed.settle(MadeRound(self._learner.grown, size))
+
+    def _stand(self, totals: Any) -> Standing:
+        return standing_of(totals, self._n_samples, self._least)
+
+
+@dataclass(frozen=True)
+class PiecesProblem:
+    """What is boosted over pieces.
+
+    Attributes
+    ----------
+    parts : list of Part
+    build : BuildPolicy
+    learner : HistTree
+        Its settings.
+    layout : BinnedContext
+        Without rows.
+    action_features : ndarray of shape (n_actions, n_action_features)
+    n_samples : int
+    has_mask : bool
+    """
+
+    parts: list[Part]
+    build: BuildPolicy
+    learner: HistTree
+    layout: BinnedContext
+    action_features: FloatArray
+    n_samples: int
+    has_mask: bool
+
+
+@contextmanager
+def run_over_pieces(
+    problem: PiecesProblem, cluster: Cluster, *, seed: int, n_jobs: int, rounds: list[Round]
+) -> Iterator[tuple[PlacedLearner, PlacedAscent]]:
+    """Yield a learner and an ascent whose samples are on a cluster, after the rounds that were made before."""
+    settled = [MadeRound(made.predictor, made.step.size) for made in rounds]
+    with cluster.place(problem.parts, problem.build, settled) as placed:
+        found = placed.reduce(work.weight_facts, add=operator.add)
+        trees = PlacedTrees(
+            problem.learner,
+            problem.layout,
+            problem.action_features,
+            problem.build.n_actions,
+            problem.n_samples,
+            WeightFacts(found.largest, found.n_positive, value_of(found.limbs)),
+            n_jobs,
+            seed,
+            has_mask=problem.has_mask,
+        )
+        learner = PlacedLearner(trees, placed)
+        ascent = PlacedAscent(
+            placed, learner, problem.n_samples, problem.build.n_actions, problem.build.least_propensity
+        )
+        yield learner, ascent

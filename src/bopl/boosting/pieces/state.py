@@ -1,0 +1,212 @@
+"""The state of a piece in training, and what is done with it: a function of the piece, and of the rounds so far."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from bopl._exact import no_limbs
+from bopl._typing import AnyArray, BoolArray, FloatArray
+from bopl.boosting import ascent_kernel as kernel
+from bopl.boosting.ascent import CompiledAscent, Totals
+from bopl.boosting.pieces.part import Loader, Part
+from bopl.learner.hist_tree.apply import apply_nodes
+from bopl.learner.hist_tree.learner import as_context
+from bopl.learner.hist_tree.problem import Target
+from bopl.learner.hist_tree.storage import BinnedContext, Layout, store_context
+from bopl.learner.hist_tree.wave import Answer, Nodes, TreeTask, Wave, run_wave
+from bopl.log import BanditLog
+from bopl.objective import Objective, TrainingData
+
+
+@dataclass(frozen=True)
+class GrownTree:
+    """A tree as pieces apply it: over histogram positions."""
+
+    ints: AnyArray
+    value: AnyArray
+    right_actions: AnyArray
+
+
+@dataclass(frozen=True)
+class MadeRound:
+    """A round that is settled: what is added to the scores."""
+
+    tree: Any  # GrownTree, or the predictor of a round that was made before
+    size: float
+
+
+@dataclass
+class PolicyState:
+    """A piece in the training of a policy.
+
+    Attributes
+    ----------
+    first : int
+        Number of its first sample.
+    binned : BinnedContext
+    ascent : CompiledAscent
+    weight : ndarray of shape (n_rows,)
+    mask : ndarray of bool, shape (n_rows, n_actions), or (0, 0)
+    nodes : dict of int to ndarray of int32
+        Rows of the open nodes of the tree that is being grown.
+    step : ndarray of shape (n_rows, n_actions)
+        Prediction of the tree that was grown last.
+    """
+
+    first: int
+    binned: BinnedContext
+    ascent: CompiledAscent
+    weight: FloatArray
+    mask: BoolArray
+    nodes: Nodes = field(default_factory=dict)
+    step: FloatArray = field(default_factory=lambda: np.zeros((0, 0)))
+
+    @property
+    def n_rows(self) -> int:
+        """Number of samples."""
+        return self.binned.n_samples
+
+    def target(self, task: TreeTask) -> Target:
+        """Return what the tree is fitted to."""
+        gradient = np.require(self.ascent.gradient.T, np.float64, ["C", "W"])
+        has_mask = self.mask.shape[1] > 0
+        return Target(gradient, self.weight, self.mask, has_mask, task.is_classifier, *task.grids)
+
+
+@dataclass(frozen=True)
+class BuildPolicy:
+    """Makes the state of a piece from its file, and of the rounds that are settled.
+
+    Attributes
+    ----------
+    loader : Loader
+    layout : Layout
+    objective : Objective
+    reward_translation : float
+    least_propensity : float
+        Of all samples.
+    n_actions : int
+    models : object, optional
+        Estimates rewards and gives the scores at the start: ``estimate(log, fold)`` and ``score(log, fold)``.
+    """
+
+    loader: Loader
+    layout: Layout
+    objective: Objective
+    reward_translation: float
+    least_propensity: float
+    n_actions: int
+    models: Any = None
+
+    def __call__(self, part: Part, settled: Iterable[MadeRound], cache: Any) -> PolicyState | None:
+        """Return the state; an empty piece has none."""
+        if part.n_rows == 0:
+            return None
+        log = self.loader.load(part.piece)
+        context = as_context(log.context)
+        estimate, score = None, np.zeros((log.n_samples, self.n_actions), order="F")
+        if self.models is not None:
+            estimate, score = self.models.estimate_and_score(log, part.fold)
+        state = self._begin(part, log, estimate, score, store_context(context, self.layout))
+        for made in settled:
+            score += made.size * _prediction(state, made.tree, context)
+        state.ascent.look()
+        return state
+
+    def _begin(
+        self, part: Part, log: BanditLog, estimate: FloatArray | None, score: FloatArray, binned: BinnedContext
+    ) -> PolicyState:
+        translation = self.reward_translation
+        moved = estimate if estimate is None or translation == 0.0 else estimate + translation
+        translated = log if translation == 0.0 else log.translated(translation)
+        data = TrainingData(translated, moved, part.sample_weight).take(None)
+        bound: Any = self.objective.bind(data)
+        ascent = CompiledAscent(bound, data, log.outcomes(), score, 1, least_propensity=self.least_propensity)
+        mask = np.zeros((0, 0), bool) if log.action_mask is None else np.require(log.action_mask, bool, ["C", "W"])
+        return PolicyState(part.first, binned, ascent, np.require(bound.weight, np.float64, ["C", "W"]), mask)
+
+
+def _prediction(state: PolicyState, tree: Any, context: Any) -> FloatArray:
+    """Return the prediction of a tree on a piece, zero for ineligible actions."""
+    step = apply_tree(state, tree) if isinstance(tree, GrownTree) else np.asfortranarray(tree.predict(context))
+    return step if state.mask.shape[1] == 0 else np.where(state.mask, step, 0.0)
+
+
+def apply_tree(state: PolicyState, tree: GrownTree) -> FloatArray:
+    """Return the values of a tree on a piece, of shape (n_rows, n_actions)."""
+    step = np.empty((state.ascent.score.shape[1], state.n_rows))
+    places = np.arange(state.n_rows, dtype=np.int32)
+    apply_nodes(state.binned.arrays, tree.ints, tree.value, tree.right_actions, places, step)
+    return step.T
+
+
+# -- What is done with all pieces --------------------------------------------------------------------------------------
+
+
+def look(state: PolicyState | None) -> tuple[PolicyState | None, Totals]:
+    """Return where a piece stands."""
+    if state is None:
+        return None, Totals(no_limbs(kernel.N_MOVED), 0.0)
+    return state, state.ascent.look()
+
+
+def wave(state: PolicyState | None, asked: Wave, task: TreeTask, is_first: bool) -> tuple[Any, Answer | None]:
+    """Let a piece take part in a wave."""
+    if state is None:
+        return None, None
+    if is_first:
+        state.nodes = {0: task.rows(state.first, state.n_rows)}
+    answer = run_wave(state.binned, state.target(task), state.nodes, asked, task.has_count, state.first)
+    return state, answer
+
+
+def measure(state: PolicyState | None, tree: GrownTree) -> tuple[PolicyState | None, Totals]:
+    """Apply a finished tree, and return what the step size is computed from."""
+    if state is None:
+        return None, Totals(no_limbs(kernel.N_MEASURED), 0.0)
+    state.nodes = {}
+    state.step = apply_tree(state, tree)
+    return state, state.ascent.measure_totals(state.step)
+
+
+def move(state: PolicyState | None, size: float) -> tuple[PolicyState | None, Totals]:
+    """Take the step."""
+    if state is None:
+        return None, Totals(no_limbs(kernel.N_MOVED), 0.0)
+    totals = state.ascent.move_totals(state.step, size)
+    state.step = np.zeros((0, 0))
+    return state, totals
+
+
+def weight_facts(state: PolicyState | None) -> Any:
+    """Return the largest weight, how many are not zero, and their exact sum."""
+    from bopl._exact import limbs_of
+
+    if state is None:
+        return WeightTotals(0.0, 0, no_limbs())
+    return WeightTotals(float(np.abs(state.weight).max()), int(np.count_nonzero(state.weight)), limbs_of(state.weight))
+
+
+@dataclass(frozen=True)
+class WeightTotals:
+    """What is known of all weights; those of several pieces are added."""
+
+    largest: float
+    n_positive: int
+    limbs: Any
+
+    def __add__(self, other: WeightTotals) -> WeightTotals:
+        return WeightTotals(
+            max(self.largest, other.largest), self.n_positive + other.n_positive, self.limbs + other.limbs
+        )
+
+
+def add_some(one: Any, other: Any) -> Any:
+    """Add two partial results; that of an empty piece is None."""
+    if one is None or other is None:
+        return other if one is None else one
+    return one + other

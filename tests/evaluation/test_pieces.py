@@ -1,0 +1,118 @@
+"""An evaluation over pieces has the numbers of the one in memory, and holds one piece at a time."""
+
+import gc
+import pickle
+import weakref
+
+import numpy as np
+import pytest
+
+import bopl
+from bopl import BanditLog
+from bopl._errors import UsageError
+from bopl.log.pieces.spec import PieceSpec
+from pieces_logs import EVERYTHING, ROLES, a_frame, write
+
+
+class Leaning:
+    """Likes the first action the more, the older."""
+
+    def predict_proba(self, context, action_mask=None):
+        score = np.column_stack([np.nan_to_num(context[:, 0]), np.zeros(len(context)), np.ones(len(context))])
+        return np.exp(score) / np.exp(score).sum(axis=1, keepdims=True)
+
+
+@pytest.fixture(scope="module")
+def logs(tmp_path_factory):
+    path = write(tmp_path_factory.mktemp("log"), a_frame(400), (150, 0, 1, 249), 60)
+    return BanditLog.read(path, **ROLES, **EVERYTHING), BanditLog.scan_parquet(path, **ROLES, **EVERYTHING)
+
+
+def assert_same_answers(mine, theirs):
+    assert len(mine.rows) == len(theirs.rows)
+    for row, other in zip(mine.rows, theirs.rows, strict=True):
+        assert row.keys() == other.keys()
+        for name, value in row.items():
+            if isinstance(value, float):
+                np.testing.assert_allclose(value, other[name], rtol=1e-9, atol=1e-12, err_msg=name)
+            else:
+                assert value == other[name], name
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {},
+        {"interval": "bootstrap", "n_replicates": 50},
+        {"estimators": ["ips", "snips"], "guards": ["revenue>=-50%"], "min_uplift": 0.01},
+        {"head_to_head": True},
+        {"propensity": "uniform"},
+    ],
+    ids=lambda settings: " ".join(settings) or "plain",
+)
+def test_pieces_have_the_answers_of_the_log_in_memory(logs, settings):
+    whole, pieces = logs
+    uniform = np.full((400, 3), 1 / 3)
+    policies = {"leaning": Leaning(), "uniform": uniform}
+    assert_same_answers(bopl.evaluate(pieces, policies, **settings), bopl.evaluate(whole, policies, **settings))
+
+
+def test_a_fitted_reward_model_serves_pieces_too(logs):
+    whole, pieces = logs
+    model = _Means().fit(whole)
+    mine, theirs = (bopl.evaluate(log, Leaning(), reward_model=model, estimators="dr") for log in (pieces, whole))
+    assert_same_answers(mine, theirs)
+
+
+class _Means:
+    def fit(self, log):
+        self.mean_ = np.bincount(log.action_idx, log.reward) / np.bincount(log.action_idx)
+        return self
+
+    def predict(self, context):
+        return np.tile(self.mean_, (context.shape[0], 1))
+
+
+def test_no_more_than_one_piece_is_alive(logs, monkeypatch):
+    seen, alive = [], []
+    load = PieceSpec.load
+
+    def counted(self, piece):
+        log = load(self, piece)
+        seen.append(weakref.ref(log))
+        alive.append(sum(one() is not None for one in seen))
+        return log
+
+    monkeypatch.setattr(PieceSpec, "load", counted)
+    gc.collect()
+    bopl.evaluate(logs[1], Leaning())
+    assert len(alive) == len(logs[1].pieces) > 5
+    assert max(alive) <= 2  # one is read while the last goes
+
+
+def test_what_needs_the_whole_log_is_refused(logs):
+    _, pieces = logs
+    for settings, said in [
+        ({"propensity": "estimate"}, "need the log in memory"),
+        ({"confounding": True}, "confounding needs the log in memory"),
+        ({"segment": np.zeros(400)}, "where it is scanned"),
+        ({"reward_model": bopl.BoostedRewardModel()}, "not cross-fitted"),
+    ]:
+        with pytest.raises(UsageError, match=said):
+            bopl.evaluate(pieces, Leaning(), **settings)
+    with pytest.raises(UsageError, match="pieces of a log in pieces"):
+        bopl.evaluate(logs[0], Leaning(), cluster="tcp://nowhere:1")
+    with pytest.raises(ValueError, match="has 3 rows, the log 400"):
+        bopl.evaluate(pieces, np.ones((3, 3)) / 3)
+
+
+def test_a_cluster_gives_the_same_bits(logs):
+    from bopl.cluster import ThisMachine
+
+    _, pieces = logs
+    settings = {"interval": "bootstrap", "n_replicates": 40, "estimators": ["ips", "clipped_ips"]}
+    policies = {"leaning": Leaning(), "uniform": np.full((400, 3), 1 / 3)}
+    alone = bopl.evaluate(pieces, policies, **settings)
+    with ThisMachine() as machine:
+        together = bopl.evaluate(pieces, policies, **settings, cluster=machine)
+    assert pickle.dumps(alone.to_dict()) == pickle.dumps(together.to_dict())

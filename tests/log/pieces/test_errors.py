@@ -1,0 +1,227 @@
+"""What is wrong with a log in pieces is told with the file and the row."""
+
+import os
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from bopl import BanditLog
+from bopl._errors import UsageError
+from pieces_logs import ROLES, a_frame, assert_same, write
+
+
+@pytest.mark.parametrize(
+    ("column", "value", "said"),
+    [
+        ("p", 1.5, r"part003.parquet', row group 1 from row 8 on: propensity must lie in \(0, 1\].*at row 11 with 1.5"),
+        ("click", np.nan, r"part003.parquet', row group 1 from row 8 on: reward must be finite.*at row 11 with nan"),
+        ("item", None, r"part003.parquet', row group 1 from row 8 on: action is missing.*at row 11"),
+        (
+            "age",
+            np.inf,
+            r"part003.parquet', row group 1 from row 8 on: context must be finite.*at row 11, column 'age'",
+        ),
+    ],
+)
+def test_an_error_names_the_file_and_the_row(tmp_path, column, value, said):
+    frame = a_frame()
+    frame["click"] = frame["click"].astype(float)
+    frame.loc[20 + 1 + 11, column] = value
+    log = BanditLog.scan_parquet(write(tmp_path, frame), **ROLES)
+    with pytest.raises(ValueError, match=said):
+        log.to_log()
+
+
+def test_a_row_is_named_by_its_place_in_the_file_also_if_others_are_left_out(tmp_path):
+    frame = a_frame()
+    rows = np.flatnonzero(frame["country"] == "DE")
+    bad = int(rows[rows > 21][-1])
+    frame.loc[bad, "p"] = 2.0
+    log = BanditLog.scan_parquet(write(tmp_path, frame), **ROLES, where="country == 'DE'")
+    with pytest.raises(ValueError, match=f"at row {bad - 21} with 2"):
+        log.to_log()
+    frame["user"] = None
+    with pytest.raises(ValueError, match=r"part000.parquet', row group 0 from row 0 on: group is missing"):
+        BanditLog.scan_parquet(write(tmp_path / "group", frame), **ROLES, group="user")
+
+
+def test_data_that_looks_like_a_row_number_stays_as_it_is(tmp_path):
+    frame = a_frame()
+    frame["item"] = "row 7"
+    log = BanditLog.scan_parquet(write(tmp_path, frame), **ROLES, actions=["a", "b"])
+    with pytest.raises(ValueError, match="the first at row 0 with 'row 7'"):
+        log.to_log()
+
+
+def test_invalid_rows_are_left_out_and_counted_as_in_memory(tmp_path):
+    frame = a_frame(400)
+    frame["click"] = frame["click"].astype(float)
+    frame.loc[frame["item"] == "a", "click"] = np.nan
+    frame.loc[[3, 33, 45], "p"] = [0.0, 1.5, -1.0]
+    frame.loc[[8, 50], "age"] = np.inf
+    frame.loc[24:28, "item"] = None
+    path = write(tmp_path, frame, (20, 0, 1, 379))
+    whole = BanditLog.read(path, **ROLES, drop_invalid=True)
+    log = BanditLog.scan_parquet(path, **ROLES, drop_invalid=True)
+    assert_same(log.to_log(), whole)
+    assert log.origin.uneven == whole.origin.uneven is not None
+    assert {one.reason: one for one in log.origin.dropped} == {one.reason: one for one in whole.origin.dropped}
+    assert log.origin.n_rows == whole.origin.n_rows
+
+
+def test_no_row_that_is_left_is_refused(tmp_path):
+    path = write(tmp_path, a_frame())
+    with pytest.raises(ValueError, match="0 of 60 rows are where age > 99"):
+        BanditLog.scan_parquet(path, **ROLES, where="age > 99")
+    with pytest.raises(ValueError, match=r"the log is empty: there is no row in .*part000.parquet"):
+        BanditLog.scan_parquet(write(tmp_path / "none", a_frame(0), (0, 0)), **ROLES)
+
+
+def test_categories_that_only_the_last_file_has_are_known_in_the_first(tmp_path):
+    frame = a_frame()
+    frame.loc[59, "city"] = "Aachen"
+    frame.loc[59, "item"] = "z"
+    log = BanditLog.scan_parquet(write(tmp_path, frame), **ROLES)
+    city = next(column for column in log.schema.columns if column.name == "city")
+    assert city.categories == ("Aachen", "Bonn", "Rom", "Ulm")
+    assert log.actions.tolist() == ["a", "b", "c", "z"]
+    assert_same(log.load(log.pieces[0]), BanditLog.from_frame(frame, **ROLES).subset(slice(0, 8)))
+
+
+def test_rare_categories_are_merged_and_identifiers_found_as_in_memory(tmp_path):
+    frame = a_frame(2500)
+    frame["city"] = [f"city {row * row % 611}" for row in range(2500)]
+    frame["number"] = np.arange(2500) // 2 * 3
+    path = write(tmp_path, frame, (1000, 1, 1499), 400)
+    log = BanditLog.scan_parquet(path, **ROLES)
+    assert log.schema == BanditLog.read(path, **ROLES).schema
+
+
+def test_numbers_of_several_widths_and_gaps_are_one_column(tmp_path):
+    parts = [
+        pa.table({"x": pa.array([1, 2], pa.int8()), "y": pa.nulls(2), "a": ["u", "v"], "r": [0, 1], "p": [0.5, 0.5]}),
+        pa.table({"x": [300, None], "y": ["q", None], "a": ["u", "v"], "r": [0.5, 1.0], "p": [0.5, 0.5]}),
+    ]
+    for number, part in enumerate(parts):
+        pq.write_table(part, tmp_path / f"{number}.parquet")
+    roles = {"action": "a", "reward": "r", "propensity": "p"}
+    log = BanditLog.scan_parquet(str(tmp_path / "*.parquet"), **roles)
+    assert_same(log.to_log(), BanditLog.read(str(tmp_path / "*.parquet"), **roles))
+
+
+def test_files_of_other_columns_are_refused_in_one_sentence(tmp_path):
+    pq.write_table(pa.table({"x": [1.0], "a": ["u"], "r": [0], "p": [0.5]}), tmp_path / "one.parquet")
+    pq.write_table(pa.table({"x": ["text"], "a": ["u"], "r": [0], "p": [0.5]}), tmp_path / "two.parquet")
+    pq.write_table(pa.table({"a": ["v"], "r": [0], "p": [0.5]}), tmp_path / "three.parquet")
+    roles = {"action": "a", "reward": "r", "propensity": "p"}
+    paths = [tmp_path / name for name in ("one.parquet", "two.parquet", "three.parquet")]
+    with pytest.raises(ValueError, match=r"column 'x' holds double in '.*one.parquet' and string in '.*two.parquet'"):
+        BanditLog.scan_parquet(paths[:2], **roles)
+    with pytest.raises(ValueError, match=r"one.parquet' has a column 'x' and '.*three.parquet' has not"):
+        BanditLog.scan_parquet([paths[0], paths[2]], **roles)
+    with pytest.raises(UsageError, match="no column 'nope'"):
+        BanditLog.scan_parquet(paths[:1], **{**roles, "action": "nope"})
+
+
+def test_a_file_that_changes_or_vanishes_is_told(tmp_path):
+    log = BanditLog.scan_parquet(write(tmp_path, a_frame()), **ROLES)
+    file = tmp_path / "part003.parquet"
+    state = file.stat()
+    os.utime(file, ns=(state.st_atime_ns, state.st_mtime_ns + 1))
+    with pytest.raises(ValueError, match=r"part003.parquet' has changed since the log was scanned"):
+        log.to_log()
+    file.unlink()
+    with pytest.raises(FileNotFoundError, match=r"part003.parquet' was there when the log was scanned and is gone"):
+        log.to_log()
+
+
+def test_copies_are_not_looked_for_and_that_is_told(tmp_path):
+    path = write(tmp_path, a_frame())
+    with pytest.raises(UsageError, match="there is no file to scan"):
+        BanditLog.scan_parquet([], **ROLES)
+    with pytest.raises(FileNotFoundError, match="there is no file"):
+        BanditLog.scan_parquet(str(tmp_path / "none.parquet"), **ROLES)
+    with pytest.raises(UsageError, match="which column is the action"):
+        BanditLog.scan_parquet(path)
+
+
+def test_files_written_from_a_log_say_what_they_are(tmp_path):
+    rng = np.random.default_rng(0)
+    mask = rng.random((30, 3)) < 0.7
+    action = rng.integers(0, 3, 30)
+    mask[np.arange(30), action] = True
+    whole = BanditLog(
+        rng.normal(size=(30, 2)),
+        action,
+        rng.random(30),
+        np.full(30, 0.4),
+        actions=[0, 1, 2],
+        action_mask=mask,
+        action_features=rng.normal(size=(3, 2)),
+        time=np.arange(30) + 1_700_000_000,
+        group=rng.integers(0, 5, 30),
+    )
+    for number, rows in enumerate((slice(0, 10), slice(10, 11), slice(11, 30))):
+        whole.subset(rows).to_parquet(tmp_path / f"{number}.parquet")
+    read = BanditLog.read(str(tmp_path / "*.parquet"))
+    log = BanditLog.scan_parquet(str(tmp_path / "*.parquet"))
+    assert_same(log.to_log(), read)
+    assert log.has_action_mask
+    assert log.n_features == 2
+    np.testing.assert_array_equal(log.action_features, read.action_features)
+
+
+def test_sparse_contexts_stay_sparse(tmp_path):
+    from scipy.sparse import random_array
+
+    rng = np.random.default_rng(0)
+    context = random_array((30, 6), density=0.3, rng=rng, format="csr", dtype=np.float32)
+    whole = BanditLog(context, rng.integers(0, 3, 30), rng.random(30), np.full(30, 0.4), feature_names=list("abcdef"))
+    for number, rows in enumerate((slice(0, 12), slice(12, 30))):
+        whole.subset(rows).to_parquet(tmp_path / f"{number}.parquet")
+    path = str(tmp_path / "*.parquet")
+    log = BanditLog.scan_parquet(path)
+    assert_same(log.to_log(), BanditLog.read(path))
+    few = {"where": "a > 0.0"}
+    assert_same(BanditLog.scan_parquet(path, **few).to_log(), BanditLog.read(path, **few))
+
+
+def test_folders_are_columns(tmp_path):
+    frame = a_frame(20)
+    for day, part in (("2024-05-01", frame[:7]), ("2024-05-02", frame[7:])):
+        write(tmp_path / f"day={day}", part, (len(part),))
+    log = BanditLog.scan_parquet(tmp_path, **ROLES, group="day")
+    assert_same(log.to_log(), BanditLog.read(tmp_path, **ROLES, group="day"))
+    assert log.group_labels.tolist() == ["2024-05-01", "2024-05-02"]
+
+
+@pytest.mark.parametrize(
+    "times",
+    [
+        [f"2024-05-{day:02}" for day in range(1, 13)],
+        ["2024-05-01"] * 6 + [f"2024-05-{day:02}T10:00:00.5" for day in range(7, 13)],
+        [1_700_000_000 + 3600 * hour for hour in range(12)],
+        [float(1_700_000_000 + 3600 * hour) for hour in range(12)],
+        [90_000_000 * count for count in range(12)],  # the later ones look like seconds since 1970, all of them do not
+        list(pd.date_range("2024-05-01", periods=12, freq="7h", tz="Europe/Rome")),
+        [pd.Timestamp("2024-05-01")] * 12,
+    ],
+    ids=["dates", "dates and times", "seconds", "floats", "counts", "zones", "one"],
+)
+def test_times_are_read_as_in_the_whole_log(tmp_path, times):
+    frame = a_frame(12).drop(columns=["when"]).assign(when=times)
+    path = write(tmp_path, frame, (5, 7), 3)
+    log = BanditLog.scan_parquet(path, **ROLES, time="when")
+    whole = BanditLog.read(path, **ROLES, time="when")
+    assert log.to_log().time.dtype == whole.time.dtype
+    assert_same(log.to_log(), whole)
+
+
+def test_zones_in_some_files_only_are_refused(tmp_path):
+    frame = a_frame(12)
+    frame["when"] = ["2024-05-01T10:00:00"] * 6 + ["2024-05-01T10:00:00+02:00"] * 6
+    with pytest.raises(ValueError, match="time has a zone in some rows and none in others"):
+        BanditLog.scan_parquet(write(tmp_path, frame, (6, 6)), **ROLES, time="when")
