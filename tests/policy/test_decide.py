@@ -149,6 +149,20 @@ def test_a_frame_without_a_schema_is_decided_by_the_names_of_its_columns():
     np.testing.assert_array_equal(policy.record_proba(record), policy.predict_proba(frame)[0])
 
 
+def test_a_sparse_record_is_decided_by_what_it_lists(tmp_path):
+    rng = np.random.default_rng(0)
+    words = [" ".join(f"f{k}" for k in rng.choice(9, 3, replace=False)) for _ in range(200)]
+    lines = [f"{rng.integers(1, 4)}:{rng.random() - 1:.3f}:0.333 | {features}" for features in words]
+    (tmp_path / "log.vw").write_text("\n".join(lines) + "\n")
+    log = bopl.BanditLog.read(tmp_path / "log.vw")
+    policy = boosted(objective="ips").fit(log)
+    names = policy.schema_.feature_names
+    expected = policy.predict_proba(log.context[:20])
+    dense = log.context[:20].toarray()
+    records = [{names[k]: float(row[k]) for k in np.flatnonzero(row)} for row in dense]
+    np.testing.assert_array_equal(policy.records_proba(records), expected)
+
+
 class FairCoin(bopl.Policy):
     actions_ = np.array(["heads", "tails"])
 

@@ -56,6 +56,15 @@ def test_a_policy_is_copied_before_and_after_it_predicts(name):
         np.testing.assert_array_equal(one.predict_proba(LOG.context), expected)
 
 
+@pytest.mark.parametrize("name", ["boosted", "blend", "auto", "logging"])
+def test_a_policy_is_copied_after_it_has_decided(name):
+    policy = POLICIES[name]().fit(LOG)
+    row = LOG.context[0].tolist()
+    expected = policy.decide(row, draw=0.5, event="e")
+    for way in WAYS.values():
+        assert way(policy).decide(row, draw=0.5, event="e") == expected
+
+
 def test_an_unfitted_policy_is_copied():
     for way in WAYS.values():
         assert way(boosted()).get_params() == boosted().get_params()

@@ -187,6 +187,8 @@ class LogSchema:
     def from_json(cls, document: Mapping[str, Any], *, n_features: int | None = None) -> LogSchema:
         """Return the schema written by `to_json`, of contexts with that many columns of numbers, if it is said."""
         optional = document.get("optional", [])  # earlier schemas do not say
+        if not isinstance(optional, list):
+            raise ValueError("the schema does not list the columns that may be left out")
         columns = [
             replace(column, is_optional=column.name in optional)
             for column in (column_from_json(entry) for entry in document["columns"])
