@@ -67,6 +67,48 @@ def test_other_lists_may_be_repeated_too(chain, capsys):
     assert {row["estimator"] for row in result["rows"]} == {"snips", "ips"}
 
 
+@pytest.mark.parametrize(
+    ("guard", "says"),
+    [
+        ("nothing>=0", "there is no column 'nothing' (given as guard)"),
+        ("click>=0", "guard='click'"),
+        ("age>=0", "guard 'age' must be finite"),
+    ],
+)
+def test_messages_speak_of_the_guard_that_was_given(chain, capsys, guard, says):
+    folder, later = chain
+    code, result = run_json(capsys, "evaluate", later, folder / "policy.bopl", "--guard", guard)
+    assert code in (1, 2)
+    assert says in result["error"]
+
+
+def test_several_policies_are_compared_with_each_other(chain, capsys, tmp_path):
+    folder, later = chain
+    others = []
+    for seed in (1, 2):
+        others.append(tmp_path / f"other{seed}.bopl")
+        given = (*FIT, "--ignore", "revenue,returns", "--random-state", seed, "--n-rounds", 2)
+        assert run_bopl("train", folder / "log.parquet", *ROLES, *given, "--out", others[-1]) in (0, 4)
+    given = ("evaluate", later, folder / "policy.bopl", *others, *QUICK)
+    _, result = run_json(capsys, *given, "--head-to-head")
+    pairs = [(one["policy"], one["other"]) for one in result["comparisons"]]
+    assert pairs == [("policy", "other1"), ("policy", "other2"), ("other1", "other2")]
+    run_bopl(*given, "--head-to-head")
+    assert "compared with" in capsys.readouterr().out
+    code, result = run_json(capsys, "evaluate", later, folder / "policy.bopl", "--head-to-head")
+    assert (code, result["error"][:40]) == (2, "a comparison needs at least two policies")
+    code, result = run_json(capsys, *given[:-3], "--head-to-head", "--against", others[1])
+    assert (code, "give one of both" in result["error"]) == (2, True)
+
+
+def test_a_verdict_says_which_smallest_uplift_it_meets(chain, capsys):
+    folder, later = chain
+    code, result = run_json(capsys, "evaluate", later, folder / "policy.bopl", *QUICK, "--min-uplift", "2%")
+    assert code == 0
+    least = 0.02 * result["logging_value"]
+    assert f"which is more than the {least:.4g} asked for." in result["decisions"][0]["reason"]
+
+
 def test_a_guard_that_is_given_twice_is_refused(chain, capsys):
     folder, later = chain
     given = ("--guard", "revenue>=-50%", "--guard", "revenue>=0")

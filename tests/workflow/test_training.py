@@ -153,6 +153,9 @@ def test_the_latest_samples_of_the_training_part_choose_and_it_is_said(tmp_path)
     said = []
     train(config_for(tmp_path, time="when", reward_translation=-0.4), say=said.append)
     assert "Training on 900 samples, choosing on the latest 300, and holding out 300 for the verdict." in said
+    said.clear()
+    train(config_for(tmp_path, time="when", group="user", ignore=(), reward_translation=-0.4), say=said.append)
+    assert any("(drawn at random, as most groups have samples in the latest part)" in str(text) for text in said)
 
 
 class Interrupt(bopl.Callback):

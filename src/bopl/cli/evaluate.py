@@ -26,6 +26,9 @@ def evaluate(
     against: Annotated[
         Path | None, typer.Option(help="Policy file of what runs now, if it is not what made the log.")
     ] = None,
+    head_to_head: Annotated[
+        bool, typer.Option("--head-to-head", help="Compare the policies with each other, too, in pairs.")
+    ] = False,
     json: Json = False,
     **settings: Any,
 ) -> None:
@@ -35,7 +38,7 @@ def evaluate(
     same samples, and the verdicts hold for all of them together; the exit code is 0 only if all are better than the
     logging policy, or than the policy they are compared with.
 
-    Example: bopl evaluate log.parquet policy.bopl other.bopl
+    Example: bopl evaluate log.parquet policy.bopl other.bopl --head-to-head
     """
     from bopl.workflow.config import make_config
     from bopl.workflow.judging import evaluate_files
@@ -51,9 +54,9 @@ def evaluate(
     if scale.sentence is not None:
         output.say(scale.sentence)
     if scale.is_in_pieces:
-        evaluation, warnings = evaluate_pieces_of(chosen, scale, files, against)
+        evaluation, warnings = evaluate_pieces_of(chosen, scale, files, against, head_to_head=head_to_head)
     else:
-        evaluation, warnings = evaluate_files(chosen, files, against)
+        evaluation, warnings = evaluate_files(chosen, files, against, head_to_head=head_to_head)
     output.say(evaluation_table(evaluation))
     for part in part_tables(evaluation):
         output.say(part)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 from collections.abc import Sequence
 from contextlib import redirect_stdout
@@ -133,7 +134,8 @@ def in_flags(sentence: str) -> str:
     for parameter in FLAGS:
         flag = f"--{parameter.replace('_', '-')}"
         sentence = sentence.replace(f"{parameter}=True", flag).replace(f"with {parameter}", f"with {flag}")
-    return sentence
+    sentence = re.sub(r"\bother_rewards\[\d+\]", "guard", sentence)  # guards are all the other rewards there are here
+    return re.sub(r"\bother_rewards\['([^']*)'\]", r"guard '\1'", sentence)
 
 
 def _click_sentence(error: BaseException) -> str:

@@ -237,7 +237,7 @@ def part_rows(evaluation: Evaluation) -> list[tuple[str, tuple[str, ...], list[t
     ]
     parts: list[tuple[str, tuple[str, ...], list[tuple[str, ...]]]] = [
         ("Guards", ("policy", "guard", "now", "change and its interval", "state"), list(guards)),
-        ("Head to head", ("policy", "less", "difference and its interval", "verdict"), list(compared)),
+        ("Head to head", ("policy", "compared with", "difference and its interval", "verdict"), list(compared)),
         ("Segments", ("policy", "segment", "samples", "uplift and its interval", "verdict"), list(segments)),
     ]
     return [part for part in parts if part[2]]

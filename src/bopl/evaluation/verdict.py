@@ -293,7 +293,9 @@ def _size_sentence(word: str, size: float, least: float, goal: Goal) -> str:
             f"The difference to {goal.other} is real but tiny: {100.0 * size / goal.base:.2g}% {word} ({size:.4g}, at "
             f"least {least:.4g} {goal.certainty}). Set min_uplift to the smallest uplift that matters."
         )
-    return f"It earns {size:.4g} {word} than {goal.other}, at least {least:.4g} {goal.certainty}."
+    is_asked = word == "more" and goal.min_uplift > 0.0
+    asked = f", which is more than the {goal.min_uplift:.4g} asked for" if is_asked else ""
+    return f"It earns {size:.4g} {word} than {goal.other}, at least {least:.4g} {goal.certainty}{asked}."
 
 
 def _counted(number: float) -> str:

@@ -102,21 +102,29 @@ class PaddedPolicy:
 
 
 def evaluate_files(
-    config: TrainConfig, files: Sequence[str | Path], running: str | Path | None = None
+    config: TrainConfig,
+    files: Sequence[str | Path],
+    running: str | Path | None = None,
+    *,
+    head_to_head: bool = False,
 ) -> tuple[Evaluation, list[str]]:
     """Judge policy files on a log; return the evaluation and what should be known of it.
 
     Every policy reads the log in the columns it was fitted on. The log's own columns are those that the first policy
     remembers, unless the settings name others. ``running`` is the file of the policy that runs now: the verdict on the
-    others is then on their difference to it.
+    others is then on their difference to it. ``head_to_head`` compares all of them with each other instead.
     """
+    if head_to_head and running is not None:
+        raise UsageError(
+            "the policies are compared with each other, or all with the one that runs now: give one of both."
+        )
     files = [*files, *([] if running is None else [running])]
     names = policy_names(files)
     policies = {name: load(file) for name, file in zip(names, files, strict=True)}
     with noting_unseen() as unseen:
         read = read_for_policies(policies, config)
     against = None if running is None else names[-1]
-    evaluation = evaluate_on(read.log, read.policies, config, quick=True, against=against)
+    evaluation = evaluate_on(read.log, read.policies, config, quick=True, against=against, head_to_head=head_to_head)
     evaluation = replace(evaluation, notes=(*read.acting, *evaluation.notes))
     return evaluation, [*read.warnings, *dict.fromkeys(unseen)]
 
@@ -162,6 +170,7 @@ def evaluate_on(
     *,
     quick: bool = False,
     against: str | None = None,
+    head_to_head: bool = False,
 ) -> Evaluation:
     """Return what a log says of policies that know nothing of it; the reward model is cross-fitted on the log.
 
@@ -174,6 +183,8 @@ def evaluate_on(
         Take the few estimators that a decision needs, where the settings name none.
     against : str, optional
         Name of the policy that runs now.
+    head_to_head : bool, default=False
+        Compare every policy with every other one.
     """
     names = chosen_estimators(config)
     if config.estimators is None:
@@ -190,6 +201,7 @@ def evaluate_on(
         min_uplift=config.min_uplift,
         guards=config.guard,
         against=against,
+        head_to_head=head_to_head,
         random_state=config.random_state,
         n_jobs=config.n_jobs,
     )

@@ -48,7 +48,12 @@ def audit_over(log: PartitionedLog, config: TrainConfig, policy: object = None) 
 
 
 def evaluate_pieces_of(
-    config: TrainConfig, scale: Scale, files: Sequence[str | Path], running: str | Path | None = None
+    config: TrainConfig,
+    scale: Scale,
+    files: Sequence[str | Path],
+    running: str | Path | None = None,
+    *,
+    head_to_head: bool = False,
 ) -> tuple[Evaluation, list[str]]:
     """Judge policy files on a log in pieces; see `bopl.workflow.judging.evaluate_files`."""
     files = [*files, *([] if running is None else [running])]
@@ -81,6 +86,7 @@ def evaluate_pieces_of(
             random_state=config.random_state,
             n_jobs=config.n_jobs,
             cluster=config.cluster,
+            head_to_head=head_to_head,
         )
     acting = [describe_acting(policy, name) for name, policy in policies.items()]
     evaluation = replace(evaluation, notes=(*acting, *evaluation.notes))

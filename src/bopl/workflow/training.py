@@ -218,7 +218,7 @@ def boost(
     part, validation = parts = split_validation(rest, config.validation_fraction, config.random_state + 1)
     say(
         f"Training on {part.n_samples:,} samples, choosing on {choosing_text(parts.facts)}, and holding out "
-        f"{n_held_out:,} for the verdict.{f' {parts.facts.dropped}' if parts.facts.n_dropped else ''}"
+        f"{n_held_out:,} for the verdict.{_dropped_text(parts.facts)}"
     )
     fitting = _Fitting(config, part, validation, progress, tuple(callbacks), checkpoints)
     policy, was_interrupted = fitting.run(clock, say)
@@ -231,6 +231,12 @@ def choosing_text(facts: SplitFacts) -> str:
     if facts.by == "time":
         return f"the latest {facts.test.n_samples:,}"
     return f"{facts.test.n_samples:,}{f' ({facts.drawn[2:]})' if facts.why_random else ''}"
+
+
+def _dropped_text(facts: SplitFacts) -> str:
+    if not facts.n_dropped:
+        return ""
+    return f" {facts.n_dropped:,} earlier samples of groups that choose as well are not trained on."
 
 
 @dataclass(frozen=True)
