@@ -176,8 +176,16 @@ def valid_samples(
     every: IntArray = np.arange(matrix.shape[0])
     kept, origin = leave_out(reasons, every, columns["action"], LogOrigin(len(every)))
     rows = every[kept]
-    mask = None if action_mask is None else np.asarray(action_mask)[rows]
+    mask = None if action_mask is None else mask_rows(action_mask, rows, len(every))
     return matrix[rows], {role: select(used.get(role, columns[role]), rows) for role in columns}, mask, origin
+
+
+def mask_rows(action_mask: Any, rows: IntArray, n_rows: int) -> AnyArray:
+    """Return some rows of a mask; it must have one for each row that was read."""
+    mask = np.asarray(action_mask)
+    if len(mask) != n_rows:
+        raise ValueError(f"action_mask has {len(mask)} rows, the log {n_rows}; each sample needs one.")
+    return mask[rows]
 
 
 def leave_out(reasons: Reasons, rows: IntArray, action: Any, origin: LogOrigin) -> tuple[BoolArray, LogOrigin]:

@@ -90,6 +90,8 @@ class Column:
 
     def encode(self, values: nw.Series[Any]) -> AnyArray:
         """Return the values as numbers, of shape (n_samples,) or (n_samples, n_parts); NaN is missing."""
+        if self.kind == "time" and values.dtype == nw.Object:  # pandas holds times of several zones as objects
+            return self._encode_time(values)
         found = kind_of(values)
         if found is None or not self._takes(found, values):
             raise ValueError(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from glob import glob, has_magic
+from os import PathLike
 from pathlib import Path
 
 from bopl._errors import UsageError, did_you_mean
@@ -21,6 +22,8 @@ class LogFile:
 
 def find_files(path: str | Path) -> list[LogFile]:
     """Return the files that a path means, sorted; in folders those whose names do not begin with ``.`` or ``_``."""
+    if not isinstance(path, str | PathLike):
+        raise TypeError(f"path must be text or a Path that names files; got {type(path).__name__}.")
     given = Path(path)
     if given.is_file():
         return [LogFile(given)]
