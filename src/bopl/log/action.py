@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence, Set
 from typing import Any
+from unicodedata import normalize
 
 import narwhals.stable.v1 as nw
 import numpy as np
@@ -43,7 +44,7 @@ def python_labels(values: object) -> list[Hashable]:
                 f"action must have one dimension (n_samples,); y should be a 1d array, got {values.shape}."
             )
         return list(values.tolist())
-    if isinstance(values, str | bytes) or not isinstance(values, Iterable):
+    if isinstance(values, str | bytes | Set | Mapping) or not isinstance(values, Iterable):
         raise TypeError(f"action must be a sequence with one label per sample; got {type(values).__name__}.")
     return [value.item() if isinstance(value, np.generic) else value for value in values]
 
@@ -61,7 +62,7 @@ def encode_actions(values: object, actions: object | None) -> tuple[IntArray, An
     values = unmasked(values)
     if isinstance(values, np.ndarray) and values.ndim == 1 and values.dtype.kind in "iubU" and actions is None:
         labels_found, position = np.unique(values, return_inverse=True)  # the quick way for plain arrays
-        check_action_count(len(labels_found), values[:1].tolist())
+        check_action_count(len(labels_found), labels_found.tolist())
         return position.astype(ACTION_DTYPE), label_array(labels_found.tolist())
     if (quick := _encode_column(values, actions)) is not None:
         return quick
@@ -128,13 +129,27 @@ def check_action_list(labels: list[Hashable]) -> list[Hashable]:
     return labels
 
 
+def _check_spelling(labels: Sequence[Hashable]) -> None:
+    """Raise if two labels are one text, once with letters and marks apart (as macOS writes names) and once together."""
+    first_of: dict[str, str] = {}
+    for label in labels:
+        if isinstance(label, str) and not label.isascii():
+            other = first_of.setdefault(normalize("NFC", label), label)
+            if other != label:
+                raise ValueError(
+                    f"two actions are both written {label!r}, once with its accents as letters of their own: they "
+                    "would be learned apart. Bring them to one form, with unicodedata.normalize('NFC', …)."
+                )
+
+
 def check_action_count(n_actions: int, labels: Sequence[Hashable]) -> None:
-    """Raise if there is nothing to choose between."""
+    """Raise if there is nothing to choose between, or if one action is written in two ways."""
     if n_actions < 2:
         raise ValueError(
             f"the log has one action only ({labels[0]!r}; 1 class): there is nothing to choose between. If other "
             "actions were available but never logged, list them all in Python, with BanditLog(…, actions=[…])."
         )
+    _check_spelling(labels)
 
 
 def sorted_labels(labels: Iterable[Any]) -> list[Hashable]:

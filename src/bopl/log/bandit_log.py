@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from numbers import Real
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -25,9 +26,10 @@ from bopl.log.check import (
     check_segment,
     column_length,
     context_columns,
+    names_of,
     number_groups,
 )
-from bopl.log.cleaning import RowChoice, choose_rows, valid_samples
+from bopl.log.cleaning import RowChoice, choose_rows, mask_rows, valid_samples
 from bopl.log.context import (
     check_unique_names,
     column_names,
@@ -278,21 +280,22 @@ class BanditLog:
         table = as_table(frame)
         given = {"action": action, "reward": reward, "propensity": propensity, "time": time, "group": group}
         roles = {role: str(name) for role, name in given.items() if name is not None}
-        other_rewards = [str(name) for name in other_rewards]
+        other_rewards, ignore, categorical = names_of(other_rewards), names_of(ignore), names_of(categorical)
         known_after = {f"other_rewards[{place}]": name for place, name in enumerate(other_rewards)}
-        context = None if context is None else [str(name) for name in context]
-        names = context_columns(table.columns, roles | known_after, context, [str(name) for name in ignore])
+        context = None if context is None else names_of(context)
+        names = context_columns(table.columns, roles | known_after, context, ignore)
         if segment is not None:
             context_columns(table.columns, {"segment": segment}, None)  # raises if it is not there
         choice = RowChoice.of(where, drop_invalid, drop_duplicates)
-        origin, numbers = LogOrigin(len(table)), {}
+        n_read = len(table)
+        origin, numbers = LogOrigin(n_read), {}
         if choice.is_any:
             choice.check_columns(table.columns)
             columns = {name: table[name] for name in table.columns}
             chosen = choose_rows(choice, columns, roles, names if schema is None else [], actions)
             table = table if len(chosen.rows) == len(table) else table[chosen.rows.tolist()]
             origin, numbers = chosen.origin, chosen.numbers
-            action_mask = None if action_mask is None else np.asarray(action_mask)[chosen.rows]
+            action_mask = None if action_mask is None else mask_rows(action_mask, chosen.rows, n_read)
         if "propensity" in roles and "propensity" not in numbers:
             check_propensity_column(table, roles)
         schema = fit_schema(table, names, roles, categorical) if schema is None else schema.with_roles(roles)
@@ -368,12 +371,12 @@ class BanditLog:
             path,
             {"action": action, "reward": reward, "propensity": propensity, "time": time, "group": group},
             has_propensity=has_propensity,
-            context=context,
-            ignore=ignore,
-            categorical=categorical,
+            context=None if context is None else names_of(context),
+            ignore=names_of(ignore),
+            categorical=names_of(categorical),
             format=format,
             rows=RowChoice.of(where, drop_invalid, drop_duplicates),
-            other_rewards=other_rewards,
+            other_rewards=names_of(other_rewards),
             segment=segment,
             exact_propensity=exact_propensity,
         )
@@ -640,6 +643,8 @@ class BanditLog:
 
     def translated(self, reward_translation: float) -> BanditLog:
         """Return the log with ``reward_translation`` added to every reward (the paper's sign: -0.4 means r - 0.4)."""
+        if not isinstance(reward_translation, Real):
+            raise TypeError(f"reward_translation must be a number; got {reward_translation!r}.")
         if not np.isfinite(reward_translation):
             raise ValueError(f"reward_translation must be a finite number; got {reward_translation!r}.")
         if reward_translation == 0.0:

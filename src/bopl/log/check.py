@@ -17,6 +17,7 @@ from bopl.log.missing import is_missing, missing_rows, object_to_float, unmasked
 from bopl.log.propensity_hint import propensity_hint
 
 MISSING_SEGMENT = "missing"
+MAX_ABOVE_ONE = 1e-6  # what sums of probabilities in 32 bits leave above 1
 
 
 def check_reward(reward: object, name: str = "reward") -> FloatArray:
@@ -44,6 +45,7 @@ def check_propensity(
     if propensity is None:
         return np.full(n_samples, np.nan)
     values = float_column(propensity, "propensity")
+    values[(values > 1.0) & (values <= 1.0 + MAX_ABOVE_ONE)] = 1.0
     bad = ~((values > 0.0) & (values <= 1.0))
     if bad.any():
         raise ValueError(
@@ -128,7 +130,7 @@ def number_groups(group: object) -> tuple[IntArray, AnyArray]:
         rank = _text_rank(series, "group")
         labels = sorted(map(str, distinct_values(series)[0]))
         return rank, label_array(labels)
-    values = np.asarray(series.to_numpy() if isinstance(series, nw.Series) else series)
+    values = series.to_numpy() if isinstance(series, nw.Series) else _label_column(series)
     if values.ndim != 1:
         raise ValueError(f"group must have one dimension (n_samples,); it has shape {values.shape}.")
     missing = missing_rows(group)
@@ -146,6 +148,7 @@ def number_groups(group: object) -> tuple[IntArray, AnyArray]:
         )
     if values.dtype == object:  # labels of several kinds do not sort: number them in the order in which they come
         code_of: dict[Any, int] = {}
+        _check_hashable(values.tolist(), "group")
         codes = np.array([code_of.setdefault(label, len(code_of)) for label in values.tolist()], dtype=np.int64)
         return codes, label_array(list(code_of))
     labels_found, position = np.unique(values, return_inverse=True)
@@ -155,16 +158,39 @@ def number_groups(group: object) -> tuple[IntArray, AnyArray]:
 def check_segment(segment: object) -> AnyArray:
     """Return segments as text; a missing one is the segment "missing"."""
     series = nw.from_native(segment, series_only=True, pass_through=True)
-    labels = series.to_list() if isinstance(series, nw.Series) else np.asarray(segment).tolist()
-    if not isinstance(labels, list) or any(isinstance(label, list) for label in labels[:1]):
+    labels = series.to_list() if isinstance(series, nw.Series) else _label_column(segment).tolist()
+    if not isinstance(labels, list) or any(isinstance(label, list) for label in labels):
         raise ValueError("segment must have one dimension (n_samples,).")
-    name_of = {label: MISSING_SEGMENT if label is None or label != label else str(label) for label in set(labels)}
-    return np.array([name_of.get(label, MISSING_SEGMENT) for label in labels])
+    return np.array([MISSING_SEGMENT if is_missing(label) else str(label) for label in labels])
+
+
+def _label_column(values: Any) -> AnyArray:
+    """Return labels as an array; a list of several kinds as objects, for numpy would make text of all of them."""
+    values = unmasked(values)
+    if isinstance(values, np.ndarray):
+        return values
+    try:
+        array = np.asarray(values)
+    except ValueError:  # lists of several lengths
+        return label_array(list(values))
+    is_mixed = array.dtype.kind in "US" and not all(isinstance(value, str | bytes) for value in values)
+    return label_array(list(values)) if is_mixed else array
+
+
+def _check_hashable(labels: Sequence[Any], name: str) -> None:
+    for row, label in enumerate(labels):
+        try:
+            hash(label)
+        except TypeError:
+            raise TypeError(f"labels of {name} must be hashable; row {row} holds {label!r}.") from None
 
 
 def check_mask(mask: object, actions: AnyArray, action_idx: IntArray | None) -> BoolArray:
     """Return the mask as booleans; every row needs an eligible action, and the logged one must be eligible."""
-    array = np.asarray(unmasked(mask))
+    try:
+        array = np.asarray(unmasked(mask))
+    except ValueError:
+        raise ValueError("action_mask has rows of different lengths; it needs a column for each action.") from None
     if array.ndim != 2 or array.shape[1] != len(actions):
         raise ValueError(
             f"action_mask must have one column for each of the {len(actions)} actions; it has shape {array.shape}."
@@ -222,6 +248,11 @@ def check_names(given: Sequence[str] | None, found: tuple[str, ...] | None, n_fe
         raise ValueError(f"feature_names has {len(names)} names, but context has {n_features} columns.")
     check_unique_names(names, "feature_names")
     return names
+
+
+def names_of(names: Sequence[str]) -> list[str]:
+    """Return names of columns as a list; a single name is one of them, and not its letters."""
+    return [names] if isinstance(names, str) else [str(name) for name in names]
 
 
 def column_length(column: Any) -> int:

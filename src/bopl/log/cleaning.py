@@ -188,13 +188,21 @@ def valid_samples(
     if not kept.any():
         raise no_row_left(origin)
     rows = every[kept]
-    mask = None if action_mask is None else np.asarray(action_mask)[rows]
+    mask = None if action_mask is None else mask_rows(action_mask, rows, len(every))
     return matrix[rows], {role: select(used.get(role, columns[role]), rows) for role in columns}, mask, origin
 
 
 def no_row_left(origin: LogOrigin) -> ValueError:
     """Return the error of a log of which no row can be used."""
     return ValueError(f"no valid row is left. {' '.join(origin.sentences())}")
+
+
+def mask_rows(action_mask: Any, rows: IntArray, n_rows: int) -> AnyArray:
+    """Return some rows of a mask; it must have one for each row that was read."""
+    mask = np.asarray(action_mask)
+    if len(mask) != n_rows:
+        raise ValueError(f"action_mask has {len(mask)} rows, the log {n_rows}; each sample needs one.")
+    return mask[rows]
 
 
 def leave_out(

@@ -95,6 +95,8 @@ class Column:
         """Return the values as numbers, of shape (n_samples,) or (n_samples, n_parts); NaN is missing."""
         if _is_empty(values):
             return np.full((len(values), self.n_features), np.nan, dtype=CONTEXT_DTYPE)
+        if self.kind == "time" and values.dtype == nw.Object:  # pandas holds times of several zones as objects
+            return self._encode_time(values)
         found = kind_of(values)
         if found is None or not self._takes(found):
             raise ValueError(

@@ -151,7 +151,10 @@ def _check_positions(matrix: Any) -> None:
 
 
 def _array_to_matrix(context: object) -> AnyArray:
-    array = np.asarray(unmasked(context))
+    try:
+        array = np.asarray(unmasked(context))
+    except ValueError:
+        raise ValueError("context has rows of different lengths; every sample needs a value in each column.") from None
     if np.iscomplexobj(array):
         raise ValueError("Complex data not supported: context must be real numbers.")
     if array.ndim != 2:

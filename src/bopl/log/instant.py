@@ -90,7 +90,10 @@ def read_times(time: object) -> AnyArray:
         mask = np.ma.getmaskarray(time)
         time = time.data.astype(object)
         time[mask] = None
-    values = np.array(time)
+    try:
+        values = np.array(time)
+    except ValueError:
+        raise ValueError("time must have one dimension (n_samples,); it holds lists of different lengths.") from None
     if values.ndim != 1:
         raise ValueError(f"time must have one dimension (n_samples,); it has shape {values.shape}.")
     if values.dtype.kind in "Miuf":

@@ -56,6 +56,8 @@ def missing_rows(values: Any) -> BoolArray:
         if series.dtype != nw.Object:
             return missing
         series = np.array(series.to_list(), dtype=object)
+    if isinstance(series, list | tuple):  # numpy would make text of a NaN among texts
+        return np.array([is_missing(value) for value in series], dtype=np.bool_)
     array = np.asarray(series)
     if array.dtype.kind == "f":
         return np.isnan(array)

@@ -11,6 +11,7 @@ import numpy as np
 
 from bopl._typing import FloatArray, IntArray
 from bopl.log.context import column_names, is_frame, quoted
+from bopl.log.missing import unmasked
 
 if TYPE_CHECKING:
     from bopl.log.bandit_log import BanditLog
@@ -100,7 +101,7 @@ def read_policy(policy: object, log: BanditLog, name: str = "the policy") -> Pol
         )
     order = _frame_order(column_names(policy), log, name) if is_frame(policy) else None
     try:
-        array = np.asarray(policy, dtype=np.float64)
+        array = np.asarray(unmasked(policy), dtype=np.float64)
     except (TypeError, ValueError):
         raise TypeError(f"{name} must hold numbers, the probabilities of actions.") from None
     if array.ndim == 1:

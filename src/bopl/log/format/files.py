@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from glob import glob, has_magic
+from os import PathLike
 from pathlib import Path
 
 from bopl._errors import UsageError, did_you_mean
@@ -25,8 +26,10 @@ def find_files(path: str | Path | Sequence[str | Path]) -> list[LogFile]:
 
     Of several paths, the files of the first come first.
     """
-    if not isinstance(path, str | Path):
+    if isinstance(path, list | tuple):
         return [file for one in path for file in find_files(one)]
+    if not isinstance(path, str | PathLike):
+        raise TypeError(f"path must be text or a Path that names files; got {type(path).__name__}.")
     given = Path(path)
     if given.is_file():
         return [LogFile(given)]

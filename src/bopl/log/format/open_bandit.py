@@ -65,10 +65,17 @@ def feedback_columns(feedback: Mapping[str, Any]) -> dict[str, Any]:
     The position, where there are several, becomes the last context column. ``action_context`` becomes action features
     unless it is the identity, which every learner knows anyway.
     """
+    if not isinstance(feedback, Mapping):
+        raise TypeError(f"feedback must be a dictionary of Open Bandit Pipeline; got {type(feedback).__name__}.")
     missing = [name for name in ("context", "action", "reward") if feedback.get(name) is None]
     if missing:
         raise ValueError(f"the feedback has no {missing[0]!r}; Open Bandit Pipeline's dictionaries do.")
-    context = np.asarray(feedback["context"], dtype=np.float64)
+    context, action = np.asarray(feedback["context"], dtype=np.float64), np.asarray(feedback["action"])
+    if context.ndim != 2 or action.ndim != 1 or action.dtype.kind not in "iu":
+        raise ValueError(
+            "the feedback must have a 'context' of shape (n_rounds, dim_context) and an 'action' of whole numbers, one "
+            f"per round; they have the shapes {context.shape} and {action.shape}, and actions are {action.dtype}."
+        )
     position = feedback.get("position")
     names = [f"x{column}" for column in range(context.shape[1])]
     if position is not None and len(np.unique(position)) > 1:

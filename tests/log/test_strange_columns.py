@@ -1,0 +1,108 @@
+"""Columns as strangers bring them: handled as they are meant, or refused in one sentence of the package."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import bopl
+
+ROLES = {"action": "a", "reward": "r", "propensity": "p"}
+N = 40
+
+
+def frame(**changes):
+    rng = np.random.default_rng(0)
+    columns = {"x": rng.normal(size=N), "a": ["u", "v"] * 20, "r": rng.random(N), "p": np.full(N, 0.5)}
+    return pd.DataFrame({**columns, **changes})
+
+
+def two(**changes):
+    columns = {"context": np.ones((2, 1)), "action": ["a", "b"], "reward": [1, 0], "propensity": [0.5, 0.5]}
+    return bopl.BanditLog(**{**columns, **changes})
+
+
+def test_a_propensity_that_rounding_lifted_above_one_is_one():
+    log = two(propensity=np.float32([1.0000001, 0.5]))
+    assert log.propensity.tolist() == [1.0, 0.5]
+    with pytest.raises(ValueError, match=r"propensity must lie in \(0, 1\]"):
+        two(propensity=[1.00001, 0.5])
+
+
+def test_groups_and_segments_of_several_kinds_stay_apart():
+    log = bopl.BanditLog(np.ones((4, 1)), ["a", "b"] * 2, [1, 0] * 2, [0.5] * 4, group=[1, "1", 2, "2"])
+    assert log.group.tolist() == [0, 1, 2, 3]
+    with pytest.raises(ValueError, match="group is missing in 1 of 2 samples, the first at row 1"):
+        two(group=["u", np.nan])
+
+
+@pytest.mark.parametrize("segment", [["q", pd.NA], pd.array(["q", None], dtype="string"), ["q", np.nan], ["q", None]])
+def test_a_missing_segment_is_one_by_whatever_name(segment):
+    assert two(segment=segment).segment.tolist() == ["q", "missing"]
+
+
+def test_one_name_is_a_column_and_not_its_letters():
+    data = frame(city=["Rom", "Ulm"] * 20, size=[1, 2] * 20)
+    assert bopl.BanditLog.from_frame(data, **ROLES, ignore="city").feature_names == ("x", "size")
+    assert bopl.BanditLog.from_frame(data, **ROLES, context="city").feature_names == ("city",)
+    log = bopl.BanditLog.from_frame(data, **ROLES, categorical="size", other_rewards="x")
+    assert (log.schema.categorical, list(log.other_rewards)) == (("city", "size"), ["x"])
+
+
+def test_times_of_several_zones_are_instants():
+    times = [pd.Timestamp("2024-01-01", tz="UTC"), pd.Timestamp("2024-01-01 05:00", tz="Asia/Tokyo")] * 20
+    log = bopl.BanditLog.from_frame(frame(t=times), **ROLES, time="t")
+    assert log.time[1] < log.time[0]
+
+
+def test_hidden_probabilities_of_a_masked_array_are_not_used():
+    policy = np.ma.array(np.full((2, 2), 0.5), mask=[[True, False], [False, False]])
+    with pytest.raises(ValueError, match="negative or not a number"):
+        bopl.evaluate(two(), policy)
+
+
+REFUSED = {
+    "accents": (lambda: two(action=["é", "e\u0301"]), ValueError, "two actions are both written"),
+    "accents, array": (lambda: two(action=np.array(["é", "e\u0301"])), ValueError, "two actions are both written"),
+    "a set of actions": (lambda: two(actions={"a", "b"}), TypeError, "must be a sequence"),
+    "actions taken as a set": (lambda: two(action={"a", "b"}), TypeError, "must be a sequence"),
+    "a ragged mask": (lambda: two(action_mask=[[1], [1, 1]]), ValueError, "rows of different lengths"),
+    "a ragged context": (lambda: two(context=[[1], [1, 2]]), ValueError, "rows of different lengths"),
+    "ragged times": (lambda: two(time=[[1], [2, 3]]), ValueError, "time must have one dimension"),
+    "a short mask": (
+        lambda: bopl.BanditLog.from_frame(frame(), **ROLES, action_mask=np.ones((3, 2)), drop_invalid=True),
+        ValueError,
+        "action_mask has 3 rows, the log 40",
+    ),
+    "a short mask, array": (
+        lambda: two(action_mask=np.ones((1, 2)), drop_invalid=True),
+        ValueError,
+        "action_mask has 1 rows, the log 2",
+    ),
+    "groups that are sets": (lambda: two(group=[{1}, {2}]), TypeError, "labels of group must be hashable"),
+    "groups that are lists": (lambda: two(group=[[1], [2, 3]]), TypeError, "labels of group must be hashable"),
+    "segments that are lists": (
+        lambda: two(segment=[["a"], ["b", "c"]]),
+        ValueError,
+        "segment must have one dimension",
+    ),
+    "a translation of text": (lambda: two().translated("much"), TypeError, "reward_translation must be a number"),
+    "no path": (lambda: bopl.BanditLog.read(None), TypeError, "path must be text or a Path"),
+    "no feedback": (lambda: bopl.BanditLog.from_obp(None), TypeError, "feedback must be a dictionary"),
+    "feedback of text": (
+        lambda: bopl.BanditLog.from_obp({"context": np.ones((2, 1)), "action": ["a", "b"], "reward": [1, 0]}),
+        ValueError,
+        "'action' of whole numbers",
+    ),
+    "feedback of one dimension": (
+        lambda: bopl.BanditLog.from_obp({"context": np.ones(2), "action": [0, 1], "reward": [1, 0]}),
+        ValueError,
+        "'context' of shape",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_what_cannot_be_meant_is_refused_in_one_sentence(case):
+    make, kind, sentence = REFUSED[case]
+    with pytest.raises(kind, match=sentence):
+        make()
