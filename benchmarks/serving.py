@@ -198,9 +198,8 @@ def kill(options):
             rows = list(store.decisions())
         kept = {row.event: [row.action, row.propensity] for row in rows}
         lost = sum(kept.get(event) != answer for event, answer in acknowledged.items())
-        print(
-            f"{options.kills} kills, {len(acknowledged):,} acknowledged, {lost} lost or changed, {len(rows) - len(kept)} twice"
-        )
+        twice = len(rows) - len(kept)
+        print(f"{options.kills} kills, {len(acknowledged):,} acknowledged, {lost} lost or changed, {twice} twice")
         print(f"starts: median {statistics.median(seconds):.2f} s, longest after the first {max(seconds[1:]):.2f} s")
 
 
