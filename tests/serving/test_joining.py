@@ -121,27 +121,35 @@ def test_decisions_that_were_never_activated_or_fell_back_are_left_out_and_count
     assert table(tmp_path)["_event"].to_pylist() == ["shown"]
 
 
-def test_a_join_killed_between_the_file_and_the_watermark_leads_to_the_same_files(tmp_path, store, clock, monkeypatch):
+@pytest.mark.parametrize(("moment", "n_left"), [("_read_batch", 7), ("write_samples", 7), ("_set_joined", 4)])
+def test_a_join_killed_at_any_moment_leads_to_the_same_files(tmp_path, store, clock, monkeypatch, moment, n_left):
     for number in range(7):
         decide(store, f"e{number}")
         clock.time += SECOND
     clock.time += 65 * SECOND
 
-    def kill(self, time):
+    def kill(*_, **__):
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(EventStore, "set_watermark", kill)
+        patch.setattr(joining, moment, kill)
         with pytest.raises(KeyboardInterrupt):
             join(tmp_path, store, SETTINGS, max_rows=3)
-    assert store.watermark() == 0
-    after_kill = digests(tmp_path)
+    assert store.watermark() == START + 2 * SECOND
+    assert reward(store, "e1", 9.0).status == "late"  # whatever comes now changes no file
     clock.time += 10 * SECOND
-    result = join(tmp_path, store, SETTINGS, max_rows=3)
-    assert result.n_joined == 4
+    assert join(tmp_path, store, SETTINGS, max_rows=3).n_joined == n_left
     assert store.watermark() == written_until(tmp_path / "log") == START + 6 * SECOND
-    assert after_kill.items() <= digests(tmp_path).items()
+    assert sorted(digests(tmp_path)) == [file_name(START + number * SECOND) for number in (2, 5, 6)]
     assert table(tmp_path)["_event"].to_pylist() == [f"e{number}" for number in range(7)]
+    assert set(table(tmp_path)["_reward"].to_pylist()) == {-1.0}
+
+
+def test_decisions_that_are_left_out_are_not_read_again(tmp_path, store, clock):
+    decide(store, "never", is_active=False)
+    clock.time += DAY
+    assert join(tmp_path, store, SETTINGS).n_inactive == 1
+    assert join(tmp_path, store, SETTINGS).n_inactive == 0
 
 
 def test_decisions_of_one_time_stay_in_one_file(tmp_path, store, clock):

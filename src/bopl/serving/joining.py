@@ -1,7 +1,8 @@
 """Joining: decisions whose reward window has closed become samples of a log, once and for all.
 
-The name of a file in ``log/`` says up to which decision it goes, so that writing it is the only step that counts: a
-join that is killed before or after it is repeated, or goes on, with the same files.
+First the watermark is moved, in a transaction of its own: from then on a reward for a decision before it is late, and
+what is read afterwards does not change any more. Then the file is written, in one step; its name says up to which
+decision it goes. A join that is killed in between is repeated with the same files.
 """
 
 from __future__ import annotations
@@ -138,17 +139,18 @@ def join(
     counts = dict.fromkeys(("rewarded", "default", "inactive", "fallback"), 0)
     files: list[str] = []
     with only_writer(target):
-        watermark = max(store.watermark(), written_until(target))
-        while batch := _read_batch(store, watermark, closed, max_rows):
+        watermark = max(_joined_until(store), written_until(target))
+        while until := _end_of_batch(store, watermark, closed, max_rows):
+            store.set_watermark(until)
+            batch = _read_batch(store, watermark, until)
             samples = []
             for sample, what in close_windows(batch.decisions, batch.rewards, batch.activated, settings):
                 counts[what] += 1
                 samples += [] if sample is None else [sample]
-            watermark = batch.decisions[-1].time
+            watermark = until
             if samples:
-                files.append(write_samples(target, samples, settings, until=watermark))
-            store.set_watermark(watermark)
-        store.set_watermark(watermark)  # what a killed join has written and not said
+                files.append(write_samples(target, samples, settings, until=until))
+            _set_joined(store, until)
     return JoinResult(
         n_joined=counts["rewarded"] + counts["default"],
         n_rewarded=counts["rewarded"],
@@ -212,19 +214,48 @@ class _Batch:
     rewards: dict[str, list[float]]
     activated: dict[str, int]
 
-    def __bool__(self) -> bool:
-        return bool(self.decisions)
+
+def _end_of_batch(store: EventStore, since: int, closed: int, max_rows: int) -> int | None:
+    """Return the time of the last decision of the next file; None if there is none.
+
+    What a killed join had closed is a file of its own. Decisions of one time stay together.
+    """
+    watermark = store.watermark()
+    until = watermark if watermark > since else closed
+    with store.reading() as connection:
+        select = "SELECT time FROM decision WHERE time > ? AND time <= ? ORDER BY time LIMIT 1 OFFSET ?"
+        found = connection.execute(select, (since, until, max_rows - 1)).fetchone()
+        if found is not None:
+            return int(found[0])
+        last = connection.execute(
+            "SELECT max(time) FROM decision WHERE time > ? AND time <= ?", (since, until)
+        ).fetchone()[0]
+    if last is None and until != closed:  # it had closed nothing
+        _set_joined(store, until)
+        return _end_of_batch(store, until, closed, max_rows)
+    return None if last is None else int(last)
 
 
-def _read_batch(store: EventStore, since: int, until: int, max_rows: int) -> _Batch:
-    decisions: list[DecisionRow] = []
-    for row in store.decisions(since, until):
-        if len(decisions) >= max_rows and row.time > decisions[-1].time:  # decisions of one time stay together
-            break
-        decisions.append(row)
-    if not decisions:
-        return _Batch([], {}, {})
-    times = (since, decisions[-1].time)
+def _joined_until(store: EventStore) -> int:
+    """Return the time up to which decisions are done with."""
+    with store.reading() as connection:
+        found = connection.execute("SELECT value FROM meta WHERE name = 'joined'").fetchone()
+    return 0 if found is None else int(found[0])
+
+
+def _set_joined(store: EventStore, until: int) -> None:
+    def write(connection: Any) -> None:
+        change = (
+            "INSERT INTO meta VALUES ('joined', ?) ON CONFLICT (name) DO UPDATE SET value = max(value, excluded.value)"
+        )
+        connection.execute(change, (until,))
+
+    store.submit(write).result()
+
+
+def _read_batch(store: EventStore, since: int, until: int) -> _Batch:
+    decisions = list(store.decisions(since, until))
+    times = (since, until)
     rewards: dict[str, list[float]] = {}
     with store.reading() as connection:
         select = (
