@@ -15,7 +15,7 @@ from scipy.sparse import issparse
 from bopl._kernel import njit
 
 
-def row_products(rows: Any, matrix: NDArray[np.float64]) -> NDArray[np.float64]:
+def row_products(rows: Any, matrix: Any) -> NDArray[np.float64]:
     """Return ``rows @ matrix`` in float64; rows are dense or CSR."""
     matrix = np.require(matrix, np.float64, ["C", "W"])
     if issparse(rows):

@@ -209,10 +209,7 @@ def cross_fit_pieces(
             return value_of(placed.reduce(_error, add=operator.add)) / total
 
         best = boost_folds(runs, error, model, lambda: False)
-    models = tuple(
-        clone(model).take_trees(runs[k].trees, initial[k], log, best)  # type: ignore[arg-type]
-        for k in range(n_folds)
-    )
+    models = tuple(clone(model).take_trees(runs[k].trees, initial[k], log, best) for k in range(n_folds))
     return _judged(models, raw, read_reward, total)
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from bopl._typing import FloatArray
+from bopl._typing import AnyArray, FloatArray
 from bopl.cluster import Cluster, Placement
 from bopl.learner.pieces import PiecesLog, parts_of
 from bopl.learner.pieces.facts import LoadedPiece, LoadLog, add_some, gather_log, gather_values
@@ -86,11 +86,11 @@ def _totals(state: LoadedPiece) -> ColumnTotals | None:
     return None if state.log is None else ColumnTotals.of(state.log.context)
 
 
-def group_of(log: PiecesLog, raw: Placement) -> FloatArray | None:
+def group_of(log: PiecesLog, raw: Placement) -> AnyArray | None:
     """Return the group of every sample, None if the log has none."""
     return gather_values(raw, _group) if getattr(log, "group_labels", None) is not None else None
 
 
-def _group(log: BanditLog) -> FloatArray:
+def _group(log: BanditLog) -> AnyArray:
     assert log.group is not None
     return log.group

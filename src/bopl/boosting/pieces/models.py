@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from bopl._exact import value_of, values_of
+from bopl._exact import limbs_of, value_of, values_of
 from bopl._typing import FloatArray
 from bopl.boosting.prior import Prior, PriorSums, find_prior, has_spread
 from bopl.cluster import Cluster, Placement
 from bopl.learner.pieces import Part, PiecesLog, parts_of
-from bopl.learner.pieces.facts import LoadedPiece, add_some
+from bopl.learner.pieces.facts import LoadedPiece, LoadLog, add_some
 from bopl.log import BanditLog
 from bopl.reward.boosted import BoostedRewardModel
 from bopl.reward.folds import folds_of
@@ -139,8 +139,6 @@ class PiecesBench:
         """Return the models of all folds, and the pieces with their folds."""
         fold = folds_of(self._log.n_samples, group_of(self._log, self._raw), self._n_folds, self._seed)
         parts = parts_of(self._log, sample_weight=self._weight, fold=fold)
-        from bopl.learner.pieces.facts import LoadLog
-
         with self._cluster.place(parts, LoadLog(self._log.spec)) as raw:
             fitted = cross_fit_pieces(
                 self._log,
@@ -167,8 +165,6 @@ class PiecesBench:
 
 
 def _weighed(values: FloatArray, state: LoadedPiece) -> Any:
-    from bopl._exact import limbs_of
-
     weight = state.part.sample_weight
     return limbs_of(values if weight is None else np.multiply(values, weight))
 
@@ -186,14 +182,10 @@ def _sum_deviations(state: LoadedPiece, mean: float) -> Any:
 
 
 def _sum_logged(state: LoadedPiece, model: LoggingModel) -> Any:
-    from bopl._exact import limbs_of
-
     return None if state.log is None else limbs_of(_logged(model, state.log))
 
 
 def _sum_squares(state: LoadedPiece, model: LoggingModel, mean: float) -> Any:
-    from bopl._exact import limbs_of
-
     return None if state.log is None else limbs_of((_logged(model, state.log) - mean) ** 2)
 
 

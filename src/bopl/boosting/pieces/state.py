@@ -7,8 +7,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from bopl._exact import no_limbs
+from bopl._exact import limbs_of, no_limbs
 from bopl._typing import AnyArray, BoolArray, FloatArray
 from bopl.boosting import ascent_kernel as kernel
 from bopl.boosting.ascent import CompiledAscent, Totals
@@ -60,7 +61,7 @@ class PolicyState:
     first: int
     binned: BinnedContext
     ascent: CompiledAscent
-    weight: FloatArray
+    weight: NDArray[np.float64]
     mask: BoolArray
     nodes: Nodes = field(default_factory=dict)
     step: FloatArray = field(default_factory=lambda: np.zeros((0, 0)))
@@ -189,8 +190,6 @@ def move(state: PolicyState | None, size: float) -> tuple[PolicyState | None, To
 
 def weight_facts(state: PolicyState | None) -> Any:
     """Return the largest weight, how many are not zero, and their exact sum."""
-    from bopl._exact import limbs_of
-
     if state is None:
         return WeightTotals(0.0, 0, no_limbs())
     return WeightTotals(float(np.abs(state.weight).max()), int(np.count_nonzero(state.weight)), limbs_of(state.weight))
