@@ -55,6 +55,7 @@ class Shelf:
         self._folder = Path(folder)
         self._lock = threading.Lock()
         self._placed: dict[str, _Placed] = {}
+        self._n_bytes = 0  # of states in memory
 
     def carry_out(self, order: Order, pieces: Iterator[int]) -> Answer:
         """Apply an order to the pieces that an iterator hands out; threads may share the iterator."""
@@ -85,7 +86,9 @@ class Shelf:
     def _pop(self, order: Order, piece_idx: int) -> _Kept | None:
         with self._lock:
             placed = self._placed.get(order.placement)
-            return placed.states.pop(piece_idx, None) if placed else None
+            kept = placed.states.pop(piece_idx, None) if placed else None
+            self._n_bytes -= kept.n_bytes if kept is not None else 0
+        return kept
 
     def _release(self, order: Order, kept: _Kept | None) -> None:
         if kept is not None and isinstance(kept.state, Parked):
@@ -104,23 +107,21 @@ class Shelf:
         placed = self._of(order.placement)
         if kept is None:
             kept = _Kept(order.version + order.change.changes, state, 0 if opened.places else state_bytes(state))
-            if opened.places or self._in_memory() + kept.n_bytes > self._budget:
+            if opened.places or self._n_bytes + kept.n_bytes > self._budget:
                 kept = _Kept(kept.version, placed.scratch.park(state, opened), 0)
         with self._lock:
             placed.states[piece_idx] = kept
+            self._n_bytes += kept.n_bytes
 
     def _of(self, placement: str) -> _Placed:
         with self._lock:
             return self._placed.setdefault(placement, _Placed(self._folder))
 
-    def _in_memory(self) -> int:
-        with self._lock:
-            return sum(kept.n_bytes for placed in self._placed.values() for kept in placed.states.values())
-
     def forget(self, placement: str) -> None:
         """Let the states of a placement go."""
         with self._lock:
             placed = self._placed.pop(placement, None)
+            self._n_bytes -= sum(kept.n_bytes for kept in placed.states.values()) if placed else 0
         if placed is not None:
             placed.scratch.close()
 
