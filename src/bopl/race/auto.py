@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from copy import copy
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
@@ -27,9 +28,10 @@ from bopl.policy.blend import BlendedPolicy
 from bopl.policy.boosted import BoostedPolicy
 from bopl.policy.scored import ScoredPolicy, ShownAsCard, as_training_log
 from bopl.race.candidate import choose
-from bopl.race.contender import SHARPNESS, Contender
+from bopl.race.contender import SHARPNESS
+from bopl.race.final import InMemory, OverPieces, WinnerFit, folds_for
 from bopl.race.leaderboard import Leaderboard
-from bopl.race.part import part_in_memory, raced_rows
+from bopl.race.part import raced_rows
 from bopl.race.progress import RaceProgress
 from bopl.race.race import Outcome, Race, RaceSettings, make_panel
 
@@ -39,9 +41,7 @@ if TYPE_CHECKING:
 
 MAX_WHOLE = 60_000  # of a log with more samples, a part races: it is as sure, and quick
 CROSS_VALIDATE_BELOW = 12_000  # samples below which all of them judge, by cross-validation
-FINAL_FOLDS = ((100_000, 4), (500_000, 3), (np.inf, 2))  # of cross-fitting the winner's reward model, by samples
 BLENDED = ((MAX_WHOLE, 5), (300_000, 2), (np.inf, 1))  # leaders that are trained on all samples, by their number
-ROUNDS_GROWTH = 0.25  # rounds grow with this power of the samples
 MIN_RETRAINED = 0.5  # share of its rounds that a winner must make on all samples to replace the one that raced
 RACE_SHARE = 0.6  # of the time allowed; the rest trains the winner
 
@@ -162,7 +162,8 @@ class AutoPolicy(ShownAsCard, ScoredPolicy):
         deadline = np.inf if self.minutes is None else began + 60.0 * self.minutes
         with RaceProgress(is_shown=self.progress) as progress:
             outcome = self._race(log, weight, seed, began, progress, keeper)
-            self._finish(outcome, log, weight, seed, deadline, progress, keeper)
+            bench = partial(self._workbench, log, weight, seed, outcome, keeper)
+            self._finish(outcome, InMemory(bench, self.n_jobs, deadline, keeper), deadline, progress)
         self._remember(log)
         return self
 
@@ -186,10 +187,41 @@ class AutoPolicy(ShownAsCard, ScoredPolicy):
             outcome = self._run_race(
                 raced, log.n_samples, None if weight is None else weight[rows], seed, began, progress
             )
-            part = part_in_memory(log, memory, seed)
-            self._finish(outcome, part.log, None if weight is None else weight[part.rows], seed, deadline, progress)
-        self._remember(part.log)
+            fitting = OverPieces(
+                log,
+                weight,
+                cluster,
+                memory,
+                partial(self._workbench, seed=seed, outcome=outcome),
+                n_folds=folds_for(log.n_samples),
+                n_jobs=self.n_jobs,
+                deadline=deadline,
+                seed=seed,
+            )
+            self._finish(outcome, fitting, deadline, progress)
+        seen = self.best_policy_.training_rows_
+        assert seen is not None
+        self._remember_facts(log, seen)
         return self
+
+    def _workbench(
+        self,
+        log: BanditLog,
+        weight: FloatArray | None,
+        seed: int,
+        outcome: Outcome,
+        keeper: Keeper | None = None,
+    ) -> Workbench:
+        """Return what the winners are trained with on a log in memory."""
+        return Workbench(
+            log,
+            sample_weight=weight,
+            n_folds=folds_for(log.n_samples),
+            seed=seed,
+            logging_model=outcome.logging_model,
+            keeper=keeper,
+            name="winner",
+        )
 
     def _check_settings(self) -> None:
         if self.minutes is not None:
@@ -245,12 +277,9 @@ class AutoPolicy(ShownAsCard, ScoredPolicy):
     def _finish(
         self,
         outcome: Outcome,
-        log: BanditLog,
-        weight: FloatArray | None,
-        seed: int,
+        fitting: WinnerFit,
         deadline: float,
         progress: RaceProgress,
-        keeper: Keeper | None = None,
     ) -> None:
         """Train the winners on all samples, or keep what the race has trained if there is no time for more."""
         self.leaderboard_: Leaderboard = outcome.leaderboard
@@ -258,18 +287,9 @@ class AutoPolicy(ShownAsCard, ScoredPolicy):
         parts: list[BoostedPolicy] = []
         try:
             if not outcome.is_interrupted and time.monotonic() < deadline:
-                workbench = Workbench(
-                    log,
-                    sample_weight=weight,
-                    n_folds=next(folds for size, folds in FINAL_FOLDS if log.n_samples <= size),
-                    seed=seed,
-                    logging_model=outcome.logging_model,
-                    keeper=keeper,
-                    name="winner",
-                )
                 for number, winner in enumerate(outcome.winners):
                     progress.say(f"training the winner{'' if len(outcome.winners) == 1 else f' ({number + 1})'}")
-                    policy = self._retrain(winner, workbench, deadline, keeper)
+                    policy = fitting.fit(winner)
                     # Cut short, all samples teach less than the race did.
                     was_cut = policy.stop_reason_ in (INTERRUPTED, TimeLimit.stop_reason)
                     is_short = was_cut and policy.n_rounds_ < MIN_RETRAINED * policy.n_rounds
@@ -284,21 +304,6 @@ class AutoPolicy(ShownAsCard, ScoredPolicy):
             self.best_policy_: BoostedPolicy | BlendedPolicy = parts[0].set_params(inverse_temperature=factor)
         else:
             self.best_policy_ = BlendedPolicy.of(parts, outcome.weights, inverse_temperature=outcome.sharpness)
-
-    def _retrain(
-        self, winner: Contender, workbench: Workbench, deadline: float, keeper: Keeper | None
-    ) -> BoostedPolicy:
-        """Train a winner on all samples; the more there are beyond those it raced on, the more rounds it makes."""
-        policy = winner.unfitted(n_jobs=self.n_jobs)
-        growth = max(workbench.log.n_samples / winner.n_trained_on, 1.0) ** ROUNDS_GROWTH
-        policy.set_params(n_rounds=round(policy.n_rounds * growth))
-        left = deadline - time.monotonic()
-        limits = [] if np.isinf(left) else [TimeLimit(max(left, 0.0))]
-        if keeper is None:
-            policy.fit(workbench.log, workbench=workbench, callbacks=limits)
-        else:
-            keeper.fit(policy, workbench.log, workbench=workbench, callbacks=limits)
-        return policy
 
     # -- Predicting: all of it is the best policy's ---------------------------------------------------------------
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 
-from bopl._errors import LeakWarning
+from bopl._errors import LeakWarning, PartTrainedWarning
 from bopl.boosting.keeper import Keeper
 from bopl.boosting.loop import INTERRUPTED
 from bopl.log import BanditLog, PartitionedLog
@@ -38,7 +39,7 @@ def race(
         progress=progress,
         random_state=config.random_state,
     )
-    with clock.step("train"), warnings.catch_warnings():
+    with clock.step("train"), _told(say), warnings.catch_warnings():
         warnings.simplefilter("ignore", LeakWarning)  # the audit has told, and what is left was to be kept
         if isinstance(log, PartitionedLog):
             policy.fit(log, cluster=config.cluster, memory=config.memory)
@@ -53,6 +54,20 @@ def race(
     if was_interrupted:
         say("Interrupted: the policy is the best of what was trained so far.")
     return policy, was_interrupted
+
+
+@contextmanager
+def _told(say: Callable[[object], None]) -> Iterator[None]:
+    """Say on which part of a log a winner is trained, instead of a warning; other warnings stay what they are."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", PartTrainedWarning)
+        yield
+    for warning in caught:
+        if issubclass(warning.category, PartTrainedWarning):
+            sentence = str(warning.message)
+            say(sentence[:1].upper() + sentence[1:])
+        else:
+            warnings.warn_explicit(warning.message, warning.category, warning.filename, warning.lineno)
 
 
 def leaderboard_table(leaderboard: Leaderboard) -> Any:
