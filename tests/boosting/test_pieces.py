@@ -55,10 +55,9 @@ def saved(policy, tmp_path):
 
 def assert_same(log, tmp_path, cuts=UNEVEN, fit=None, **changes):
     """The model of the pieces has the bytes of the model of the whole."""
-    expected = saved(bopl.BoostedPolicy(**settings(**changes)).fit(log, **(fit or {})), tmp_path)
-    assert (
-        saved(bopl.BoostedPolicy(**settings(**changes)).fit(SlicedLog(log, cuts), **(fit or {})), tmp_path) == expected
-    )
+    whole, pieces = (bopl.BoostedPolicy(**settings(**changes)) for _ in range(2))
+    expected = saved(whole.fit(log, **(fit or {})), tmp_path)
+    assert saved(pieces.fit(SlicedLog(log, cuts), **(fit or {})), tmp_path) == expected
 
 
 @pytest.fixture(autouse=True)
@@ -81,13 +80,17 @@ def test_number_and_size_of_pieces_do_not_matter(cuts, n_rows, tmp_path, monkeyp
 
 @pytest.mark.parametrize("n_jobs", [1, 2])
 def test_threads_and_the_order_in_memory_do_not_matter(n_jobs, tmp_path, monkeypatch):
-    expected = saved(bopl.BoostedPolicy(**settings()).fit(make_log()), tmp_path)
+    plain = bopl.BoostedPolicy(**settings()).fit(make_log())
     monkeypatch.setattr("bopl.learner.hist_tree.fit.MIN_CONTEXTS", 1)  # stored by leaf
     monkeypatch.setattr("bopl.learner.hist_tree.learner.MIN_LARGE", 100)
     monkeypatch.setattr("bopl.boosting.ascent.MIN_PARALLEL", 1)
     stored = bopl.BoostedPolicy(**settings(learner=tree(n_jobs=n_jobs))).fit(make_log())
     in_pieces = bopl.BoostedPolicy(**settings(learner=tree(n_jobs=n_jobs))).fit(SlicedLog(make_log(), UNEVEN))
-    assert saved(in_pieces, tmp_path) == saved(stored, tmp_path) == expected
+    assert saved(in_pieces, tmp_path) == saved(stored, tmp_path)
+    for mine, theirs in zip(stored.ensemble_.rounds, plain.ensemble_.rounds, strict=True):
+        assert mine.predictor.tree.to_bytes() == theirs.predictor.tree.to_bytes()
+    for name in plain.history_:
+        np.testing.assert_array_equal(stored.history_[name], plain.history_[name])
 
 
 TREES = {
@@ -147,7 +150,6 @@ def test_categories_do_not_matter(tmp_path):
 
 FITS = {
     "reward model": {"start": "reward_model"},
-    "logging policy": {"start": "logging"},
     "doubly robust": {"objective": DR(weight=Clipped(0.2)), "start": "uniform"},
     "weights": {"objective": IPS(weight=Clipped(0.2))},
     "penalty and scale": {"ensemble_weight_penalty": 0.1, "scale": 2.0, "learning_rate": 0.5},
@@ -159,6 +161,10 @@ FITS = {
 @pytest.mark.parametrize("changes", FITS.values(), ids=FITS)
 def test_objective_and_start_do_not_matter(changes, tmp_path):
     assert_same(make_log(), tmp_path, **changes)
+
+
+def test_start_from_the_logging_policy_does_not_matter(tmp_path):
+    assert_same(make_log(propensity=np.full(N, 0.25)), tmp_path, start="logging")
 
 
 @pytest.mark.slow
