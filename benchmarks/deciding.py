@@ -100,6 +100,7 @@ def time_decisions(policy: bopl.BoostedPolicy, frame: pd.DataFrame, n_decisions:
 
 def time_batches(policy: bopl.BoostedPolicy, frame: pd.DataFrame, n_rows: int) -> None:
     import onnxruntime
+
     from bopl.policy.onnx_raw import raw_inputs
 
     contexts = frame.drop(columns=list(ROLES.values())).iloc[:n_rows]
