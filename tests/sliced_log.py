@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
+import numpy as np
+
 from bopl.log import BanditLog
 
 
@@ -40,6 +42,13 @@ class SlicedLog:
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.log, name)
+
+    def subset(self, rows: Any) -> SlicedLog:
+        """Return some samples, each in its piece."""
+        kept = np.zeros(self.log.n_samples, bool)
+        kept[rows] = True
+        before = np.concatenate([[0], np.cumsum(kept)])
+        return SlicedLog(self.log.subset(rows), [int(before[piece.stop]) for piece in self.pieces[:-1]])
 
     @property
     def has_action_mask(self) -> bool:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from bopl._exact import Limbs, limbs_of, value_of
 from bopl._settings import check_choice
 from bopl._typing import BoolArray, FloatArray
 from bopl.log import BanditLog
@@ -190,12 +191,17 @@ def opt_emp_risk(log: BanditLog, weighted_reward: FloatArray | None = None) -> f
     weighted_reward : ndarray of shape (n_samples,), optional
         Takes the place of ``r/p``: a regularised form of it, times the sample weight where there is one.
     """
+    return value_of(opt_emp_total(log, weighted_reward)) / log.n_samples
+
+
+def opt_emp_total(log: BanditLog, weighted_reward: FloatArray | None = None) -> Limbs:
+    """Return `opt_emp_risk` times the number of samples, exactly: those of logs without a common context add up."""
     value = _weighted_reward(log, weighted_reward)
     groups = _shared_contexts(log)
-    best = np.maximum(value, _value_of_unlogged(log))[groups.alone].sum()
+    alone = np.maximum(value, _value_of_unlogged(log))[groups.alone]
     cells = groups.cells(log)
-    best += np.maximum(cells.highest(cells.sums(value)), np.where(cells.has_unlogged, 0.0, -np.inf)).sum()
-    return float(-best / log.n_samples)
+    best = np.maximum(cells.highest(cells.sums(value)), np.where(cells.has_unlogged, 0.0, -np.inf))
+    return limbs_of(-alone) + limbs_of(-best)
 
 
 def opt_risk_of(reward_estimate: FloatArray, log: BanditLog) -> float:
@@ -211,14 +217,19 @@ def opt_risk_of(reward_estimate: FloatArray, log: BanditLog) -> float:
     log : BanditLog
         Says which samples share a context, and which actions are eligible.
     """
+    return value_of(opt_total_of(reward_estimate, log)) / log.n_samples
+
+
+def opt_total_of(reward_estimate: FloatArray, log: BanditLog) -> Limbs:
+    """Return `opt_risk_of` times the number of samples, as an exact sum; see `opt_emp_total`."""
     groups = _shared_contexts(log)
-    best = _highest_eligible(reward_estimate, log.action_mask)[groups.alone].sum()
+    alone = _highest_eligible(reward_estimate, log.action_mask)[groups.alone]
     highest = np.full(groups.n_groups, -np.inf)
     for action_idx in range(log.n_actions if groups.n_groups else 0):  # one action at a time: no (n, A) temporary
         sums = groups.sums(reward_estimate[groups.rows, action_idx])
         eligible = True if log.action_mask is None else log.action_mask[groups.first, action_idx]
         np.maximum(highest, sums, out=highest, where=eligible)
-    return float(-(best + highest.sum()) / log.n_samples)
+    return limbs_of(-alone) + limbs_of(-highest)
 
 
 def excess_emp_risk_0(log: BanditLog) -> float:
@@ -240,12 +251,17 @@ def opt_surrogate_risk(log: BanditLog, weighted_reward: FloatArray | None = None
     weighted_reward : ndarray of shape (n_samples,), optional
         v, ``r/p`` by default; see `opt_emp_risk`.
     """
+    return value_of(opt_surrogate_total(log, weighted_reward)) / log.n_samples
+
+
+def opt_surrogate_total(log: BanditLog, weighted_reward: FloatArray | None = None) -> Limbs:
+    """Return `opt_surrogate_risk` times the number of samples, as an exact sum; see `opt_emp_total`."""
     value = _weighted_reward(log, weighted_reward)
     groups = _shared_contexts(log)
-    best = -np.maximum(value, _value_of_unlogged(log))[groups.alone].sum()
+    alone = np.maximum(value, _value_of_unlogged(log))[groups.alone]
     cells = groups.cells(log)
-    best += _surrogate_dual(cells, cells.sums(np.maximum(value, 0.0)), cells.sums(np.maximum(-value, 0.0))).sum()
-    return float(best / log.n_samples)
+    best = _surrogate_dual(cells, cells.sums(np.maximum(value, 0.0)), cells.sums(np.maximum(-value, 0.0)))
+    return limbs_of(-alone) + limbs_of(best)
 
 
 def _weighted_reward(log: BanditLog, weighted_reward: FloatArray | None) -> FloatArray:

@@ -4,31 +4,47 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from hypothesis import HealthCheck, given
+from hypothesis import settings as drawn
+from hypothesis import strategies as st
+from scipy import sparse
 
 import bopl
 from bopl.learner.hist_tree import levels
+from bopl.objective import DR, IPS, Clipped
 from sliced_log import SlicedLog, cuts_of
 
+N = 1200
+UNEVEN = [0, 1, 1, 700, 1199, 1200]  # an empty piece at each end and between, two of one row
+RNG = np.random.default_rng(0)
+MASK = RNG.random((N, 4)) < 0.7
 
-def make_log(n_samples=1200, n_actions=4, seed=0):
-    rng = np.random.default_rng(seed)
-    context = rng.normal(size=(n_samples, 5))
+
+def make_log(**columns):
+    """Return a log, with other columns in place of its own."""
+    rng = np.random.default_rng(0)
+    context = rng.normal(size=(N, 5))
     context[:, 1] = np.round(3.0 * context[:, 1])
-    action = rng.integers(0, n_actions, n_samples)
-    reward = (action == (context[:, 0] > 0) + 2 * (context[:, 1] > 0)) + 0.3 * rng.normal(size=n_samples)
-    propensity = rng.uniform(0.05, 0.9, n_samples)
-    return bopl.BanditLog(context, action, reward, propensity, actions=list(range(n_actions)))
+    action = rng.integers(0, 4, N)
+    reward = (action == (context[:, 0] > 0) + 2 * (context[:, 1] > 0)) + 0.3 * rng.normal(size=N)
+    propensity = 0.1 + 0.5 / (1.0 + np.exp(-context[:, 0]))
+    made = {"context": context, "action": action, "reward": reward, "propensity": propensity, "actions": [0, 1, 2, 3]}
+    return bopl.BanditLog(**(made | columns))
 
 
 def settings(**changes):
     kept = {
         "objective": "ips",
-        "learner": bopl.HistTree(6, min_child_weight=5.0, n_jobs=1),
+        "learner": tree(),
         "n_rounds": 3,
-        "certificate": False,
         "random_state": 0,
+        "reward_model": bopl.BoostedRewardModel(bopl.HistTree(3, min_child_weight=20.0, n_jobs=1), n_rounds=3),
     }
     return kept | changes
+
+
+def tree(**changes):
+    return bopl.HistTree(**({"max_depth": 6, "min_child_weight": 5.0, "n_jobs": 1} | changes))
 
 
 def saved(policy, tmp_path):
@@ -37,27 +53,169 @@ def saved(policy, tmp_path):
     return path.read_bytes()
 
 
+def assert_same(log, tmp_path, cuts=UNEVEN, fit=None, **changes):
+    """The model of the pieces has the bytes of the model of the whole."""
+    whole, pieces = (bopl.BoostedPolicy(**settings(**changes)) for _ in range(2))
+    expected = saved(whole.fit(log, **(fit or {})), tmp_path)
+    assert saved(pieces.fit(SlicedLog(log, cuts), **(fit or {})), tmp_path) == expected
+
+
 @pytest.fixture(autouse=True)
 def own_cache(tmp_path, monkeypatch):
     monkeypatch.setenv("BOPL_CACHE", str(tmp_path / "cache"))
 
 
-@pytest.fixture(params=[0, 150, 4096])
-def gather_rows(request, monkeypatch):
-    """Nodes of at most so many rows are gathered: none, some, all of a small log."""
-    monkeypatch.setattr(levels, "GATHER_ROWS", request.param)
+@pytest.fixture(autouse=True)
+def gather_rows(monkeypatch):
+    """Nodes of at most so many rows are gathered: most of a tree is grown by levels."""
+    monkeypatch.setattr(levels, "GATHER_ROWS", 60)
 
 
-PARTITIONS = {
-    "one": [],
-    "three": cuts_of(1200, 3),
-    "seven": cuts_of(1200, 7),
-    "unequal, one of one row, some empty": [0, 1, 1, 700, 1199, 1200],
+@pytest.mark.parametrize("n_rows", [0, 150, 4096])
+@pytest.mark.parametrize("cuts", [[], cuts_of(N, 3), cuts_of(N, 7), UNEVEN], ids=["1", "3", "7", "uneven"])
+def test_number_and_size_of_pieces_do_not_matter(cuts, n_rows, tmp_path, monkeypatch):
+    monkeypatch.setattr(levels, "GATHER_ROWS", n_rows)
+    assert_same(make_log(), tmp_path, cuts)
+
+
+@pytest.mark.parametrize("n_jobs", [1, 2])
+def test_threads_and_the_order_in_memory_do_not_matter(n_jobs, tmp_path, monkeypatch):
+    plain = bopl.BoostedPolicy(**settings()).fit(make_log())
+    monkeypatch.setattr("bopl.learner.hist_tree.fit.MIN_CONTEXTS", 1)  # stored by leaf
+    monkeypatch.setattr("bopl.learner.hist_tree.learner.MIN_LARGE", 100)
+    monkeypatch.setattr("bopl.boosting.ascent.MIN_PARALLEL", 1)
+    stored = bopl.BoostedPolicy(**settings(learner=tree(n_jobs=n_jobs))).fit(make_log())
+    in_pieces = bopl.BoostedPolicy(**settings(learner=tree(n_jobs=n_jobs))).fit(SlicedLog(make_log(), UNEVEN))
+    assert saved(in_pieces, tmp_path) == saved(stored, tmp_path)
+    for mine, theirs in zip(stored.ensemble_.rounds, plain.ensemble_.rounds, strict=True):
+        assert mine.predictor.tree.to_bytes() == theirs.predictor.tree.to_bytes()
+    for name in plain.history_:
+        np.testing.assert_array_equal(stored.history_[name], plain.history_[name])
+
+
+TREES = {
+    "subsample": tree(subsample=0.5),
+    "colsample": tree(colsample=0.5),
+    "pairs counted": tree(min_samples_leaf=20),
+    "leaves of typical samples": tree(min_child_weight=0.0, min_leaf_samples=10.0),
+    "few leaves": tree(max_leaves=9),
+    "few bins": tree(max_bins=16),
+    "ridge": tree(reg_lambda=2.0),
+    "classifier": bopl.HistTreeClassifier(5, min_child_weight=5.0, n_jobs=1),
 }
 
 
-@pytest.mark.parametrize("cuts", PARTITIONS.values(), ids=PARTITIONS)
-def test_pieces_give_the_bytes_of_the_log_in_memory(cuts, gather_rows, tmp_path):
-    log = make_log()
-    expected = saved(bopl.BoostedPolicy(**settings()).fit(log), tmp_path)
-    assert saved(bopl.BoostedPolicy(**settings()).fit(SlicedLog(log, cuts)), tmp_path) == expected
+@pytest.mark.parametrize("learner", TREES.values(), ids=TREES)
+def test_settings_of_the_trees_do_not_matter(learner, tmp_path):
+    assert_same(make_log(), tmp_path, learner=learner)
+
+
+def few_values(rng):
+    return np.hstack([rng.normal(size=(N, 2)), np.eye(5)[rng.integers(0, 5, N)], rng.random((N, 4)) < 0.1])
+
+
+def mostly_zero(rng):
+    return (rng.random((N, 20)) < 0.1) * rng.integers(1, 4, (N, 20)).astype(float)
+
+
+def with_gaps(rng):
+    context = rng.normal(size=(N, 5))
+    context[rng.random(context.shape) < 0.2] = np.nan
+    return context
+
+
+LOGS = {
+    "missing values": lambda rng: make_log(context=with_gaps(rng)),
+    "indicators": lambda rng: make_log(context=few_values(rng)),
+    "mostly zero": lambda rng: make_log(context=mostly_zero(rng)),
+    "sparse": lambda rng: make_log(context=sparse.csr_array(mostly_zero(rng))),
+    "nothing varies": lambda rng: make_log(context=np.ones((N, 2))),
+    "masks": lambda rng: make_log(action_mask=MASK | (np.arange(4) == make_log().action_idx[:, None])),
+    "action features": lambda rng: make_log(action_features=rng.normal(size=(4, 3))),
+    "huge weights": lambda rng: make_log(propensity=np.exp(rng.uniform(-14.0, 0.0, N))),
+    "shared contexts": lambda rng: make_log(context=rng.integers(0, 3, (N, 2))),
+}
+
+
+@pytest.mark.parametrize("objective", ["ips", "surrogate"])
+@pytest.mark.parametrize("make", LOGS.values(), ids=LOGS)
+def test_kind_of_log_does_not_matter(make, objective, tmp_path):
+    assert_same(make(np.random.default_rng(1)), tmp_path, objective=objective, reward_translation=-0.2)
+
+
+def test_categories_do_not_matter(tmp_path):
+    context = np.hstack([make_log().context[:, :2], np.random.default_rng(1).integers(0, 5, (N, 1))])
+    assert_same(make_log(context=context), tmp_path, learner=tree(categorical=[2]))
+
+
+FITS = {
+    "reward model": {"start": "reward_model"},
+    "doubly robust": {"objective": DR(weight=Clipped(0.2)), "start": "uniform"},
+    "weights": {"objective": IPS(weight=Clipped(0.2))},
+    "penalty and scale": {"ensemble_weight_penalty": 0.1, "scale": 2.0, "learning_rate": 0.5},
+    "no certificate": {"certificate": False},
+    "samples set aside": {"validation_fraction": 0.3, "n_rounds": 6, "early_stopping_rounds": 2},
+}
+
+
+@pytest.mark.parametrize("changes", FITS.values(), ids=FITS)
+def test_objective_and_start_do_not_matter(changes, tmp_path):
+    assert_same(make_log(), tmp_path, **changes)
+
+
+def test_start_from_the_logging_policy_does_not_matter(tmp_path):
+    assert_same(make_log(propensity=np.full(N, 0.25)), tmp_path, start="logging")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("has_prior", [False, True])
+def test_default_policy_is_the_same(has_prior, tmp_path):
+    changes = {"objective": "dr", "learner": None, "reward_model": None, "reward_prior": has_prior}
+    assert_same(make_log(), tmp_path, cuts_of(N, 3), **changes)
+
+
+def test_sample_weights_groups_and_a_validation_log_do_not_matter(tmp_path):
+    log = make_log(group=np.arange(N) // 3)
+    fit = {"sample_weight": np.random.default_rng(1).random(N), "validation": make_log()}
+    assert_same(log, tmp_path, fit=fit, start="reward_model")
+
+
+@pytest.mark.parametrize("begins_in_pieces", [True, False])
+def test_checkpoint_of_one_kind_is_resumed_by_the_other(begins_in_pieces, tmp_path):
+    log, path = make_log(action_mask=MASK | (np.arange(4) == make_log().action_idx[:, None])), tmp_path / "fit.ckpt"
+    expected = saved(bopl.BoostedPolicy(**settings(n_rounds=5)).fit(log), tmp_path)
+    first, then = (SlicedLog(log, cuts_of(N, 3)), log) if begins_in_pieces else (log, SlicedLog(log, UNEVEN))
+    bopl.BoostedPolicy(**settings(n_rounds=2)).fit(first, callbacks=[bopl.Checkpoint(path, every=1)])
+    for resumed_on in (then, SlicedLog(log, cuts_of(N, 7))):
+        resumed = bopl.BoostedPolicy(**settings(n_rounds=5)).fit(resumed_on, resume_from=path)
+        assert saved(resumed, tmp_path) == expected
+
+
+def test_checkpoint_of_another_log_is_refused(tmp_path):
+    log, path = make_log(), tmp_path / "fit.ckpt"
+    bopl.BoostedPolicy(**settings()).fit(log, callbacks=[bopl.Checkpoint(path)])
+    other = SlicedLog(log.with_reward(log.reward + 1.0), UNEVEN)
+    with pytest.raises(ValueError, match="belongs to another log"):
+        bopl.BoostedPolicy(**settings()).fit(other, resume_from=path)
+
+
+@drawn(max_examples=8, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(cuts=st.lists(st.integers(0, 90), max_size=8), n_rows=st.sampled_from([0, 20]), seed=st.integers(0, 5))
+def test_any_partition_of_a_small_log_gives_the_same_bytes(cuts, n_rows, seed, tmp_path, monkeypatch):
+    monkeypatch.setattr(levels, "GATHER_ROWS", n_rows)
+    rng = np.random.default_rng(seed)
+    log = bopl.BanditLog(rng.normal(size=(90, 2)), rng.integers(0, 3, 90), rng.normal(size=90), np.full(90, 0.3))
+    assert_same(log, tmp_path, cuts, n_rounds=2, learner=tree(max_depth=4, min_child_weight=1.0, subsample=0.7))
+
+
+def test_learner_that_needs_all_samples_is_refused_with_a_reason():
+    pieces = SlicedLog(make_log(), UNEVEN)
+    with pytest.raises(TypeError, match="needs it in memory"):
+        bopl.BoostedPolicy("ips", bopl.XGBTree()).fit(pieces)
+    with pytest.raises(TypeError, match="looks at all samples at once"):
+        bopl.BoostedPolicy(DR(self_normalised=True), tree()).fit(pieces)
+
+
+def test_cluster_and_memory_are_for_pieces_only():
+    with pytest.raises(ValueError, match="for logs in pieces"):
+        bopl.BoostedPolicy("ips").fit(make_log(), memory="1GB")

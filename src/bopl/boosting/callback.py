@@ -10,15 +10,16 @@ from typing import Any, TextIO
 
 import numpy as np
 
+from bopl._exact import Limbs, limbs_of, value_of
 from bopl._machine import memory_in_use_mib
 from bopl._progress import RunLine, current_line
 from bopl._settings import check_number
-from bopl._typing import FloatArray
+from bopl._typing import AnyArray, FloatArray
 from bopl.boosting.ensemble import Round
 from bopl.boosting.start import Start
 from bopl.log import BanditLog
+from bopl.log.identical import content_digest, sample_keys
 from bopl.objective.softmax import log_softmax
-from bopl.objective.value import snips_value
 
 
 class CallbackAction(Enum):
@@ -45,10 +46,15 @@ class BoostingState:
     settings : dict
         What the fit was asked for, as plain values; a checkpoint is resumed only under the same settings.
     score : ndarray of shape (n_samples, n_actions), or None before they are known
-        Scores of the training contexts after the rounds made so far, in the order of the learner.
+        Scores of the training contexts after the rounds made so far, in the order of the learner; always None for a log
+        in pieces, which keep them.
     rounds : list of Round
     records : list of dict
         One row of the history per round.
+    digest : str or None
+        Of the log, where it is known already.
+    row_order : ndarray of int or None
+        The log's row at each place of ``score``; None in the order of the log.
     """
 
     log: BanditLog
@@ -59,6 +65,14 @@ class BoostingState:
     score: FloatArray | None = None
     rounds: list[Round] = field(default_factory=list)
     records: list[dict[str, float]] = field(default_factory=list)
+    digest: str | None = None
+    row_order: AnyArray | None = None
+
+    def log_digest(self) -> str:
+        """Return a hash of what training reads of the log: the same in pieces and in memory."""
+        if self.digest is None:
+            self.digest = content_digest(sample_keys(self.log), self.log)
+        return self.digest
 
 
 class Callback:
@@ -103,6 +117,7 @@ class Validation(Callback):
         self.best_n_rounds = 0
         self.best_value = -np.inf
         self._score: FloatArray = np.zeros((0, 0))
+        self._least = 1.0
         self._has_start = False
 
     def on_start(self, state: BoostingState) -> None:
@@ -110,10 +125,15 @@ class Validation(Callback):
         _check_same_shape(state.log, self.log)
         self.best_n_rounds, self.best_value = 0, -np.inf
         self._has_start = bool(state.start.predictors)
-        self._score = state.start.score(self.log.context, self.log.n_actions)
+        self._begin(state)
         self._watch(0)
         for made, record in zip(state.rounds, state.records, strict=True):
             self._add(made, record)
+
+    def _begin(self, state: BoostingState) -> None:
+        """Score the log before the first round."""
+        self._score = state.start.score(self.log.context, self.log.n_actions)
+        self._least = float(self.log.propensity.min())
 
     def __call__(self, state: BoostingState) -> CallbackAction:
         """Write ``validation_value`` and decide."""
@@ -126,17 +146,31 @@ class Validation(Callback):
         return self.patience is not None and waited >= self.patience
 
     def _add(self, made: Round, record: dict[str, float]) -> None:
-        self._score += made.step.size * made.predictor.predict(self.log.context)
+        self._move(made)
         record["validation_value"] = self._watch(int(record["round"]))
+
+    def _move(self, made: Round) -> None:
+        self._score += made.step.size * made.predictor.predict(self.log.context)
 
     def _watch(self, n_rounds: int) -> float:
         """Return the value after so many rounds, and remember the best."""
-        log_prob = log_softmax(self._score, self.log.action_mask)[np.arange(self.log.n_samples), self.log.action_idx]
-        value = snips_value(np.exp(log_prob) / self.log.propensity, self.log.reward)
+        total, rewarded = watched_totals(self._score, self.log, self._least)
+        return self._judge(n_rounds, value_of(total), value_of(rewarded))
+
+    def _judge(self, n_rounds: int, weight: float, rewarded: float) -> float:
+        """Return the value of a policy with these sums, and remember the best."""
+        value = rewarded / weight if weight > 0.0 else float("nan")
         # The start itself is kept only where it says something: the uniform policy is no policy to end with.
         if value > self.best_value and (n_rounds > 0 or self._has_start):
             self.best_n_rounds, self.best_value = n_rounds, value
         return value
+
+
+def watched_totals(score: FloatArray, log: BanditLog, least_propensity: float) -> tuple[Limbs, Limbs]:
+    """Return the sums of importance weights, as shares of the largest 1/p, and of the rewards that they weigh."""
+    log_prob = log_softmax(score, log.action_mask)[np.arange(log.n_samples), log.action_idx]
+    weight = np.exp(log_prob) * (least_propensity / log.propensity)
+    return limbs_of(weight), limbs_of(weight * log.reward)
 
 
 def _check_same_shape(train: BanditLog, other: BanditLog) -> None:

@@ -9,12 +9,14 @@ import numpy as np
 
 from bopl._archive import Archive, check_array, read_archive, reason_of, write_archive
 from bopl._settings import check_number
+from bopl._typing import AnyArray, FloatArray
 from bopl.boosting.callback import BoostingState, Callback, CallbackAction
 from bopl.boosting.history import COLUMNS
 from bopl.boosting.store import pack_rounds, read_records, unpack_rounds
 from bopl.log import BanditLog
+from bopl.log.identical import content_digest, sample_keys
 
-FORMAT_NUMBER = 2  # 1 knew an objective by its name alone
+FORMAT_NUMBER = 3  # 1 knew an objective by its name alone, 2 summed in the order of the rows
 KIND = "checkpoint"
 
 
@@ -40,7 +42,7 @@ class Checkpoint(Callback):
         """Check that the folder is there before hours are spent on what cannot be written."""
         if not self.path.parent.is_dir():
             raise FileNotFoundError(f"there is no folder {str(self.path.parent)!r} for the checkpoint; make it first.")
-        self._fingerprint = state.log.fingerprint()
+        self._fingerprint = state.log_digest()
         self._written = len(state.rounds)
 
     def __call__(self, state: BoostingState) -> CallbackAction:
@@ -63,21 +65,34 @@ class Checkpoint(Callback):
             "seed": state.seed,
             "rounds": facts,
         }
-        # Scores are stored, not recomputed: resuming then costs nothing and cannot differ in the last bit.
-        assert state.score is not None
-        arrays["score"] = state.score
+        # Scores in memory are stored, not recomputed: resuming then costs nothing. Pieces make theirs again.
+        if state.score is not None:
+            order = state.row_order
+            arrays["score"] = state.score if order is None else _in_log_order(state.score, order)
         for name in COLUMNS:
             arrays[f"history/{name}"] = np.array([record[name] for record in state.records], dtype=np.float64)
         write_archive(self.path, Archive(KIND, FORMAT_NUMBER, document, arrays))
         self._written = len(state.rounds)
 
 
-def read_checkpoint(path: str | Path, log: BanditLog, settings: dict[str, Any], n_rounds: int) -> BoostingState:
-    """Return the state in a checkpoint, after checking that it belongs to this log and these settings."""
+def _in_log_order(score: FloatArray, order: AnyArray) -> FloatArray:
+    stored = np.empty_like(score)
+    stored[order] = score
+    return stored
+
+
+def read_checkpoint(
+    path: str | Path, log: BanditLog, settings: dict[str, Any], n_rounds: int, *, digest: str | None = None
+) -> BoostingState:
+    """Return the state in a checkpoint, after checking that it belongs to this log and these settings.
+
+    ``digest`` is that of `bopl.log.identical.content_digest`, where it is known. Scores are in the order of the log.
+    """
+    digest = content_digest(sample_keys(log), log) if digest is None else digest
     expected_bytes = 8 * log.n_samples * log.n_actions  # scores of few distinct values are packed a thousandfold
     archive = read_archive(path, KIND, FORMAT_NUMBER, expected_bytes=expected_bytes)
     document = archive.document
-    if document.get("fingerprint") != log.fingerprint():
+    if document.get("fingerprint") != digest:
         raise ValueError(f"the checkpoint {str(path)!r} belongs to another log; resume with the log it was made on.")
     if not isinstance(document.get("settings"), dict):
         raise ValueError(f"{str(path)!r} is not a valid bopl checkpoint file: it has no settings.")
@@ -88,14 +103,16 @@ def read_checkpoint(path: str | Path, log: BanditLog, settings: dict[str, Any], 
                 "resume with the same settings (n_rounds may differ)."
             )
     try:
-        return _state_from(archive, log, settings, n_rounds)
+        return _state_from(archive, log, settings, n_rounds, digest)
     except MemoryError:
         raise
     except Exception as error:  # of a file that is whole and says nonsense, whoever noticed it
         raise ValueError(f"{str(path)!r} is not a valid bopl checkpoint file: {reason_of(error)}.") from error
 
 
-def _state_from(archive: Archive, log: BanditLog, settings: dict[str, Any], n_rounds: int) -> BoostingState:
+def _state_from(
+    archive: Archive, log: BanditLog, settings: dict[str, Any], n_rounds: int, digest: str
+) -> BoostingState:
     document, arrays = archive.document, archive.arrays
     rounds = unpack_rounds(
         document["rounds"],
@@ -109,7 +126,16 @@ def _state_from(archive: Archive, log: BanditLog, settings: dict[str, Any], n_ro
         raise ValueError(f"it has {len(rounds)} rounds and a history of {len(records)}")
     check_number("seed", document["seed"], low=0, high=np.iinfo(np.int64).max, integer=True)
     # Column by column as in a new fit: sums over actions in another order would differ in the last bit.
-    score = np.asfortranarray(check_array(arrays, "score", (log.n_samples, log.n_actions)), dtype=np.float64)
+    score = None  # of a fit in pieces: they are made again from the rounds
+    if "score" in arrays:
+        score = np.asfortranarray(check_array(arrays, "score", (log.n_samples, log.n_actions)), dtype=np.float64)
     return BoostingState(
-        log, n_rounds, document["seed"], settings=settings, score=score, rounds=list(rounds), records=records
+        log,
+        n_rounds,
+        document["seed"],
+        settings=settings,
+        score=score,
+        rounds=list(rounds),
+        records=records,
+        digest=digest,
     )

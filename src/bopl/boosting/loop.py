@@ -79,6 +79,15 @@ class Problem:
         log = self.data.log
         return np.asfortranarray(self.start.score(log.context, log.n_actions))
 
+    def score_after(self, rounds: Sequence[Round]) -> FloatArray:
+        """Return the scores after some rounds, as they were made: added one by one."""
+        score, log = self.initial_score(), self.data.log
+        for made in rounds:
+            prediction = made.predictor.predict(log.context)
+            eligible = prediction if log.action_mask is None else np.where(log.action_mask, prediction, 0.0)
+            score += made.step.size * eligible
+        return score
+
 
 def fit_ensemble(
     problem: Problem,
@@ -215,9 +224,8 @@ class BoostingRun:
         """
         data, order = problem.translated(), learner.row_order
         optimal_risk = problem.objective.bind(data).optimal_risk() if problem.has_certificate else float("nan")
-        if state.score is None:
-            score = problem.initial_score()
-            state.score = score if order is None else np.asfortranarray(score[order])
+        score = problem.score_after(state.rounds) if state.score is None else state.score
+        state.score, state.row_order = score if order is None else np.asfortranarray(score[order]), order
         data = data.take(order)  # from here on samples are as the learner keeps them
         bound = problem.objective.bind(data)
         ascent = ascend(bound, data, problem.data.take(order).log, state.score, n_jobs)

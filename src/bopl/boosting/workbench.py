@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from bopl._exact import exact_mean, values_of
 from bopl._typing import ContextMatrix, FloatArray
+from bopl.boosting.prior import Prior, PriorSums, find_prior, has_spread
 from bopl.boosting.start import Start, mean_of
 from bopl.learner import BoundLearner, HistTree, bind_learner, with_categories
 from bopl.learner.hist_tree.learner import BoundHistTree
@@ -18,8 +20,6 @@ from bopl.log import BanditLog
 from bopl.reward.boosted import BoostedRewardModel, RewardBinding
 from bopl.reward.cross_fitting import CrossFit, cross_fit
 from bopl.reward.logging_model import LoggingModel, LoggingTerm, fit_logging_model
-
-MIN_SPREAD = 1e-3  # of ln p: a logging policy that is nearer to uniform tells nothing, and its slope would be all noise
 
 MAX_KEPT = 200_000  # of more samples, logged pairs are binned anew for every reward model: they take much memory
 
@@ -109,14 +109,9 @@ class Workbench:
         """Return what the logging policy's own probabilities say of the rewards: least squares of r on 1, ln p, p."""
         logging = self.logging()
         logged = logging.log_prob[np.arange(self.log.n_samples), self.log.action_idx]
-        if float(logged.std()) < MIN_SPREAD:
-            constant = float(np.average(self.log.reward, weights=self.sample_weight))
-            return Prior(constant, LoggingTerm(logging.model, 0.0))
-        columns = np.stack([np.ones_like(logged), logged, np.exp(logged)], axis=1)
-        root = np.ones((len(logged), 1)) if self.sample_weight is None else np.sqrt(self.sample_weight)[:, None]
-        solution = np.linalg.lstsq(root * columns, root[:, 0] * self.log.reward, rcond=1e-6)[0]
-        constant, log_factor, prob_factor = solution.tolist()
-        return Prior(constant, LoggingTerm(logging.model, log_factor, prob_factor))
+        sums = PriorSums(logged, self.log.reward, self.sample_weight).limbs()
+        variance = exact_mean((logged - exact_mean(logged)) ** 2)
+        return find_prior(logging.model, values_of(sums), has_spread(variance))
 
     def _fit_logging(self) -> LoggingFit:
         model = self._logging_model or fit_logging_model(self.log, seed=self.seed)
@@ -156,18 +151,6 @@ class LoggingFit:
 
 
 @dataclass(frozen=True, eq=False)
-class Prior:
-    """Rewards as far as the logging policy's probabilities tell them: a constant and a term of these."""
-
-    constant: float
-    term: LoggingTerm
-
-    def of(self, log_prob: FloatArray) -> FloatArray:
-        """Return the rewards of actions with these log-probabilities."""
-        return self.constant + self.term.of(log_prob)
-
-
-@dataclass(frozen=True, eq=False)
 class RewardFit:
     """Cross-fitted rewards, with the prior that the models started from.
 
@@ -192,18 +175,22 @@ class RewardFit:
 
     def start(self, factor: float) -> Start:
         """Return ``factor · q̂`` as a start: the folds' mean."""
-        models = self.fitted.models
-        if all(isinstance(model, BoostedRewardModel) for model in models):
-            # The models' constants are left out: a constant in all scores of a context changes no probability.
-            predictors = [list(model.predictors_) for model in models]
-            rates = [[factor * model.learning_rate] * len(model.predictors_) for model in models]
-        else:
-            predictors = [[model.predictor() if hasattr(model, "predictor") else model] for model in models]
-            rates = [[factor]] * len(models)
-        start = mean_of("reward_model", predictors, rates)
-        if self.prior is not None:
-            start = Start("reward_model", (self.prior.term, *start.predictors), (factor, *start.coefficients))
-        return start
+        return reward_start(self.fitted.models, self.prior, factor)
+
+
+def reward_start(models: Sequence[Any], prior: Prior | None, factor: float) -> Start:
+    """Return ``factor`` times the mean of several reward models, and of their prior, as a start."""
+    if all(isinstance(model, BoostedRewardModel) for model in models):
+        # The models' constants are left out: a constant in all scores of a context changes no probability.
+        predictors = [list(model.predictors_) for model in models]
+        rates = [[factor * model.learning_rate] * len(model.predictors_) for model in models]
+    else:
+        predictors = [[model.predictor() if hasattr(model, "predictor") else model] for model in models]
+        rates = [[factor]] * len(models)
+    start = mean_of("reward_model", predictors, rates)
+    if prior is not None:
+        start = Start("reward_model", (prior.term, *start.predictors), (factor, *start.coefficients))
+    return start
 
 
 def _bins_of(learner: HistTree) -> tuple[Any, ...]:

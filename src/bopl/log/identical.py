@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import hashlib
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -44,6 +45,27 @@ def decision_keys(log: BanditLog, actions: AnyArray | None = None) -> npt.NDArra
 def row_keys(log: BanditLog) -> npt.NDArray[np.uint64]:
     """Return a hash of context, action and reward of every sample."""
     return mix(decision_keys(log) + (log.reward + 0.0).view(np.uint64))
+
+
+def sample_keys(log: BanditLog) -> npt.NDArray[np.uint64]:
+    """Return a hash of all that training reads of every sample: context, action, reward, propensity, mask."""
+    keys = mix(row_keys(log) + (log.propensity + 0.0).view(np.uint64))
+    return keys if log.action_mask is None else mix(keys + context_keys(log.action_mask.astype(np.float32)))
+
+
+def content_digest(keys: npt.NDArray[np.uint64], log: Any) -> str:
+    """Return a hash of a log's contents from those of its samples, in order: it is the same in pieces and in memory.
+
+    Parameters
+    ----------
+    keys : ndarray of uint64, shape (n_samples,)
+        Of `sample_keys`.
+    log : BanditLog or PartitionedLog
+    """
+    digest = hashlib.sha256(np.ascontiguousarray(keys).data)
+    features = None if log.action_features is None else np.asarray(log.action_features, np.float64).tolist()
+    digest.update(repr((len(keys), log.actions.tolist(), log.feature_names, features)).encode())
+    return digest.hexdigest()
 
 
 def mix(bits: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:

@@ -10,6 +10,7 @@ import numpy as np
 from scipy.sparse import csr_array, hstack
 
 from bopl._archive import check_array
+from bopl._exact import Limbs, add_by_group, limbs_of, no_limbs, values_of
 from bopl._typing import AnyArray, ContextMatrix, FloatArray, IntArray
 from bopl.log.context import CONTEXT_DTYPE, is_sparse
 
@@ -92,17 +93,56 @@ def fit_layout(context: ContextMatrix, sizes: Mapping[int, int] | None = None) -
     sizes : mapping of int to int, optional
         How many categories there are in the columns that hold positions of some.
     """
-    known = {} if sizes is None else sizes
-    number = np.array([column for column in range(context.shape[1]) if column not in known], dtype=np.int64)
-    if is_sparse(context):
-        column, value = context.indices, context.data
-        is_missing = np.isnan(value)
-        n_missing = np.bincount(column[is_missing], minlength=context.shape[1])
-        total = np.bincount(column, weights=np.where(is_missing, 0.0, value), minlength=context.shape[1])
-    else:
-        n_missing = np.isnan(context).sum(axis=0)
-        total = np.nansum(context, axis=0, dtype=np.float64)
-    mean, has_gap = total / np.maximum(context.shape[0] - n_missing, 1), n_missing > 0
+    return layout_from(ColumnTotals.of(context), sizes)
+
+
+@dataclass(frozen=True, eq=False)
+class ColumnTotals:
+    """What a layout is made from; those of several parts of the rows are added.
+
+    Attributes
+    ----------
+    n_samples : int
+    n_missing : ndarray of int64, shape (n_features,)
+    limbs : ndarray of int64, shape (n_features, N_LIMBS)
+        Exact sums of the columns.
+    """
+
+    n_samples: int
+    n_missing: IntArray
+    limbs: Limbs
+
+    @classmethod
+    def of(cls, context: ContextMatrix) -> ColumnTotals:
+        """Return the totals of some contexts."""
+        n_samples, n_features = context.shape
+        limbs = no_limbs(n_features)
+        if is_sparse(context):
+            is_missing = np.isnan(context.data)
+            n_missing = np.bincount(context.indices[is_missing], minlength=n_features)
+            values = np.where(is_missing, 0.0, context.data).astype(np.float64)
+            add_by_group(values, context.indices.astype(np.int64), limbs)
+            return cls(n_samples, n_missing, limbs)
+        n_missing = np.zeros(n_features, np.int64)
+        for column in range(n_features):
+            values = np.asarray(context[:, column], dtype=np.float64)
+            is_missing = np.isnan(values)
+            n_missing[column] = np.count_nonzero(is_missing)
+            limbs[column] = limbs_of(np.where(is_missing, 0.0, values))
+        return cls(n_samples, n_missing, limbs)
+
+    def __add__(self, other: ColumnTotals) -> ColumnTotals:
+        return ColumnTotals(
+            self.n_samples + other.n_samples, self.n_missing + other.n_missing, self.limbs + other.limbs
+        )
+
+
+def layout_from(totals: ColumnTotals, sizes: Mapping[int, int] | None = None) -> InputLayout:
+    """Return the layout of contexts with these totals; see `fit_layout`."""
+    known, n_missing = {} if sizes is None else sizes, totals.n_missing
+    number = np.array([column for column in range(len(n_missing)) if column not in known], dtype=np.int64)
+    mean = values_of(totals.limbs) / np.maximum(totals.n_samples - n_missing, 1)
+    has_gap = n_missing > 0
     return InputLayout(
         number,
         mean[number].astype(CONTEXT_DTYPE),

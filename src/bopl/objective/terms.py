@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from bopl import theory
+from bopl._exact import Limbs, value_of
 from bopl._typing import FloatArray
 from bopl.objective.training_data import TrainingData
 
@@ -61,11 +62,25 @@ class RewardTerms:
 
     def optimal_risk(self) -> float:
         """Return the infimum of the risk over all policies, or a lower bound of it; it needs the contexts."""
+        return value_of(self.optimal_total(self.is_surrogate())) / self.data.n_samples
+
+    def is_surrogate(self) -> bool:
+        """Return whether there are logarithms, and no probabilities that are to grow."""
+        return bool(self.log.any()) and not (self.linear > 0.0).any()
+
+    def optimal_total(self, is_surrogate: bool) -> Limbs:
+        """Return the optimal risk times the number of samples, as an exact sum.
+
+        Parameters
+        ----------
+        is_surrogate : bool
+            What `is_surrogate` says of all samples, of which these may be some.
+        """
         value = self.linear + self.log
         if self.dense is not None:
             gamma = self.dense.copy()
             gamma[np.arange(self.data.n_samples), self.data.action_idx] += value
-            return theory.opt_risk_of(gamma, self.data.log)
-        if self.log.any() and not (self.linear > 0.0).any():
-            return theory.opt_surrogate_risk(self.data.log, value)
-        return theory.opt_emp_risk(self.data.log, value)  # where there are logarithms, a bound: ln pi + 1 <= pi
+            return theory.opt_total_of(gamma, self.data.log)
+        if is_surrogate:
+            return theory.opt_surrogate_total(self.data.log, value)
+        return theory.opt_emp_total(self.data.log, value)  # where there are logarithms, a bound: ln pi + 1 <= pi

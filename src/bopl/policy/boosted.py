@@ -12,6 +12,7 @@ import numpy as np
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
+from bopl._exact import exact_mean
 from bopl._settings import check_number
 from bopl._typing import FloatArray
 from bopl.boosting import (
@@ -232,15 +233,7 @@ class BoostedPolicy(ShownAsCard, ScoredPolicy):
         log = as_training_log(context, action, reward, propensity, actions)
         self._check_settings(validation)
         self._check_rewards(log)
-        if (
-            resume_from is not None
-            and self.random_state is None
-            and (self.validation_fraction is not None or self._uses_models())
-        ):
-            raise ValueError(
-                "resume_from needs a random_state here, or the samples set aside and the folds would be others than "
-                "before. Set random_state."
-            )
+        self._check_resume(resume_from)
         seed = int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
         weight = check_sample_weight(sample_weight, log.n_samples)
         if self.validation_fraction is not None and validation is None:
@@ -274,6 +267,7 @@ class BoostedPolicy(ShownAsCard, ScoredPolicy):
         if workbench is not None:
             raise ValueError("a workbench holds what was made of a log in memory; this log is in pieces.")
         self._check_settings(validation)
+        self._check_resume(resume_from)
         seed = int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
         n_jobs = _threads_of(self._learner())
         with using_cluster(cluster, memory=memory, n_threads=n_jobs) as engine:
@@ -282,6 +276,7 @@ class BoostedPolicy(ShownAsCard, ScoredPolicy):
                 log,
                 engine,
                 sample_weight=sample_weight,
+                validation=validation,
                 callbacks=callbacks,
                 seed=seed,
                 resume_from=resume_from,
@@ -301,7 +296,7 @@ class BoostedPolicy(ShownAsCard, ScoredPolicy):
         resume_from: str | Path | None,
     ) -> None:
         log, learner = workbench.log, self._learner()
-        settings = self._round_settings(learner, workbench)
+        settings = self._round_settings(learner, workbench.sample_weight, workbench.n_folds, workbench.seed)
         resumed = None if resume_from is None else read_checkpoint(resume_from, log, settings, self.n_rounds)
         watch = None if validation is None else Validation(validation, self.early_stopping_rounds)
         watchers: list[AnyCallback] = ([watch] if watch else []) + ([ProgressBar()] if self.progress else [])
@@ -416,18 +411,32 @@ class BoostedPolicy(ShownAsCard, ScoredPolicy):
                     "to fit, or set validation_fraction."
                 )
 
+    def _check_resume(self, resume_from: str | Path | None) -> None:
+        if (
+            resume_from is not None
+            and self.random_state is None
+            and (self.validation_fraction is not None or self._uses_models())
+        ):
+            raise ValueError(
+                "resume_from needs a random_state here, or the samples set aside and the folds would be others than "
+                "before. Set random_state."
+            )
+
     def _check_rewards(self, log: BanditLog) -> None:
         """Say what is wrong where rounds are wanted and all rewards are zero; a race begins candidates without this."""
+        self._check_has_reward(bool(np.any(log.translated(self.reward_translation).reward)), log.n_samples)
+
+    def _check_has_reward(self, has_reward: bool, n_samples: int) -> None:
         needs_model = get_objective(self.objective).needs_reward_model
-        if self.n_rounds > 0 and not needs_model and not np.any(log.translated(self.reward_translation).reward):
+        if self.n_rounds > 0 and not needs_model and not has_reward:
             raise ValueError(
-                f"all {log.n_samples} rewards are zero after adding reward_translation={self.reward_translation:g}: "
+                f"all {n_samples} rewards are zero after adding reward_translation={self.reward_translation:g}: "
                 "there is nothing to learn from. Use another translation, or check the reward column."
             )
 
-    def _round_settings(self, learner: Any, workbench: Workbench) -> dict[str, Any]:
+    def _round_settings(self, learner: Any, weight: FloatArray | None, n_folds: int, seed: int) -> dict[str, Any]:
         """Return the settings that decide what a round is, as plain values: what a checkpoint is resumed under."""
-        model, weight = self.reward_model, workbench.sample_weight
+        model = self.reward_model
         return {
             "objective": describe(get_objective(self.objective)),
             "learner": learner_settings(learner),
@@ -436,9 +445,9 @@ class BoostedPolicy(ShownAsCard, ScoredPolicy):
             "start_sharpness": float(self.start_sharpness),
             "reward_model": None if model is None else describe_model(model),
             "reward_prior": bool(self.reward_prior),
-            "n_folds": int(workbench.n_folds),
+            "n_folds": int(n_folds),
             # Other folds would mean other estimates; without models the checkpoint's own seed is all that counts.
-            "random_state": int(workbench.seed) if self._uses_models() else None,
+            "random_state": int(seed) if self._uses_models() else None,
             "sample_weight": None if weight is None else hashlib.sha256(weight.tobytes()).hexdigest(),
             "learning_rate": float(self.learning_rate),
             "ensemble_weight_penalty": float(self.ensemble_weight_penalty),
@@ -580,8 +589,8 @@ class BoostedPolicy(ShownAsCard, ScoredPolicy):
 
 def _spread_of(reward: FloatArray, sample_weight: FloatArray | None) -> float:
     """Return the standard deviation of weighted rewards."""
-    mean = np.average(reward, weights=sample_weight)
-    return float(np.sqrt(np.average((reward - mean) ** 2, weights=sample_weight)))
+    mean = exact_mean(reward, sample_weight)
+    return float(np.sqrt(exact_mean((reward - mean) ** 2, sample_weight)))
 
 
 def _threads_of(learner: Any) -> int:

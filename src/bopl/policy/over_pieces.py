@@ -3,27 +3,42 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from bopl._typing import FloatArray
-from bopl.boosting import BoostingState, ProgressBar, Start
+from bopl._typing import AnyArray, FloatArray
+from bopl.boosting import BoostingState, ProgressBar, Start, Validation, read_checkpoint
 from bopl.boosting.loop import AnyCallback, BoostingResult, BoostingRun, boost, result_of
-from bopl.boosting.pieces import PiecesLog, PiecesProblem, parts_of, run_over_pieces
-from bopl.boosting.pieces.facts import LoadLog, find_layout, find_numbers, gather_rows
+from bopl.boosting.pieces import PiecesProblem, run_over_pieces
+from bopl.boosting.pieces.certificate import optimal_risk
+from bopl.boosting.pieces.models import AfterPrior, PiecesBench, StartModels, own_reward
 from bopl.boosting.pieces.state import BuildPolicy
+from bopl.boosting.pieces.validation import PiecesValidation
+from bopl.boosting.workbench import LoggingFit, reward_start
 from bopl.cluster import Cluster
 from bopl.learner import HistTree, with_categories
 from bopl.learner.hist_tree.learner import categorical_mask, check_tree_settings, feature_matrix
-from bopl.learner.hist_tree.storage import Layout, store_context
-from bopl.log.identical import decision_keys
+from bopl.learner.pieces import Part, parts_of
+from bopl.learner.pieces.facts import (
+    LoadLog,
+    find_layout,
+    find_numbers,
+    gather_values,
+    plain_context,
+    rewards,
+    without_rows,
+)
+from bopl.log.identical import content_digest, decision_keys, sample_keys
 from bopl.log.learnable import check_reward_size
 from bopl.log.row_sketch import RowSketch
 from bopl.objective import DR, IPS, Surrogate, get_objective
 from bopl.objective.training_data import check_sample_weight
+from bopl.reward.boosted import BoostedRewardModel
 
 if TYPE_CHECKING:
     from bopl.policy.boosted import BoostedPolicy
@@ -47,50 +62,171 @@ class PiecesFit:
 
 def fit_over_pieces(
     policy: BoostedPolicy,
-    log: PiecesLog,
+    log: Any,
     cluster: Cluster,
     *,
     sample_weight: Any,
+    validation: Any,
     callbacks: Sequence[AnyCallback],
     seed: int,
     resume_from: str | Path | None,
     n_jobs: int,
 ) -> PiecesFit:
-    """Train a policy on a log in pieces."""
-    learner = _tree_of(policy, log)
-    objective = _objective_of(policy)
+    """Train a policy on a log in pieces.
+
+    Parameters
+    ----------
+    policy : BoostedPolicy
+    log : PiecesLog
+    cluster : Cluster
+    sample_weight : array-like of shape (n_samples,), optional
+    validation : BanditLog or PiecesLog, optional
+    callbacks : sequence of callables
+    seed, n_jobs : int
+    resume_from : str or Path, optional
+    """
     weight = check_sample_weight(sample_weight, log.n_samples)
-    parts = parts_of(log, sample_weight=weight)
-    with cluster.place(parts, LoadLog(log.spec)) as placed:
-        numbers = find_numbers(placed, policy.reward_translation)
+    if policy.validation_fraction is not None and validation is None:
+        rows, watched = log.split_rows(policy.validation_fraction, random_state=seed)
+        weight = None if weight is None else check_sample_weight(weight[rows], len(rows))
+        log, validation = log.subset(rows), log.subset(watched)
+    with ExitStack() as stack:
+        ready = _prepare(policy, log, cluster, weight, seed, n_jobs)
+        settings = policy._round_settings(policy._learner(), weight, policy.n_folds, seed)
+        state = BoostingState(log, policy.n_rounds, seed, ready.start, settings, digest=ready.digest)
+        if resume_from is not None:
+            state = read_checkpoint(resume_from, log, settings, policy.n_rounds, digest=ready.digest)
+            state.start, state.score = ready.start, None
+        watch = _watch(policy, validation, cluster)
+        if isinstance(watch, PiecesValidation):
+            stack.callback(watch.close)
+        watchers: list[AnyCallback] = ([watch] if watch else []) + ([ProgressBar()] if policy.progress else [])
+
+        def begin() -> BoostingRun:
+            run = run_over_pieces(ready.problem, cluster, seed=state.seed, n_jobs=n_jobs, rounds=state.rounds)
+            trees, ascent = stack.enter_context(run)
+            return BoostingRun(trees, ascent, np.zeros(0), policy._step_rule(), state, ready.optimal_risk)
+
+        reason = boost(state, begin, policy.n_rounds, [*watchers, *callbacks])
+        result = result_of(state, ready.problem.build.objective, reason)
+        n_kept = len(result.ensemble.rounds) if watch is None or watch.best_value == -np.inf else watch.best_n_rounds
+        return PiecesFit(result, n_kept, ready.sketch(validation, cluster))
+
+
+@dataclass(frozen=True)
+class _Ready:
+    """What is known before the first round."""
+
+    problem: PiecesProblem
+    start: Start
+    optimal_risk: float
+    digest: str
+    keys: AnyArray
+    reward: AnyArray
+    actions: AnyArray
+
+    def sketch(self, validation: Any, cluster: Cluster) -> RowSketch:
+        """Return the sketch of the rows that were learned from and watched."""
+        others = []
+        if validation is not None and not is_in_pieces(validation):
+            others = [decision_keys(validation, self.actions)]
+        elif validation is not None:
+            with cluster.place(parts_of(validation), LoadLog(validation.spec)) as placed:
+                others = [gather_values(placed, partial(decision_keys, actions=self.actions))]
+        return RowSketch.from_keys(self.keys, self.reward, len(self.keys), *others)
+
+
+def _prepare(
+    policy: BoostedPolicy, log: Any, cluster: Cluster, weight: FloatArray | None, seed: int, n_jobs: int
+) -> _Ready:
+    """Look at the whole log: bins, models, certificate."""
+    learner, objective = _tree_of(policy, log), _objective_of(policy)
+    with cluster.place(parts_of(log, sample_weight=weight), LoadLog(log.spec)) as raw:
+        numbers = find_numbers(raw, policy.reward_translation)
         check_reward_size(numbers.largest_reward)
+        policy._check_has_reward(numbers.has_reward, log.n_samples)
+        bench = PiecesBench(
+            log,
+            raw,
+            cluster,
+            sample_weight=weight,
+            n_folds=policy.n_folds,
+            seed=seed,
+            n_jobs=n_jobs,
+            is_sparse=numbers.is_sparse,
+        )
+        models, parts, start = _models(policy, objective, bench)
+        parts = parts_of(log, sample_weight=weight) if parts is None else parts
         categorical = categorical_mask(learner.categorical, log.n_features, log.feature_names)
-        layout = find_layout(placed, learner.max_bins, categorical, log.n_actions)
-        sketch = _sketch(placed, log.n_samples)
-    build = BuildPolicy(log.spec, layout, objective, policy.reward_translation, numbers.least_propensity, log.n_actions)
+        layout = find_layout(raw, plain_context, learner.max_bins, categorical, log.n_actions)
+        build = BuildPolicy(
+            log.spec,
+            layout,
+            objective,
+            policy.reward_translation,
+            numbers.least_propensity,
+            log.n_actions,
+            models,
+        )
+        keys, reward = gather_values(raw, decision_keys), gather_values(raw, rewards)
+        digest = content_digest(gather_values(raw, sample_keys), log)
+    optimal = float("nan")
+    if policy.certificate:
+        with cluster.place(parts, LoadLog(log.spec)) as raw:
+            optimal = optimal_risk(raw, build, log.n_samples)
     problem = PiecesProblem(
         parts,
         build,
         learner,
-        _without_rows(layout, log.n_features),
+        without_rows(layout, is_sparse=numbers.is_sparse),
         feature_matrix(log.action_features, log.n_actions),
         log.n_samples,
-        _has_mask(log),
+        bool(log.has_action_mask),
     )
-    state: Any = BoostingState(log, policy.n_rounds, seed, Start(), {})  # type: ignore[arg-type]
-    watchers: list[AnyCallback] = [ProgressBar()] if policy.progress else []
-    with run_over_pieces(problem, cluster, seed=seed, n_jobs=n_jobs, rounds=state.rounds) as (trees, ascent):
-        none: FloatArray = np.zeros(0)
-
-        def begin() -> BoostingRun:
-            return BoostingRun(trees, ascent, none, policy._step_rule(), state, float("nan"))
-
-        reason = boost(state, begin, policy.n_rounds, [*watchers, *callbacks])
-    result = result_of(state, objective, reason)
-    return PiecesFit(result, len(result.ensemble.rounds), sketch)
+    return _Ready(problem, start, optimal, digest, keys, reward, log.actions)
 
 
-def _tree_of(policy: BoostedPolicy, log: PiecesLog) -> HistTree:
+def _models(
+    policy: BoostedPolicy, objective: Any, bench: PiecesBench
+) -> tuple[StartModels | None, list[Part] | None, Start]:
+    """Return the models that boosting starts from, the pieces with their folds, and the start."""
+    words = policy._start_parts()
+    needs_model = objective.needs_reward_model or "reward_model" in words
+    if not words and not needs_model:
+        return None, None, Start()
+    model = BoostedRewardModel() if policy.reward_model is None else policy.reward_model
+    if needs_model and not isinstance(model, BoostedRewardModel):
+        raise TypeError(
+            f"a log in pieces is learned from by bopl.BoostedRewardModel; {type(model).__name__} needs it in memory: "
+            "pass log.to_log()."
+        )
+    has_prior = needs_model and policy.reward_prior
+    logging = bench.logging() if "logging" in words or has_prior else None
+    prior = bench.prior(logging) if has_prior and logging is not None else None
+    factor = policy.start_sharpness / (bench.spread() or 1.0)
+    fitted, parts = None, None
+    if needs_model:
+        read = own_reward if prior is None or logging is None else AfterPrior(logging, prior)
+        fitted, parts = bench.rewards(model, read)
+    start = Start()
+    if "logging" in words and logging is not None:
+        start = start + LoggingFit(logging, np.zeros((0, 0))).start()
+    if "reward_model" in words and fitted is not None:
+        start = start + reward_start(fitted, prior, factor)
+    in_start = factor if "reward_model" in words else 0.0
+    models = StartModels(logging, fitted, prior, in_start, "logging" in words, objective.needs_reward_model)
+    return models, parts, start
+
+
+def _watch(policy: BoostedPolicy, validation: Any, cluster: Cluster) -> Validation | None:
+    if validation is None:
+        return None
+    if is_in_pieces(validation):
+        return PiecesValidation(validation, cluster, policy.early_stopping_rounds)
+    return Validation(validation, policy.early_stopping_rounds)
+
+
+def _tree_of(policy: BoostedPolicy, log: Any) -> HistTree:
     learner = policy._learner()
     if not isinstance(learner, HistTree):
         raise TypeError(
@@ -110,24 +246,3 @@ def _objective_of(policy: BoostedPolicy) -> Any:
             "pieces are never together; use 'ips', 'surrogate' or 'dr', or pass log.to_log()."
         )
     return objective
-
-
-def _without_rows(layout: Layout, n_features: int) -> Any:
-    return store_context(np.zeros((0, n_features), np.float32), layout)
-
-
-def _has_mask(log: PiecesLog) -> bool:
-    return bool(getattr(log, "has_action_mask", False))
-
-
-def _sketch(placed: Any, n_samples: int) -> RowSketch:
-    keys, reward = gather_rows(placed, _row_keys), gather_rows(placed, _rewards)
-    return RowSketch.from_keys(keys, reward, n_samples)
-
-
-def _row_keys(state: Any) -> Any:
-    return np.zeros(0, np.uint64) if state[1] is None else decision_keys(state[1])
-
-
-def _rewards(state: Any) -> Any:
-    return np.zeros(0) if state[1] is None else state[1].reward

@@ -11,6 +11,7 @@ import numpy as np
 from sklearn.base import BaseEstimator, clone
 from sklearn.utils.validation import check_is_fitted
 
+from bopl._exact import exact_mean
 from bopl._settings import check_number
 from bopl._typing import AnyArray, ContextMatrix, FloatArray
 from bopl.learner import HistTree, with_categories
@@ -96,14 +97,21 @@ class BoostedRewardModel(BaseEstimator):
 
     def take(self, run: RewardRun, log: BanditLog, n_rounds: int | None = None) -> BoostedRewardModel:
         """Take over what a run has learned, its first rounds or all of them."""
+        self.take_trees(run.trees, run.initial, log, n_rounds)
+        self.training_rows_ = RowSketch.of(log)
+        return self
+
+    def take_trees(
+        self, grown: list[Tree], initial: float, log: BanditLog, n_rounds: int | None = None
+    ) -> BoostedRewardModel:
+        """Take over trees over ``[x, a]``, the first of them or all; of the log only what all samples share is read."""
         width = 0 if log.action_features is None else log.action_features.shape[1]
-        trees = [HistTreePredictor(score_all_actions(tree, log.n_actions, width)) for tree in run.trees[:n_rounds]]
-        self.actions_, self.n_features_in_, self.initial_ = log.actions, log.n_features, run.initial
+        trees = [HistTreePredictor(score_all_actions(tree, log.n_actions, width)) for tree in grown[:n_rounds]]
+        self.actions_, self.n_features_in_, self.initial_ = log.actions, log.n_features, initial
         self.predictors_ = tuple(trees)
         self.trees_: FlatEnsemble | None = (
             stack_trees(trees, np.full(len(trees), self.learning_rate).tolist()) if trees else None
         )
-        self.training_rows_ = RowSketch.of(log)
         return self
 
     def check_settings(self) -> None:
@@ -192,7 +200,7 @@ class RewardRun:
 
     def __init__(self, bound: BoundHistTree, reward: FloatArray, weight: FloatArray, learning_rate: float) -> None:
         self._bound, self._weight, self._learning_rate = bound, weight, learning_rate
-        self.initial = float(np.average(reward, weights=weight))
+        self.initial = exact_mean(reward, weight)
         self.residual = reward - self.initial
         self.trees: list[Tree] = []
 

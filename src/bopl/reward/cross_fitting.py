@@ -7,12 +7,13 @@ model, so that each round also tells how well the model predicts them, and boost
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
+from bopl._exact import exact_mean, exact_sum, limbs_of, no_limbs, value_of
 from bopl._settings import check_number
 from bopl._typing import FloatArray, IntArray
 from bopl.learner import Predictor
@@ -127,8 +128,32 @@ def _cross_fit_boosted(
     unseen = [np.where((fold == number)[binding.order], weight[binding.order], 0.0) for number in numbers]
 
     def error() -> float:
-        return sum(float(own @ run.residual**2) for run, own in zip(runs, unseen, strict=True)) / float(weight.sum())
+        limbs = sum((limbs_of(own * run.residual**2) for run, own in zip(runs, unseen, strict=True)), no_limbs())
+        return value_of(limbs) / total
 
+    total = exact_sum(weight)
+    best = boost_folds(runs, error, model, is_over)
+    models = tuple(clone(model).take(run, log, best) for run in runs)
+    estimate = np.empty((log.n_samples, log.n_actions), order="F")
+    for number, fitted in enumerate(models):
+        own = np.flatnonzero(fold == number)
+        estimate[own] = fitted.predict(log.context[own])
+    return _judged(models, fold, estimate, log, sample_weight)
+
+
+class FoldRun(Protocol):
+    """Boosting without one fold."""
+
+    def add_round(self) -> None:
+        """Fit one more tree."""
+        ...
+
+
+def boost_folds(
+    runs: Sequence[FoldRun], error: Callable[[], float], model: BoostedRewardModel, is_over: Callable[[], bool]
+) -> int:
+    """Add rounds to all folds until the error on samples not seen stops falling; return where it was least."""
+    patience = max(PATIENCE, math.ceil(PATIENCE / (10.0 * model.learning_rate)))
     least, best = error(), 0
     for round_idx in range(model.n_rounds):
         for run in runs:
@@ -136,14 +161,9 @@ def _cross_fit_boosted(
         found = error()
         if found < least:
             least, best = found, round_idx + 1
-        if is_over() or round_idx + 1 - best >= max(PATIENCE, math.ceil(PATIENCE / (10.0 * model.learning_rate))):
+        if is_over() or round_idx + 1 - best >= patience:
             break
-    models = tuple(clone(model).take(run, log, best) for run in runs)
-    estimate = np.empty((log.n_samples, log.n_actions), order="F")
-    for number, fitted in enumerate(models):
-        own = np.flatnonzero(fold == number)
-        estimate[own] = fitted.predict(log.context[own])
-    return _judged(models, fold, estimate, log, sample_weight)
+    return best
 
 
 def _cross_fit_network(
@@ -164,7 +184,7 @@ def _judged(
     models: tuple[Any, ...], fold: IntArray, estimate: FloatArray, log: BanditLog, sample_weight: FloatArray | None
 ) -> CrossFit:
     logged = estimate[np.arange(log.n_samples), log.action_idx]
-    mean = np.average(log.reward, weights=sample_weight)
-    error = float(np.average((log.reward - logged) ** 2, weights=sample_weight))
-    spread = float(np.average((log.reward - mean) ** 2, weights=sample_weight))
+    mean = exact_mean(log.reward, sample_weight)
+    error = exact_mean((log.reward - logged) ** 2, sample_weight)
+    spread = exact_mean((log.reward - mean) ** 2, sample_weight)
     return CrossFit(models, fold, estimate, error, 1.0 - error / spread if spread > 0.0 else 0.0)

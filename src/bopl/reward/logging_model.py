@@ -14,6 +14,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from bopl._archive import check_array, grouped
+from bopl._product import row_products
 from bopl._typing import AnyArray, ContextMatrix, FloatArray
 from bopl.learner import register_predictor
 from bopl.learner.hist_tree.predict import FlatEnsemble
@@ -79,7 +80,7 @@ class LoggingModel:
 
     def score(self, context: ContextMatrix) -> FloatArray:
         """Return the scores before the softmax, of shape (n_samples, n_actions)."""
-        score = np.asarray(self.layout(context) @ self.coef, dtype=np.float64) + self.intercept
+        score = row_products(self.layout(context), self.coef) + self.intercept
         if self.trees:
             score += self._flat_trees.score(context, n_jobs=1)
         return score
@@ -137,13 +138,23 @@ def fit_logging_model(log: BanditLog, *, seed: int = 0) -> LoggingModel:
     not enough, boosted trees learn what it leaves over.
     """
     model = _fit_linear(log, seed)
-    if model.error <= GOOD_FIT * model.spread or log.n_actions > MAX_BINNED_ACTIONS:
+    if is_linear_enough(model):
         return model
     if model.epsilon > 0.0:  # a floor that only makes up for what a linear model lacks
         model = _fit_linear(log, seed, has_floor=False)
     logged = model.log_prob(log.context, log.action_mask)[np.arange(log.n_samples), log.action_idx]
     left = log.with_reward(np.log(np.maximum(log.propensity, LEAST_PROB)) - logged)
     fitted = cross_fit(left, BoostedRewardModel(n_rounds=TREE_ROUNDS), n_folds=2, seed=seed)
+    return with_trees(model, fitted)
+
+
+def is_linear_enough(model: LoggingModel) -> bool:
+    """Return whether a linear model needs no trees, or there could be none."""
+    return model.error <= GOOD_FIT * model.spread or model.n_actions > MAX_BINNED_ACTIONS
+
+
+def with_trees(model: LoggingModel, fitted: Any) -> LoggingModel:
+    """Return a linear model with the trees that were fitted to what it leaves over, if they explain enough of it."""
     if fitted.explained < WORTH_TREES:
         return model
     return replace(
@@ -156,15 +167,24 @@ def fit_logging_model(log: BanditLog, *, seed: int = 0) -> LoggingModel:
 
 def _fit_linear(log: BanditLog, seed: int, *, has_floor: bool = True) -> LoggingModel:
     layout = fit_layout(log.context, category_sizes(log))
-    n_rows = min(MAX_SAMPLES, max(MAX_PRODUCTS // (layout.n_inputs * log.n_actions), MIN_SAMPLES))
-    rows = np.random.default_rng([seed, 5]).permutation(log.n_samples)[:n_rows]
-    part = log.subset(np.sort(rows))
+    rows = rows_of_linear(layout, log.n_samples, log.n_actions, seed)
+    return fit_linear_part(log.subset(rows), layout, has_floor=has_floor)
+
+
+def rows_of_linear(layout: InputLayout, n_samples: int, n_actions: int, seed: int) -> AnyArray:
+    """Return the samples that a linear model is fitted to, ascending."""
+    n_rows = min(MAX_SAMPLES, max(MAX_PRODUCTS // (layout.n_inputs * n_actions), MIN_SAMPLES))
+    return np.sort(np.random.default_rng([seed, 5]).permutation(n_samples)[:n_rows])
+
+
+def fit_linear_part(part: BanditLog, layout: InputLayout, *, has_floor: bool = True) -> LoggingModel:
+    """Return the linear model of some samples of a log."""
     held_out = np.arange(part.n_samples) % 5 == 4
     if not held_out.any():
         held_out = np.ones(part.n_samples, bool)
     fit = _LinearFit(part, layout)
-    floor = FLOOR_SHARE * float(part.propensity.min()) * log.n_actions
-    floors = (0.0, floor) if has_floor and log.action_mask is None and MIN_FLOOR <= floor < 0.9 else (0.0,)
+    floor = FLOOR_SHARE * float(part.propensity.min()) * part.n_actions
+    floors = (0.0, floor) if has_floor and part.action_mask is None and MIN_FLOOR <= floor < 0.9 else (0.0,)
     train = held_out if held_out.all() else ~held_out
     best_error, found, epsilon, penalty = min(
         (fit.search_penalty(train, held_out, epsilon) for epsilon in floors), key=lambda one: one[0]

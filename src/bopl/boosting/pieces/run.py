@@ -9,26 +9,28 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from bopl._exact import value_of
-from bopl._typing import FloatArray
+from bopl._typing import AnyArray, FloatArray
 from bopl.boosting.ascent import Standing, Sums, standing_of, step_sums
 from bopl.boosting.ensemble import Round
 from bopl.boosting.pieces import state as work
-from bopl.boosting.pieces.part import Part
 from bopl.boosting.pieces.state import BuildPolicy, GrownTree, MadeRound
 from bopl.cluster import Cluster, Placement
 from bopl.learner.base import FittedStep
 from bopl.learner.hist_tree.learner import HistTree, PlacedTrees, WeightFacts
 from bopl.learner.hist_tree.storage import BinnedContext
 from bopl.learner.hist_tree.wave import TreeTask, Wave
+from bopl.learner.pieces import Part
+from bopl.learner.pieces.facts import add_some
 from bopl.objective import StepTarget
 
 
 class PlacedLearner:
     """Trees grown over pieces, as a `BoundLearner`: gradients and predictions stay with the pieces."""
 
-    row_order = None
+    row_order: AnyArray | None = None
 
     def __init__(self, trees: PlacedTrees, placed: Placement) -> None:
         self._trees, self._placed = trees, placed
@@ -43,7 +45,7 @@ class PlacedLearner:
 
     def _run(self, wave: Wave, task: TreeTask, is_first: bool) -> Any:
         task = task if is_first else replace(task, drawn=None)
-        return self._placed.update_reduce(work.wave, wave, task, is_first, add=work.add_some)
+        return self._placed.update_reduce(work.wave, wave, task, is_first, add=add_some)
 
 
 class PlacedAscent:
@@ -61,7 +63,8 @@ class PlacedAscent:
     ) -> None:
         self._placed, self._learner = placed, learner
         self._n_samples, self._least = n_samples, least_propensity
-        self.score = self.gradient = np.zeros((0, n_actions))
+        self.score: FloatArray = np.zeros((0, n_actions))
+        self.gradient: FloatArray = np.zeros((0, n_actions))
         self.standing: Standing = self._stand(placed.update_reduce(work.look, add=operator.add))
 
     def measure(self, prediction: FloatArray) -> Sums:
@@ -99,7 +102,7 @@ class PiecesProblem:
     build: BuildPolicy
     learner: HistTree
     layout: BinnedContext
-    action_features: FloatArray
+    action_features: NDArray[np.float64]
     n_samples: int
     has_mask: bool
 

@@ -7,17 +7,18 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from bopl._exact import no_limbs
+from bopl._exact import limbs_of, no_limbs
 from bopl._typing import AnyArray, BoolArray, FloatArray
 from bopl.boosting import ascent_kernel as kernel
 from bopl.boosting.ascent import CompiledAscent, Totals
-from bopl.boosting.pieces.part import Loader, Part
 from bopl.learner.hist_tree.apply import apply_nodes
 from bopl.learner.hist_tree.learner import as_context
 from bopl.learner.hist_tree.problem import Target
 from bopl.learner.hist_tree.storage import BinnedContext, Layout, store_context
 from bopl.learner.hist_tree.wave import Answer, Nodes, TreeTask, Wave, run_wave
+from bopl.learner.pieces import Loader, Part
 from bopl.log import BanditLog
 from bopl.objective import Objective, TrainingData
 
@@ -60,7 +61,7 @@ class PolicyState:
     first: int
     binned: BinnedContext
     ascent: CompiledAscent
-    weight: FloatArray
+    weight: NDArray[np.float64]
     mask: BoolArray
     nodes: Nodes = field(default_factory=dict)
     step: FloatArray = field(default_factory=lambda: np.zeros((0, 0)))
@@ -91,7 +92,7 @@ class BuildPolicy:
         Of all samples.
     n_actions : int
     models : object, optional
-        Estimates rewards and gives the scores at the start: ``estimate(log, fold)`` and ``score(log, fold)``.
+        Estimates rewards and gives the scores at the start: see `StartModels`.
     """
 
     loader: Loader
@@ -107,23 +108,28 @@ class BuildPolicy:
         if part.n_rows == 0:
             return None
         log = self.loader.load(part.piece)
+        data, score = self.data(part, log)
         context = as_context(log.context)
-        estimate, score = None, np.zeros((log.n_samples, self.n_actions), order="F")
-        if self.models is not None:
-            estimate, score = self.models.estimate_and_score(log, part.fold)
-        state = self._begin(part, log, estimate, score, store_context(context, self.layout))
+        state = self._begin(part, log, data.take(None), score, store_context(context, self.layout))
         for made in settled:
             score += made.size * _prediction(state, made.tree, context)
         state.ascent.look()
         return state
 
-    def _begin(
-        self, part: Part, log: BanditLog, estimate: FloatArray | None, score: FloatArray, binned: BinnedContext
-    ) -> PolicyState:
+    def data(self, part: Part, log: BanditLog) -> tuple[TrainingData, FloatArray]:
+        """Return a piece as the objective sees it, and its scores at the start."""
+        estimate, score = None, np.zeros((log.n_samples, self.n_actions), order="F")
+        if self.models is not None:
+            estimate, score = self.models.estimate_and_score(part, log)
         translation = self.reward_translation
-        moved = estimate if estimate is None or translation == 0.0 else estimate + translation
-        translated = log if translation == 0.0 else log.translated(translation)
-        data = TrainingData(translated, moved, part.sample_weight).take(None)
+        if translation != 0.0:
+            log = log.translated(translation)
+            estimate = None if estimate is None else estimate + translation
+        return TrainingData(log, estimate, part.sample_weight), score
+
+    def _begin(
+        self, part: Part, log: BanditLog, data: TrainingData, score: FloatArray, binned: BinnedContext
+    ) -> PolicyState:
         bound: Any = self.objective.bind(data)
         ascent = CompiledAscent(bound, data, log.outcomes(), score, 1, least_propensity=self.least_propensity)
         mask = np.zeros((0, 0), bool) if log.action_mask is None else np.require(log.action_mask, bool, ["C", "W"])
@@ -184,8 +190,6 @@ def move(state: PolicyState | None, size: float) -> tuple[PolicyState | None, To
 
 def weight_facts(state: PolicyState | None) -> Any:
     """Return the largest weight, how many are not zero, and their exact sum."""
-    from bopl._exact import limbs_of
-
     if state is None:
         return WeightTotals(0.0, 0, no_limbs())
     return WeightTotals(float(np.abs(state.weight).max()), int(np.count_nonzero(state.weight)), limbs_of(state.weight))
@@ -203,10 +207,3 @@ class WeightTotals:
         return WeightTotals(
             max(self.largest, other.largest), self.n_positive + other.n_positive, self.limbs + other.limbs
         )
-
-
-def add_some(one: Any, other: Any) -> Any:
-    """Add two partial results; that of an empty piece is None."""
-    if one is None or other is None:
-        return other if one is None else one
-    return one + other

@@ -8,7 +8,7 @@ and it is grown in memory to its end.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -67,6 +67,7 @@ from bopl.learner.hist_tree.wave import (
     Answer,
     Branch,
     Count,
+    Counted,
     Divide,
     Gather,
     Measure,
@@ -262,13 +263,13 @@ class _Growth:
         self._divided, self._divides, self._branches = [], [], []
         self._measured, self._counted, self._gathered, self._dropped = [], [], [], []
         answer = self._run(wave)
-        pairs = answer.counts[: len(divided)]
-        for pair, n_left, counts in zip(divided, answer.n_left.tolist(), pairs, strict=True):
-            self._finish_pair(pair, n_left, counts)
-        for node, (found,) in zip(measured, answer.measures, strict=True):
+        counts = _by_node(answer.counts, wave.counts)
+        for pair, n_left in zip(divided, answer.n_left.tolist(), strict=True):
+            self._finish_pair(pair, n_left, next(counts))
+        for node, found in zip(measured, answer.measures, strict=True):
             self._give_scale(node, found)
-        for (node, has_histogram), counts in zip(counted, answer.counts[len(divided) :], strict=True):
-            node.set_counts(counts)
+        for node, has_histogram in counted:
+            node.set_counts(next(counts))
             self._open_root(node, has_histogram)
         self._grow_gathered(gathered, answer.rows)
 
@@ -432,12 +433,14 @@ class _Growth:
 
     # -- Small nodes --------------------------------------------------------------------------------------------------
 
-    def _grow_gathered(self, nodes: list[_Node], rows: dict[int, list[Rows]]) -> None:
-        parts = [rows[first] for first in sorted(rows)]
+    def _grow_gathered(self, nodes: list[_Node], rows: dict[int, Rows]) -> None:
+        if not nodes:
+            return
+        parts = [_Extract(rows[first], [len(node.actions) for node in nodes]) for first in sorted(rows)]
 
         def run(number: int) -> None:
             node = nodes[number]
-            self._grown[node.at] = self._grow_whole(node, [part[number] for part in parts])
+            self._grown[node.at] = self._grow_whole(node, parts, number)
 
         numbers = range(len(nodes))
         if self._grower._n_jobs == 1 or len(nodes) <= 1:
@@ -449,17 +452,17 @@ class _Growth:
         for node in nodes:
             self._ints[node.at] = (LEAF, LEAF, LEAF, 0, 0, 0)  # its place is taken by the piece
 
-    def _grow_whole(self, node: _Node, parts: list[Rows]) -> Piece:
+    def _grow_whole(self, node: _Node, parts: list[_Extract], number: int) -> Piece:
         """Grow a node in memory to its end."""
-        binned = join_rows([part.binned for part in parts])
+        spans = [(part.rows, *part.span(number)) for part in parts]
+        binned = join_rows([(rows.binned, start, end) for rows, start, end in spans])
         n_rows, n_actions = binned.n_samples, len(self._target.gradient)
         gradient = np.empty((n_actions, n_rows))
-        gradient[node.actions] = np.concatenate([part.gradient for part in parts], axis=1)
+        gradient[node.actions] = np.concatenate([part.gradient(number) for part in parts], axis=1)
         mask = np.zeros((0, 0), bool)
         if self._target.has_mask:
-            mask = np.zeros((n_rows, n_actions), bool)
-            mask[:, node.actions] = np.concatenate([part.mask for part in parts if part.mask is not None])
-        weight = np.concatenate([part.weight for part in parts])
+            mask = np.concatenate([rows.mask[start:end] for rows, start, end in spans if rows.mask is not None])
+        weight = np.concatenate([rows.weight[start:end] for rows, start, end in spans])
         target = self._target._replace(gradient=gradient, weight=weight, mask=mask)
         limits = self._limits._replace(large=n_rows + 1)
         places, step = np.arange(n_rows, dtype=np.int32), np.empty((n_actions, n_rows))
@@ -488,6 +491,35 @@ class _Growth:
             return self._grower._free.pop()
         except IndexError:
             return self._grower._make_scratch()
+
+
+class _Extract:
+    """Where the rows of each gathered node are in those of a piece."""
+
+    def __init__(self, rows: Rows, n_actions: list[int]) -> None:
+        self.rows = rows
+        self._start = np.concatenate([[0], np.cumsum(rows.counts)])
+        self._n_actions = n_actions
+        self._gradient = np.concatenate([[0], np.cumsum(rows.counts * np.array(n_actions))])
+
+    def span(self, number: int) -> tuple[int, int]:
+        """Return the first row of a node, and that after its last."""
+        return int(self._start[number]), int(self._start[number + 1])
+
+    def gradient(self, number: int) -> NDArray[np.float64]:
+        """Return the gradients of a node, of shape (n_actions, n_rows)."""
+        own = self.rows.gradient[self._gradient[number] : self._gradient[number + 1]]
+        return own.reshape(self._n_actions[number], -1)
+
+
+def _by_node(counted: Counted, asked: Sequence[Count]) -> Iterator[list[Any]]:
+    """Yield what was counted for each node; tables that it has none of are empty."""
+    nothing, at = np.zeros(0, np.int64), 0
+    for number, one in enumerate(asked):
+        has = (one.has_histogram, one.has_histogram and one.is_wide, one.has_histogram and len(counted.pairs) > 0)
+        tables = [table[at].copy() if own else nothing for table, own in zip(counted[2:], has, strict=True)]
+        yield [counted.found[number], counted.action_sums[number], *tables]
+        at += one.has_histogram
 
 
 @njit(nogil=True, cache=True)

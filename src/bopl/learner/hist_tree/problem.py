@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -36,10 +36,10 @@ class Target(NamedTuple):
 class Norms(NamedTuple):
     """Sums over rows of absolute gradients and of weights, on their grids."""
 
-    gradient_high: int
-    gradient_low: int
-    weight_high: int
-    weight_low: int
+    gradient_high: Any  # int64
+    gradient_low: Any
+    weight_high: Any
+    weight_low: Any
 
 
 def make_grids(largest_gradient: float, largest_weight: float, n_rows: int, n_actions: int) -> tuple[Grid, Grid]:

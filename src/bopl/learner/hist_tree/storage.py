@@ -588,29 +588,27 @@ def take_rows(binned: BinnedContext, rows: NDArray[np.int32]) -> BinnedContext:
     return _with_rows(binned, codes, starts, block_code, np.ascontiguousarray(arrays.part_bins[:, rows]), n_rows)
 
 
-def join_rows(parts: Sequence[BinnedContext]) -> BinnedContext:
-    """Return stored contexts of one layout one after the other."""
-    if len(parts) == 1:
-        return parts[0]
-    n_rows = sum(part.n_samples for part in parts)
-    codes, starts, block_code = [], np.zeros((len(parts[0].arrays.row_width), n_rows + 1), np.int64), []
+def join_rows(parts: Sequence[tuple[BinnedContext, int, int]]) -> BinnedContext:
+    """Return contexts of one layout one after the other: of each part those from one place to another."""
+    n_rows, n_blocks = sum(end - start for _, start, end in parts), len(parts[0][0].arrays.row_width)
+    codes, starts, block_code = [], np.zeros((n_blocks, n_rows + 1), np.int64), []
     base = 0
-    for block, width in enumerate(parts[0].arrays.row_width.tolist()):
+    for block, width in enumerate(parts[0][0].arrays.row_width.tolist()):
         block_code.append(base)
         place = 0
-        for part in parts:
-            arrays, n_own = part.arrays, part.n_samples
+        for part, start, end in parts:
+            arrays = part.arrays
             if width > 0:
-                start = int(arrays.block_code[block])
-                codes.append(arrays.codes[start : start + n_own * width])
+                first = int(arrays.block_code[block])
+                codes.append(arrays.codes[first + start * width : first + end * width])
             else:
-                own = arrays.row_start[block]
-                codes.append(arrays.codes[own[0] : own[n_own]])
-                starts[block, place : place + n_own + 1] = own[: n_own + 1] - own[0] + base
+                own = arrays.row_start[block, start : end + 1]
+                codes.append(arrays.codes[own[0] : own[-1]])
+                starts[block, place : place + end - start + 1] = own - own[0] + base
             base += len(codes[-1])
-            place += n_own
-    part_bins = np.concatenate([part.arrays.part_bins for part in parts], axis=1)
-    return _with_rows(parts[0], codes, starts, block_code, part_bins, n_rows)
+            place += end - start
+    part_bins = np.concatenate([part.arrays.part_bins[:, start:end] for part, start, end in parts], axis=1)
+    return _with_rows(parts[0][0], codes, starts, block_code, part_bins, n_rows)
 
 
 def _with_rows(

@@ -7,8 +7,9 @@ nodes that have become small, which are kept apart.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -123,15 +124,26 @@ class TreeTask:
 
 @dataclass(frozen=True)
 class Rows:
-    """Rows of a node as the engine needs them to grow it: the actions of their problem alone."""
+    """Rows of the gathered nodes of one piece, node after node, as the engine needs them to grow these."""
 
+    counts: NDArray[np.int64]  # rows of each node
     binned: BinnedContext
-    gradient: NDArray[np.float64]  # (len(actions), n_rows)
+    gradient: NDArray[np.float64]  # of the actions of each node, action after action
     weight: NDArray[np.float64]
-    mask: NDArray[np.bool_] | None  # (n_rows, len(actions))
+    mask: NDArray[np.bool_] | None  # (n_rows, n_actions)
 
 
 Nodes = dict[int, NDArray[np.int32]]
+
+
+class Counted(NamedTuple):
+    """What `Count` returned for every node: sums, sums by action, and histograms of those that have one."""
+
+    found: NDArray[np.int64]  # (n_counts, N_COUNTS)
+    action_sums: NDArray[np.int64]  # (n_counts, N_ACTION_SUMS, n_actions)
+    packed: NDArray[np.int64]  # (n_histograms, n_positions)
+    wide: NDArray[np.int64]
+    pairs: NDArray[np.int64]
 
 
 @dataclass
@@ -139,23 +151,19 @@ class Answer:
     """What the pieces returned: sums over all of them, and rows by the number of the first sample of their piece."""
 
     n_left: NDArray[np.int64]  # of each divided node
-    measures: list[Any]
-    counts: list[Any]
-    rows: dict[int, list[Rows]] = field(default_factory=dict)
+    measures: NDArray[np.int64]  # (n_measures, N_MEASURES)
+    counts: Counted
+    rows: dict[int, Rows] = field(default_factory=dict)
 
     def __add__(self, other: Answer) -> Answer:
-        for mine, theirs in zip(self.measures, other.measures, strict=True):
-            _add(mine, theirs)
-        for mine, theirs in zip(self.counts, other.counts, strict=True):
-            _add(mine, theirs)
-        self.n_left += other.n_left
+        for mine, theirs in (
+            (self.n_left, other.n_left),
+            (self.measures, other.measures),
+            *zip(self.counts, other.counts, strict=True),
+        ):
+            mine += theirs
         self.rows.update(other.rows)
         return self
-
-
-def _add(mine: list[Any], theirs: list[Any]) -> None:
-    for into, other in zip(mine, theirs, strict=True):
-        into += other
 
 
 def run_wave(binned: BinnedContext, target: Target, nodes: Nodes, wave: Wave, has_count: bool, first: int) -> Answer:
@@ -174,32 +182,18 @@ def run_wave(binned: BinnedContext, target: Target, nodes: Nodes, wave: Wave, ha
     first : int
         Number of the piece's first sample.
     """
-    n_left = [_divide(binned, nodes, one) for one in wave.divides]
-    for one in wave.branches:
-        rows = nodes.pop(one.node)
-        nodes[one.left], nodes[one.right] = rows, rows.copy()
+    n_left = _divide(binned, nodes, wave)
     scratch = _Scratch(binned.n_samples, has_count)
     answer = Answer(
-        np.array(n_left, np.int64),
-        [_measure(target, nodes[one.node], one, scratch) for one in wave.measures],
-        [_count(binned, target, nodes[one.node], one, scratch) for one in wave.counts],
+        n_left,
+        _measure(target, nodes, wave.measures, scratch),
+        _count(binned, target, nodes, wave.counts, scratch),
     )
     if wave.gathers and binned.n_samples:
-        answer.rows[first] = [_extract(binned, target, nodes[one.node], one) for one in wave.gathers]
+        answer.rows[first] = _extract(binned, target, nodes, wave.gathers)
     for node in wave.dropped:
         nodes.pop(node, None)
     return answer
-
-
-def divide_only(binned: BinnedContext, nodes: Nodes, wave: Wave) -> None:
-    """As `run_wave`, without an answer."""
-    for one in wave.divides:
-        _divide(binned, nodes, one)
-    for branch in wave.branches:
-        rows = nodes.pop(branch.node)
-        nodes[branch.left], nodes[branch.right] = rows, rows.copy()
-    for node in wave.dropped:
-        nodes.pop(node, None)
 
 
 class _Scratch:
@@ -212,41 +206,104 @@ class _Scratch:
         self.has_count = has_count
 
 
-def _divide(binned: BinnedContext, nodes: Nodes, split: Divide) -> int:
-    rows = nodes.pop(split.node)
-    n_left = split_members(binned.arrays, split.position, split.default_left, rows, np.empty_like(rows))
-    nodes[split.left], nodes[split.right] = rows[:n_left].copy(), rows[n_left:].copy()
-    return int(n_left)
+def _flat(arrays: Sequence[NDArray[np.int32]]) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
+    """Return arrays end to end, and where each begins: a compiled call for all nodes costs as much as for one."""
+    starts = np.zeros(len(arrays) + 1, np.int64)
+    np.cumsum([len(one) for one in arrays], out=starts[1:])
+    return np.concatenate([np.zeros(0, np.int32), *arrays]), starts
 
 
-def _measure(target: Target, rows: NDArray[np.int32], wanted: Measure, scratch: _Scratch) -> list[Any]:
-    found = np.zeros(N_MEASURES, np.int64)
-    sums = np.zeros((N_ACTION_SUMS, len(target.gradient)), np.int64)
-    _measure_rows(target, rows, wanted.actions, scratch.row_gradient, scratch.row_weight, sums, found)
-    return [found]
+def _divide(binned: BinnedContext, nodes: Nodes, wave: Wave) -> NDArray[np.int64]:
+    """Give the rows of divided nodes to their children; return how many go left."""
+    n_left = np.zeros(len(wave.divides), np.int64)
+    if wave.divides:
+        rows, starts = _flat([nodes.pop(one.node) for one in wave.divides])
+        splits = np.array([(one.position, one.default_left) for one in wave.divides], np.int64)
+        _divide_all(binned.arrays, rows, starts, splits, n_left)
+        for number, one in enumerate(wave.divides):
+            start, end = starts[number], starts[number + 1]
+            middle = start + n_left[number]
+            nodes[one.left], nodes[one.right] = rows[start:middle].copy(), rows[middle:end].copy()
+    for branch in wave.branches:
+        shared = nodes.pop(branch.node)
+        nodes[branch.left], nodes[branch.right] = shared, shared
+    return n_left
 
 
-def _count(
-    binned: BinnedContext, target: Target, rows: NDArray[np.int32], wanted: Count, scratch: _Scratch
-) -> list[Any]:
-    found = np.zeros(N_COUNTS, np.int64)
-    sums = np.zeros((N_ACTION_SUMS, len(target.gradient)), np.int64)
-    n_positions = binned.n_positions if wanted.has_histogram else 0
-    packed = np.zeros(n_positions, np.int64)
-    wide = np.zeros(n_positions if wanted.is_wide else 0, np.int64)
-    pairs = np.zeros(n_positions if scratch.has_count else 0, np.int64)
-    _count_rows(
-        binned.arrays,
-        target,
-        rows,
-        wanted.actions,
-        (wanted.gradient_scale, wanted.weight_scale, wanted.is_wide, wanted.fine, wanted.has_histogram),
-        (scratch.row_gradient, scratch.row_weight, scratch.packed, scratch.wide, scratch.pairs),
-        (packed, wide, pairs),
-        sums,
-        found,
+@njit(nogil=True, cache=True)
+def _divide_all(binned, rows, starts, splits, n_left_out):  # type: ignore[no-untyped-def]
+    buffer = np.empty_like(rows)
+    for number in range(len(splits)):
+        members = rows[starts[number] : starts[number + 1]]
+        n_left_out[number] = split_members(binned, splits[number, 0], splits[number, 1] == 1, members, buffer)
+
+
+def _measure(target: Target, nodes: Nodes, wanted: Sequence[Measure], scratch: _Scratch) -> NDArray[np.int64]:
+    found = np.zeros((len(wanted), N_MEASURES), np.int64)
+    if wanted:
+        rows, row_start = _flat([nodes[one.node] for one in wanted])
+        actions, action_start = _flat([one.actions for one in wanted])
+        sums = np.zeros((N_ACTION_SUMS, len(target.gradient)), np.int64)
+        arrays = (scratch.row_gradient, scratch.row_weight)
+        _measure_all(target, rows, row_start, actions, action_start, arrays, sums, found)
+    return found
+
+
+@njit(nogil=True, cache=True)
+def _measure_all(target, rows, row_start, actions, action_start, scratch, sums, found_out):  # type: ignore[no-untyped-def]
+    for number in range(len(found_out)):
+        own = rows[row_start[number] : row_start[number + 1]]
+        some = actions[action_start[number] : action_start[number + 1]]
+        _measure_rows(target, own, some, scratch[0], scratch[1], sums, found_out[number])
+
+
+def _count(binned: BinnedContext, target: Target, nodes: Nodes, wanted: Sequence[Count], scratch: _Scratch) -> Counted:
+    n_histograms = sum(one.has_histogram for one in wanted)
+    n_wide = n_histograms if any(one.is_wide for one in wanted) else 0
+    n_pairs = n_histograms if scratch.has_count else 0
+    counted = Counted(
+        np.zeros((len(wanted), N_COUNTS), np.int64),
+        np.zeros((len(wanted), N_ACTION_SUMS, len(target.gradient)), np.int64),
+        *(np.zeros((n, binned.n_positions), np.int64) for n in (n_histograms, n_wide, n_pairs)),
     )
-    return [found, sums, packed, wide, pairs]
+    if wanted:
+        rows, row_start = _flat([nodes[one.node] for one in wanted])
+        actions, action_start = _flat([one.actions for one in wanted])
+        _count_all(
+            binned.arrays,
+            target,
+            rows,
+            row_start,
+            actions,
+            action_start,
+            np.array([(one.gradient_scale, one.weight_scale, one.fine) for one in wanted]),
+            np.array([(one.is_wide, one.has_histogram) for one in wanted]),
+            (scratch.row_gradient, scratch.row_weight, scratch.packed, scratch.wide, scratch.pairs),
+            counted,
+        )
+    return counted
+
+
+@njit(nogil=True, cache=True)
+def _count_all(  # type: ignore[no-untyped-def]
+    binned, target, rows, row_start, actions, action_start, scales, flags, scratch, counted
+):
+    at = 0  # of the histograms
+    for number in range(len(flags)):
+        is_wide, has_histogram = flags[number, 0], flags[number, 1]
+        _count_rows(
+            binned,
+            target,
+            rows[row_start[number] : row_start[number + 1]],
+            actions[action_start[number] : action_start[number + 1]],
+            (scales[number, 0], scales[number, 1], is_wide, scales[number, 2], has_histogram),
+            scratch,
+            counted,
+            at,
+            counted.action_sums[number],
+            counted.found[number],
+        )
+        at += has_histogram
 
 
 @njit(nogil=True, cache=True)
@@ -269,7 +326,7 @@ def _measure_rows(target, rows, actions, row_gradient, row_weight, action_sums, 
 
 
 @njit(nogil=True, cache=True)
-def _count_rows(binned, target, rows, actions, settings, scratch, tables_out, action_sums_out, found_out):  # type: ignore[no-untyped-def]
+def _count_rows(binned, target, rows, actions, settings, scratch, counted, at, action_sums_out, found_out):  # type: ignore[no-untyped-def]
     gradient_scale, weight_scale, is_wide, fine, has_histogram = settings
     row_gradient, row_weight, packed, wide, pairs = scratch
     gradient, weight, _ = _load_node(target, rows, actions, row_gradient, row_weight, action_sums_out)
@@ -289,13 +346,29 @@ def _count_rows(binned, target, rows, actions, settings, scratch, tables_out, ac
     if not has_histogram:
         return
     for block in range(len(binned.row_width)):
-        add_rows(binned, block, rows, packed, 1, 0 if is_wide else HALF, tables_out[0])
+        add_rows(binned, block, rows, packed, 1, 0 if is_wide else HALF, counted.packed[at])
         if is_wide:
-            add_rows(binned, block, rows, wide, 1, 0, tables_out[1])
+            add_rows(binned, block, rows, wide, 1, 0, counted.wide[at])
         if len(pairs) > 0:
-            add_rows(binned, block, rows, pairs, 1, 0, tables_out[2])
+            add_rows(binned, block, rows, pairs, 1, 0, counted.pairs[at])
 
 
-def _extract(binned: BinnedContext, target: Target, rows: NDArray[np.int32], wanted: Gather) -> Rows:
-    mask = target.mask[rows][:, wanted.actions] if target.has_mask else None
-    return Rows(take_rows(binned, rows), target.gradient[np.ix_(wanted.actions, rows)], target.weight[rows], mask)
+def _extract(binned: BinnedContext, target: Target, nodes: Nodes, wanted: Sequence[Gather]) -> Rows:
+    rows, row_start = _flat([nodes[one.node] for one in wanted])
+    actions, action_start = _flat([one.actions for one in wanted])
+    counts = np.diff(row_start)
+    gradient = np.empty(int((counts * np.diff(action_start)).sum()))
+    _take_gradients(target.gradient, rows, row_start, actions, action_start, gradient)
+    mask = target.mask[rows] if target.has_mask else None
+    return Rows(counts, take_rows(binned, rows), gradient, target.weight[rows], mask)
+
+
+@njit(nogil=True, cache=True)
+def _take_gradients(gradient, rows, row_start, actions, action_start, taken_out):  # type: ignore[no-untyped-def]
+    at = 0
+    for number in range(len(row_start) - 1):
+        for k in range(action_start[number], action_start[number + 1]):
+            column = gradient[actions[k]]
+            for j in range(row_start[number], row_start[number + 1]):
+                taken_out[at] = column[rows[j]]
+                at += 1

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from bopl._settings import check_number
-from bopl._typing import AnyArray, BoolArray, FloatArray
+from bopl._typing import AnyArray, BoolArray, FloatArray, IntArray
 from bopl.log.bandit_log import BanditLog
 from bopl.log.check import check_rows
 from bopl.log.origin import LogOrigin
@@ -334,13 +334,23 @@ class PartitionedLog:
         test_fraction, by, random_state
             As for `BanditLog.split`.
         """
-        rows = RowColumns(self.n_samples)
-        if self.has_time or self.group_labels is not None:
-            rows = RowColumns.joined([self.spec.rows_of(piece) for piece in self.pieces])
+        rows = self._row_columns()
         division = divide(rows, test_fraction, by=by, random_state=random_state)
         facts = division.facts(rows)
         warn_of_dropped(facts)
         return PiecesSplit(self.subset(division.train), self.subset(division.test), facts)
+
+    def split_rows(
+        self, test_fraction: float = 0.2, *, by: str = "random", random_state: int | None = None
+    ) -> tuple[IntArray, IntArray]:
+        """Return the rows of the two logs of `split`, for what belongs to the samples without being part of the log."""
+        division = divide(self._row_columns(), test_fraction, by=by, random_state=random_state)
+        return division.train, division.test
+
+    def _row_columns(self) -> RowColumns:
+        if self.has_time or self.group_labels is not None:
+            return RowColumns.joined([self.spec.rows_of(piece) for piece in self.pieces])
+        return RowColumns(self.n_samples)
 
     def sample(self, n_samples: int, random_state: int | None = None) -> BanditLog:
         """Return so many samples, drawn without replacement, as a log in memory, in their order; at most all of them.

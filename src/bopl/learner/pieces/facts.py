@@ -1,0 +1,162 @@
+"""What is found out about a log in pieces before a tree is grown: bins, layout, and a few numbers."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from bopl._typing import AnyArray, BoolArray
+from bopl.cluster import Placement
+from bopl.learner.hist_tree.binning import ColumnBins, ColumnCounts, bins_from, count_values
+from bopl.learner.hist_tree.learner import as_context
+from bopl.learner.hist_tree.storage import BinFacts, BinnedContext, Layout, bin_facts, choose_layout, store_context
+from bopl.learner.pieces.part import Loader, Part
+from bopl.log import BanditLog
+from bopl.log.pieces.join import join_parts
+
+#: Contexts that trees are fitted to; a reward model's have the action as one more column.
+ReadContext = Callable[[BanditLog], Any]
+
+
+@dataclass(frozen=True)
+class LoadedPiece:
+    """The state of a piece before it is binned: the piece itself; an empty one has no log."""
+
+    part: Part
+    log: BanditLog | None
+
+
+@dataclass(frozen=True)
+class LoadLog:
+    """Makes the `LoadedPiece` of a piece."""
+
+    loader: Loader
+
+    def __call__(self, part: Part, settled: Any, cache: Any) -> LoadedPiece:
+        """Return the piece, loaded."""
+        return LoadedPiece(part, self.loader.load(part.piece) if part.n_rows else None)
+
+
+def plain_context(log: BanditLog) -> Any:
+    """Return a log's own contexts."""
+    return as_context(log.context)
+
+
+@dataclass(frozen=True)
+class LogNumbers:
+    """Numbers of a whole log; those of several pieces are joined by ``+``.
+
+    Attributes
+    ----------
+    least_propensity, largest_reward : float
+    has_reward : bool
+        Whether a reward is not zero after the translation.
+    is_sparse : bool
+    """
+
+    least_propensity: float = float("inf")
+    largest_reward: float = 0.0
+    has_reward: bool = False
+    is_sparse: bool = False
+
+    def __add__(self, other: LogNumbers) -> LogNumbers:
+        return LogNumbers(
+            min(self.least_propensity, other.least_propensity),
+            max(self.largest_reward, other.largest_reward),
+            self.has_reward or other.has_reward,
+            self.is_sparse or other.is_sparse,
+        )
+
+
+def find_numbers(placed: Placement, translation: float) -> LogNumbers:
+    """Return the numbers of a log."""
+    found: LogNumbers = placed.reduce(_numbers, translation, add=operator.add)
+    return found
+
+
+def _numbers(state: LoadedPiece, translation: float) -> LogNumbers:
+    log = state.log
+    if log is None:
+        return LogNumbers()
+    return LogNumbers(
+        float(log.propensity.min()),
+        float(np.abs(log.reward).max()),
+        bool(np.any(log.translated(translation).reward)),
+        hasattr(log.context, "indptr"),
+    )
+
+
+def find_layout(placed: Placement, read: ReadContext, max_bins: int, categorical: BoolArray, n_actions: int) -> Layout:
+    """Return the bins of all columns and how rows are stored, as for a log in memory."""
+    columns: list[ColumnBins] = []
+    for j in range(len(categorical)):
+        counts = placed.reduce(_count_column, read, j, add=operator.add)
+        columns.append(
+            bins_from(counts, max_bins, n_actions=n_actions, is_categorical=bool(categorical[j]), name=str(j))
+        )
+    facts = placed.reduce(_facts, read, tuple(columns), add=add_some)
+    assert facts is not None
+    return choose_layout(tuple(columns), facts)
+
+
+def without_rows(layout: Layout, *, is_sparse: bool) -> BinnedContext:
+    """Return what the positions of a layout mean."""
+    nothing: Any = np.zeros((0, len(layout.columns)), np.float32)
+    if is_sparse:
+        from scipy.sparse import csr_array
+
+        nothing = csr_array(nothing)
+    return store_context(nothing, layout)
+
+
+def _count_column(state: LoadedPiece, read: ReadContext, j: int) -> ColumnCounts:
+    if state.log is None:
+        return ColumnCounts(np.zeros(0, np.float32), np.zeros(0, np.int64))
+    return count_values(read(state.log), j)
+
+
+def _facts(state: LoadedPiece, read: ReadContext, columns: tuple[ColumnBins, ...]) -> BinFacts | None:
+    return None if state.log is None else bin_facts(read(state.log), columns)
+
+
+def add_some(one: Any, other: Any) -> Any:
+    """Add two partial results; that of an empty piece is None."""
+    if one is None or other is None:
+        return other if one is None else one
+    return one + other
+
+
+def gather_values(placed: Placement, function: Callable[[BanditLog], AnyArray]) -> AnyArray:
+    """Return an array by sample of a log, made of each piece's."""
+    found = [values for values in placed.gather(_values, function) if values is not None]
+    return np.concatenate(found)
+
+
+def _values(state: LoadedPiece, function: Callable[[BanditLog], AnyArray]) -> AnyArray | None:
+    return None if state.log is None else function(state.log)
+
+
+def gather_log(placed: Placement, is_taken: BoolArray) -> BanditLog:
+    """Return some samples as a log in memory, in their order."""
+    found = [log for log in placed.gather(_some, np.packbits(is_taken)) if log is not None]
+    return join_parts(found)
+
+
+def _some(state: LoadedPiece, bits: AnyArray) -> BanditLog | None:
+    rows = taken_rows(state.part, bits)
+    return None if state.log is None or not len(rows) else state.log.subset(rows)
+
+
+def taken_rows(part: Part, bits: AnyArray) -> AnyArray:
+    """Return the rows of a piece whose bits are set; there is one for each sample of the log."""
+    own = np.unpackbits(bits[part.first // 8 : (part.first + part.n_rows + 7) // 8])
+    return np.flatnonzero(own[part.first % 8 :][: part.n_rows])
+
+
+def rewards(log: BanditLog) -> AnyArray:
+    """Return a log's rewards."""
+    return log.reward
