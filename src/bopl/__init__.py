@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from bopl import baseline as baseline
+    from bopl import cluster as cluster
     from bopl import objective as objective
     from bopl import report as report
     from bopl import search as search
@@ -68,7 +69,7 @@ _HOME_OF = {
     "outcomes": "bopl.log",
     "paper_policy": "bopl.policy",
 }
-_MODULES = ("baseline", "evaluation", "objective", "report", "search", "simulation", "theory")
+_MODULES = ("baseline", "cluster", "evaluation", "objective", "report", "search", "simulation", "theory")
 
 __all__ = [
     "AutoPolicy",
@@ -89,6 +90,7 @@ __all__ = [
     "ValueAccumulator",
     "XGBTree",
     "baseline",
+    "cluster",
     "compare",
     "concat",
     "estimate_propensity",

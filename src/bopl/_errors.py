@@ -27,6 +27,10 @@ class LeakWarning(UserWarning):
     """A policy is trained on context columns that surely know more than was known when the action was chosen."""
 
 
+class PartTrainedWarning(UserWarning):
+    """A policy of a log in pieces is trained on a drawn part of it, because its learner needs the samples in memory."""
+
+
 @contextmanager
 def checking_usage() -> Iterator[None]:
     """Turn what a check of settings raises into a `UsageError`."""

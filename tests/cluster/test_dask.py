@@ -1,5 +1,6 @@
 """Real processes: workers that die, pause and join, clients that are interrupted, and the same results."""
 
+import json
 import os
 import signal
 import subprocess
@@ -25,6 +26,7 @@ from cluster.work import (
     numbers,
     plain_story,
     slowly_multiply,
+    slowly_multiply_and_count,
     story,
 )
 
@@ -37,9 +39,9 @@ from bopl.cluster.dask_worker import placements_of  # noqa: E402
 BOUND = 60.0  # seconds in which what must happen has happened, on a busy machine
 
 
-@pytest.fixture(scope="module")
-def running():
-    """A scheduler in this process, and workers in others."""
+@contextmanager
+def some_workers():
+    """A scheduler in this process, and two workers in others."""
     with (
         distributed.LocalCluster(
             processes=True,
@@ -55,13 +57,31 @@ def running():
         yield cluster, client
 
 
+@pytest.fixture(scope="module")
+def running():
+    with some_workers() as both:
+        yield both
+
+
 @pytest.fixture
 def client(running):
     """Two workers, whatever happened before."""
     cluster, client = running
-    cluster.scale(2)
-    until(lambda: len(client.nthreads()) == 2)
+    scale(cluster, client, 2)
     return client
+
+
+def scale(cluster, client, n_workers):
+    """Have so many workers; Dask does not always start a killed one again."""
+    cluster.scale(n_workers)
+    ends = time.monotonic() + BOUND / 2
+    while len(client.nthreads()) != n_workers and time.monotonic() < ends:
+        time.sleep(0.05)
+    if len(client.nthreads()) != n_workers:
+        cluster.scale(0)
+        until(lambda: not client.nthreads())
+        cluster.scale(n_workers)
+    until(lambda: len(client.nthreads()) == n_workers)
 
 
 def until(condition):
@@ -70,6 +90,11 @@ def until(condition):
     while not condition():
         assert time.monotonic() < ends, "it did not happen"
         time.sleep(0.05)
+
+
+def with_tests():
+    """Return the environment for processes that import what tests import."""
+    return os.environ | {"PYTHONPATH": os.pathsep.join([str(Path(__file__).parents[1]), *sys.path])}
 
 
 def processes(client):
@@ -95,7 +120,7 @@ def multiplied(*factors):
 
 def nothing_is_left(client, placement):
     """Whether no worker has states of a placement, and the scheduler no task."""
-    held = [one for found in client.run(placements_of).values() for one in found]
+    held = [one for found in client.run(placements_of, on_error="ignore").values() for one in found]
     tasks = client.run_on_scheduler(lambda dask_scheduler: [str(key) for key in dask_scheduler.tasks])
     return placement not in held and not any(placement in key for key in tasks)
 
@@ -103,8 +128,7 @@ def nothing_is_left(client, placement):
 @pytest.mark.parametrize("n_workers", [1, 3, 2])
 def test_verbs_equal_a_plain_loop_on_any_number_of_workers(running, n_workers):
     cluster, client = running
-    cluster.scale(n_workers)
-    until(lambda: len(client.nthreads()) == n_workers)
+    scale(cluster, client, n_workers)
     with DaskCluster(client) as dask, dask.place(numbers(), build, rows=[one.n_rows for one in numbers()]) as placement:
         assert story(placement) == plain_story()
         assert placement.traffic.n_built == len(numbers())
@@ -135,6 +159,29 @@ def test_a_worker_that_is_killed_during_a_verb_changes_nothing(client):
         with soon(0.15, os.kill, max(processes(client).values()), signal.SIGKILL):
             placement.update(slowly_multiply, 5, 0.1)
         assert placement.gather(first_value) == multiplied(3, 5)
+
+
+def test_a_worker_that_is_killed_while_answers_are_added_changes_nothing(client, monkeypatch):
+    monkeypatch.setattr(dask_module, "MANY", 1)
+    monkeypatch.setattr(dask_module, "FAN_IN", 2)
+    with DaskCluster(client) as dask, dask.place(numbers(), build) as placement:
+        placement.update(multiply, 3)
+        with soon(0.15, os.kill, max(processes(client).values()), signal.SIGKILL):
+            counts = placement.update_reduce(slowly_multiply_and_count, 5, 0.1)
+        assert counts.tolist() == placement.reduce(count, 8).tolist()
+        assert placement.gather(first_value) == multiplied(3, 5)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(20))
+def test_a_worker_that_is_killed_at_any_moment_changes_nothing(seed):
+    rng = np.random.default_rng(seed)
+    with some_workers() as (_, client):
+        process = sorted(processes(client).values())[rng.integers(2)]
+        killed = soon(rng.uniform(0.0, 1.0), os.kill, process, signal.SIGKILL)
+        with DaskCluster(client) as dask, dask.place(numbers(), build) as placement, killed:
+            assert story(placement, 8) == plain_story(8)
+        until(lambda: nothing_is_left(client, placement.id))
 
 
 def test_a_worker_that_joins_takes_pieces_after_the_round(running, client):
@@ -185,6 +232,27 @@ def test_ctrl_c_cancels_what_runs_and_frees_the_states(client):
     until(lambda: nothing_is_left(client, placement.id))
 
 
+def test_a_scheduler_that_is_gone_is_named(tmp_path):
+    file = tmp_path / "scheduler.json"
+    command = [sys.executable, "-m", "distributed.cli.dask_scheduler", "--host", "127.0.0.1", "--port", "0"]
+    silent = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL, "env": with_tests()}
+    with subprocess.Popen([*command, "--no-dashboard", "--scheduler-file", str(file)], **silent) as scheduler:
+        until(file.exists)
+        command = [sys.executable, "-m", "distributed.cli.dask_worker", "--scheduler-file", str(file), "--no-nanny"]
+        with subprocess.Popen([*command, "--no-dashboard", "--nthreads", "1"], **silent) as worker:
+            try:
+                until(lambda: file.read_text().strip().endswith("}"))
+                with DaskCluster(json.loads(file.read_text())["address"]) as dask:
+                    placement = dask.place(numbers(), build)
+                    placement.update(multiply, 3)
+                    scheduler.kill()
+                    with pytest.raises(ConnectionError, match=r"the Dask scheduler at tcp://.* is gone, or has"):
+                        placement.update(multiply, 5)
+            finally:
+                scheduler.kill()
+                worker.kill()
+
+
 CLIENT = """
 import sys, time
 from bopl.cluster.dask import DaskCluster
@@ -198,9 +266,8 @@ time.sleep(600)
 
 
 def test_states_of_a_client_that_was_killed_go(client):
-    environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(Path(__file__).parents[1]), *sys.path])}
     command = [sys.executable, "-c", CLIENT, client.scheduler.address]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as process:
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=with_tests()) as process:
         placement = process.stdout.readline().strip()
         assert not nothing_is_left(client, placement)
         process.kill()

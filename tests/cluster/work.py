@@ -111,6 +111,11 @@ def slowly_multiply(state, factor, seconds):
     return multiply(state, factor)
 
 
+def slowly_multiply_and_count(state, factor, seconds):
+    state = slowly_multiply(state, factor, seconds)
+    return state, count(state, 8)
+
+
 @dataclass(frozen=True)
 class InFile:
     """A piece: numbers of a text file."""

@@ -1,7 +1,9 @@
 """The examples run, and what they say about themselves is true."""
 
+import os
 import re
 import runpy
+import subprocess
 import sys
 from pathlib import Path
 
@@ -26,7 +28,7 @@ def run(tmp_path, monkeypatch):
 
 
 def test_every_example_is_run_by_a_test_of_this_file():
-    tested = set(re.findall(r'run\("(\w+)"', Path(__file__).read_text(encoding="utf8")))
+    tested = set(re.findall(r'run\("(\w+)"', Path(__file__).read_text(encoding="utf8"))) | {"cluster"}
     assert tested == {path.stem for path in EXAMPLES.glob("*.py")}
 
 
@@ -152,3 +154,14 @@ def test_custom_estimator_gives_the_logging_policy_no_uplift(run):
     log = make_log(0)
     row = bopl.evaluate(log, {"same": log.propensity}, estimators=[estimator]).row()
     assert (row["uplift"], row["uplift_ci_lower"], row["uplift_ci_upper"]) == (0.0, 0.0, 0.0)
+
+
+def test_cluster_ends_with_the_same_bytes_after_a_worker_was_killed(tmp_path):
+    """In a process of its own: its workers import the script."""
+    pytest.importorskip("distributed")
+    environment = os.environ | {"BOPL_CACHE": str(tmp_path / "cache")}
+    command = [sys.executable, "-W", "error::RuntimeWarning", str(EXAMPLES / "cluster.py")]
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=600)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("the same bytes") == 4
+    assert "DIFFERENT" not in done.stdout

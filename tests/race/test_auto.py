@@ -18,6 +18,7 @@ from bopl.objective.softmax import softmax
 from bopl.policy.base import draw_actions
 from bopl.race.auto import RACE_SHARE
 from bopl.race.contender import Contender
+from bopl.race.final import InMemory
 from helpers import informative_log, masked
 from product import ITEMS, click_table
 from race_logs import certain_world, noise_world
@@ -350,7 +351,7 @@ def test_ctrl_c_after_the_logging_policy_was_judged_keeps_it(monkeypatch):
 
 @pytest.mark.parametrize("call", [1, 2])
 def test_ctrl_c_while_the_winners_are_trained_keeps_the_race_s_own(monkeypatch, call):
-    interrupting(monkeypatch, bopl.AutoPolicy, "_retrain", call)
+    interrupting(monkeypatch, InMemory, "fit", call)
     policy = auto(["regression", "surrogate", "ips"]).fit(certain_world(0, n_samples=500)[0])
     assert policy.is_interrupted_
     assert isinstance(policy.best_policy_, bopl.BlendedPolicy)
@@ -365,15 +366,15 @@ def test_ctrl_c_while_the_winners_are_trained_keeps_the_race_s_own(monkeypatch, 
 
 
 def test_a_winner_whose_training_was_interrupted_ends_the_training_of_the_others(monkeypatch):
-    plain, calls = bopl.AutoPolicy._retrain, []
+    plain, calls = InMemory.fit, []
 
-    def interrupted(self, winner, workbench, deadline):
+    def interrupted(self, winner):
         calls.append(winner)
-        policy = plain(self, winner, workbench, deadline)
+        policy = plain(self, winner)
         policy.stop_reason_ = INTERRUPTED
         return policy
 
-    monkeypatch.setattr(bopl.AutoPolicy, "_retrain", interrupted)
+    monkeypatch.setattr(InMemory, "fit", interrupted)
     policy = auto(["regression", "surrogate", "ips"]).fit(certain_world(0, n_samples=500)[0])
     assert len(calls) == 1
     assert policy.is_interrupted_

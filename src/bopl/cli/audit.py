@@ -2,20 +2,28 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from bopl._errors import UsageError
 from bopl.cli import exit_code
-from bopl.cli.options import LOG_SETTINGS, Json, with_settings
+from bopl.cli.options import LOG_SETTINGS, SCALE_SETTINGS, Json, log_files, with_settings
 from bopl.cli.output import Output
 
+if TYPE_CHECKING:
+    from bopl.log import BanditLog, PartitionedLog
 
-@with_settings(*LOG_SETTINGS, "keep", "random_state")
+
+@with_settings(*LOG_SETTINGS, *SCALE_SETTINGS, "keep", "random_state")
 def audit(
     log: Annotated[str, typer.Argument(help="File, folder or pattern with the logged decisions.")],
-    policy: Annotated[Path | None, typer.Argument(help="A policy file: can this log answer for it?")] = None,
+    others: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[LOGS]... [POLICY]", help="Further Parquet files of the log; a policy file: can it answer for it?"
+        ),
+    ] = None,
     json: Json = False,
     **settings: Any,
 ) -> None:
@@ -24,14 +32,30 @@ def audit(
     A problem makes the exit code 1.
 
     Example: bopl audit log.parquet --action item --reward click --propensity p
+
+    Several Parquet files are one log; one that does not fit into memory is read in pieces: bopl audit days/*.parquet
     """
     from bopl.workflow.audit import audit_file
     from bopl.workflow.config import make_config
-    from bopl.workflow.reading import describe_log, origin_facts
+    from bopl.workflow.pieces import audit_pieces_of
+    from bopl.workflow.reading import describe_log, mean_reward, origin_facts
+    from bopl.workflow.scale import scale_of
 
     output = Output(json)
-    read, found = audit_file(make_config({"log": log}, settings), policy)
-    output.say(describe_log(read, log))
+    more_logs, policies = log_files(others or [])
+    if len(policies) > 1:
+        raise UsageError(f"an audit looks at one policy; {policies[0]!r} and {policies[1]!r} were given.")
+    policy = policies[0] if policies else None
+    config = make_config({"log": log, "more_logs": more_logs}, settings)
+    scale = scale_of(config)
+    if scale.sentence is not None:
+        output.say(scale.sentence)
+    read: BanditLog | PartitionedLog
+    if scale.is_in_pieces:
+        read, found = audit_pieces_of(config, scale, policy)
+    else:
+        read, found = audit_file(config, policy)
+    output.say(describe_log(read, config.paths))
     output.say(found)
     findings = [
         {"check": one.check, "status": one.status, "value": one.value, "sentence": one.sentence}
@@ -42,7 +66,7 @@ def audit(
             "n_samples": read.n_samples,
             "n_actions": read.n_actions,
             "n_features": read.n_features,
-            "mean_reward": float(read.reward.mean()),
+            "mean_reward": mean_reward(read),
             **origin_facts(read),
             "n_problems": len(found.problems),
             "findings": findings,

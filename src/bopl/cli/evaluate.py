@@ -7,16 +7,22 @@ from typing import Annotated, Any
 
 import typer
 
+from bopl._errors import UsageError
 from bopl.cli import exit_code
-from bopl.cli.options import EVALUATION_SETTINGS, ROLE_SETTINGS, Json, with_settings
+from bopl.cli.options import EVALUATION_SETTINGS, ROLE_SETTINGS, SCALE_SETTINGS, Json, log_files, with_settings
 from bopl.cli.output import Output
 from bopl.cli.table import evaluation_table, part_tables
 
 
-@with_settings(*ROLE_SETTINGS, *EVALUATION_SETTINGS, "inverse_temperature", "random_state", "n_jobs")
+@with_settings(*ROLE_SETTINGS, *SCALE_SETTINGS, *EVALUATION_SETTINGS, "inverse_temperature", "random_state", "n_jobs")
 def evaluate(
     log: Annotated[str, typer.Argument(help="File, folder or pattern with decisions the policies did not learn from.")],
-    policies: Annotated[list[Path], typer.Argument(help="One or more policy files.")],
+    policies: Annotated[
+        list[Path],
+        typer.Argument(
+            metavar="[LOGS]... POLICIES...", help="Further Parquet files of the log; one or more policy files."
+        ),
+    ],
     against: Annotated[
         Path | None, typer.Option(help="Policy file of what runs now, if it is not what made the log.")
     ] = None,
@@ -33,9 +39,21 @@ def evaluate(
     """
     from bopl.workflow.config import make_config
     from bopl.workflow.judging import evaluate_files
+    from bopl.workflow.pieces import evaluate_pieces_of
+    from bopl.workflow.scale import scale_of
 
     output = Output(json)
-    evaluation, warnings = evaluate_files(make_config({"log": log}, settings), policies, against)
+    more_logs, files = log_files(policies)
+    if not files:
+        raise UsageError("there is no policy to evaluate: name a policy file behind the log.")
+    chosen = make_config({"log": log, "more_logs": more_logs}, settings)
+    scale = scale_of(chosen)
+    if scale.sentence is not None:
+        output.say(scale.sentence)
+    if scale.is_in_pieces:
+        evaluation, warnings = evaluate_pieces_of(chosen, scale, files, against)
+    else:
+        evaluation, warnings = evaluate_files(chosen, files, against)
     output.say(evaluation_table(evaluation))
     for part in part_tables(evaluation):
         output.say(part)

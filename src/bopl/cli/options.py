@@ -8,6 +8,7 @@ from contextlib import suppress
 from dataclasses import fields
 from functools import wraps
 from inspect import Parameter, signature
+from pathlib import Path
 from typing import Annotated, Any, TypeAlias, get_args, get_type_hints
 
 import typer
@@ -20,11 +21,30 @@ InverseTemperature: TypeAlias = Annotated[
     typer.Option(help="How sharply the policy acts; inf always takes the best action (default: as it was trained)."),
 ]
 
+PARQUET = (".parquet", ".pq")
 ROW_SETTINGS = ("where", "drop_invalid", "drop_duplicates")
+SCALE_SETTINGS = ("memory", "cluster")
 ROLE_SETTINGS = ("action", "reward", "propensity", "assume_propensity", "time", "group", "format", *ROW_SETTINGS)
 LOG_SETTINGS = (*ROLE_SETTINGS, "context", "ignore", "categorical")
 EVALUATION_SETTINGS = ("estimators", "interval", "confidence", "min_uplift", "guard", "segment", "confounding")
-_LISTS = ("context", "ignore", "categorical", "keep", "drop_duplicates", "include", "exclude", "estimators", "guard")
+_LISTS = (
+    "more_logs",
+    "context",
+    "ignore",
+    "categorical",
+    "keep",
+    "drop_duplicates",
+    "include",
+    "exclude",
+    "estimators",
+    "guard",
+)
+
+
+def log_files(words: Iterable[str | Path]) -> tuple[list[str], list[str]]:
+    """Return which words behind a log are further Parquet files of it, as a shell makes of a pattern, and the rest."""
+    is_log = {str(word): Path(word).suffix.lower() in PARQUET for word in words}
+    return [word for word, yes in is_log.items() if yes], [word for word, yes in is_log.items() if not yes]
 
 
 def with_settings(*names: str) -> Callable[[Callable[..., None]], Callable[..., None]]:

@@ -13,7 +13,10 @@ from bopl.cli.output import Output
 
 def predict(
     contexts: Annotated[str, typer.Argument(help="File, folder or pattern with the contexts to decide on.")],
-    policy: Annotated[Path, typer.Argument(help="The policy file.")],
+    policy: Annotated[
+        list[Path],
+        typer.Argument(metavar="[CONTEXTS]... POLICY", help="Further Parquet files of contexts; then the policy file."),
+    ],
     out: Annotated[Path, typer.Option(help="File for the decisions: .parquet, .csv, .arrow or .jsonl.")] = Path(
         "decisions.parquet"
     ),
@@ -26,6 +29,13 @@ def predict(
         int | None, typer.Option(min=0, help="Seed of the draws; a new one each time by default.")
     ] = None,
     inverse_temperature: InverseTemperature = None,
+    memory: Annotated[
+        str | None,
+        typer.Option(help="What contexts in Parquet files may take, as in 4GB; more of them are read in pieces."),
+    ] = None,
+    cluster: Annotated[
+        str | None, typer.Option(help="Address of a Dask scheduler whose workers decide, in pieces: tcp://….")
+    ] = None,
     json: Json = False,
 ) -> None:
     """Decide: an action for every context, with its propensity to log.
@@ -33,18 +43,26 @@ def predict(
     Example: bopl predict contexts.parquet policy.bopl --sample --out decisions.parquet
     """
     from bopl.workflow.deciding import decide
+    from bopl.workflow.scale import choose_scale
 
     output = Output(json)
     kept = [name.strip() for name in keep.split(",") if name.strip()]
+    *more, policy_file = policy
+    paths = [contexts, *map(str, more)] if more else contexts
+    scale = choose_scale(paths, format=format, memory=memory, cluster=cluster)
+    if scale.sentence is not None:
+        output.say(scale.sentence)
     result = decide(
-        contexts,
-        policy,
+        paths,
+        policy_file,
         out,
         is_sampled=sample,
         keep=kept,
         format=format,
         random_state=random_state,
         inverse_temperature=inverse_temperature,
+        scale=scale,
+        cluster=cluster,
     )
     output.say(f"{result.n_samples:,} decisions written to {out}: {', '.join(result.columns)}.")
     output.say_warnings(result.warnings)

@@ -18,6 +18,9 @@ from bopl.workflow.config import TrainConfig, make_config, read_config
 @with_settings(*(entry.name for entry in fields(TrainConfig) if entry.name != "log"))
 def train(
     log: Annotated[str | None, typer.Argument(help="File, folder or pattern with the logged decisions.")] = None,
+    others: Annotated[
+        list[str] | None, typer.Argument(metavar="[LOGS]...", help="Further Parquet files of the log.")
+    ] = None,
     config: Annotated[Path | None, typer.Option(help="TOML file with settings; flags come first.")] = None,
     json: Json = False,
     **settings: Any,
@@ -35,7 +38,9 @@ def train(
     from bopl.workflow.training import train as run
 
     output = Output(json)
-    chosen = make_config({} if config is None else read_config(config), {"log": log}, settings)
+    chosen = make_config(
+        {} if config is None else read_config(config), {"log": log, "more_logs": others or None}, settings
+    )
     before = None if config is None else recorded_fingerprint(config)
     result = run(chosen, say=output.say, progress=not json)
     is_same = before is None or before == result.policy.trained_on_

@@ -6,6 +6,7 @@ from bopl.cluster.cache import ArrayCache, CacheWarning
 from bopl.cluster.choice import using_cluster
 from bopl.cluster.local import ThisMachine
 from bopl.cluster.memory import parse_bytes
+from bopl.cluster.once import map_over
 from bopl.cluster.placement import Placement
 from bopl.cluster.traffic import Traffic
 
@@ -17,6 +18,7 @@ __all__ = [
     "ThisMachine",
     "Traffic",
     "add_exact",
+    "map_over",
     "parse_bytes",
     "using_cluster",
 ]

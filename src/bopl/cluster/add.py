@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import fields, is_dataclass
 from typing import Any
 
 import numpy as np
@@ -49,13 +50,15 @@ def _add_arrays(one: np.ndarray[Any, Any], other: np.ndarray[Any, Any]) -> np.nd
 
 
 def n_bytes(value: Any) -> int:
-    """Return how many bytes the arrays of a partial result hold; what is no array counts as 8."""
+    """Return how many bytes the arrays of a partial result or of its fields hold; what is no array counts as 8."""
     if isinstance(value, np.ndarray):
         return value.nbytes
     if isinstance(value, Mapping):
         return sum(map(n_bytes, value.values()))
     if isinstance(value, tuple | list):
         return sum(map(n_bytes, value))
+    if is_dataclass(value):
+        return sum(n_bytes(getattr(value, field.name)) for field in fields(value))
     if isinstance(value, bytes):
         return len(value)
     return 0 if value is None else 8

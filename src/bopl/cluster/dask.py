@@ -8,8 +8,10 @@ it again with the recipe. Many answers are added on the workers before the clien
 from __future__ import annotations
 
 import itertools
+import threading
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import bopl
@@ -22,6 +24,7 @@ from bopl.cluster.placement import Placement
 FAN_IN = 8  # answers that one task adds
 MANY = 8  # answers that the client does not add itself
 POLL = 0.25  # seconds between two looks at who is alive
+FETCH = 1.0  # seconds, at first, for an answer that is there; its worker may have died since
 PATIENCE = 60.0  # seconds to wait for a worker when none is left
 TIMEOUT = 10.0  # seconds to reach the scheduler
 # A recipe with many rounds is large, once; Dask would warn of it.
@@ -71,9 +74,19 @@ class DaskCluster:
         return Placement(self, pieces, build, settled, rows)
 
     def carry_out(self, order: Order) -> Answer:
-        """Apply an order to its pieces; those of dead workers are missing."""
+        """Apply an order to its pieces; those of dead workers are missing.
+
+        Raises
+        ------
+        ConnectionError
+            One sentence if the scheduler is gone, or there is no worker for long.
+        """
         if not order.pieces:
             return Answer()
+        with self._naming_the_scheduler():
+            return self._carry_out(order)
+
+    def _carry_out(self, order: Order) -> Answer:
         homes = self._homes.setdefault(order.placement, Homes())
         if order.recipe is not None:
             homes.rows |= order.recipe.rows
@@ -90,6 +103,8 @@ class DaskCluster:
         except BaseException:
             self._cancel([*tasks.values(), *merged])
             raise
+        for future in {*tasks.values(), *merged}:
+            future.release()  # whatever still refers to it
         gone = [piece_idx for slot in lost for piece_idx in groups[slot]]
         for piece_idx in gone:
             homes.slot_of.pop(piece_idx, None)
@@ -99,7 +114,8 @@ class DaskCluster:
         """Let workers that have joined take pieces."""
         homes = self._homes.get(placement)
         if homes is not None:
-            homes.rebalance(self._workers())
+            with self._naming_the_scheduler():
+                homes.rebalance(self._workers())
 
     def forget(self, placement: str) -> None:
         """Let the states of a placement go: with their leases, within a second."""
@@ -170,11 +186,17 @@ class DaskCluster:
         """Return the results, and whether one of the workers died before all of them were here."""
         from distributed import TimeoutError
 
+        done = _Countdown(futures)
+        while not done.wait(POLL):
+            if not addresses <= set(self._alive()):
+                return [], True
         answers: list[Answer] = []
+        patience = FETCH
         while len(answers) < len(futures):
             try:
-                answers.append(futures[len(answers)].result(timeout=POLL))
+                answers.append(futures[len(answers)].result(timeout=patience))
             except TimeoutError:
+                patience *= 2  # a large answer on a slow network
                 if not addresses <= set(self._alive()):
                     return answers, True
         return answers, False
@@ -182,6 +204,20 @@ class DaskCluster:
     def _cancel(self, futures: list[Any]) -> None:
         if futures and self._client.status == "running":
             self._client.cancel(futures, force=True)
+
+    @contextmanager
+    def _naming_the_scheduler(self) -> Iterator[None]:
+        """Turn what Dask says of a lost connection into one sentence."""
+        from distributed import CancelledError
+        from distributed.comm.core import CommClosedError
+
+        try:
+            yield
+        except (CancelledError, CommClosedError) as error:
+            raise ConnectionError(
+                f"the Dask scheduler at {self._address} is gone, or has cancelled the work ({_reason(error)}). Start "
+                "again when it is back, from a checkpoint if there is one."
+            ) from None
 
     # -- Workers ------------------------------------------------------------------------------------------------------
 
@@ -207,6 +243,27 @@ class DaskCluster:
         for address in addresses - set(leases):
             key = lease_key(placement, address)
             leases[address] = self._client.submit(hold, placement, key=key, workers=[address], pure=False)
+
+
+class _Countdown:
+    """Waits until some futures are done, whatever came of them."""
+
+    def __init__(self, futures: list[Any]) -> None:
+        self._left = len(futures)
+        self._lock = threading.Lock()
+        self._is_over = threading.Event()
+        for future in futures:
+            future.add_done_callback(self._count)
+
+    def _count(self, future: Any) -> None:
+        with self._lock:
+            self._left -= 1
+            if self._left == 0:
+                self._is_over.set()
+
+    def wait(self, seconds: float) -> bool:
+        """Return whether all are done."""
+        return self._is_over.wait(seconds)
 
 
 def _connect(address: str, timeout: float) -> Any:

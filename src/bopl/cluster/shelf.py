@@ -55,6 +55,7 @@ class Shelf:
         self._folder = Path(folder)
         self._lock = threading.Lock()
         self._placed: dict[str, _Placed] = {}
+        self._n_bytes = 0  # of states in memory
 
     def carry_out(self, order: Order, pieces: Iterator[int]) -> Answer:
         """Apply an order to the pieces that an iterator hands out; threads may share the iterator."""
@@ -65,11 +66,13 @@ class Shelf:
         total = order.change.begin()
         for piece_idx in pieces:
             kept = self._take(order, piece_idx)
-            if kept is None and order.recipe is None:
+            opened = self._open(order, kept)
+            if opened is None and order.recipe is not None:
+                kept, opened = None, Opened(order.recipe.make(piece_idx, self.cache))
+                n_built += 1
+            if opened is None:
                 missing.append(piece_idx)
                 continue
-            opened = self._open(order, piece_idx, kept)
-            n_built += kept is None
             state, total = order.change.apply(piece_idx, opened.state, total, order.add)
             self._put(order, piece_idx, state, opened, None if order.change.changes else kept)
         busy = time.perf_counter() - began
@@ -85,42 +88,42 @@ class Shelf:
     def _pop(self, order: Order, piece_idx: int) -> _Kept | None:
         with self._lock:
             placed = self._placed.get(order.placement)
-            return placed.states.pop(piece_idx, None) if placed else None
+            kept = placed.states.pop(piece_idx, None) if placed else None
+            self._n_bytes -= kept.n_bytes if kept is not None else 0
+        return kept
 
     def _release(self, order: Order, kept: _Kept | None) -> None:
         if kept is not None and isinstance(kept.state, Parked):
             self._of(order.placement).scratch.release(kept.state)
 
-    def _open(self, order: Order, piece_idx: int, kept: _Kept | None) -> Opened:
-        if kept is None:
-            assert order.recipe is not None
-            return Opened(order.recipe.make(piece_idx, self.cache))
-        if isinstance(kept.state, Parked):
+    def _open(self, order: Order, kept: _Kept | None) -> Opened | None:
+        if kept is None or not isinstance(kept.state, Parked):
+            return None if kept is None else Opened(kept.state)
+        try:
             return self._of(order.placement).scratch.open(kept.state)
-        return Opened(kept.state)
+        except FileNotFoundError:  # somebody cleared the cache
+            return None
 
     def _put(self, order: Order, piece_idx: int, state: Any, opened: Opened, kept: _Kept | None) -> None:
         """Put a state back; ``kept`` is how it was taken if it has not changed."""
         placed = self._of(order.placement)
         if kept is None:
-            kept = _Kept(order.version + order.change.changes, state, 0 if opened.places else state_bytes(state))
-            if opened.places or self._in_memory() + kept.n_bytes > self._budget:
+            kept = _Kept(order.version + order.change.changes, state, 0 if opened.is_parked else state_bytes(state))
+            if opened.is_parked or self._n_bytes + kept.n_bytes > self._budget:
                 kept = _Kept(kept.version, placed.scratch.park(state, opened), 0)
         with self._lock:
             placed.states[piece_idx] = kept
+            self._n_bytes += kept.n_bytes
 
     def _of(self, placement: str) -> _Placed:
         with self._lock:
             return self._placed.setdefault(placement, _Placed(self._folder))
 
-    def _in_memory(self) -> int:
-        with self._lock:
-            return sum(kept.n_bytes for placed in self._placed.values() for kept in placed.states.values())
-
     def forget(self, placement: str) -> None:
         """Let the states of a placement go."""
         with self._lock:
             placed = self._placed.pop(placement, None)
+            self._n_bytes -= sum(kept.n_bytes for kept in placed.states.values()) if placed else 0
         if placed is not None:
             placed.scratch.close()
 

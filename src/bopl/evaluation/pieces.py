@@ -1,21 +1,19 @@
-"""Evaluation of a log in pieces: each is summed up by itself, here or on a cluster, and the sums are joined in order."""
+"""Evaluation of a log in pieces: each is summed up apart, here or on a cluster, and the sums are joined in order."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from bopl._errors import UsageError
-from bopl.cluster import using_cluster
+from bopl.cluster import map_over
 from bopl.evaluation.accumulate import ValueAccumulator
 from bopl.evaluation.result import Evaluation
 from bopl.log import PartitionedLog, Piece
 from bopl.log.pieces.spec import PieceSpec
 from bopl.reward.prediction import is_fitted
-
-PIECES_AT_ONCE = 256  # whose sums are fetched from a cluster before they are joined
 
 
 def evaluate_pieces(log: PartitionedLog, accumulator: ValueAccumulator, cluster: Any = None) -> Evaluation:
@@ -31,15 +29,13 @@ def evaluate_pieces(log: PartitionedLog, accumulator: ValueAccumulator, cluster:
     """
     log.require_propensity()
     given = _arrays(log, accumulator)
-    first, *others = log.pieces
+    first, *others = [_Share(piece, _rows_of(given, piece)) for piece in log.pieces]
     # The first piece chooses units and settings for all.
-    accumulator.take_in(_summed(log.spec, accumulator, first, _rows_of(given, first)))
-    if cluster is None:
-        for piece in others:
-            accumulator.take_in(_summed(log.spec, accumulator, piece, _rows_of(given, piece)))
-    else:
-        for part in _summed_on(cluster, log.spec, accumulator, others, given):
-            accumulator.take_in(part)
+    accumulator.take_in(_summed(first, log.spec, accumulator))
+    # On its own, this process sums up a piece with what it has by then: there is no need for a second accumulator.
+    template = accumulator if cluster is None else accumulator.emptied()
+    for part in map_over(cluster, others, _summed, log.spec, template, rows=[one.piece.n_rows for one in others]):
+        accumulator.take_in(part)
     return accumulator.result()
 
 
@@ -82,36 +78,19 @@ def _arrays(log: PartitionedLog, accumulator: ValueAccumulator) -> dict[str, Any
     return found
 
 
+@dataclass(frozen=True, eq=False)
+class _Share:
+    """A piece, and the rows of policies that are arrays."""
+
+    piece: Piece
+    policies: dict[str, Any] | None
+
+
 def _rows_of(given: dict[str, Any], piece: Piece) -> dict[str, Any] | None:
     return {name: values[piece.rows] for name, values in given.items()} or None
 
 
-def _summed(
-    spec: PieceSpec, accumulator: ValueAccumulator, piece: Piece, policies: dict[str, Any] | None
-) -> ValueAccumulator:
+def _summed(share: _Share, spec: PieceSpec, accumulator: ValueAccumulator) -> ValueAccumulator:
     """Return the sums of one piece."""
-    part = spec.load(piece)
-    return accumulator.summed(accumulator.read(part, policies, part.group), first_row=piece.offset)
-
-
-def _summed_on(
-    cluster: Any, spec: PieceSpec, accumulator: ValueAccumulator, pieces: list[Piece], given: dict[str, Any]
-) -> Iterator[ValueAccumulator]:
-    """Yield the sums of pieces, in their order, computed by the workers of a cluster."""
-    template = accumulator.emptied()
-    with using_cluster(cluster) as workers:
-        for start in range(0, len(pieces), PIECES_AT_ONCE):
-            some = pieces[start : start + PIECES_AT_ONCE]
-            states = [(piece, _rows_of(given, piece)) for piece in some]
-            with workers.place(states, _as_it_is, rows=[piece.n_rows for piece in some]) as placed:
-                yield from placed.gather(_summed_state, spec, template)
-
-
-def _as_it_is(state: Any, settled: Any, cache: Any) -> Any:
-    return state
-
-
-def _summed_state(
-    state: tuple[Piece, dict[str, Any] | None], spec: PieceSpec, template: ValueAccumulator
-) -> ValueAccumulator:
-    return _summed(spec, template, *state)
+    part = spec.load(share.piece)
+    return accumulator.summed(accumulator.read(part, share.policies, part.group), first_row=share.piece.offset)

@@ -145,6 +145,11 @@ def sorted_labels(labels: Iterable[Any]) -> list[Hashable]:
         return sorted(labels, key=lambda label: (type(label).__name__, repr(label)))
 
 
+def new_labels(logged: Iterable[Any], known: Sequence[Any]) -> list[Any]:
+    """Return the labels that are not known, in an order that does not depend on the log's."""
+    return sorted((label for label in logged if label not in set(known)), key=repr)
+
+
 def _unknown_label_error(
     logged: list[Hashable], position_of: dict[Hashable, int], labels: Sequence[Hashable]
 ) -> ValueError:

@@ -54,16 +54,24 @@ ESTIMATED_HINT = (
 
 
 def audit_log(
-    log: BanditLog, policy: object | None, logging_policy: object | None, keep: Sequence[str | int] = ()
+    log: BanditLog,
+    policy: object | None,
+    logging_policy: object | None,
+    keep: Sequence[str | int] = (),
+    seen: BanditLog | None = None,
 ) -> Audit:
-    """Run all checks; see `BanditLog.audit`."""
-    leaks = find_leaks(log)
+    """Run all checks; see `BanditLog.audit`.
+
+    ``seen`` is the log, or a part of it, whose contexts are looked at, where those of ``log`` are not in memory.
+    """
+    seen = log if seen is None else seen
+    leaks = find_leaks(seen)
     findings = [
         *([] if log.origin is None else log.origin.findings()),
-        audit_duplicates(_without_told_actions(log, leaks)),
+        audit_duplicates(_without_told_actions(seen, leaks)),
         _never_logged(log),
         _hardly_logged(log),
-        *audit_columns(log.schema, leaks, keep),
+        *audit_columns(seen.schema, leaks, keep),
     ]
     if not log.has_propensity:
         findings.insert(
@@ -300,7 +308,7 @@ def _weight_findings(log: BanditLog, policy: object | None) -> list[Finding]:
         # Few rewards are no fault of a log of which nothing has been asked yet.
         return _weight_facts(_uniform_weight(log), log.reward, "the uniform policy", few_rewards=NOTE)
     weight, unsupported = _policy_weight(log, read_policy(policy, log))
-    findings = [] if np.isnan(unsupported) else [_support(unsupported)]
+    findings = [] if np.isnan(unsupported) else [support_finding(unsupported)]
     findings.append(
         _z_finding(
             log,
@@ -330,7 +338,8 @@ def _policy_weight(log: BanditLog, reader: PolicyReader) -> tuple[FloatArray, fl
     return weight, mass / log.n_samples
 
 
-def _support(unsupported: float) -> Finding:
+def support_finding(unsupported: float) -> Finding:
+    """Return what is said of the share of a policy's probability on actions that the log cannot answer for."""
     return _judged(
         "policy_support",
         unsupported,

@@ -10,6 +10,7 @@ from typing import Any
 import narwhals.stable.v1 as nw
 
 from bopl._errors import UsageError
+from bopl.log.action import new_labels
 from bopl.log.bandit_log import BanditLog
 from bopl.log.check import context_columns
 from bopl.log.cleaning import ChosenRows, RowChoice, choose_rows, select
@@ -30,7 +31,7 @@ DEFAULT_ROLES = {"action": "action", "reward": "reward", "propensity": "propensi
 class LogRequest:
     """What to read: a path, and what its columns are; see `BanditLog.read`."""
 
-    path: str | Path
+    path: str | Path | Sequence[str | Path]
     roles: Mapping[str, str | None] = field(default_factory=dict)
     has_propensity: bool = True
     context: Sequence[str] | None = None
@@ -380,4 +381,4 @@ def _all_actions(parts: LogParts, column: str, known: Sequence[Any]) -> list[Any
     if column not in parts.table.column_names:
         return None
     logged, _ = distinct_values(nw.from_native(parts.table[column], series_only=True))
-    return [*known, *sorted((label for label in logged if label not in set(known)), key=repr)]
+    return [*known, *new_labels(logged, known)]

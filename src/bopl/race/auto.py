@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from copy import copy
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
@@ -12,20 +13,24 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from bopl._archive import Archive
+from bopl._errors import UsageError
 from bopl._settings import check_number
 from bopl._typing import FloatArray
 from bopl.boosting import TimeLimit, Workbench
 from bopl.boosting.loop import INTERRUPTED
 from bopl.learner.store import Packed
-from bopl.log import BanditLog
+from bopl.log import BanditLog, PartitionedLog
 from bopl.log.leak.warning import warn_of_leaks
+from bopl.log.learnable import check_learnable
 from bopl.objective.training_data import check_sample_weight
 from bopl.policy.blend import BlendedPolicy
 from bopl.policy.boosted import BoostedPolicy
 from bopl.policy.scored import ScoredPolicy, ShownAsCard, as_training_log
 from bopl.race.candidate import choose
-from bopl.race.contender import SHARPNESS, Contender
+from bopl.race.contender import SHARPNESS
+from bopl.race.final import InMemory, OverPieces, WinnerFit, folds_for
 from bopl.race.leaderboard import Leaderboard
+from bopl.race.part import raced_rows
 from bopl.race.progress import RaceProgress
 from bopl.race.race import Outcome, Race, RaceSettings, make_panel
 
@@ -33,14 +38,9 @@ if TYPE_CHECKING:
     from bopl.boosting import History
     from bopl.policy.explanation import Explanation
 
-MAX_WHOLE, MAX_RACED = (
-    60_000,
-    30_000,
-)  # of a log with more samples than the first, so many race: it is as sure, and quick
+MAX_WHOLE = 60_000  # of a log with more samples, a part races: it is as sure, and quick
 CROSS_VALIDATE_BELOW = 12_000  # samples below which all of them judge, by cross-validation
-FINAL_FOLDS = ((100_000, 4), (500_000, 3), (np.inf, 2))  # of cross-fitting the winner's reward model, by samples
 BLENDED = ((MAX_WHOLE, 5), (300_000, 2), (np.inf, 1))  # leaders that are trained on all samples, by their number
-ROUNDS_GROWTH = 0.25  # rounds grow with this power of the samples
 MIN_RETRAINED = 0.5  # share of its rounds that a winner must make on all samples to replace the one that raced
 RACE_SHARE = 0.6  # of the time allowed; the rest trains the winner
 
@@ -123,6 +123,8 @@ class AutoPolicy(ShownAsCard, ScoredPolicy):
         propensity: Any = None,
         actions: Any = None,
         sample_weight: Any = None,
+        cluster: Any = None,
+        memory: int | str | None = None,
     ) -> AutoPolicy:
         """Let the candidates race on a log, and train the winner on all of it.
 
@@ -132,8 +134,20 @@ class AutoPolicy(ShownAsCard, ScoredPolicy):
         Parameters
         ----------
         context, action, reward, propensity, actions, sample_weight
-            As for `bopl.BoostedPolicy.fit`.
+            As for `bopl.BoostedPolicy.fit`. A log in pieces races on a drawn part of it.
+        cluster : Cluster, distributed.Client or str, optional
+            Where the winner is trained on a log in pieces; this machine by default.
+        memory : int or str, optional
+            What may be taken of this machine's memory for a log in pieces, as ``"4GB"``; half of what is free by
+            default.
         """
+        if isinstance(context, PartitionedLog):
+            return self._fit_pieces(context, sample_weight, cluster, memory)
+        if cluster is not None or memory is not None:
+            raise UsageError(
+                "cluster and memory are for logs in pieces, as BanditLog.scan_parquet makes them; this log is in "
+                "memory already."
+            )
         log = as_training_log(context, action, reward, propensity, actions)
         self._check_settings()
         weight = check_sample_weight(sample_weight, log.n_samples)
@@ -143,9 +157,57 @@ class AutoPolicy(ShownAsCard, ScoredPolicy):
         deadline = np.inf if self.minutes is None else began + 60.0 * self.minutes
         with RaceProgress(is_shown=self.progress) as progress:
             outcome = self._race(log, weight, seed, began, progress)
-            self._finish(outcome, log, weight, seed, deadline, progress)
+            bench = partial(self._workbench, log, weight, seed, outcome)
+            self._finish(outcome, InMemory(bench, self.n_jobs, deadline), deadline, progress)
         self._remember(log)
         return self
+
+    def _fit_pieces(
+        self, log: PartitionedLog, sample_weight: Any, cluster: Any, memory: int | str | None
+    ) -> AutoPolicy:
+        """Let the candidates race on a drawn part of a log in pieces, and train the winner on all of it."""
+        log.require_propensity()
+        weight = check_sample_weight(sample_weight, log.n_samples)
+        if log.n_samples <= MAX_WHOLE:  # which all races hold in memory
+            return self.fit(log.to_log(), sample_weight=weight)
+        self._check_settings()
+        seed = int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
+        began = time.monotonic()
+        deadline = np.inf if self.minutes is None else began + 60.0 * self.minutes
+        with RaceProgress(is_shown=self.progress) as progress:
+            rows = raced_rows(log.n_samples, seed)
+            raced = log.subset(rows).to_log()
+            check_learnable(raced)
+            warn_of_leaks(raced)
+            outcome = self._run_race(
+                raced, log.n_samples, None if weight is None else weight[rows], seed, began, progress
+            )
+            fitting = OverPieces(
+                log,
+                weight,
+                cluster,
+                memory,
+                partial(self._workbench, seed=seed, outcome=outcome),
+                n_folds=folds_for(log.n_samples),
+                n_jobs=self.n_jobs,
+                deadline=deadline,
+                seed=seed,
+            )
+            self._finish(outcome, fitting, deadline, progress)
+        rows = self.best_policy_.training_rows_
+        assert rows is not None
+        self._remember_facts(log, rows)
+        return self
+
+    def _workbench(self, log: BanditLog, weight: FloatArray | None, seed: int, outcome: Outcome) -> Workbench:
+        """Return what the winners are trained with on a log in memory."""
+        return Workbench(
+            log,
+            sample_weight=weight,
+            n_folds=folds_for(log.n_samples),
+            seed=seed,
+            logging_model=outcome.logging_model,
+        )
 
     def _check_settings(self) -> None:
         if self.minutes is not None:
@@ -158,33 +220,43 @@ class AutoPolicy(ShownAsCard, ScoredPolicy):
         self, log: BanditLog, weight: FloatArray | None, seed: int, began: float, progress: RaceProgress
     ) -> Outcome:
         """Return the outcome of the race, run on the whole log or on a part of a large one."""
-        names = tuple(one for one in choose(self.include, self.exclude) if one.suits(log))
-        is_whole = log.n_samples <= MAX_WHOLE
-        rows = np.arange(log.n_samples)
-        if not is_whole:
-            rows = np.sort(np.random.default_rng([seed, 1]).permutation(log.n_samples)[:MAX_RACED])
-        raced = log if is_whole else log.subset(rows)
+        if log.n_samples <= MAX_WHOLE:
+            return self._run_race(log, log.n_samples, weight, seed, began, progress)
+        rows = raced_rows(log.n_samples, seed)
+        raced_weight = None if weight is None else weight[rows]
+        return self._run_race(log.subset(rows), log.n_samples, raced_weight, seed, began, progress)
+
+    def _run_race(
+        self,
+        raced: BanditLog,
+        n_samples: int,
+        weight: FloatArray | None,
+        seed: int,
+        began: float,
+        progress: RaceProgress,
+    ) -> Outcome:
+        """Return the outcome of the race on a log, or on a part of one with so many samples."""
+        names = tuple(one for one in choose(self.include, self.exclude) if one.suits(raced))
+        is_whole = raced.n_samples == n_samples
         settings = RaceSettings(
             self.validation_fraction,
             n_parts=3 if raced.n_samples < CROSS_VALIDATE_BELOW else 1,
             n_folds=4,
-            max_blended=next(most for size, most in BLENDED if log.n_samples <= size) if self.blend else 1,
+            max_blended=next(most for size, most in BLENDED if n_samples <= size) if self.blend else 1,
             n_jobs=self.n_jobs,
             seed=seed,
         )
         share = 1.0 if is_whole and self.minutes is None else RACE_SHARE
         deadline = np.inf if self.minutes is None else began + share * 60.0 * self.minutes
         progress.say("preparing the race")
-        panel = make_panel(raced, settings, sample_weight=None if weight is None else weight[rows])
+        panel = make_panel(raced, settings, sample_weight=weight)
         race = Race(panel, names, settings, deadline=deadline, report=progress.report)
         return race.run()
 
     def _finish(
         self,
         outcome: Outcome,
-        log: BanditLog,
-        weight: FloatArray | None,
-        seed: int,
+        fitting: WinnerFit,
         deadline: float,
         progress: RaceProgress,
     ) -> None:
@@ -194,16 +266,9 @@ class AutoPolicy(ShownAsCard, ScoredPolicy):
         parts: list[BoostedPolicy] = []
         try:
             if not outcome.is_interrupted and time.monotonic() < deadline:
-                workbench = Workbench(
-                    log,
-                    sample_weight=weight,
-                    n_folds=next(folds for size, folds in FINAL_FOLDS if log.n_samples <= size),
-                    seed=seed,
-                    logging_model=outcome.logging_model,
-                )
                 for number, winner in enumerate(outcome.winners):
                     progress.say(f"training the winner{'' if len(outcome.winners) == 1 else f' ({number + 1})'}")
-                    policy = self._retrain(winner, workbench, deadline)
+                    policy = fitting.fit(winner)
                     # Cut short, all samples teach less than the race did.
                     was_cut = policy.stop_reason_ in (INTERRUPTED, TimeLimit.stop_reason)
                     is_short = was_cut and policy.n_rounds_ < MIN_RETRAINED * policy.n_rounds
@@ -218,16 +283,6 @@ class AutoPolicy(ShownAsCard, ScoredPolicy):
             self.best_policy_: BoostedPolicy | BlendedPolicy = parts[0].set_params(inverse_temperature=factor)
         else:
             self.best_policy_ = BlendedPolicy.of(parts, inverse_temperature=outcome.sharpness)
-
-    def _retrain(self, winner: Contender, workbench: Workbench, deadline: float) -> BoostedPolicy:
-        """Train a winner on all samples; the more there are beyond those it raced on, the more rounds it makes."""
-        policy = winner.unfitted(n_jobs=self.n_jobs)
-        growth = max(workbench.log.n_samples / winner.n_trained_on, 1.0) ** ROUNDS_GROWTH
-        policy.set_params(n_rounds=round(policy.n_rounds * growth))
-        left = deadline - time.monotonic()
-        limits = [] if np.isinf(left) else [TimeLimit(max(left, 0.0))]
-        policy.fit(workbench.log, workbench=workbench, callbacks=limits)
-        return policy
 
     # -- Predicting: all of it is the best policy's ---------------------------------------------------------------
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Generic, TypeVar, cast
 
 from bopl._errors import UsageError, did_you_mean
-from bopl.log import BanditLog
+from bopl.log import BanditLog, PartitionedLog
 from bopl.log.finding import NOTE, Audit, AuditError, Finding
 from bopl.log.leak import Leak
 from bopl.policy import load
@@ -20,28 +21,31 @@ LEFT_OUT = "left_out"
 ABOUT_UNIFORM = ("effective_sample_size", "largest_weight", "tail_index", "top_weight_share")
 
 
+LogT = TypeVar("LogT", bound="BanditLog | PartitionedLog")
+
+
 @dataclass(frozen=True)
-class Audited:
+class Audited(Generic[LogT]):
     """A log that is fit for training.
 
     Attributes
     ----------
-    log : BanditLog
+    log : BanditLog or PartitionedLog
         Without the columns that surely know too much.
     audit : Audit
         Of that log; its finding ``left_out`` names the columns that are not in it.
     left_out : tuple of Leak
     """
 
-    log: BanditLog
+    log: LogT
     audit: Audit
     left_out: tuple[Leak, ...]
 
 
-def audit_for_training(log: BanditLog, config: TrainConfig, *, say: Callable[[object], None]) -> Audited:
+def audit_for_training(log: LogT, config: TrainConfig, *, say: Callable[[object], None]) -> Audited[LogT]:
     """Return what is left of a log that is fit for training; raise one sentence if it is not, unless forced."""
-    _check_keep(log, config.keep)
-    log, audit, left_out = _leave_out(log, config)
+    check_keep(log, config.keep)
+    fit, audit, left_out = _leave_out(log, config)
     for leak in left_out:
         say(f"Left out: {leak.sentence}")
     problems = [finding for finding in audit.problems if finding.check not in ABOUT_UNIFORM]
@@ -59,10 +63,12 @@ def audit_for_training(log: BanditLog, config: TrainConfig, *, say: Callable[[ob
         say(f"Problem: {finding.sentence}")
     if not problems:
         say(f"Audit: {len(audit.findings)} checks, no problem{' that forbids training' if tolerable else ''}.")
-    return Audited(log, audit, left_out)
+    return Audited(cast("LogT", fit), audit, left_out)
 
 
-def _leave_out(log: BanditLog, config: TrainConfig) -> tuple[BanditLog, Audit, tuple[Leak, ...]]:
+def _leave_out(
+    log: BanditLog | PartitionedLog, config: TrainConfig
+) -> tuple[BanditLog | PartitionedLog, Audit, tuple[Leak, ...]]:
     """Return a log without the columns that surely know too much, its audit, and these columns."""
     left_out: tuple[Leak, ...] = ()
     while True:
@@ -72,7 +78,7 @@ def _leave_out(log: BanditLog, config: TrainConfig) -> tuple[BanditLog, Audit, t
             break
         left_out += tuple(sure)
         log = log.without_columns([leak.column for leak in sure])
-        if log.propensity_source == "estimated":  # from these columns as well
+        if isinstance(log, BanditLog) and log.propensity_source == "estimated":  # from these columns as well
             log = fill_propensity(log, "estimate", config.random_state)
     if left_out:
         listed = " ".join(leak.sentence for leak in left_out)
@@ -81,7 +87,8 @@ def _leave_out(log: BanditLog, config: TrainConfig) -> tuple[BanditLog, Audit, t
     return log, audit, left_out
 
 
-def _check_keep(log: BanditLog, keep: Sequence[str]) -> None:
+def check_keep(log: BanditLog | PartitionedLog, keep: Sequence[str]) -> None:
+    """Raise if a column that is to be kept is no context column."""
     known = [str(name) for name in (column.name for column in log.schema.columns)] if log.schema else []
     unknown = [name for name in keep if name not in known]
     if unknown:
@@ -92,7 +99,7 @@ def audit_file(config: TrainConfig, policy_file: str | Path | None = None) -> tu
     """Return a log and its audit, for a policy if there is one."""
     if policy_file is None:
         log = read_training_log(config)
-        _check_keep(log, config.keep)
+        check_keep(log, config.keep)
         return log, log.audit(keep=config.keep)
     policy = load(policy_file)
     log = fill_propensity(read_log_for(policy, config.request()), config.assume_propensity, config.random_state)

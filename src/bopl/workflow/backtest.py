@@ -174,7 +174,7 @@ def backtest_file(
     """
     config.check_objective()
     log = read_training_log(config)
-    say(describe_log(log, config.log))
+    say(describe_log(log, config.paths))
     divisions = plan.divide(log)
     log = audit_for_training(log, config, say=say).log
     share = None if config.minutes is None else config.minutes / len(divisions)

@@ -64,6 +64,11 @@ class TrainConfig:
     """Settings of a run; every field is a key of the TOML file and a flag of ``bopl train``."""
 
     log: str = _about("File, folder or pattern with the logged decisions.", "", section="The log")
+    more_logs: tuple[str, ...] = _about("Further files of the same log, in order, separated by commas.", ())
+    memory: str | None = _about(
+        "Memory that a log may take, as in 4GB; a larger one is read in pieces. Half of what is free by default."
+    )
+    cluster: str | None = _about("Address of a Dask scheduler whose workers read the log in pieces: tcp://….")
     action: str | None = _about("Column with the action that was taken.")
     reward: str | None = _about("Column with what it earned; higher is better.")
     propensity: str | None = _about("Column with the probability with which it was chosen.")
@@ -146,6 +151,11 @@ class TrainConfig:
     n_jobs: int | None = _about("Number of threads; all processors by default. The policy does not depend on it.")
     out: str = _about("The policy file; the folder .run beside it holds the report and all else.", "policy.bopl")
 
+    @property
+    def paths(self) -> str | tuple[str, ...]:
+        """Where the log is: one path, or several."""
+        return (self.log, *self.more_logs) if self.more_logs else self.log
+
     def request(self) -> LogRequest:
         """Return what is to be read."""
         from bopl.log.cleaning import RowChoice
@@ -153,7 +163,7 @@ class TrainConfig:
 
         roles = {role: getattr(self, role) for role in ("action", "reward", "propensity", "time", "group")}
         return LogRequest(
-            self.log,
+            self.paths,
             roles,
             has_propensity=self.assume_propensity is None,
             context=self.context,
@@ -193,8 +203,10 @@ class TrainConfig:
     def absolute(self) -> TrainConfig:
         """Return the settings with paths that are found from any folder."""
         # Resolving the log's path would lose the meaning of a pattern.
-        log = self.log if os.path.isabs(self.log) else os.path.join(os.getcwd(), self.log)
-        return replace(self, log=log, out=os.path.abspath(self.out))
+        log, *more = (
+            path if os.path.isabs(path) else os.path.join(os.getcwd(), path) for path in (self.log, *self.more_logs)
+        )
+        return replace(self, log=log, more_logs=tuple(more), out=os.path.abspath(self.out))
 
     def to_dict(self) -> dict[str, Any]:
         """Return the settings that are set."""
@@ -242,6 +254,9 @@ def _check(config: TrainConfig) -> None:
             raise TypeError(f"{name} must be text; got {getattr(config, name)!r}.")
     if not isinstance(config.where, str | None):
         raise TypeError(f"where must be text; got {config.where!r}.")
+    for name in ("memory", "cluster"):
+        if not isinstance(getattr(config, name), str | None):
+            raise TypeError(f"{name} must be text; got {getattr(config, name)!r}.")
     for name in ("action", "reward", "propensity", "time", "group", "segment"):
         if not isinstance(getattr(config, name), str | None):
             raise TypeError(f"{name} must be the name of a column; got {getattr(config, name)!r}.")
@@ -249,6 +264,7 @@ def _check(config: TrainConfig) -> None:
         if not isinstance(getattr(config, name), bool):
             raise TypeError(f"{name} must be true or false; got {getattr(config, name)!r}.")
     for name in (
+        "more_logs",
         "context",
         "ignore",
         "categorical",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -10,12 +10,22 @@ from typing import Any
 import numpy as np
 
 from bopl._errors import UsageError, did_you_mean
-from bopl._typing import AnyArray
-from bopl.log.format import LogParts, check_extension, read_parts, write_table
+from bopl._typing import AnyArray, IntArray
+from bopl.cluster import map_over
+from bopl.log import Piece
+from bopl.log.format import LogParts, check_extension, read_parts
+from bopl.log.format.writing import writing_parts
+from bopl.log.pieces.footer import common_types
+from bopl.log.pieces.place import naming_rows
+from bopl.log.pieces.scan import pieces_of
+from bopl.log.pieces.spec import read_piece
+from bopl.log.schema import LogSchema
+from bopl.log.written import further_columns
 from bopl.policy import load
 from bopl.policy.base import draw_actions
 from bopl.workflow.reading import noting_unseen, schema_of
 from bopl.workflow.run_folder import check_writable
+from bopl.workflow.scale import WHOLE, Scale
 from bopl.workflow.sharpness import with_sharpness
 
 BLOCK_ROWS = 1 << 17
@@ -36,7 +46,7 @@ class Decisions:
 
 
 def decide(
-    contexts: str | Path,
+    contexts: str | Path | Sequence[str | Path],
     policy_file: str | Path,
     out: str | Path,
     *,
@@ -45,8 +55,10 @@ def decide(
     format: str | None = None,
     random_state: int | None = None,
     inverse_temperature: float | None = None,
+    scale: Scale = WHOLE,
+    cluster: str | None = None,
 ) -> Decisions:
-    """Write an action for every context of a file.
+    """Write an action for every context of a file, or of several.
 
     Parameters
     ----------
@@ -62,28 +74,118 @@ def decide(
         Seed of the draws.
     inverse_temperature : float in [0, inf], optional
         How sharply the policy acts; by default as it was trained.
+    scale : Scale, optional
+        Whether the contexts are read whole or in pieces; the decisions are the same.
+    cluster : str, optional
+        Address of a Dask scheduler whose workers decide.
     """
     check_extension(out)
-    check_writable(out, read=[contexts, policy_file])
-    policy = with_sharpness(load(policy_file), inverse_temperature)
-    parts = read_parts(contexts, format=format, text=schema_of(policy).text_columns)
-    absent = [name for name in keep if name not in parts.table.column_names]
-    if absent:
+    given = [contexts] if isinstance(contexts, str | Path) else list(contexts)
+    check_writable(out, read=[*given, policy_file])
+    decider = Decider(
+        with_sharpness(load(policy_file), inverse_temperature),
+        tuple(keep),
+        np.random.SeedSequence(random_state).entropy if is_sampled else None,
+    )
+    decider.check_names()
+    labels = decider.policy.actions_
+    count, is_certain, columns = np.zeros(len(labels), dtype=np.int64), True, []
+    with noting_unseen() as unseen, writing_parts(out) as write:
+        for chosen, table in _decided(decider, contexts, format, scale, cluster):
+            count += chosen
+            is_certain &= bool((table[decider.columns[1]].to_numpy() == 1.0).all())
+            columns = table.column_names
+            write(table)
+    n_samples = int(count.sum())
+    shares = dict(zip(map(str, labels.tolist()), (count / max(n_samples, 1)).tolist(), strict=True))
+    return Decisions(n_samples, columns, shares, list(dict.fromkeys(unseen)), is_certain)
+
+
+def _decided(
+    decider: Decider, contexts: Any, format: str | None, scale: Scale, cluster: str | None
+) -> Iterator[tuple[IntArray, Any]]:
+    """Yield how often each action was chosen, and the decisions as a table, part by part."""
+    schema = schema_of(decider.policy)
+    if scale.footers is None:
+        parts = read_parts(contexts, format=format, text=schema.text_columns)
+        yield decider.decide(parts, 0)
+        return
+    columns = context_columns(scale.footers[0].schema, schema, decider.keep)
+    types = common_types(scale.footers, columns)
+    pieces = pieces_of(scale.footers)
+    rows = [piece.n_rows for piece in pieces]
+    yield from map_over(cluster, pieces, _decide_piece, decider, tuple(columns), types, rows=rows)
+
+
+def _decide_piece(
+    piece: Piece, decider: Decider, columns: tuple[str, ...], types: dict[str, Any]
+) -> tuple[IntArray, Any]:
+    parts = read_piece(piece, columns, types)
+    with naming_rows(piece, None):
+        return decider.decide(parts, piece.offset)
+
+
+def context_columns(present: Any, schema: LogSchema, keep: Sequence[str]) -> list[str]:
+    """Return the columns of files that a policy with this schema reads, and those to keep."""
+    wanted = [*(column.name for column in schema.columns), *keep]
+    columns = [name for name in dict.fromkeys(wanted) if name in present.names]
+    if not schema.is_sparse and len(columns) < len(set(wanted)):
+        columns = list(present.names)  # so that who misses a column can name all there are
+    return columns + further_columns(present, columns, ())
+
+
+@dataclass(frozen=True, eq=False)
+class Decider:
+    """Decides on contexts, in this process or another.
+
+    Attributes
+    ----------
+    policy : policy
+    keep : tuple of str
+        Columns of the contexts to copy.
+    seed : int, sequence of int or None
+        Of the draws; None takes the most probable actions.
+    """
+
+    policy: Any
+    keep: tuple[str, ...]
+    seed: Any
+
+    @property
+    def columns(self) -> tuple[str, str]:
+        """Names of the columns that are decided."""
+        return "action", "probability" if self.seed is None else "propensity"
+
+    def check_names(self) -> None:
+        """Raise if a column to keep is called as one that is decided."""
+        taken = [name for name in self.keep if name in self.columns]
+        if taken:
+            raise UsageError(f"{taken[0]!r} cannot be kept: a column of the decisions is called so; rename it first.")
+
+    def decide(self, parts: LogParts, first_row: int) -> tuple[IntArray, Any]:
+        """Return how often each action is chosen on contexts, and the decisions as a table.
+
+        Draws go by the number of a row among all contexts, so that it does not matter how they are divided.
+        """
+        import pyarrow
+
         names = parts.table.column_names
-        raise UsageError(f"there is no column {absent[0]!r} to keep.{did_you_mean(absent[0], names)}")
-    decided = ("action", "propensity" if is_sampled else "probability")
-    taken = [name for name in keep if name in decided]
-    if taken:
-        raise UsageError(f"{taken[0]!r} cannot be kept: a column of the decisions is called so; rename it first.")
-    with noting_unseen() as unseen:
-        chosen, probability = _choose(policy, parts, np.random.default_rng(random_state) if is_sampled else None)
-    columns = {name: parts.table[name] for name in keep}
-    columns |= dict(zip(decided, (policy.actions_[chosen], probability), strict=True))
-    write_table(columns, out)
-    shares = np.bincount(chosen, minlength=len(policy.actions_)) / len(chosen)
-    names = map(str, policy.actions_.tolist())
-    named = dict(zip(names, shares.tolist(), strict=True))
-    return Decisions(len(chosen), list(columns), named, unseen, bool((probability == 1.0).all()))
+        absent = [name for name in self.keep if name not in names]
+        if absent:
+            raise UsageError(f"there is no column {absent[0]!r} to keep.{did_you_mean(absent[0], names)}")
+        chosen, probability = _choose(self.policy, parts, self._generator(first_row))
+        table = pyarrow.table(
+            {name: parts.table[name] for name in self.keep}
+            | dict(zip(self.columns, (self.policy.actions_[chosen], probability), strict=True))
+        )
+        return np.bincount(chosen, minlength=len(self.policy.actions_)), table
+
+    def _generator(self, first_row: int) -> np.random.Generator | None:
+        """Return what draws from a row on: one number for each row before it has been drawn."""
+        if self.seed is None:
+            return None
+        bits = np.random.PCG64(np.random.SeedSequence(self.seed))
+        return np.random.Generator(bits.advance(first_row))
 
 
 def _choose(policy: Any, parts: LogParts, rng: np.random.Generator | None) -> tuple[AnyArray, AnyArray]:

@@ -15,7 +15,7 @@ from bopl.evaluation import Evaluation, evaluate
 from bopl.evaluation.estimator import Need
 from bopl.evaluation.interval import get_interval
 from bopl.evaluation.registry import ESTIMATORS, estimator_names
-from bopl.log import BanditLog
+from bopl.log import BanditLog, PartitionedLog
 from bopl.log.action import label_array
 from bopl.log.context import quoted
 from bopl.log.duplicate import audit_duplicates
@@ -31,19 +31,24 @@ MAX_REWARD_SAMPLES = 200_000  # of the reward model: it only sharpens estimates,
 MAX_MODEL_ACTIONS = 256  # the reward model has a bin for every action
 
 
-def fit_reward_model(log: BanditLog, config: TrainConfig) -> Any:
+def fit_reward_model(log: BanditLog | PartitionedLog, config: TrainConfig) -> Any:
     """Return a reward model of the training samples for the estimators that want one, or None."""
-    if log.n_actions > MAX_MODEL_ACTIONS or not any(map(_needs_model, chosen_estimators(config))):
+    if log.n_actions > MAX_MODEL_ACTIONS or not any(map(estimator_needs_model, chosen_estimators(config))):
         return None
-    part = drawn_part(log, MAX_REWARD_SAMPLES, [config.random_state, 3])
+    if isinstance(log, PartitionedLog):
+        part = log.sample(MAX_REWARD_SAMPLES, config.random_state)
+    else:
+        part = drawn_part(log, MAX_REWARD_SAMPLES, [config.random_state, 3])
     return BoostedRewardModel(random_state=config.random_state).fit(part)
 
 
-def judge(log: BanditLog, policy: Any, config: TrainConfig, reward_model: Any) -> Evaluation:
-    """Return what the held-out samples say of the policy."""
+def judge(
+    log: BanditLog | PartitionedLog, policy: Any, config: TrainConfig, reward_model: Any, *, cluster: str | None = None
+) -> Evaluation:
+    """Return what the held-out samples say of the policy; those of a log in pieces may be read on a cluster."""
     names = chosen_estimators(config)
     if reward_model is None and config.estimators is None:
-        names = tuple(name for name in names if not _needs_model(name))
+        names = tuple(name for name in names if not estimator_needs_model(name))
     return evaluate(
         log,
         {"policy": policy},
@@ -56,6 +61,7 @@ def judge(log: BanditLog, policy: Any, config: TrainConfig, reward_model: Any) -
         reward_model=reward_model,
         random_state=config.random_state,
         n_jobs=config.n_jobs,
+        cluster=cluster,
     )
 
 
@@ -68,7 +74,8 @@ def chosen_estimators(config: TrainConfig) -> tuple[str, ...]:
     return tuple(sorted(possible, key=lambda name: (not ESTIMATORS[name].is_default, ESTIMATORS[name].priority)))
 
 
-def _needs_model(name: str) -> bool:
+def estimator_needs_model(name: str) -> bool:
+    """Return whether an estimator needs a reward model."""
     return Need.REWARD_MODEL in ESTIMATORS[name].needs
 
 
@@ -171,7 +178,7 @@ def evaluate_on(
     names = chosen_estimators(config)
     if config.estimators is None:
         has_model = log.n_actions <= MAX_MODEL_ACTIONS
-        names = tuple(name for name in names if has_model or not _needs_model(name))
+        names = tuple(name for name in names if has_model or not estimator_needs_model(name))
         names = tuple(name for name in names if not quick or ESTIMATORS[name].is_default)
     return evaluate(
         log,
@@ -204,7 +211,7 @@ def rows_warnings(log: BanditLog) -> list[str]:
     return [*found, copies.sentence] if copies.status == PROBLEM else found
 
 
-def warnings_about(name: str, policy: Any, log: BanditLog) -> list[str]:
+def warnings_about(name: str, policy: Any, log: BanditLog | PartitionedLog) -> list[str]:
     """Return what should be known before the verdict of a log on a policy is believed."""
     found = []
     if policy.trained_on_ is not None and policy.trained_on_ == log.fingerprint():
@@ -213,7 +220,7 @@ def warnings_about(name: str, policy: Any, log: BanditLog) -> list[str]:
             "out is in its run folder; evaluate on decisions made later."
         )
     group = None if policy.schema_ is None else policy.schema_.group
-    if group is not None and log.group is None:
+    if group is not None and log.group_labels is None:
         found.append(
             f"the log has no column {group!r}, which told what belongs together when {name} was trained: samples are "
             "taken to be independent, and intervals may be too narrow."
@@ -226,7 +233,7 @@ def warnings_about(name: str, policy: Any, log: BanditLog) -> list[str]:
     return found
 
 
-def align_policy(policy: Any, log: BanditLog) -> Any:
+def align_policy(policy: Any, log: BanditLog | PartitionedLog) -> Any:
     """Return the policy, with probability zero for actions of the log that it does not know."""
     if not hasattr(policy, "actions_"):
         return policy

@@ -118,7 +118,7 @@ def plan_curve(
     """
     config.check_objective()
     log = read_training_log(config)
-    say(describe_log(log, config.log))
+    say(describe_log(log, config.paths))
     log = audit_for_training(log, config, say=say).log
     rest, held_out = split_log(log, config.holdout, config.random_state)
     effect = question.effect(held_out)

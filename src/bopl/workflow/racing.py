@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 
-from bopl._errors import LeakWarning
+from bopl._errors import LeakWarning, PartTrainedWarning
 from bopl.boosting.loop import INTERRUPTED
-from bopl.log import BanditLog
+from bopl.log import BanditLog, PartitionedLog
 from bopl.race import AutoPolicy, Leaderboard
 from bopl.report.parts import boosted_parts
 from bopl.report.plain import MINUS, within_text
@@ -19,7 +20,12 @@ from bopl.workflow.step import StepClock
 
 
 def race(
-    config: TrainConfig, log: BanditLog, clock: StepClock, say: Callable[[object], None], *, progress: bool
+    config: TrainConfig,
+    log: BanditLog | PartitionedLog,
+    clock: StepClock,
+    say: Callable[[object], None],
+    *,
+    progress: bool,
 ) -> tuple[AutoPolicy, bool]:
     """Return the policy that won a race on a log and was trained on all of it, and whether Ctrl-C cut it short."""
     policy = AutoPolicy(
@@ -31,9 +37,12 @@ def race(
         progress=progress,
         random_state=config.random_state,
     )
-    with clock.step("train"), warnings.catch_warnings():
+    with clock.step("train"), _told(say), warnings.catch_warnings():
         warnings.simplefilter("ignore", LeakWarning)  # the audit has told, and what is left was to be kept
-        policy.fit(log)
+        if isinstance(log, PartitionedLog):
+            policy.fit(log, cluster=config.cluster, memory=config.memory)
+        else:
+            policy.fit(log)
     say(leaderboard_table(policy.leaderboard_))
     say(policy.leaderboard_.verdict)
     # A race that was over before Ctrl-C may have had its winner's training cut short.
@@ -41,6 +50,20 @@ def race(
     if was_interrupted:
         say("Interrupted: the policy is the best of what was trained so far.")
     return policy, was_interrupted
+
+
+@contextmanager
+def _told(say: Callable[[object], None]) -> Iterator[None]:
+    """Say on which part of a log a winner is trained, instead of a warning; other warnings stay what they are."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", PartTrainedWarning)
+        yield
+    for warning in caught:
+        if issubclass(warning.category, PartTrainedWarning):
+            sentence = str(warning.message)
+            say(sentence[:1].upper() + sentence[1:])
+        else:
+            warnings.warn_explicit(warning.message, warning.category, warning.filename, warning.lineno)
 
 
 def leaderboard_table(leaderboard: Leaderboard) -> Any:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import warnings
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from bopl._errors import UnseenCategoryWarning, UsageError
 from bopl.evaluation import estimate_propensity
-from bopl.log import BanditLog
+from bopl.log import BanditLog, PartitionedLog, PiecesSplit
 from bopl.log.column import Column
 from bopl.log.context import quoted
 from bopl.log.read import LogRequest, read_log
@@ -32,6 +32,12 @@ _NOUNS = {
 def read_training_log(config: TrainConfig) -> BanditLog:
     """Return the log of a run, with the propensities it has or is said to have."""
     log = read_log(config.request())
+    check_training_log(log)
+    return fill_propensity(log, config.assume_propensity, config.random_state)
+
+
+def check_training_log(log: BanditLog | PartitionedLog) -> None:
+    """Raise if a log has too many actions to learn from, or actions that no policy file can hold."""
     if 2 * log.n_actions > log.n_samples:
         raise ValueError(
             f"there are {log.n_actions:,} different actions in {log.n_samples:,} samples: what an action earns is "
@@ -39,7 +45,6 @@ def read_training_log(config: TrainConfig) -> BanditLog:
         )
     for label in log.actions.tolist():
         label_to_json(label)  # raises if a policy with such a label could not be saved
-    return fill_propensity(log, config.assume_propensity, config.random_state)
 
 
 def fill_propensity(log: BanditLog, assumption: str | None, seed: int) -> BanditLog:
@@ -51,9 +56,14 @@ def fill_propensity(log: BanditLog, assumption: str | None, seed: int) -> Bandit
 
 def read_log_for(policy: Any, request: LogRequest) -> BanditLog:
     """Return a log in the columns of a policy, its actions first; names in the request override those it remembers."""
+    check_policy_reads(request)
+    return read_log(request, known_actions=policy.actions_.tolist(), schema=schema_of(policy))
+
+
+def check_policy_reads(request: LogRequest) -> None:
+    """Raise if a request says what is context where a policy knows it."""
     if request.context is not None or request.ignore or request.categorical:
         raise UsageError("the policy remembers which columns are context: leave context, ignore and categorical out.")
-    return read_log(request, known_actions=policy.actions_.tolist(), schema=schema_of(policy))
 
 
 @contextmanager
@@ -83,6 +93,11 @@ def schema_of(policy: Any) -> LogSchema:
     return LogSchema(tuple(Column(str(name), "number") for name in names))
 
 
+def split_pieces(log: PartitionedLog, share: float, seed: int) -> PiecesSplit:
+    """Return the larger and the smaller part of a log in pieces, as `split_log` does."""
+    return log.split(share, by="time" if log.has_time else "random", random_state=seed)
+
+
 def split_log(log: BanditLog, share: float, seed: int) -> LogSplit:
     """Return the larger and the smaller part: the latest samples where times are known, else drawn."""
     return divide(log, share, by="random" if log.time is None else "time", random_state=seed).split(log)
@@ -99,18 +114,23 @@ def split_validation(log: BanditLog, share: float, seed: int) -> LogSplit:
         return divide(log, share, random_state=seed).split(log)
 
 
-def describe_log(log: BanditLog, path: str) -> str:
+def describe_log(log: BanditLog | PartitionedLog, path: str | Sequence[str]) -> str:
     """Return what was read, in a line or more: the size of the log, its columns, and which rows were left out."""
     left_out = [] if log.origin is None else log.origin.sentences()
     return "\n".join([_size_text(log, path), *_column_texts(log), *left_out])
 
 
-def origin_facts(log: BanditLog) -> dict[str, Any]:
+def origin_facts(log: BanditLog | PartitionedLog) -> dict[str, Any]:
     """Return how a log was read, as plain values."""
     return {"origin": None if log.origin is None else log.origin.to_json()}
 
 
-def _column_texts(log: BanditLog) -> list[str]:
+def mean_reward(log: BanditLog | PartitionedLog) -> float:
+    """Return what the logging policy earned per decision."""
+    return log.mean_reward() if isinstance(log, PartitionedLog) else float(log.reward.mean())
+
+
+def _column_texts(log: BanditLog | PartitionedLog) -> list[str]:
     """Return which columns are what, in a line."""
     if log.schema is None:
         return []
@@ -118,16 +138,22 @@ def _column_texts(log: BanditLog) -> list[str]:
     return [f"Columns: {', '.join(roles)}; context {quoted([column.name for column in log.schema.columns])}."]
 
 
-def _size_text(log: BanditLog, path: str) -> str:
+def _size_text(log: BanditLog | PartitionedLog, path: str | Sequence[str]) -> str:
     kinds = Counter() if log.schema is None else Counter(column.kind for column in log.schema.columns)
     listed = ", ".join(f"{count} {_NOUNS[kind][count > 1]}" for kind, count in kinds.items())
     n_columns = len(log.schema.columns) if log.schema else log.n_features
     return (
-        f"{Path(path).name}{_format_text(log)}: {log.n_samples:,} decisions among {log.n_actions} actions, "
+        f"{_name_text(path)}{_format_text(log)}: {log.n_samples:,} decisions among {log.n_actions} actions, "
         f"{n_columns} context column{'' if n_columns == 1 else 's'}"
-        f"{f' ({listed})' if listed else ''}; the logging policy earns {log.reward.mean():.4g}."
+        f"{f' ({listed})' if listed else ''}; the logging policy earns {mean_reward(log):.4g}."
     )
 
 
-def _format_text(log: BanditLog) -> str:
+def _name_text(path: str | Sequence[str]) -> str:
+    if isinstance(path, str):
+        return Path(path).name
+    return f"{Path(path[0]).name} and {len(path) - 1} more file{'' if len(path) == 2 else 's'}"
+
+
+def _format_text(log: BanditLog | PartitionedLog) -> str:
     return "" if log.origin is None or not log.origin.format else f", read as {log.origin.format}"

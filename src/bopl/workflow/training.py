@@ -14,26 +14,38 @@ from bopl.boosting import TimeLimit, Workbench
 from bopl.boosting.loop import AnyCallback
 from bopl.evaluation import Evaluation
 from bopl.learner import HistTree
-from bopl.log import BanditLog
+from bopl.log import BanditLog, LogSplit, PartitionedLog, PiecesSplit
 from bopl.log.drift import drift_finding
 from bopl.log.finding import Audit
 from bopl.log.split import SplitFacts
 from bopl.objective.registry import OBJECTIVES, get_objective, parse_weight
 from bopl.policy import BoostedPolicy
 from bopl.race import AutoPolicy
+from bopl.race.part import part_in_memory
 from bopl.workflow.audit import audit_for_training
 from bopl.workflow.checkpoints import Checkpoints, drop_checkpoints
 from bopl.workflow.config import AUTO, TrainConfig
 from bopl.workflow.judging import fit_reward_model, judge
 from bopl.workflow.racing import race
-from bopl.workflow.reading import describe_log, origin_facts, read_training_log, split_log, split_validation
+from bopl.workflow.reading import (
+    check_training_log,
+    describe_log,
+    origin_facts,
+    read_training_log,
+    split_log,
+    split_pieces,
+    split_validation,
+)
 from bopl.workflow.run_folder import RunFolder
+from bopl.workflow.scale import Scale, scale_of
 from bopl.workflow.sharpness import sharpen_trained
 from bopl.workflow.step import StepClock
 from bopl.workflow.summary import summarise
 from bopl.workflow.translation import MAX_SAMPLES, SHARES, choose_translation, is_interrupted
 
 Say = Callable[[object], None]
+
+MAX_SHOWN = 100_000  # samples of a log in pieces that the report looks at
 
 
 @dataclass(frozen=True)
@@ -104,18 +116,26 @@ def _run(
 ) -> TrainResult:
     clock = StepClock(line=current_line())
     with clock.step("read"):
-        log = read_training_log(config)
+        scale = scale_of(config, is_training=True)
+        if scale.sentence is not None:
+            say(scale.sentence)
+        log = read_for_training(config, scale)
     folder.log_facts.update(origin_facts(log))
-    say(describe_log(log, config.log))
+    say(describe_log(log, config.paths))
     with clock.step("audit"):
         audited = audit_for_training(log, config, say=say)
         log, audit = audited.log, audited.audit
         fingerprint = log.fingerprint()  # of what is learned from, which is what the policy will read
     with clock.step("split"):
-        rest, held_out = parts = split_log(log, config.holdout, config.random_state)
+        parts: LogSplit | PiecesSplit
+        if isinstance(log, PartitionedLog):
+            parts = split_pieces(log, config.holdout, config.random_state)
+        else:
+            parts = split_log(log, config.holdout, config.random_state)
+        rest, held_out = parts
         split, drift = parts.facts, parts.drift()
         del log, parts
-    if rest.time is not None or rest.group is not None:
+    if split.train.first is not None or split.train.n_groups is not None:
         say(split.sentence)
     audit = audit.with_finding(drift_finding(drift))
     if drift:
@@ -126,6 +146,8 @@ def _run(
         say(f"Racing on {rest.n_samples:,} samples, and holding out {held_out.n_samples:,} for the verdict.")
         policy, was_interrupted = race(config, rest, clock, say, progress=progress)
     else:
+        if isinstance(rest, PartitionedLog):
+            rest = drawn_for_training(rest, config, say)
         policy, was_interrupted = boost(config, rest, len(held_out), clock, say, progress, callbacks, checkpoints)
     policy = sharpen_trained(policy, config, say)
     policy.trained_on_ = fingerprint
@@ -134,9 +156,11 @@ def _run(
     with _telling_of(folder.out, say):
         with clock.step("evaluate"):
             reward_model = fit_reward_model(rest, config)
-            evaluation = judge(held_out, policy, config, reward_model)
+            cluster = config.cluster if isinstance(held_out, PartitionedLog) else None
+            evaluation = judge(held_out, policy, config, reward_model, cluster=cluster)
         with clock.step("report"):
-            summary = summarise(policy, held_out, evaluation, audit, config.to_dict())
+            shown = held_out.sample(MAX_SHOWN, 0) if isinstance(held_out, PartitionedLog) else held_out
+            summary = summarise(policy, shown, evaluation, audit, config.to_dict())
         left_out = [leak.to_dict() for leak in audited.left_out]
         summary |= {"split": split.to_dict(), "left_out": left_out, "drift": [one.to_dict() for one in drift]}
         summary |= {"steps": clock.steps}
@@ -146,6 +170,23 @@ def _run(
     else:
         drop_checkpoints(folder.path)
     return TrainResult(policy, evaluation, audit, summary, folder, clock.steps, was_interrupted, split)
+
+
+def read_for_training(config: TrainConfig, scale: Scale) -> BanditLog | PartitionedLog:
+    """Return the log of a run, whole or in pieces, with the propensities it has or is said to have."""
+    if not scale.is_in_pieces:
+        return read_training_log(config)
+    log = scale.scan(config)
+    check_training_log(log)
+    return log
+
+
+def drawn_for_training(log: PartitionedLog, config: TrainConfig, say: Say) -> BanditLog:
+    """Return as many samples of a log in pieces as can be trained on in memory, and say so if that is not all."""
+    part = part_in_memory(log, config.memory, config.random_state).log
+    if part.n_samples < log.n_samples:
+        say(f"Training on {part.n_samples:,} of {log.n_samples:,} samples, drawn at random: so many fit into memory.")
+    return part
 
 
 @contextmanager

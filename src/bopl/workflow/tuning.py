@@ -104,7 +104,7 @@ def tune(
     with checking_usage():
         check_budget(n_configurations, minutes, engine, n_jobs)
     log = read_training_log(config)
-    say(describe_log(log, config.log))
+    say(describe_log(log, config.paths))
     log = audit_for_training(log, config, say=say).log
     rest, held_out = parts = split_log(log, config.holdout, config.random_state)
     if log.time is not None or log.group is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from glob import glob, has_magic
 from pathlib import Path
@@ -19,8 +20,13 @@ class LogFile:
     partition: dict[str, str] = field(default_factory=dict)
 
 
-def find_files(path: str | Path) -> list[LogFile]:
-    """Return the files that a path means, sorted; in folders those whose names do not begin with ``.`` or ``_``."""
+def find_files(path: str | Path | Sequence[str | Path]) -> list[LogFile]:
+    """Return the files that a path means, sorted; in folders those whose names do not begin with ``.`` or ``_``.
+
+    Of several paths, the files of the first come first.
+    """
+    if not isinstance(path, str | Path):
+        return [file for one in path for file in find_files(one)]
     given = Path(path)
     if given.is_file():
         return [LogFile(given)]

@@ -54,7 +54,7 @@ FORMATS = (*TABLES, *LOGS, OPEN_BANDIT)
 
 
 def read_parts(
-    path: str | Path,
+    path: str | Path | Sequence[str | Path],
     *,
     format: str | None = None,
     columns: Sequence[str] | None = None,
@@ -66,8 +66,8 @@ def read_parts(
 
     Parameters
     ----------
-    path : str or Path
-        A file, a folder or a pattern such as ``logs/*.parquet``.
+    path : str or Path, or a sequence of them
+        A file, a folder or a pattern such as ``logs/*.parquet``; several are one log, in their order.
     format : str, optional
         One of `FORMATS`; by default told by the extension, and where several formats share one by the first line.
     columns : sequence of str, optional

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,34 @@ def write_table(columns: Mapping[str, Any], path: str | Path) -> None:
     table = pyarrow.table(dict(columns))
     with replaced_file(path) as temporary:
         _write(table, temporary, Path(path).suffix.lower())
+
+
+@contextmanager
+def writing_parts(path: str | Path) -> Iterator[Callable[[Any], None]]:
+    """Yield a function that takes the tables of one file, in order; the file is there, whole, only at the end.
+
+    A Parquet file is written as tables come; other formats wait for the last of them.
+    """
+    import pyarrow
+    from pyarrow import parquet
+
+    check_extension(path)
+    extension = Path(path).suffix.lower()
+    with replaced_file(path) as temporary:
+        if extension != ".parquet":
+            tables: list[Any] = []
+            yield tables.append
+            _write(pyarrow.concat_tables(tables, promote_options="permissive"), temporary, extension)
+            return
+        with ExitStack() as stack:
+            writers: list[Any] = []
+
+            def write(table: Any) -> None:
+                if not writers:
+                    writers.append(stack.enter_context(parquet.ParquetWriter(temporary, table.schema)))
+                writers[0].write_table(table.cast(writers[0].schema))
+
+            yield write
 
 
 def _write(table: Any, path: Path, extension: str) -> None:

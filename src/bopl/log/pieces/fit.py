@@ -10,7 +10,7 @@ import narwhals.stable.v1 as nw
 import numpy as np
 
 from bopl._typing import AnyArray
-from bopl.log.action import sorted_labels
+from bopl.log.action import new_labels, sorted_labels
 from bopl.log.check import number_groups
 from bopl.log.column import (
     CYCLES,
@@ -53,9 +53,11 @@ class Labels:
             if not is_missing(label):
                 self.counts[label] += number
 
-    def actions(self) -> list[Any]:
-        """Return the labels as the actions of a log, sorted."""
-        return sorted_labels(self.counts)
+    def actions(self, known: Sequence[Any] = ()) -> list[Any]:
+        """Return the labels as the actions of a log: those known, if any, and the others sorted behind them."""
+        if not known:
+            return sorted_labels(self.counts)
+        return [*known, *new_labels(self.counts, known)]
 
 
 class Integers:

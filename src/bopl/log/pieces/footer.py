@@ -46,8 +46,7 @@ class Footer:
 
 def find_footers(path: str | Path | Sequence[str | Path]) -> list[Footer]:
     """Return the footers of the files that a path, a pattern, a folder or a list of them means, in order."""
-    given = [path] if isinstance(path, str | Path) else list(path)
-    files = [file for one in given for file in find_files(one)]
+    files = find_files(path)
     if not files:
         raise UsageError("there is no file to scan: the list of paths is empty.")
     return [_read_footer(file) for file in files]

@@ -6,7 +6,7 @@ import hashlib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -22,6 +22,13 @@ from bopl.log.pieces.spill import PIECE_ROWS, Spill, spill
 from bopl.log.pieces.step import Translation, UniformPropensity, WithoutColumns
 from bopl.log.schema import LogSchema
 from bopl.log.split import SplitFacts, divide, warn_of_dropped
+
+if TYPE_CHECKING:
+    from bopl.log.drift import Drift
+    from bopl.log.finding import Audit
+    from bopl.log.leak import Leak
+
+MAX_COMPARED = 100_000  # samples of each part that drift is looked for in
 
 
 @dataclass(frozen=True, eq=False)
@@ -297,9 +304,14 @@ class PartitionedLog:
         """Return the whole log in memory."""
         return join_parts([self.load(piece) for piece in self.pieces]).with_origin(self.origin)
 
+    def mean_reward(self) -> float:
+        """Return what the logging policy earned per sample, by the rewards of the files."""
+        return sum(float(self.spec.rewards_of(piece).sum()) for piece in self.pieces) / self.n_samples
+
     def fingerprint(self) -> str:
-        """Return a hash that changes if a file, the selected rows or what becomes of them change."""
-        digest = hashlib.sha256(self.spec.fingerprint.encode())
+        """Return a hash that changes if a file, the selected rows, or the action, reward or propensity change."""
+        roles = [self.spec.roles.get(role) for role in ("action", "reward", "propensity")]
+        digest = hashlib.sha256(repr((roles, self.spec.request.rows.parameters)).encode())
         for piece in self.pieces:
             digest.update(piece.fingerprint.encode())
         return digest.hexdigest()
@@ -348,9 +360,10 @@ class PartitionedLog:
         return division.train, division.test
 
     def _row_columns(self) -> RowColumns:
-        if self.has_time or self.group_labels is not None:
-            return RowColumns.joined([self.spec.rows_of(piece) for piece in self.pieces])
-        return RowColumns(self.n_samples)
+        """Return the times and groups of all samples, where they have such."""
+        if not self.has_time and self.group_labels is None:
+            return RowColumns(self.n_samples)
+        return RowColumns.joined([self.spec.rows_of(piece) for piece in self.pieces])
 
     def sample(self, n_samples: int, random_state: int | None = None) -> BanditLog:
         """Return so many samples, drawn without replacement, as a log in memory, in their order; at most all of them.
@@ -361,11 +374,48 @@ class PartitionedLog:
         random_state : int, optional
             Seed of the draw.
         """
+        return self.drawn(n_samples, random_state).to_log()
+
+    def drawn(self, n_samples: int, random_state: int | None = None) -> PartitionedLog:
+        """Return the log in pieces of so many samples, drawn without replacement; see `sample`."""
         check_number("n_samples", n_samples, low=1, integer=True)
         if n_samples >= self.n_samples:
-            return self.to_log()
+            return self
         rng = np.random.default_rng(random_state)
-        return self.subset(np.sort(rng.choice(self.n_samples, n_samples, replace=False, shuffle=False))).to_log()
+        return self.subset(rng.choice(self.n_samples, n_samples, replace=False, shuffle=False))
+
+    def audit(
+        self,
+        policy: object | None = None,
+        *,
+        logging_policy: object | None = None,
+        keep: Sequence[str | int] = (),
+        strict: bool = False,
+    ) -> Audit:
+        """Check whether the log can be trusted, and whether it can answer for a policy.
+
+        Actions, propensities, rewards and weights of all samples are checked (of 10,000,000 drawn ones, if there are
+        more), some 50 bytes each. Leaks, copies and columns are looked for in 200,000 samples, drawn at random: a
+        finding says so.
+
+        Parameters
+        ----------
+        policy, logging_policy : object with ``predict_proba``, optional
+        keep, strict
+            As for `BanditLog.audit`.
+        """
+        from bopl.log.pieces.audit import audit_pieces
+
+        report = audit_pieces(self, policy, logging_policy, keep)
+        if strict:
+            report.raise_problems()
+        return report
+
+    def leaks(self) -> tuple[Leak, ...]:
+        """Find context columns that know too much in 200,000 samples, drawn at random; see `BanditLog.leaks`."""
+        from bopl.log.pieces.audit import MAX_CONTEXTS
+
+        return self.sample(MAX_CONTEXTS, 0).leaks()
 
     def with_propensity(self, propensity: str) -> PartitionedLog:
         """Return the log with propensities ``"uniform"``: every eligible action was equally likely."""
@@ -429,6 +479,12 @@ class PiecesSplit(tuple[PartitionedLog, PartitionedLog]):
     def test(self) -> PartitionedLog:
         """The part to judge on."""
         return self[1]
+
+    def drift(self) -> tuple[Drift, ...]:
+        """Return the columns that differ between the parts beyond chance, by 100,000 samples drawn from each."""
+        from bopl.log.drift import find_drift
+
+        return find_drift(*(part.sample(MAX_COMPARED, 0) for part in self))
 
     def __str__(self) -> str:
         return self.facts.sentence

@@ -37,7 +37,12 @@ from bopl.log.written import check_same_description, further_columns
 
 
 def scan(
-    request: LogRequest, footers: Sequence[Footer], *, actions: Any = None, schema: LogSchema | None = None
+    request: LogRequest,
+    footers: Sequence[Footer],
+    *,
+    actions: Any = None,
+    known_actions: Sequence[Any] = (),
+    schema: LogSchema | None = None,
 ) -> PartitionedLog:
     """Return the log in pieces that files hold; see `BanditLog.scan_parquet`.
 
@@ -47,6 +52,8 @@ def scan(
     footers : sequence of Footer
         Of the files, in order.
     actions : sequence of labels, optional
+    known_actions : sequence of labels
+        Actions that can be chosen beside those that occur; they come first.
     schema : LogSchema, optional
     """
     if request.rows.drop_duplicates is not False:
@@ -54,8 +61,8 @@ def scan(
             "drop_duplicates compares all rows of a log with each other, and a log in pieces never holds them at once: "
             "leave out the copies where the files are written, or read the log with BanditLog.read."
         )
-    plan = _plan(request, footers, actions, schema)
-    pieces = _pieces_of(footers)
+    plan = _plan(request, footers, actions, list(known_actions), schema)
+    pieces = pieces_of(footers)
     if not pieces:
         raise ValueError(f"the log is empty: there is no row in {footers[0].path!r}{_and_others(footers)}.")
     look = _Look(plan, sum(piece.n_rows for piece in pieces))
@@ -76,12 +83,15 @@ class _Plan:
         How columns become contexts, where that is known.
     context : list of str
         Columns that become contexts, where it is not.
+    known_actions : list of labels
+        Actions that come before those that occur.
     """
 
     spec: PieceSpec
     meaning: Meaning
     schema: LogSchema | None
     context: list[str]
+    known_actions: list[Any]
 
     @property
     def empty(self) -> nw.DataFrame[Any]:
@@ -89,7 +99,9 @@ class _Plan:
         return nw.from_native(self.meaning.parts.table, eager_only=True)
 
 
-def _plan(request: LogRequest, footers: Sequence[Footer], actions: Any, schema: LogSchema | None) -> _Plan:
+def _plan(
+    request: LogRequest, footers: Sequence[Footer], actions: Any, known_actions: list[Any], schema: LogSchema | None
+) -> _Plan:
     """Find out from footers what the columns are; raise if one is not there or differs between files."""
     first = footers[0].schema
     check_same_description([footer.schema.empty_table() for footer in footers])
@@ -106,7 +118,8 @@ def _plan(request: LogRequest, footers: Sequence[Footer], actions: Any, schema: 
     else:
         context = dense_context(request if known is None else replace(request, context=None), parts, roles)
         request.rows.check_columns(parts.table.column_names)
-    labels = parts.actions if actions is None else python_labels(actions)
+    listed = None if known_actions else parts.actions
+    labels = listed if actions is None else python_labels(actions)
     spec = PieceSpec(
         request,
         roles,
@@ -116,7 +129,7 @@ def _plan(request: LogRequest, footers: Sequence[Footer], actions: Any, schema: 
         actions=None if labels is None else check_action_list(labels),
         schema=None if meaning.written is not None else known,
     )
-    return _Plan(spec, meaning, known, context)
+    return _Plan(spec, meaning, known, context, known_actions)
 
 
 def _empty_parts(schema: Any, types: Mapping[str, Any]) -> LogParts:
@@ -127,7 +140,7 @@ def _empty_parts(schema: Any, types: Mapping[str, Any]) -> LogParts:
     return replace(table_parts(empty), format=TITLES["parquet"])
 
 
-def _pieces_of(footers: Sequence[Footer]) -> list[Piece]:
+def pieces_of(footers: Sequence[Footer]) -> list[Piece]:
     """Return the row groups of all files that have rows, in order."""
     pieces, offset = [], 0
     for footer in footers:
@@ -235,7 +248,7 @@ class _Look:
         if self.fit is not None:
             schema = self.fit.schema(self.n_samples, self.times)
             check_time_is_used(spec.request.context, spec.roles.get("time"), schema)
-        actions = spec.actions if self.labels is None else self.labels.actions()
+        actions = spec.actions if self.labels is None else self.labels.actions(plan.known_actions)
         assert actions is not None
         assert schema is not None
         check_action_count(len(actions), actions)

@@ -12,9 +12,9 @@ from typing import Any
 import narwhals.stable.v1 as nw
 import numpy as np
 
-from bopl._typing import AnyArray, IntArray
+from bopl._typing import AnyArray, FloatArray, IntArray
 from bopl.log.bandit_log import BanditLog, replaced
-from bopl.log.check import number_groups
+from bopl.log.check import check_reward, number_groups
 from bopl.log.cleaning import ChosenRows, RowChoice, choose_rows
 from bopl.log.format.columnar import checked, validated
 from bopl.log.format.parts import LogParts
@@ -174,6 +174,18 @@ class PieceSpec:
                 return RowColumns(piece.n_rows, time)
             codes, labels = number_groups(parts.table[named["group"]])
             return RowColumns(piece.n_rows, time, positions_of(labels, self.groups)[codes])
+
+    def rewards_of(self, piece: Piece) -> FloatArray:
+        """Return the rewards of a piece's samples as the files have them, without reading more than has to be."""
+        name = self.roles["reward"]
+        if self.request.rows.is_any:
+            parts, rows = self.chosen_parts(piece)
+        else:
+            parts, rows = read_piece(piece, (name,), self.types), None
+        if (selected := piece.selected()) is not None:
+            parts, rows = parts.take(selected), selected if rows is None else rows[selected]
+        with naming_rows(piece, rows):
+            return check_reward(parts.table[name])
 
     def with_step(self, step: Step) -> PieceSpec:
         """Return the spec with one more thing that is done with each part."""

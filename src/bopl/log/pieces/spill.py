@@ -30,16 +30,18 @@ class Spill:
 
     def __init__(self, folder: str | Path | None = None) -> None:
         self.folder = Path(tempfile.mkdtemp(prefix="bopl-log-") if folder is None else folder)
-        self._finalizer = weakref.finalize(self, shutil.rmtree, self.folder, ignore_errors=True)
-        if folder is not None:
-            self._finalizer.detach()
+        self._finalizer: Any = None
+        if folder is None:
+            self._finalizer = weakref.finalize(self, shutil.rmtree, self.folder, ignore_errors=True)
+        else:
             self.folder.mkdir(parents=True, exist_ok=True)
             if any(self.folder.glob("*.parquet")):
                 raise UsageError(f"the folder {str(folder)!r} has Parquet files already: name an empty one.")
 
     def close(self) -> None:
         """Remove the folder if it is a temporary one."""
-        self._finalizer()
+        if self._finalizer is not None:
+            self._finalizer()
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _known_folder, (self.folder,)
@@ -47,9 +49,7 @@ class Spill:
 
 def _known_folder(folder: Path) -> Spill:
     known = object.__new__(Spill)
-    known.folder = folder
-    known._finalizer = weakref.finalize(known, int)
-    known._finalizer.detach()
+    known.folder, known._finalizer = folder, None
     return known
 
 

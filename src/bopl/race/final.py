@@ -1,0 +1,142 @@
+"""The winner's training on all samples: those of a log in memory, or of one in pieces."""
+
+from __future__ import annotations
+
+import time
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Protocol
+
+import numpy as np
+
+from bopl._errors import PartTrainedWarning
+from bopl._typing import FloatArray
+from bopl.boosting import TimeLimit, Workbench
+from bopl.log import PartitionedLog
+from bopl.policy.boosted import BoostedPolicy
+from bopl.race.contender import Contender
+from bopl.race.part import part_in_memory
+
+FINAL_FOLDS = ((100_000, 4), (500_000, 3), (np.inf, 2))  # of cross-fitting the winner's reward model, by samples
+ROUNDS_GROWTH = 0.25  # rounds grow with this power of the samples
+
+
+class WinnerFit(Protocol):
+    """Trains winners of a race."""
+
+    def fit(self, winner: Contender) -> BoostedPolicy:
+        """Return a winner, trained on all samples."""
+        ...
+
+
+@dataclass(frozen=True)
+class InMemory:
+    """Trains winners on a log in memory.
+
+    Attributes
+    ----------
+    make_workbench : callable
+        Returns what all winners are trained with; called once, if there is something to train.
+    n_jobs : int or None
+    deadline : float
+        By the monotonic clock.
+    """
+
+    make_workbench: Callable[[], Workbench]
+    n_jobs: int | None
+    deadline: float
+
+    @cached_property
+    def _workbench(self) -> Workbench:
+        return self.make_workbench()
+
+    def fit(self, winner: Contender) -> BoostedPolicy:
+        """Return a winner, trained on all samples."""
+        workbench = self._workbench
+        policy = unfitted(winner, workbench.log.n_samples, self.n_jobs)
+        return policy.fit(workbench.log, workbench=workbench, callbacks=limits(self.deadline))
+
+
+@dataclass(frozen=True)
+class OverPieces:
+    """Trains winners on a log in pieces; those whose learner cannot, on as many samples as fit into memory.
+
+    Attributes
+    ----------
+    log : PartitionedLog
+    sample_weight : ndarray of shape (n_samples,) or None
+    cluster, memory
+        As for `BoostedPolicy.fit`.
+    make_workbench : callable
+        Of a log in memory and its weights.
+    n_folds : int
+        Of cross-fitting reward models.
+    n_jobs : int or None
+    deadline : float
+        By the monotonic clock.
+    seed : int
+    """
+
+    log: PartitionedLog
+    sample_weight: FloatArray | None
+    cluster: Any
+    memory: int | str | None
+    make_workbench: Callable[..., Workbench]
+    n_folds: int
+    n_jobs: int | None
+    deadline: float
+    seed: int
+
+    def fit(self, winner: Contender) -> BoostedPolicy:
+        """Return a winner, trained on all samples."""
+        policy = unfitted(winner, self.log.n_samples, self.n_jobs).set_params(n_folds=self.n_folds)
+        try:
+            return policy.fit(
+                self.log,
+                sample_weight=self.sample_weight,
+                cluster=self.cluster,
+                memory=self.memory,
+                callbacks=limits(self.deadline),
+            )
+        except TypeError as error:  # what it learns with needs the log in memory
+            self._warn(str(error))
+            return self._drawn.fit(winner)
+
+    def _warn(self, reason: str) -> None:
+        n_drawn = self._part.log.n_samples
+        if n_drawn < self.log.n_samples:
+            warnings.warn(
+                f"the winner is trained on {n_drawn:,} of {self.log.n_samples:,} samples, drawn at random: {reason}",
+                PartTrainedWarning,
+                stacklevel=5,
+            )
+
+    @cached_property
+    def _part(self) -> Any:
+        return part_in_memory(self.log, self.memory, self.seed)
+
+    @cached_property
+    def _drawn(self) -> InMemory:
+        weight = None if self.sample_weight is None else self.sample_weight[self._part.rows]
+        return InMemory(lambda: self.make_workbench(self._part.log, weight), self.n_jobs, self.deadline)
+
+
+def folds_for(n_samples: int) -> int:
+    """Return how many folds the reward models of a winner are cross-fitted on."""
+    return next(folds for size, folds in FINAL_FOLDS if n_samples <= size)
+
+
+def unfitted(winner: Contender, n_samples: int, n_jobs: int | None) -> BoostedPolicy:
+    """Return a winner before its training: the more samples beyond those it raced on, the more rounds it makes."""
+    policy = winner.unfitted(n_jobs=n_jobs)
+    growth = max(n_samples / winner.n_trained_on, 1.0) ** ROUNDS_GROWTH
+    policy.set_params(n_rounds=round(policy.n_rounds * growth))
+    return policy
+
+
+def limits(deadline: float) -> list[TimeLimit]:
+    """Return the callback that keeps a deadline, if there is one."""
+    left = deadline - time.monotonic()
+    return [] if np.isinf(left) else [TimeLimit(max(left, 0.0))]

@@ -1,0 +1,121 @@
+"""Whether a command reads a log whole or in pieces: by the footers of its files, and the memory that may be taken."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from bopl._errors import UsageError
+from bopl.cluster.memory import in_words, memory_budget
+from bopl.log import PartitionedLog
+from bopl.log.format.files import find_files
+from bopl.log.format.registry import format_of
+from bopl.log.pieces.footer import Footer, find_footers
+from bopl.log.pieces.scan import scan
+from bopl.workflow.config import TrainConfig
+
+COPIES = 3  # of a table's columns while it becomes a log: as it was read, encoded, and checked
+FIT_BYTES = 500  # of a sample in a fit, with ten actions: scores, gradients, predictions, codes
+
+
+@dataclass(frozen=True)
+class Scale:
+    """How a log is read.
+
+    Attributes
+    ----------
+    footers : list of Footer or None
+        Of the files of a log that is read in pieces; None if it is read whole.
+    sentence : str or None
+        What was decided, where there was something to decide.
+    """
+
+    footers: list[Footer] | None = None
+    sentence: str | None = None
+
+    @property
+    def is_in_pieces(self) -> bool:
+        """Whether the log is read in pieces."""
+        return self.footers is not None
+
+    def scan(self, config: TrainConfig, policy: Any = None) -> PartitionedLog:
+        """Return the log in pieces, in the columns of a policy if there is one, with the propensities asked for."""
+        from bopl.workflow.reading import check_policy_reads, schema_of
+
+        assert self.footers is not None
+        if config.assume_propensity == "estimate":
+            raise UsageError(
+                "propensities are estimated from a log in memory, and this one is read in pieces: give it more memory "
+                "(--memory), log the propensities, or say that they are uniform (--assume-propensity uniform)."
+            )
+        request = config.request()
+        if policy is None:
+            log = scan(request, self.footers)
+        else:
+            check_policy_reads(request)
+            log = scan(request, self.footers, known_actions=policy.actions_.tolist(), schema=schema_of(policy))
+        return log.with_propensity("uniform") if config.assume_propensity == "uniform" else log
+
+
+WHOLE = Scale()
+
+
+def choose_scale(
+    paths: str | Path | Sequence[str | Path],
+    *,
+    format: str | None = None,
+    memory: str | None = None,
+    cluster: str | None = None,
+    is_training: bool = False,
+) -> Scale:
+    """Decide how the files of a command are read.
+
+    Parameters
+    ----------
+    paths : path, pattern, or several of them
+    format : str, optional
+        Where the extension does not tell it.
+    memory : str, optional
+        What may be taken, as ``"4GB"``; half of what is free by default.
+    cluster : str, optional
+        Address of a Dask scheduler: its workers read the log in pieces.
+    is_training : bool, default=False
+        Whether a policy is fitted to the log, which takes more memory.
+    """
+    is_asked = memory is not None or cluster is not None
+    if format_of(find_files(paths), format) != "parquet":
+        if is_asked:
+            raise UsageError("memory and cluster are for logs of Parquet files, which can be read in pieces.")
+        return Scale()
+    footers = find_footers(paths)
+    n_pieces = sum(n_rows > 0 for footer in footers for n_rows in footer.group_rows)
+    if cluster is not None:
+        return Scale(footers, f"Read in {_pieces(n_pieces)}, by the workers of {cluster}.")
+    need, budget = memory_needed(footers, is_training=is_training), memory_budget(memory)
+    why = f"it takes about {in_words(need)} of memory, and {in_words(budget)} may be taken"
+    if need > budget:
+        return Scale(footers, f"Read in {_pieces(n_pieces)}: {why}.")
+    return Scale(sentence=f"Read whole: {why}." if is_asked or len(footers) > 1 else None)
+
+
+def scale_of(config: TrainConfig, *, is_training: bool = False) -> Scale:
+    """Decide how the log of a run is read."""
+    return choose_scale(
+        config.paths,
+        format=config.format,
+        memory=config.memory,
+        cluster=config.cluster,
+        is_training=is_training,
+    )
+
+
+def memory_needed(footers: Sequence[Footer], *, is_training: bool = False) -> int:
+    """Return about how many bytes a log of Parquet files takes in memory, to be read or to be trained on."""
+    n_rows = sum(sum(footer.group_rows) for footer in footers)
+    return COPIES * sum(footer.n_bytes for footer in footers) + (FIT_BYTES * n_rows if is_training else 0)
+
+
+def _pieces(number: int) -> str:
+    return f"{number:,} piece{'' if number == 1 else 's'}"
