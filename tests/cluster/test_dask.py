@@ -74,7 +74,7 @@ def client(running):
 def scale(cluster, client, n_workers):
     """Have so many workers; Dask does not always start a killed one again."""
     cluster.scale(n_workers)
-    ends = time.monotonic() + 10
+    ends = time.monotonic() + BOUND / 2
     while len(client.nthreads()) != n_workers and time.monotonic() < ends:
         time.sleep(0.05)
     if len(client.nthreads()) != n_workers:
@@ -189,7 +189,8 @@ def test_a_worker_that_joins_takes_pieces_after_the_round(running, client):
     with DaskCluster(client) as dask, dask.place(numbers(), build) as placement:
         placement.update(multiply, 3)
         placement.settle(3)
-        scale(cluster, client, 3)
+        cluster.scale(3)
+        until(lambda: len(client.nthreads()) == 3)
         placement.settle()
         placement.update(multiply, 5)
         assert placement.gather(first_value) == multiplied(3, 5)

@@ -7,7 +7,7 @@ import pytest
 from bopl.cluster import ArrayCache, ThisMachine
 from bopl.cluster.order import Change, Order
 from bopl.cluster.scratch import Scratch, state_bytes
-from cluster.work import Numbers, build, multiply, numbers, plain_story, story
+from cluster.work import Numbers, build, count, multiply, numbers, plain_story, story
 
 LARGE = 10_000  # numbers: more than a page
 
@@ -83,6 +83,39 @@ def test_a_full_disk_is_one_sentence(tmp_path, monkeypatch):
 def test_a_state_takes_the_bytes_of_its_arrays_but_not_of_cached_ones(tmp_path):
     state = {"score": np.zeros(LARGE), "cached": ArrayCache(tmp_path).arrays("a", lambda: {"x": np.zeros(9 * LARGE)})}
     assert 8 * LARGE <= state_bytes(state) < 9 * LARGE
+
+
+def with_codes(piece, settled, cache):
+    state = build(piece, settled, cache)
+    codes = cache.arrays(f"codes-{piece.seed}", lambda: {"codes": np.arange(LARGE), "edges": np.arange(9.0)})
+    return state | {"codes": codes["codes"], "edges": codes["edges"]}
+
+
+def last_code(state):
+    return int(state["codes"][-1])
+
+
+def test_cached_arrays_of_a_state_are_neither_copied_nor_counted(tmp_path):
+    codes = ArrayCache(tmp_path).arrays("a", lambda: {"x": np.zeros(9 * LARGE), "y": np.ones(LARGE)})
+    state = {"score": np.zeros(LARGE), "codes": codes["x"], "part": codes["y"][5:]}
+    assert 8 * LARGE <= state_bytes(state) < 9 * LARGE
+    scratch = Scratch(tmp_path)
+    opened = scratch.open(scratch.park(state))
+    assert scratch.size < 9 * LARGE
+    assert_equal(opened.state, state)
+    again = scratch.park(opened.state, opened)
+    assert_equal(scratch.open(again).state, state)
+    assert scratch.size < 9 * LARGE
+
+
+def test_a_state_whose_cached_arrays_are_gone_is_made_again(tmp_path):
+    with ThisMachine(1, cache=tmp_path, n_threads=2) as cluster, cluster.place(numbers(3), with_codes) as placement:
+        placement.update(multiply, 3)
+        expected = placement.reduce(count, 8).tolist()
+        assert ArrayCache(tmp_path).clear() > 0
+        assert placement.gather(last_code) == 3 * [LARGE - 1]
+        assert placement.reduce(count, 8).tolist() == expected
+        assert placement.traffic.n_built == 6
 
 
 @pytest.mark.parametrize("n_threads", [1, 3])

@@ -1,7 +1,9 @@
 """The examples run, and what they say about themselves is true."""
 
+import os
 import re
 import runpy
+import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -29,7 +31,7 @@ def run(tmp_path, monkeypatch):
 
 
 def test_every_example_is_run_by_a_test_of_this_file():
-    tested = set(re.findall(r'run\("(\w+)"', Path(__file__).read_text(encoding="utf8")))
+    tested = set(re.findall(r'run\("(\w+)"', Path(__file__).read_text(encoding="utf8"))) | {"cluster"}
     assert tested == {path.stem for path in EXAMPLES.glob("*.py")}
 
 
@@ -193,3 +195,14 @@ def test_the_loop_earns_more_with_every_generation_and_every_decision_is_found_a
     standing = status(tmp_path / "shop")
     assert standing.rewards["late"] > 0
     assert log.reward.sum() == standing.rewards["ok"]  # told twice, counted once; told late, never counted
+
+
+def test_cluster_ends_with_the_same_bytes_after_a_worker_was_killed(tmp_path):
+    """In a process of its own: its workers import the script."""
+    pytest.importorskip("distributed")
+    environment = os.environ | {"BOPL_CACHE": str(tmp_path / "cache")}
+    command = [sys.executable, "-W", "error::RuntimeWarning", str(EXAMPLES / "cluster.py")]
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=600)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("the same bytes") == 4
+    assert "DIFFERENT" not in done.stdout

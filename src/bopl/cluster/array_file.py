@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import math
 import mmap
+import threading
+import weakref
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -15,6 +17,9 @@ _MAGIC = b"bopl arrays 1\n"
 _ALIGNMENT = 64  # bytes: a cache line
 _WORD = 8  # bytes that say how long the head is
 _KINDS = "biufSU"  # kinds of dtype that are nothing but bytes
+
+_MAPS: dict[int, tuple[int, str]] = {}  # length and path by address
+_LOCK = threading.RLock()  # a map may end while another one is looked for
 
 Arrays = Mapping[str, np.ndarray[Any, Any]]
 
@@ -36,14 +41,44 @@ def write_arrays(file: BinaryIO, arrays: Arrays) -> None:
 
 
 def open_arrays(path: Path) -> dict[str, np.ndarray[Any, Any]]:
-    """Return the arrays of a file, read-only and mapped into memory."""
+    """Return the arrays of a file, mapped into memory.
+
+    They are for reading. What is written to them is never written to the file, and is lost when they are mapped again;
+    they are not marked as read-only because compiled functions would be compiled once more for such arrays.
+    """
     with path.open("rb") as file:
         head, begin = _read_head(file)
-        mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+    mapped = map_file(str(path))
     return {
         name: np.ndarray(tuple(one["shape"]), one["dtype"], mapped, begin + one["begin"])
         for name, one in head["arrays"].items()
     }
+
+
+def map_file(path: str) -> mmap.mmap:
+    """Return the memory map of a file, which `find_in_files` knows as long as it is used."""
+    with open(path, "rb") as file:
+        mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY)
+    address = address_of(memoryview(mapped))
+    with _LOCK:
+        _MAPS[address] = len(mapped), path
+    weakref.finalize(mapped, _MAPS.pop, address, None).atexit = False
+    return mapped
+
+
+def find_in_files(raw: memoryview) -> tuple[str, int] | None:
+    """Return the path of the mapped file that a buffer is a part of, and where it begins; None for other buffers."""
+    address = address_of(raw)
+    with _LOCK:
+        for begin, (length, path) in _MAPS.items():
+            if begin <= address and address + raw.nbytes <= begin + length:
+                return path, address - begin
+    return None
+
+
+def address_of(raw: memoryview) -> int:
+    """Return where a buffer begins in memory."""
+    return int(np.frombuffer(raw, dtype=np.uint8).ctypes.data)
 
 
 def is_whole(path: Path) -> bool:

@@ -33,7 +33,7 @@ class CacheWarning(UserWarning):
 
 
 class CachedArrays(Mapping[str, np.ndarray[Any, Any]]):
-    """Arrays of one entry, read-only; the file is mapped when the first of them is asked for.
+    """Arrays of one entry, for reading; the file is mapped when the first of them is asked for.
 
     Pickled, it is the name of the file: a state that holds one is small.
     """
@@ -78,7 +78,7 @@ class ArrayCache:
     def arrays(
         self, key: str, make: Callable[[], Mapping[str, np.ndarray[Any, Any]]]
     ) -> Mapping[str, np.ndarray[Any, Any]]:
-        """Return the arrays of a key, read-only; ``make`` is called where the cache does not have them.
+        """Return the arrays of a key, for reading; ``make`` is called where the cache does not have them.
 
         Parameters
         ----------

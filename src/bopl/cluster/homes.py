@@ -23,7 +23,7 @@ class Homes:
         load = self._load(threads)
         for piece_idx in sorted(pieces, key=lambda one: (-self.rows[one], one)):
             slot = min(load, key=lambda one: (load[one], one))
-            self.slot_of[piece_idx] = slot
+            self._settle(piece_idx, slot)
             load[slot] += self.rows[piece_idx]
 
     def rebalance(self, threads: Mapping[str, int]) -> None:
@@ -32,8 +32,9 @@ class Homes:
         for idle in [slot for slot in load if not any(self._pieces_of(slot))]:
             while (taken := self._piece_for(idle, load)) is not None:
                 before = self.slot_of[taken]
-                self.moved.setdefault(before[0], set()).add(taken)
-                self.slot_of[taken] = idle
+                if before[0] != idle[0]:
+                    self.moved.setdefault(before[0], set()).add(taken)
+                self._settle(taken, idle)
                 load[before] -= self.rows[taken]
                 load[idle] += self.rows[taken]
 
@@ -44,6 +45,10 @@ class Homes:
             if piece_idx in self.slot_of:
                 found.setdefault(self.slot_of[piece_idx], []).append(piece_idx)
         return dict(sorted(found.items()))
+
+    def _settle(self, piece_idx: int, slot: Slot) -> None:
+        self.slot_of[piece_idx] = slot
+        self.moved.get(slot[0], set()).discard(piece_idx)
 
     def _load(self, threads: Mapping[str, int]) -> dict[Slot, int]:
         load = {(address, thread): 0 for address in sorted(threads) for thread in range(threads[address])}

@@ -2,7 +2,8 @@
 
 A state is pickled with its arrays apart (protocol 5): what is small stays in memory, arrays become parts of the file.
 An opened state has its arrays mapped from there, so that functions read and change them in place, and the system keeps
-in memory what it has room for. The file has no name, so it goes with its process, however that ends.
+in memory what it has room for. The file has no name, so it goes with its process, however that ends. Arrays of the
+cache are in a file already, and stay there.
 """
 
 from __future__ import annotations
@@ -19,8 +20,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
+from bopl.cluster.array_file import address_of, find_in_files, map_file
 from bopl.cluster.memory import in_words, is_full
 
 _SMALL = mmap.ALLOCATIONGRANULARITY  # bytes; smaller arrays stay in memory
@@ -29,12 +29,21 @@ _AT_ONCE = 1 << 26  # bytes written by one call
 Extent = tuple[int, int]  # where it begins, and how many bytes it has
 
 
+@dataclass(frozen=True)
+class InCache:
+    """A part of a file of the cache."""
+
+    path: str
+    begin: int
+    size: int
+
+
 @dataclass
 class Parked:
     """A state outside memory: all but its arrays, and where these are."""
 
     head: bytes
-    extents: list[Extent]
+    extents: list[Extent | InCache]
 
 
 @dataclass
@@ -46,10 +55,13 @@ class Opened:
     state : object
     places : dict
         Extent of each array by its address in memory.
+    is_parked : bool
+        Whether it comes from the file, and not from memory.
     """
 
     state: Any
     places: dict[int, Extent] = field(default_factory=dict)
+    is_parked: bool = False
 
 
 class Scratch:
@@ -79,10 +91,15 @@ class Scratch:
         places = {} if opened is None else opened.places
         buffers: list[pickle.PickleBuffer] = []
         head = pickle.dumps(state, protocol=5, buffer_callback=_collector(buffers))
-        extents, kept = [], set()
+        extents: list[Extent | InCache] = []
+        kept: set[Extent] = set()
         for buffer in buffers:
             raw = buffer.raw()
-            extent = places.get(_address(raw))
+            cached = find_in_files(raw)
+            if cached is not None:
+                extents.append(InCache(*cached, raw.nbytes))
+                continue
+            extent = places.get(address_of(raw))
             if extent is None or extent[1] != raw.nbytes or extent in kept:
                 extent = self._write(raw)
             kept.add(extent)
@@ -91,17 +108,30 @@ class Scratch:
         return Parked(head, extents)
 
     def open(self, parked: Parked) -> Opened:
-        """Return a state with its arrays mapped from the file."""
-        buffers, places = [], {}
-        for begin, size in parked.extents:
+        """Return a state with its arrays mapped from the file.
+
+        Raises
+        ------
+        FileNotFoundError
+            If the cache does not have its arrays any more.
+        """
+        places: dict[int, Extent] = {}
+        files: dict[str, mmap.mmap] = {}
+        buffers: list[Any] = []
+        for extent in parked.extents:
+            if isinstance(extent, InCache):
+                mapped = files.get(extent.path) or files.setdefault(extent.path, map_file(extent.path))
+                buffers.append(memoryview(mapped)[extent.begin : extent.begin + extent.size])
+                continue
+            begin, size = extent
             mapped = mmap.mmap(self._file.fileno(), size, offset=begin)
-            places[_address(memoryview(mapped))] = (begin, size)
+            places[address_of(memoryview(mapped))] = extent
             buffers.append(mapped)
-        return Opened(pickle.loads(parked.head, buffers=buffers), places)
+        return Opened(pickle.loads(parked.head, buffers=buffers), places, is_parked=True)
 
     def release(self, parked: Parked) -> None:
         """Let the state's part of the file be used again."""
-        self._give_back(parked.extents)
+        self._give_back(extent for extent in parked.extents if not isinstance(extent, InCache))
 
     @property
     def size(self) -> int:
@@ -178,12 +208,9 @@ def _write_all(handle: int, raw: memoryview, begin: int) -> None:
         written += os.pwrite(handle, raw[written:], begin + written)
 
 
-def _address(raw: memoryview) -> int:
-    return int(np.frombuffer(raw, dtype=np.uint8).ctypes.data)
-
-
 def state_bytes(state: Any) -> int:
     """Return the bytes that a state takes in memory; arrays of the cache, which are files, do not count."""
     buffers: list[pickle.PickleBuffer] = []
     head = pickle.dumps(state, protocol=5, buffer_callback=buffers.append)
-    return len(head) + sum(buffer.raw().nbytes for buffer in buffers)
+    raws = [buffer.raw() for buffer in buffers]
+    return len(head) + sum(raw.nbytes for raw in raws if find_in_files(raw) is None)

@@ -66,11 +66,13 @@ class Shelf:
         total = order.change.begin()
         for piece_idx in pieces:
             kept = self._take(order, piece_idx)
-            if kept is None and order.recipe is None:
+            opened = self._open(order, kept)
+            if opened is None and order.recipe is not None:
+                kept, opened = None, Opened(order.recipe.make(piece_idx, self.cache))
+                n_built += 1
+            if opened is None:
                 missing.append(piece_idx)
                 continue
-            opened = self._open(order, piece_idx, kept)
-            n_built += kept is None
             state, total = order.change.apply(piece_idx, opened.state, total, order.add)
             self._put(order, piece_idx, state, opened, None if order.change.changes else kept)
         busy = time.perf_counter() - began
@@ -94,20 +96,20 @@ class Shelf:
         if kept is not None and isinstance(kept.state, Parked):
             self._of(order.placement).scratch.release(kept.state)
 
-    def _open(self, order: Order, piece_idx: int, kept: _Kept | None) -> Opened:
-        if kept is None:
-            assert order.recipe is not None
-            return Opened(order.recipe.make(piece_idx, self.cache))
-        if isinstance(kept.state, Parked):
+    def _open(self, order: Order, kept: _Kept | None) -> Opened | None:
+        if kept is None or not isinstance(kept.state, Parked):
+            return None if kept is None else Opened(kept.state)
+        try:
             return self._of(order.placement).scratch.open(kept.state)
-        return Opened(kept.state)
+        except FileNotFoundError:  # somebody cleared the cache
+            return None
 
     def _put(self, order: Order, piece_idx: int, state: Any, opened: Opened, kept: _Kept | None) -> None:
         """Put a state back; ``kept`` is how it was taken if it has not changed."""
         placed = self._of(order.placement)
         if kept is None:
-            kept = _Kept(order.version + order.change.changes, state, 0 if opened.places else state_bytes(state))
-            if opened.places or self._n_bytes + kept.n_bytes > self._budget:
+            kept = _Kept(order.version + order.change.changes, state, 0 if opened.is_parked else state_bytes(state))
+            if opened.is_parked or self._n_bytes + kept.n_bytes > self._budget:
                 kept = _Kept(kept.version, placed.scratch.park(state, opened), 0)
         with self._lock:
             placed.states[piece_idx] = kept

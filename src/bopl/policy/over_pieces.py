@@ -166,6 +166,7 @@ def _prepare(
             policy.reward_translation,
             numbers.least_propensity,
             log.n_actions,
+            numbers.is_sparse,
             models,
         )
         keys, reward = gather_values(raw, decision_keys), gather_values(raw, rewards)

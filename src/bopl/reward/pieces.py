@@ -23,11 +23,12 @@ from bopl.learner.hist_tree.learner import (
     feature_matrix,
 )
 from bopl.learner.hist_tree.problem import Target
-from bopl.learner.hist_tree.storage import BinnedContext, Layout, store_context
+from bopl.learner.hist_tree.storage import BinnedContext, Layout
 from bopl.learner.hist_tree.tree import Tree
 from bopl.learner.hist_tree.wave import Answer, Nodes, TreeTask, Wave, run_wave
 from bopl.learner.pieces import Loader, Part, PiecesLog
 from bopl.learner.pieces.facts import LoadedPiece, add_some, find_layout, without_rows
+from bopl.learner.pieces.stored import StoredContext, store_piece
 from bopl.log import BanditLog
 from bopl.reward.boosted import BoostedRewardModel, with_action_column
 from bopl.reward.cross_fitting import boost_folds
@@ -47,7 +48,7 @@ class RewardState:
     Attributes
     ----------
     first : int
-    binned : BinnedContext
+    stored : StoredContext
         Of contexts and actions.
     weight : ndarray of shape (n_folds, n_rows)
         Zero for the samples of the fold.
@@ -58,11 +59,16 @@ class RewardState:
     """
 
     first: int
-    binned: BinnedContext
+    stored: StoredContext
     weight: FloatArray
     unseen: FloatArray
     residual: FloatArray
     nodes: Nodes = field(default_factory=dict)
+
+    @property
+    def binned(self) -> BinnedContext:
+        """The contexts as the kernels read them."""
+        return self.stored.open()
 
     def target(self, fold: int, task: TreeTask) -> Target:
         """Return what the tree of a fold is fitted to."""
@@ -103,6 +109,7 @@ class BuildReward:
     layout: Layout
     initial: tuple[float, ...]
     learning_rate: float
+    is_sparse: bool
 
     def __call__(self, part: Part, settled: Iterable[MadeRound], cache: Any) -> RewardState | None:
         """Return the state; an empty piece has none."""
@@ -112,7 +119,10 @@ class BuildReward:
         weight, unseen = fold_weights(part, len(self.initial))
         reward = self.read_reward(log)
         residual = np.stack([reward - initial for initial in self.initial])
-        state = RewardState(part.first, store_context(pair_context(log), self.layout), weight, unseen, residual)
+        stored = store_piece(
+            part, self.loader, self.layout, lambda: pair_context(log), cache, is_sparse=self.is_sparse, what="pairs"
+        )
+        state = RewardState(part.first, stored, weight, unseen, residual)
         for made in settled:
             state.add(made.fold, made.tree, self.learning_rate)
         return state
@@ -197,7 +207,7 @@ def cross_fit_pieces(
         raw.reduce(_fold_facts, k, n_folds, read_reward, add=operator.add) for k in range(n_folds)
     ]
     initial = tuple(value_of(one.rewarded) / value_of(one.weight) for one in facts)
-    build = BuildReward(log.spec, read_reward, layout, initial, model.learning_rate)
+    build = BuildReward(log.spec, read_reward, layout, initial, model.learning_rate, is_sparse)
     total = value_of(facts[0].weight + raw.reduce(_unseen, 0, n_folds, add=operator.add))
     with cluster.place(parts, build) as placed:
         runs = [

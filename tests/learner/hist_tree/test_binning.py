@@ -8,7 +8,7 @@ import xgboost as xgb
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bopl.learner.hist_tree.binning import _pruned, _sketch_size, _Summary, bin_values, fit_column, fit_columns
+from bopl.learner.hist_tree.binning import Summary, bin_values, fit_column, fit_columns, pruned, sketch_size
 
 NORMAL, ROUNDED, FEW, SKEWED, HEAVY = "normal", "rounded", "few values", "skewed counts", "heavy tails"
 
@@ -48,8 +48,8 @@ def test_cuts_are_those_of_xgboost_wherever_its_sketch_is_exact(seed, kind, n, n
         return  # XGBoost makes a cut of nothing there
     room = min(max_bins, 256 - int(len(present) < n))  # a missing value has a bin of its own here
     column = fit_column(values, max_bins, n_actions=n_actions)
-    sketch_size = _sketch_size(n_actions * len(present), room)
-    if len(present) <= 2 * sketch_size or len(np.unique(present)) <= sketch_size:
+    held = sketch_size(n_actions * len(present), room)
+    if len(present) <= 2 * held or len(np.unique(present)) <= held:
         np.testing.assert_array_equal(column.edges, xgboost_cuts(values, room, n_actions))
 
 
@@ -92,7 +92,7 @@ def test_pruning_keeps_the_value_nearest_in_rank_to_each_goal(counts, gaps, size
         if i < n - 1:
             kept.add(i if 2 * goal < end[i] + start[i + 1] else i + 1)
     arrays = [np.array(a, np.float32) for a in (range(n), start, end)]
-    assert _pruned(_Summary(*arrays), size).value.tolist() == sorted(kept)
+    assert pruned(Summary(*arrays), size).value.tolist() == sorted(kept)
 
 
 def test_every_column_of_a_matrix_is_cut_by_itself():

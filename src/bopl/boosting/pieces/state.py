@@ -16,9 +16,10 @@ from bopl.boosting.ascent import CompiledAscent, Totals
 from bopl.learner.hist_tree.apply import apply_nodes
 from bopl.learner.hist_tree.learner import as_context
 from bopl.learner.hist_tree.problem import Target
-from bopl.learner.hist_tree.storage import BinnedContext, Layout, store_context
+from bopl.learner.hist_tree.storage import BinnedContext, Layout
 from bopl.learner.hist_tree.wave import Answer, Nodes, TreeTask, Wave, run_wave
 from bopl.learner.pieces import Loader, Part
+from bopl.learner.pieces.stored import StoredContext, store_piece
 from bopl.log import BanditLog
 from bopl.objective import Objective, TrainingData
 
@@ -48,7 +49,8 @@ class PolicyState:
     ----------
     first : int
         Number of its first sample.
-    binned : BinnedContext
+    stored : StoredContext
+        Its binned contexts.
     ascent : CompiledAscent
     weight : ndarray of shape (n_rows,)
     mask : ndarray of bool, shape (n_rows, n_actions), or (0, 0)
@@ -59,7 +61,7 @@ class PolicyState:
     """
 
     first: int
-    binned: BinnedContext
+    stored: StoredContext
     ascent: CompiledAscent
     weight: NDArray[np.float64]
     mask: BoolArray
@@ -69,7 +71,12 @@ class PolicyState:
     @property
     def n_rows(self) -> int:
         """Number of samples."""
-        return self.binned.n_samples
+        return self.stored.n_samples
+
+    @property
+    def binned(self) -> BinnedContext:
+        """The contexts as the kernels read them."""
+        return self.stored.open()
 
     def target(self, task: TreeTask) -> Target:
         """Return what the tree is fitted to."""
@@ -91,6 +98,8 @@ class BuildPolicy:
     least_propensity : float
         Of all samples.
     n_actions : int
+    is_sparse : bool
+        Whether the contexts are.
     models : object, optional
         Estimates rewards and gives the scores at the start: see `StartModels`.
     """
@@ -101,6 +110,7 @@ class BuildPolicy:
     reward_translation: float
     least_propensity: float
     n_actions: int
+    is_sparse: bool
     models: Any = None
 
     def __call__(self, part: Part, settled: Iterable[MadeRound], cache: Any) -> PolicyState | None:
@@ -110,7 +120,10 @@ class BuildPolicy:
         log = self.loader.load(part.piece)
         data, score = self.data(part, log)
         context = as_context(log.context)
-        state = self._begin(part, log, data.take(None), score, store_context(context, self.layout))
+        stored = store_piece(
+            part, self.loader, self.layout, lambda: context, cache, is_sparse=self.is_sparse, what="contexts"
+        )
+        state = self._begin(part, log, data.take(None), score, stored)
         for made in settled:
             score += made.size * _prediction(state, made.tree, context)
         state.ascent.look()
@@ -128,12 +141,12 @@ class BuildPolicy:
         return TrainingData(log, estimate, part.sample_weight), score
 
     def _begin(
-        self, part: Part, log: BanditLog, data: TrainingData, score: FloatArray, binned: BinnedContext
+        self, part: Part, log: BanditLog, data: TrainingData, score: FloatArray, stored: StoredContext
     ) -> PolicyState:
         bound: Any = self.objective.bind(data)
         ascent = CompiledAscent(bound, data, log.outcomes(), score, 1, least_propensity=self.least_propensity)
         mask = np.zeros((0, 0), bool) if log.action_mask is None else np.require(log.action_mask, bool, ["C", "W"])
-        return PolicyState(part.first, binned, ascent, np.require(bound.weight, np.float64, ["C", "W"]), mask)
+        return PolicyState(part.first, stored, ascent, np.require(bound.weight, np.float64, ["C", "W"]), mask)
 
 
 def _prediction(state: PolicyState, tree: Any, context: Any) -> FloatArray:

@@ -130,7 +130,7 @@ def _add_zeros(distinct: Any, count: Any, n_zeros: int) -> tuple[Any, Any]:
     return np.insert(distinct, at, np.float32(0.0)), np.insert(count, at, n_zeros)
 
 
-class _Summary(NamedTuple):
+class Summary(NamedTuple):
     """Distinct values, ascending, with the number of pairs below each and up to each: their ranks."""
 
     value: NDArray[np.float32]
@@ -145,7 +145,7 @@ def quantile_cuts(distinct: NDArray[np.float32], count: NDArray[np.int64], max_b
     holds, then to ``8 * max_bins`` values, then to ``max_bins + 1``, of which all but the first and the last become
     cuts. Here the same prunings are applied to the exact summary.
 
-    The cuts are XGBoost's wherever its sketch is exact before the prunings: for columns of at most `_sketch_size`
+    The cuts are XGBoost's wherever its sketch is exact before the prunings: for columns of at most `sketch_size`
     distinct values (2049 or more at 256 bins, 16385 for three million pairs), and for columns of at most twice as many
     rows. Beyond, it merges pruned summaries in the order of the rows, and beyond 2**24 pairs its float32 ranks lose
     units; its cuts then are approximations of these.
@@ -162,17 +162,20 @@ def quantile_cuts(distinct: NDArray[np.float32], count: NDArray[np.int64], max_b
         return distinct[1:].astype(np.float32)
     end = np.cumsum(count)
     n_pairs = int(end[-1])
-    summary = _Summary(distinct, (end - count).astype(RANK_DTYPE), end.astype(RANK_DTYPE))
-    for size in (_sketch_size(n_pairs, max_bins), min(n_pairs, SKETCH_FACTOR * max_bins), max_bins + 1):
-        summary = _pruned(summary, size)
+    summary = Summary(distinct, (end - count).astype(RANK_DTYPE), end.astype(RANK_DTYPE))
+    for size in (sketch_size(n_pairs, max_bins), min(n_pairs, SKETCH_FACTOR * max_bins), max_bins + 1):
+        summary = pruned(summary, size)
     return summary.value[1:max_bins].astype(np.float32)
 
 
-def _pruned(summary: _Summary, size: int) -> _Summary:
+def pruned(summary: Summary, size: int) -> Summary:
     """Keep the first and the last value, and between them the nearest to each of ``size - 2`` evenly spaced ranks."""
+    return summary if len(summary.value) <= size else prune(summary, size)
+
+
+def prune(summary: Summary, size: int) -> Summary:
+    """As `pruned`; the values that are none of those kept, nor next to one, may be left out beforehand."""
     value, start, end = summary
-    if len(value) <= size:
-        return summary
     step = np.arange(1, size - 1).astype(RANK_DTYPE)
     goal = step * (start[-1] - end[0]) / RANK_DTYPE(size - 1) + end[0]
     doubled = goal + goal  # twice a rank, so that middles need no division
@@ -181,10 +184,10 @@ def _pruned(summary: _Summary, size: int) -> _Summary:
     is_nearer = doubled[: len(before)] < end[before] + start[before + 1]  # the goal lies before the gap's middle
     inner = np.where(is_nearer, before, before + 1)
     kept = np.unique(np.concatenate([[0], inner, [len(value) - 1]]))
-    return _Summary(value[kept], start[kept], end[kept])
+    return Summary(value[kept], start[kept], end[kept])
 
 
-def _sketch_size(n_pairs: int, max_bins: int) -> int:
+def sketch_size(n_pairs: int, max_bins: int) -> int:
     """Return how many values a level of XGBoost's sketch holds: enough for its error bound after all its merges."""
     per_level = SKETCH_FACTOR * min(max_bins, n_pairs)
     n_levels = 1

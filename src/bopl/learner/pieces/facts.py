@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,12 +11,15 @@ import numpy as np
 
 from bopl._typing import AnyArray, BoolArray
 from bopl.cluster import Placement
-from bopl.learner.hist_tree.binning import ColumnBins, ColumnCounts, bins_from, count_values
+from bopl.learner.hist_tree.binning import ColumnBins, ColumnCounts, count_values
+from bopl.learner.hist_tree.cuts import Blocks, ColumnTally, find_bins, refined
 from bopl.learner.hist_tree.learner import as_context
 from bopl.learner.hist_tree.storage import BinFacts, BinnedContext, Layout, bin_facts, choose_layout, store_context
 from bopl.learner.pieces.part import Loader, Part
 from bopl.log import BanditLog
 from bopl.log.pieces.join import join_parts
+
+COLUMNS_AT_ONCE = 16  # columns that one pass counts
 
 #: Contexts that trees are fitted to; a reward model's have the action as one more column.
 ReadContext = Callable[[BanditLog], Any]
@@ -93,11 +96,18 @@ def _numbers(state: LoadedPiece, translation: float) -> LogNumbers:
 def find_layout(placed: Placement, read: ReadContext, max_bins: int, categorical: BoolArray, n_actions: int) -> Layout:
     """Return the bins of all columns and how rows are stored, as for a log in memory."""
     columns: list[ColumnBins] = []
-    for j in range(len(categorical)):
-        counts = placed.reduce(_count_column, read, j, add=operator.add)
-        columns.append(
-            bins_from(counts, max_bins, n_actions=n_actions, is_categorical=bool(categorical[j]), name=str(j))
-        )
+    for first in range(0, len(categorical), COLUMNS_AT_ONCE):
+        some = range(first, min(first + COLUMNS_AT_ONCE, len(categorical)))
+        for j, tally in zip(some, placed.reduce(_tallies, read, some, add=_add_each), strict=True):
+
+            def refine(needed: AnyArray, shift: int, finer: int, j: int = j) -> Blocks:
+                found: Blocks = placed.reduce(_refined, read, j, needed, shift, finer, add=operator.add)
+                return found
+
+            is_category = bool(categorical[j])
+            columns.append(
+                find_bins(tally, refine, max_bins, n_actions=n_actions, is_categorical=is_category, name=str(j))
+            )
     facts = placed.reduce(_facts, read, tuple(columns), add=add_some)
     assert facts is not None
     return choose_layout(tuple(columns), facts)
@@ -113,10 +123,23 @@ def without_rows(layout: Layout, *, is_sparse: bool) -> BinnedContext:
     return store_context(nothing, layout)
 
 
-def _count_column(state: LoadedPiece, read: ReadContext, j: int) -> ColumnCounts:
+def _counts(state: LoadedPiece, read: ReadContext, columns: Iterable[int]) -> list[ColumnCounts]:
     if state.log is None:
-        return ColumnCounts(np.zeros(0, np.float32), np.zeros(0, np.int64))
-    return count_values(read(state.log), j)
+        return [ColumnCounts(np.zeros(0, np.float32), np.zeros(0, np.int64)) for _ in columns]
+    context = read(state.log)
+    return [count_values(context, j) for j in columns]
+
+
+def _tallies(state: LoadedPiece, read: ReadContext, columns: Iterable[int]) -> list[ColumnTally]:
+    return [ColumnTally.of(counts) for counts in _counts(state, read, columns)]
+
+
+def _refined(state: LoadedPiece, read: ReadContext, j: int, needed: AnyArray, shift: int, finer: int) -> Blocks:
+    return refined(_counts(state, read, [j])[0], needed, shift, finer)
+
+
+def _add_each(one: list[Any], other: list[Any]) -> list[Any]:
+    return [mine + theirs for mine, theirs in zip(one, other, strict=True)]
 
 
 def _facts(state: LoadedPiece, read: ReadContext, columns: tuple[ColumnBins, ...]) -> BinFacts | None:

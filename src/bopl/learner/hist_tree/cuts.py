@@ -1,0 +1,222 @@
+"""The bins of a column whose values are spread over pieces, from counts alone, as they are in memory.
+
+A column of few distinct values is counted value by value. One of many is narrowed down: floats are turned into integers
+of the same order, counted by their leading bits, and of the blocks of values only those are counted more finely in
+which a rank lies that the cuts are chosen by. After a few passes these ranks are known to the value, and the rest was
+never listed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bopl.learner.hist_tree.binning import (
+    MAX_BINS,
+    RANK_DTYPE,
+    SKETCH_FACTOR,
+    ColumnBins,
+    ColumnCounts,
+    Summary,
+    bins_from,
+    prune,
+    pruned,
+    sketch_size,
+)
+
+MAX_LISTED = 1 << 16  # distinct values that are counted one by one; no sketch holds as many
+SHIFTS = (10, 5, 0)  # trailing bits that a block of values has in common, pass by pass
+
+Keys = NDArray[np.uint32]
+
+
+def order_keys(values: NDArray[np.float32]) -> Keys:
+    """Return integers in the order of the values, none of which is NaN."""
+    bits = (values + np.float32(0.0)).view(np.uint32)
+    return np.where(bits >> np.uint32(31), ~bits, bits | np.uint32(1 << 31))
+
+
+def key_values(keys: Keys) -> NDArray[np.float32]:
+    """Return the values of `order_keys`."""
+    bits = np.where(keys >> np.uint32(31), keys & np.uint32((1 << 31) - 1), ~keys)
+    return bits.astype(np.uint32).view(np.float32)
+
+
+@dataclass(frozen=True)
+class Blocks:
+    """Values in blocks of neighbours: the first key of each block, ascending, and how many values it holds."""
+
+    first: Keys
+    count: NDArray[np.int64]
+
+    @classmethod
+    def of(cls, keys: Keys, count: NDArray[np.int64], shift: int) -> Blocks:
+        """Return distinct keys, with their counts, in blocks that agree in all but some trailing bits."""
+        first, place = np.unique(keys >> np.uint32(shift) << np.uint32(shift), return_inverse=True)
+        total = np.zeros(len(first), np.int64)
+        np.add.at(total, place.reshape(-1), count)
+        return cls(first, total)
+
+    def __add__(self, other: Blocks) -> Blocks:
+        both = np.concatenate([self.first, other.first]), np.concatenate([self.count, other.count])
+        return Blocks.of(*both, 0)
+
+
+@dataclass(frozen=True)
+class ColumnTally:
+    """What a first pass finds of a column: all values with their counts, or blocks of them; parts are added.
+
+    Attributes
+    ----------
+    listed : ColumnCounts or None
+    blocks : Blocks or None
+    n_missing : int
+    ends : tuple
+        Lowest and highest value, each with its count.
+    """
+
+    listed: ColumnCounts | None
+    blocks: Blocks | None = None
+    n_missing: int = 0
+    ends: tuple[tuple[float, int], tuple[float, int]] = ((np.inf, 0), (-np.inf, 0))
+
+    @classmethod
+    def of(cls, counts: ColumnCounts) -> ColumnTally:
+        """Return the tally of counted values."""
+        if len(counts.distinct) <= MAX_LISTED:
+            return cls(counts)
+        value, count, n_missing = _present(counts)
+        ends = ((float(value[0]), int(count[0])), (float(value[-1]), int(count[-1])))
+        return cls(None, Blocks.of(order_keys(value), count, SHIFTS[0]), n_missing, ends)
+
+    def __add__(self, other: ColumnTally) -> ColumnTally:
+        if self.listed is not None and other.listed is not None:
+            return ColumnTally.of(self.listed + other.listed)
+        one, two = self._in_blocks(), other._in_blocks()
+        assert one.blocks is not None
+        assert two.blocks is not None
+        ends = (_joined(one.ends[0], two.ends[0], min), _joined(one.ends[1], two.ends[1], max))
+        return ColumnTally(None, one.blocks + two.blocks, one.n_missing + two.n_missing, ends)
+
+    def _in_blocks(self) -> ColumnTally:
+        if self.listed is None:
+            return self
+        value, count, n_missing = _present(self.listed)
+        blocks = Blocks.of(order_keys(value), count, SHIFTS[0])
+        if not len(value):
+            return ColumnTally(None, blocks, n_missing)
+        ends = ((float(value[0]), int(count[0])), (float(value[-1]), int(count[-1])))
+        return ColumnTally(None, blocks, n_missing, ends)
+
+
+def _present(counts: ColumnCounts) -> tuple[NDArray[np.float32], NDArray[np.int64], int]:
+    has_missing = bool(len(counts.distinct)) and bool(np.isnan(counts.distinct[-1]))
+    if not has_missing:
+        return counts.distinct, counts.count, 0
+    return counts.distinct[:-1], counts.count[:-1], int(counts.count[-1])
+
+
+def _joined(one: tuple[float, int], other: tuple[float, int], choose: Any) -> tuple[float, int]:
+    value = choose(one[0], other[0])
+    return value, sum(count for end, count in (one, other) if end == value)
+
+
+def refined(counts: ColumnCounts, needed: Keys, shift: int, finer: int) -> Blocks:
+    """Return the values of some blocks of one shift in the blocks of a finer one."""
+    value, count, _ = _present(counts)
+    keys = order_keys(value)
+    block = keys >> np.uint32(shift) << np.uint32(shift)
+    at = np.minimum(np.searchsorted(needed, block), max(len(needed) - 1, 0))
+    is_needed = needed[at] == block if len(needed) else np.zeros(len(block), bool)
+    return Blocks.of(keys[is_needed], count[is_needed], finer)
+
+
+def find_bins(
+    tally: ColumnTally,
+    refine: Callable[[Keys, int, int], Blocks],
+    max_bins: int,
+    *,
+    n_actions: int = 1,
+    is_categorical: bool = False,
+    name: str = "",
+) -> ColumnBins:
+    """Return the bins of a column; see `fit_column`.
+
+    Parameters
+    ----------
+    tally : ColumnTally
+        Of all values.
+    refine : callable
+        Returns `refined` blocks, added up over all pieces.
+    max_bins, n_actions, is_categorical, name
+        As for `fit_column`.
+    """
+    if tally.listed is not None or is_categorical:
+        if tally.listed is None:
+            raise ValueError(
+                f"categorical column {name} has more than {MAX_LISTED:,} distinct categories; merge rare categories or "
+                "pass the column as an ordered one."
+            )
+        return bins_from(tally.listed, max_bins, n_actions=n_actions, is_categorical=is_categorical, name=name)
+    has_missing = tally.n_missing > 0
+    room = min(max_bins, MAX_BINS - int(has_missing))
+    low, high = tally.ends[0][0], tally.ends[1][0]
+    return ColumnBins(_narrowed_cuts(tally, refine, room, n_actions), False, has_missing, low, high)
+
+
+def _narrowed_cuts(
+    tally: ColumnTally, refine: Callable[[Keys, int, int], Blocks], max_bins: int, n_actions: int
+) -> NDArray[np.float32]:
+    assert tally.blocks is not None
+    blocks, n_pairs = tally.blocks, n_actions * int(tally.blocks.count.sum())
+    size = sketch_size(n_pairs, max_bins)
+    goal = _goals(tally, size, n_pairs, n_actions)
+    is_fine = np.ones(len(blocks.first), bool)  # blocks of the finest shift so far
+    for shift, finer in zip(SHIFTS, (*SHIFTS[1:], None), strict=True):
+        is_needed = _needed(blocks, n_actions, goal) & is_fine
+        if finer is None:
+            is_fine = is_needed
+            break
+        found = refine(blocks.first[is_needed], shift, finer)
+        first = np.concatenate([blocks.first[~is_needed], found.first])
+        count = np.concatenate([blocks.count[~is_needed], found.count])
+        fine = np.concatenate([np.zeros(len(first) - len(found.first), bool), np.ones(len(found.first), bool)])
+        order = np.argsort(first, kind="stable")
+        blocks, is_fine = Blocks(first[order], count[order]), fine[order]
+    end = np.cumsum(n_actions * blocks.count)
+    start = end - n_actions * blocks.count
+    summary = Summary(
+        key_values(blocks.first[is_fine]), start[is_fine].astype(RANK_DTYPE), end[is_fine].astype(RANK_DTYPE)
+    )
+    summary = prune(summary, size)  # the whole summary is longer than that
+    for size in (min(n_pairs, SKETCH_FACTOR * max_bins), max_bins + 1):
+        summary = pruned(summary, size)
+    return summary.value[1:max_bins].astype(np.float32)
+
+
+def _goals(tally: ColumnTally, size: int, n_pairs: int, n_actions: int) -> NDArray[np.float32]:
+    """Return twice the ranks that `prune` looks for."""
+    first_end = RANK_DTYPE(n_actions * tally.ends[0][1])
+    last_start = RANK_DTYPE(n_pairs - n_actions * tally.ends[1][1])
+    step = np.arange(1, size - 1).astype(RANK_DTYPE)
+    goal = step * (last_start - first_end) / RANK_DTYPE(size - 1) + first_end
+    return goal + goal
+
+
+def _needed(blocks: Blocks, n_actions: int, doubled: NDArray[np.float32]) -> NDArray[np.bool_]:
+    """Return the blocks with values that `prune` may look at: ranks are rounded, so more than one for each goal."""
+    end = np.cumsum(n_actions * blocks.count)
+    highest = end.astype(RANK_DTYPE) + end.astype(RANK_DTYPE)
+    start = (end - n_actions * blocks.count).astype(RANK_DTYPE)
+    first = np.maximum(np.searchsorted(highest, doubled, side="right") - 1, 0)
+    last = np.minimum(np.searchsorted(start + start, doubled, side="right"), len(end) - 1)
+    change = np.zeros(len(end) + 1, np.int64)
+    np.add.at(change, first, 1)
+    np.add.at(change, last + 1, -1)
+    needed = np.cumsum(change[:-1]) > 0
+    needed[:2] = needed[-2:] = True  # the ends, and their neighbours
+    return needed

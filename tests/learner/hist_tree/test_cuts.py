@@ -1,0 +1,52 @@
+"""Cuts of columns in pieces beside those of the whole column."""
+
+import numpy as np
+import pytest
+
+from bopl.learner.hist_tree import cuts
+from bopl.learner.hist_tree.binning import ColumnCounts, fit_column
+from bopl.learner.hist_tree.cuts import ColumnTally, find_bins, key_values, order_keys, refined
+
+
+def bins_of(parts, max_bins, n_actions):
+    counts = [ColumnCounts.of(part) for part in parts]
+    tally = sum((ColumnTally.of(one) for one in counts[1:]), ColumnTally.of(counts[0]))
+
+    def refine(needed, shift, finer):
+        found = [refined(one, needed, shift, finer) for one in counts]
+        return sum(found[1:], found[0])
+
+    return find_bins(tally, refine, max_bins, n_actions=n_actions), tally.listed is None
+
+
+def columns(rng):
+    yield rng.normal(size=20_000)
+    yield np.exp(5.0 * rng.normal(size=20_000))
+    yield np.round(rng.normal(size=20_000), 3)
+    yield np.concatenate([np.zeros(15_000), rng.normal(size=5_000)])
+    yield np.where(rng.random(20_000) < 0.1, np.nan, rng.uniform(-1e-3, 1e6, 20_000))
+    yield np.repeat(rng.normal(size=9_000), 2)
+
+
+@pytest.mark.parametrize(("max_bins", "n_actions"), [(2, 1), (16, 10), (256, 1), (256, 10), (16, 3000)])
+def test_pieces_are_cut_like_the_whole(max_bins, n_actions, monkeypatch):
+    """With 3000 actions there are more than 2^24 pairs, and ranks lose units."""
+    monkeypatch.setattr(cuts, "MAX_LISTED", 10_500)  # above what any of these sketches holds
+    rng = np.random.default_rng(0)
+    n_narrowed = 0
+    for column in columns(rng):
+        values = column.astype(np.float32)
+        expected = fit_column(values, max_bins, n_actions=n_actions)
+        found, is_narrowed = bins_of(np.split(rng.permutation(values), [0, 1, 5_000, 12_345]), max_bins, n_actions)
+        np.testing.assert_array_equal(found.edges, expected.edges)
+        assert (found.has_missing, found.low, found.high) == (expected.has_missing, expected.low, expected.high)
+        n_narrowed += is_narrowed
+    assert n_narrowed == 3
+
+
+def test_keys_are_in_the_order_of_the_values():
+    values = np.array([-np.inf, -3e38, -1.0, -1e-45, 0.0, 1e-45, 1.0, 3e38, np.inf], np.float32)
+    keys = order_keys(values)
+    assert (np.diff(keys.astype(np.int64)) > 0).all()
+    np.testing.assert_array_equal(key_values(keys), values)
+    assert order_keys(np.array([-0.0], np.float32)) == order_keys(np.array([0.0], np.float32))
