@@ -28,6 +28,7 @@ COMMANDS = (
     "predict",
     "report",
     "export",
+    "loop",
     "reproduce",
 )
 

@@ -3,6 +3,7 @@
 import re
 import runpy
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -11,6 +12,8 @@ import pytest
 import bopl
 from bopl.objective import TrainingData
 from bopl.objective.softmax import log_softmax
+from bopl.serving.promotion import status
+from bopl.simulation.shop import BANNERS
 from helpers import make_log
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -152,3 +155,41 @@ def test_custom_estimator_gives_the_logging_policy_no_uplift(run):
     log = make_log(0)
     row = bopl.evaluate(log, {"same": log.propensity}, estimators=[estimator]).row()
     assert (row["uplift"], row["uplift_ci_lower"], row["uplift_ci_upper"]) == (0.0, 0.0, 0.0)
+
+
+def small_visits(n_visits, seed):
+    """Visits of a shop in which few of them tell who likes what."""
+    rng = np.random.default_rng(seed)
+    kind, age = rng.integers(0, len(BANNERS), n_visits), rng.normal(40.0, 12.0, n_visits)
+    chance = np.where(np.arange(len(BANNERS)) == kind[:, None], 0.9, 0.15)
+    return [
+        {"kind": f"k{one}", "age": None if years < 30.0 else float(years), "is new": bool(years > 50.0)}
+        for one, years in zip(kind, age, strict=True)
+    ], chance
+
+
+def test_the_loop_earns_more_with_every_generation_and_every_decision_is_found_again(run, tmp_path, capsys):
+    loop = run("loop", "loop")
+    train = {"objective": "dr", "n_rounds": 10, "max_depth": 3, "n_jobs": 1, "estimators": ("ips", "snips")}
+    told = {"exploration": 0.2, "ramp": (0.5, 1.0), "random_state": 3, "time_budget_ms": 1e5, "train": train}
+    settings = replace(loop["SETTINGS"], min_decisions=300, **told)
+    values = loop["run_loop"](
+        tmp_path / "shop",
+        generations=2,
+        n_visits=450,
+        max_days=10,
+        settings=settings,
+        draw=small_visits,
+        n_clients=1,  # so that decisions come in one order
+    )
+    assert len(values) == 3
+    assert values == sorted(values)
+    assert values[-1] > values[0] + 0.2
+    log = bopl.BanditLog.read(tmp_path / "shop" / "log")
+    assert log.audit().problems == ()
+    found = loop["watch"](tmp_path / "shop")
+    assert found.n_mismatches == 0
+    assert found.n_replayed == log.n_samples
+    standing = status(tmp_path / "shop")
+    assert standing.rewards["late"] > 0
+    assert log.reward.sum() == standing.rewards["ok"]  # told twice, counted once; told late, never counted

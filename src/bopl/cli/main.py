@@ -18,6 +18,7 @@ from bopl.cli.backtest import backtest
 from bopl.cli.demo import demo
 from bopl.cli.evaluate import evaluate
 from bopl.cli.export import export
+from bopl.cli.loop import app as loop_app
 from bopl.cli.output import PatientStream
 from bopl.cli.plan import plan
 from bopl.cli.predict import predict
@@ -60,6 +61,7 @@ app = typer.Typer(
 )
 for command in (demo, audit, plan, train, tune, backtest, evaluate, predict, report, export, serve):
     app.command()(command)
+app.add_typer(loop_app, name="loop")
 app.add_typer(reproduce_app, name="reproduce")
 
 

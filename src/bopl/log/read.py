@@ -112,7 +112,7 @@ def read_log(
 
 def _is_asked_as_written(request: LogRequest, written: Written | None) -> bool:
     """Return whether a file was made of a log and nothing else is asked of its columns."""
-    if written is None or request.context is not None or request.ignore or request.categorical:
+    if written is None or written.is_raw or request.context is not None or request.ignore or request.categorical:
         return False
     return all(name is None or written.roles.get(role) == name for role, name in request.roles.items())
 
@@ -168,6 +168,7 @@ def _dense_log(
         context=context,
         ignore=[
             *_unseen_time(request, roles),
+            *_beside(parts, roles),
             *(name for name in request.ignore if name in beside and name not in roles.values()),
         ],
         categorical=list(dict.fromkeys([*request.categorical, *categorical])),
@@ -188,6 +189,14 @@ def _unseen_time(request: LogRequest, roles: Mapping[str, str]) -> list[str]:
         return []
     is_named = request.roles.get("time") == time or time in (request.context or ())
     return [] if is_named and time not in request.ignore else [time]
+
+
+def _beside(parts: LogParts, roles: Mapping[str, str]) -> list[str]:
+    """Return the columns that a table with contexts as they came says are no context, its unused roles among them."""
+    if parts.written is None or parts.written.beside is None:
+        return []
+    named = (*parts.written.beside, *parts.written.roles.values())
+    return [name for name in named if name in parts.table.column_names and name not in roles.values()]
 
 
 def _sparse_log(

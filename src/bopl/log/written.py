@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -40,6 +40,9 @@ class Written:
         Column with the list of actions that could be chosen; it is empty (null) where all could.
     sparse : str or None
         Column with the contexts, where they list only what is there.
+    beside : tuple of str or None
+        For a table whose contexts are as they came, to be encoded by whoever reads it: the columns that are neither
+        context nor a role. None for a table that was made of a log.
     """
 
     roles: Mapping[str, str]
@@ -51,6 +54,12 @@ class Written:
     action_features: FloatArray | None = None
     eligible: str | None = None
     sparse: str | None = None
+    beside: tuple[str, ...] | None = None
+
+    @property
+    def is_raw(self) -> bool:
+        """Whether the contexts stand in the table as they came."""
+        return self.beside is not None
 
     def reading_schema(self) -> LogSchema:
         """Return how the columns become contexts."""
@@ -73,7 +82,7 @@ class Written:
             "action_features": None if features is None else _pack(features),
             "eligible": self.eligible,
             "sparse": self.sparse,
-        }
+        } | ({} if self.beside is None else {"beside": list(self.beside)})
         return json.dumps(document, ensure_ascii=False).encode()
 
     @classmethod
@@ -111,7 +120,9 @@ class Written:
             document["propensity_source"],
             schema,
             None if features is None else _unpack(features, len(actions)),
-            *(None if document[name] is None else _text(document[name]) for name in ("eligible", "sparse")),
+            None if document["eligible"] is None else _text(document["eligible"]),
+            None if document["sparse"] is None else _text(document["sparse"]),
+            tuple(_text(name) for name in document["beside"]) if "beside" in document else None,
         )
 
 
@@ -131,13 +142,25 @@ def further_columns(schema: Any, columns: Sequence[str], ignore: Sequence[str]) 
     return [name for name in extra if name in schema.names and name not in columns and name not in ignore]
 
 
-def check_same_description(tables: Sequence[Any]) -> None:
-    """Raise if tables that are to be one log were made of logs that differ in more than their samples."""
-    if len({(table.schema.metadata or {}).get(KEY) for table in tables}) > 1:
+def with_one_description(tables: Sequence[Any]) -> list[Any]:
+    """Return tables that are to be one log, or raise if they were made of logs that differ in more than their samples.
+
+    Actions may come in the course of time to logs whose contexts are as they came: then all tables get all of them.
+    """
+    found = {(table.schema.metadata or {}).get(KEY) for table in tables}
+    known = [description_of(table) for table in tables] if len(found) > 1 else []
+    if known and all(one is not None and one.is_raw for one in known):
+        written = [one for one in known if one is not None]
+        actions = list(dict.fromkeys(label for one in written for label in one.actions))
+        joined = replace(written[0], actions=actions).to_bytes()
+        if len({replace(one, actions=actions).to_bytes() for one in written}) == 1:
+            return [table.replace_schema_metadata({KEY: joined}) for table in tables]
+    if len(found) > 1:
         raise ValueError(
             "the files were written from logs whose actions or columns differ, and are not one log: read them one by "
             "one, and join them with bopl.concat."
         )
+    return list(tables)
 
 
 def _pack(features: FloatArray) -> dict[str, Any]:

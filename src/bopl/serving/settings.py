@@ -83,6 +83,10 @@ class LoopSettings:
         "Shares at which a new policy is served, one after the other, each after its own verdict.",
         (0.01, 0.1, 0.5, 1.0),
     )
+    max_ramp_decisions: int = _about(
+        "Joined decisions after which a ramp without a verdict ends, and what ran before has all traffic again.",
+        100_000,
+    )
     train: Mapping[str, Any] = field(
         default_factory=dict, metadata={"help": "Settings of `bopl train`.", "section": "[train]"}
     )
@@ -171,7 +175,8 @@ def _check(settings: LoopSettings) -> None:
         check_number("min_uplift", settings.min_uplift, low=0.0)
     for name in ("confidence", "holdout"):
         check_number(name, getattr(settings, name), low=0.0, high=1.0, low_open=True, high_open=True)
-    check_number("min_decisions", settings.min_decisions, low=1, integer=True)
+    for name in ("min_decisions", "max_ramp_decisions"):
+        check_number(name, getattr(settings, name), low=1, integer=True)
     _check_ramp(settings.ramp)
     _check_train(settings.train)
 

@@ -143,7 +143,7 @@ def read_for_policies(policies: Mapping[str, Any], config: TrainConfig) -> ReadF
     for name, policy in policies.items():
         warnings += warnings_about(name, policy, log)
         is_alike = schema_of(policy) == schema_of(first)
-        readable[name] = policy if is_alike else _probabilities(policy, log, config)
+        readable[name] = policy if is_alike else probabilities_on(policy, log, config)
     acting = [describe_acting(policy, name) for name, policy in policies.items()]
     return ReadForPolicies(log, readable, warnings, acting)
 
@@ -235,7 +235,7 @@ def align_policy(policy: Any, log: BanditLog) -> Any:
     return PaddedPolicy(policy, label_array([*own, *unknown])) if unknown else policy
 
 
-def _probabilities(policy: Any, log: BanditLog, config: TrainConfig) -> FloatArray:
+def probabilities_on(policy: Any, log: BanditLog, config: TrainConfig) -> FloatArray:
     """Return the probabilities of a policy that was fitted on other columns than the log was read in."""
     own = read_log_for(policy, config.request())
     padded = PaddedPolicy(policy, own.actions)

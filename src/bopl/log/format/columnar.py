@@ -109,13 +109,13 @@ def read_json_lines(file: Path, wanted: Wanted) -> Any:
         table = with_exact_json_ids(table.select(wanted.of(table.column_names)), wanted.ids, source)
         for place, field in enumerate(table.schema):
             if types.is_string(field.type) and field.name not in wanted.text:
-                table = table.set_column(place, field.name, _as_times(table[field.name]))
+                table = table.set_column(place, field.name, as_times(table[field.name]))
         return table
 
     return checked(file, "JSON lines", _with_growing_blocks(read))
 
 
-def _as_times(column: Any) -> Any:
+def as_times(column: Any) -> Any:
     """Return a column of text as times if that is what it holds, in UTC where they have zones.
 
     Arrow's reader knows neither fractions of seconds nor zones other than Z.

@@ -18,7 +18,7 @@ from bopl.log.format.open_bandit import ITEM_FILE, looks_like_open_bandit, open_
 from bopl.log.format.parts import LogParts
 from bopl.log.format.vowpal import open_text, read_vowpal
 from bopl.log.format.written import table_parts
-from bopl.log.written import check_same_description
+from bopl.log.written import with_one_description
 
 _MAX_FIRST_LINE = 1 << 20  # characters
 
@@ -146,8 +146,7 @@ def read_tables(files: Sequence[LogFile], read: Callable[[Path, Wanted], Any], w
     tables = [_read_one(file, read, wanted) for file in files]
     if len(tables) == 1:
         return tables[0]
-    check_same_description(tables)
-    tables = with_ids_of_one_kind(tables, wanted.ids)
+    tables = with_ids_of_one_kind(with_one_description(tables), wanted.ids)
     if read is read_json_lines:
         tables = _times_as_text(tables)
     try:

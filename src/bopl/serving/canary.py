@@ -1,0 +1,173 @@
+"""The verdict on a canary: the decisions made while it had a share of the traffic, looked at as often as one likes.
+
+Two promises are kept at every look together: a canary that is not better is called better with probability
+``(1 - confidence) / 2`` at most, and so is one that is not worse called worse. See `bopl.evaluation.sequential`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+
+from bopl._typing import FloatArray
+from bopl.evaluation.margin import parse_min_uplift
+from bopl.evaluation.sequential import DifferenceBounds, anytime_difference, difference_terms
+from bopl.evaluation.verdict import BETTER, INCONCLUSIVE, WORSE
+from bopl.serving.record import PromotionRow
+from bopl.serving.settings import LoopSettings
+
+
+@dataclass(frozen=True, eq=False)
+class TrialRows:
+    """Joined decisions that were drawn from what was served during a trial, in their order.
+
+    Attributes
+    ----------
+    promotion : ndarray of int, shape (n_samples,)
+        Id of the promotion that each was made under.
+    policy_prob, baseline_prob : ndarray of shape (n_samples,)
+        What the policy and what it is compared with give to the action that was taken.
+    propensity, reward : ndarray of shape (n_samples,)
+    n_actions : int
+        How many can be eligible at most.
+    """
+
+    promotion: Any
+    policy_prob: FloatArray
+    baseline_prob: FloatArray
+    propensity: FloatArray
+    reward: FloatArray
+    n_actions: int
+
+    def of(self, promotions: Sequence[PromotionRow]) -> TrialRows:
+        """Return the rows of some promotions."""
+        kept = np.isin(self.promotion, [row.id for row in promotions])
+        return TrialRows(
+            self.promotion[kept],
+            self.policy_prob[kept],
+            self.baseline_prob[kept],
+            self.propensity[kept],
+            self.reward[kept],
+            self.n_actions,
+        )
+
+    def __len__(self) -> int:
+        return len(self.reward)
+
+
+@dataclass(frozen=True)
+class CanaryVerdict:
+    """What the decisions of a trial say of its policy.
+
+    Attributes
+    ----------
+    verdict : {"better", "worse", "inconclusive"}
+    reason : str
+    difference, lower, upper : float
+        Of the ramp in force where the verdict is not ``worse``, else of the whole trial.
+    n_samples : int
+        Decisions that they are made of.
+    confidence : float
+        Of both bounds, at all looks together.
+    """
+
+    verdict: str
+    reason: str
+    difference: float
+    lower: float
+    upper: float
+    n_samples: int
+    confidence: float
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return it as plain values."""
+        return {name: finite(value) for name, value in asdict(self).items()}
+
+
+def finite(value: Any) -> Any:
+    """Return a value, or None in the place of a number that JSON does not have."""
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def judge_trial(
+    rows: TrialRows,
+    trial: Sequence[PromotionRow],
+    ramp: Sequence[PromotionRow],
+    settings: LoopSettings,
+    reward_range: tuple[float, float],
+) -> CanaryVerdict:
+    """Return the verdict on a canary: worse by all decisions of its trial, or better by those of its ramp.
+
+    Parameters
+    ----------
+    rows : TrialRows
+    trial, ramp : sequence of PromotionRow
+        See `Standing`.
+    settings : LoopSettings
+    reward_range : (float, float)
+    """
+    whole = bounds_of(rows.of(trial), trial, settings.confidence, reward_range)
+    if whole.upper < 0.0:
+        reason = (
+            f"It earns less: the difference to what it is compared with is at most {whole.upper:+.4g} a decision "
+            f"({_sure(settings)}, by {whole.n_samples:,} decisions)."
+        )
+        return _verdict(WORSE, reason, whole, settings)
+    part = rows.of(ramp)
+    bounds = bounds_of(part, ramp, settings.confidence, reward_range)
+    earned = float(part.reward.mean()) if len(part) else 0.0
+    least = parse_min_uplift(settings.min_uplift).absolute(earned)
+    between = (
+        f"the difference lies between {bounds.lower:+.4g} and {bounds.upper:+.4g} a decision ({_sure(settings)}, by "
+        f"{bounds.n_samples:,} decisions of this ramp)"
+    )
+    if bounds.lower > least:
+        return _verdict(BETTER, f"It earns more: {between}.", bounds, settings)
+    asked = "" if least == 0.0 else f", and {least:+.4g} is asked for"
+    return _verdict(INCONCLUSIVE, f"It cannot be told yet: {between}{asked}.", bounds, settings)
+
+
+def bounds_of(
+    rows: TrialRows, promotions: Sequence[PromotionRow], confidence: float, reward_range: tuple[float, float]
+) -> DifferenceBounds:
+    """Return the difference of the two policies with bounds that hold at all times."""
+    limits = {row.id: weight_limits(row, rows.n_actions) for row in promotions}
+    pairs = np.array([limits[one] for one in rows.promotion.tolist()]).reshape(-1, 2)
+    terms = difference_terms(
+        rows.policy_prob,
+        rows.baseline_prob,
+        rows.propensity,
+        rows.reward,
+        reward_range=reward_range,
+        max_new_weight=pairs[:, 0],
+        max_running_weight=pairs[:, 1],
+    )
+    return anytime_difference(terms, confidence, reward_range=reward_range)
+
+
+def weight_limits(promotion: PromotionRow, n_actions: int) -> tuple[float, float]:
+    """Return the largest weights that policy and baseline can have under what is served.
+
+    With u the share of exploration, an action that one of them surely takes, at share s, has a propensity of at least
+    ``(1 - u) s + u / K`` among K eligible ones.
+    """
+    explored = min(1.0, max(promotion.exploration, n_actions * promotion.min_propensity))
+    least = max(promotion.exploration / n_actions, promotion.min_propensity)
+    if explored == 1.0:
+        return n_actions, n_actions
+    policy, baseline = (1.0 / ((1.0 - explored) * share + least) for share in (promotion.share, 1.0 - promotion.share))
+    return policy, baseline
+
+
+def _verdict(word: str, reason: str, bounds: DifferenceBounds, settings: LoopSettings) -> CanaryVerdict:
+    return CanaryVerdict(
+        word, reason, bounds.difference, bounds.lower, bounds.upper, bounds.n_samples, settings.confidence
+    )
+
+
+def _sure(settings: LoopSettings) -> str:
+    return f"{100.0 * settings.confidence:.4g}% confidence at all looks together"

@@ -1,0 +1,210 @@
+"""Learning from the joined log: train on the older part, judge on the newest against what runs now."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from bopl._typing import FloatArray
+from bopl.evaluation import Evaluation, evaluate
+from bopl.evaluation.registry import ESTIMATORS
+from bopl.log import BanditLog
+from bopl.log.finding import Audit
+from bopl.log.format import read_parts
+from bopl.log.split import Division, divide
+from bopl.serving.columns import ROLES
+from bopl.serving.settings import LoopSettings
+from bopl.workflow.audit import audit_for_training
+from bopl.workflow.config import AUTO, TrainConfig, make_config
+from bopl.workflow.judging import chosen_estimators, fit_reward_model, probabilities_on
+from bopl.workflow.racing import race
+from bopl.workflow.reading import noting_unseen, read_training_log
+from bopl.workflow.run_folder import without_machine
+from bopl.workflow.sharpness import sharpen_trained
+from bopl.workflow.step import StepClock
+from bopl.workflow.training import boost
+
+Say = Callable[[object], None]
+NEW, RUNNING = "new", "running"
+
+
+@dataclass(frozen=True)
+class Learned:
+    """A trained candidate, and what the newest part of the log says of it and of others.
+
+    Attributes
+    ----------
+    policy : policy
+    evaluation : Evaluation
+        Of ``"new"`` and of the other contenders by their ids, against ``"running"``.
+    audit : Audit
+    fingerprint : str
+        Of the log.
+    split : dict
+        What was trained on and what was held out.
+    left_aside : dict of id to sentence
+        Contenders that could not be judged.
+    """
+
+    policy: Any
+    evaluation: Evaluation
+    audit: Audit
+    fingerprint: str
+    split: dict[str, Any]
+    left_aside: dict[str, str]
+
+    def best(self) -> tuple[str, Mapping[str, Any]]:
+        """Return the name of the most promising contender, those that are better first, and its comparison."""
+        verdicts = {one["policy"]: one["verdict"] for one in self.evaluation.decisions}
+        rows = [row for row in self.evaluation.comparisons if row["other"] == RUNNING]
+        best = max(rows, key=lambda row: (verdicts[row["policy"]] == "better", row["policy"] == NEW, row["ci_lower"]))
+        better = [row for row in rows if verdicts[row["policy"]] == "better"]
+        row = max(better, key=lambda row: row["ci_lower"]) if better else best
+        return row["policy"], {**row, **self.evaluation.decision(row["policy"])}
+
+
+def training_config(log: Path, settings: LoopSettings, confidence: float) -> TrainConfig:
+    """Return the settings of the training: those of ``[train]``, and what follows from the loop."""
+    given: dict[str, Any] = {
+        "log": str(log),
+        "holdout": settings.holdout,
+        "min_uplift": settings.min_uplift,
+        "confidence": confidence,
+    }
+    return make_config(settings.train, given, propensity_settings(log, settings.train))
+
+
+def propensity_settings(log: Path, train: Mapping[str, Any]) -> dict[str, Any]:
+    """Return how propensities are read: what callers did not say is estimated, or left out where others have been said.
+
+    An apprentice learns from its caller's decisions; once it decides itself, its own are enough.
+    """
+    missing = read_parts(log, columns=[ROLES["propensity"]]).table[ROLES["propensity"]]
+    if missing.null_count == 0 or "assume_propensity" in train:
+        return {}
+    if missing.null_count == len(missing):
+        return {"assume_propensity": "estimate"}
+    known = f"not {ROLES['propensity']} is missing"
+    return {"where": f"({train['where']}) and {known}" if train.get("where") else known}
+
+
+def learn(
+    log: Path,
+    settings: LoopSettings,
+    running: Any,
+    contenders: Mapping[str, Any],
+    *,
+    confidence: float,
+    say: Say,
+    progress: bool = False,
+) -> Learned:
+    """Train a candidate on the older part of the log and judge it on the newest, beside other contenders.
+
+    Parameters
+    ----------
+    log : Path
+        The folder of joined decisions.
+    settings : LoopSettings
+    running : policy or None
+        What runs now; None is the uniform policy.
+    contenders : mapping of id to policy
+        Others that may take its place.
+    confidence : float
+        Of the verdicts on all of them together.
+    say : callable
+    progress : bool
+    """
+    config = training_config(log, settings, confidence)
+    config.check_objective()
+    read = read_training_log(config)
+    audited = audit_for_training(read, config, say=say)
+    fingerprint = audited.log.fingerprint()
+    division = divide(audited.log, config.holdout, by="time")
+    rest, held_out = parts = division.split(audited.log)
+    say(parts.facts.sentence)
+    policy = train_candidate(config, rest, len(held_out), say, progress)
+    policy.trained_on_ = fingerprint
+    others, left_aside = _judgeable(contenders, audited.log, division, config)
+    running_prob = _probabilities(running, audited.log, division, config)
+    evaluation = judge_against(held_out, policy, others, running_prob, config, fit_reward_model(rest, config))
+    return Learned(without_machine(policy), evaluation, audited.audit, fingerprint, parts.facts.to_dict(), left_aside)
+
+
+def train_candidate(config: TrainConfig, rest: BanditLog, n_held_out: int, say: Say, progress: bool) -> Any:
+    """Return the winner of the race, or the policy of a single objective."""
+    if config.objective == AUTO:
+        policy, _ = race(config, rest, StepClock(), say, progress=progress)
+    else:
+        policy, _ = boost(config, rest, n_held_out, StepClock(), say, progress, ())
+    return sharpen_trained(policy, config, say)
+
+
+def judge_against(
+    held_out: BanditLog,
+    policy: Any,
+    others: Mapping[str, FloatArray],
+    running: FloatArray,
+    config: TrainConfig,
+    reward_model: Any,
+) -> Evaluation:
+    """Return what the held-out samples say of contenders against what runs now."""
+    names = [name for name in chosen_estimators(config) if config.estimators is not None or ESTIMATORS[name].is_default]
+    if reward_model is None and config.estimators is None:
+        names = [name for name in names if not ESTIMATORS[name].needs]
+    return evaluate(
+        held_out,
+        {NEW: policy, **others, RUNNING: running},
+        against=RUNNING,
+        estimators=names,
+        interval=config.interval,
+        confidence=config.confidence,
+        min_uplift=config.min_uplift,
+        guards=config.guard,
+        reward_model=reward_model,
+        random_state=config.random_state,
+        n_jobs=config.n_jobs,
+    )
+
+
+def _judgeable(
+    contenders: Mapping[str, Any], log: BanditLog, division: Division, config: TrainConfig
+) -> tuple[dict[str, FloatArray], dict[str, str]]:
+    """Return the probabilities of contenders on the held-out samples, and why others have none."""
+    found: dict[str, FloatArray] = {}
+    left_aside: dict[str, str] = {}
+    for name, policy in contenders.items():
+        try:
+            found[name] = _probabilities(policy, log, division, config)
+        except (ValueError, TypeError, KeyError) as error:  # trained on other columns than this loop has
+            left_aside[name] = str(error)
+    return found, left_aside
+
+
+def _probabilities(policy: Any, log: BanditLog, division: Division, config: TrainConfig) -> FloatArray:
+    """Return what a policy does on the held-out samples, read in the columns that it was fitted on."""
+    if policy is None:
+        mask = np.ones((log.n_samples, log.n_actions), dtype=bool) if log.action_mask is None else log.action_mask
+        uniform: FloatArray = mask / mask.sum(axis=1, keepdims=True)
+        return uniform[division.test]
+    roles: dict[str, Any] = dict(ROLES)
+    named = replace(config, **roles, context=None, ignore=(), categorical=(), keep=())
+    with noting_unseen():
+        found = probabilities_on(policy, log, named)
+    return _on_known(found, log)[division.test]
+
+
+def _on_known(action_prob: FloatArray, log: BanditLog) -> FloatArray:
+    """Return probabilities in which a sample whose eligible actions a policy does not know has uniform ones.
+
+    So it is served, too.
+    """
+    total = action_prob.sum(axis=1)
+    lost = ~(total > 0.5)
+    if not lost.any():
+        return action_prob
+    mask = np.ones_like(action_prob, dtype=bool) if log.action_mask is None else log.action_mask
+    return np.where(lost[:, None], mask / mask.sum(axis=1, keepdims=True), action_prob)

@@ -1,0 +1,64 @@
+"""Rehearsals: a loop without HTTP, in a simulated world; decisions, draws and files are those of the server."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future
+from typing import Any
+
+from bopl.serving.draws import draw_of
+from bopl.serving.events import EventStore
+from bopl.serving.folder import LoopFolder
+from bopl.serving.record import Action, DecisionRow
+
+Reward = Callable[[Mapping[str, Any], Action], float | None]
+
+
+def rehearse(
+    loop: LoopFolder, records: Sequence[Mapping[str, Any]], reward: Reward, *, name: str, window_s: float | None = None
+) -> float:
+    """Decide for records under the promotion in force, keep decisions and rewards, and return the mean reward.
+
+    Parameters
+    ----------
+    loop : LoopFolder
+    records : sequence of mappings
+    reward : callable of record and action
+        What comes of an action; None where no reward is sent.
+    name : str
+        Begins the ids of the events, which must be new.
+    window_s : float, optional
+        The reward window; by default that of ``loop.toml``.
+    """
+    window_s = loop.settings().reward_window_s if window_s is None else window_s
+    total = 0.0
+    with EventStore(loop.events) as store:
+        promotion = store.promotion()
+        assert promotion is not None
+        mixture = loop.mixture(promotion)
+        waiting: list[Future[Any]] = []
+        for number, record in enumerate(records):
+            event = f"{name}-{number}"
+            draw = draw_of(store.seed, event)
+            chosen = mixture.decide(record, None, draw)
+            row = DecisionRow(
+                event,
+                0,
+                promotion.id,
+                promotion.policy,
+                chosen.action,
+                chosen.propensity,
+                record,
+                None,
+                draw,
+                policy_prob=chosen.policy_prob,
+                baseline_prob=chosen.baseline_prob,
+            )
+            waiting.append(store.add_decision(row))
+            earned = reward(record, chosen.action)
+            if earned is not None:
+                waiting.append(store.add_reward(event, earned, window_s=window_s))
+                total += earned
+        for future in waiting:
+            future.result()
+    return total / max(len(records), 1)

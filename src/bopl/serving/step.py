@@ -1,0 +1,290 @@
+"""A step of the loop: join, audit, then either judge the canary or train and judge a new policy; and what follows.
+
+What follows from a verdict is written with it, before it is done: a step that is killed in between is finished by the
+next one.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from bopl._lock import only_writer
+from bopl.evaluation.verdict import BETTER, WORSE
+from bopl.serving.book import CANDIDATE, RAMP, VerdictBook, level_of_look
+from bopl.serving.canary import CanaryVerdict, finite, judge_trial
+from bopl.serving.events import EventStore
+from bopl.serving.folder import SUFFIX, LoopFolder
+from bopl.serving.joining import JoinResult, join
+from bopl.serving.learning import NEW, Learned, learn
+from bopl.serving.record import PromotionRow
+from bopl.serving.settings import LoopSettings
+from bopl.serving.standing import Standing
+from bopl.serving.trial import count_joined, trial_rows
+
+Say = Callable[[object], None]
+START, RAISE, KEEP, ROLL_BACK, WAIT = "start", "raise", "keep", "roll back", "wait"
+
+
+@dataclass(frozen=True)
+class StepResult:
+    """What a step has done.
+
+    Attributes
+    ----------
+    joined : JoinResult
+    action : {"start", "raise", "keep", "roll back", "wait"}
+        A canary began, got a larger share, or was taken back; everything stays as it is; or there is too little new.
+    sentence : str
+        What was found, and what follows.
+    verdict : mapping or None
+        The entry of the book.
+    promotion : PromotionRow
+        What is served now.
+    """
+
+    joined: JoinResult
+    action: str
+    sentence: str
+    verdict: Mapping[str, Any] | None
+    promotion: PromotionRow
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return it as plain values."""
+        return {
+            "joined": self.joined.to_dict(),
+            "action": self.action,
+            "sentence": self.sentence,
+            "verdict": self.verdict,
+            "promotion": asdict(self.promotion),
+        }
+
+
+def step(
+    folder: str | Path, *, now: int | None = None, say: Say = lambda text: None, progress: bool = False
+) -> StepResult:
+    """Do one step of a loop; run it as often as you like.
+
+    Parameters
+    ----------
+    folder : path
+        Of the loop; the server may be running meanwhile.
+    now : int, optional
+        Microseconds since 1970, for the join; by default the time of the machine.
+    say : callable, optional
+        Gets a sentence, or something that can be printed, after every part.
+    progress : bool, default=False
+    """
+    loop = LoopFolder(folder)
+    settings = loop.settings()
+    with only_writer(loop.verdicts), EventStore(loop.events) as store:
+        return Stepping(loop, settings, store, say, progress).run(now)
+
+
+@dataclass(frozen=True)
+class Stepping:
+    """One step, with all that it needs."""
+
+    loop: LoopFolder
+    settings: LoopSettings
+    store: EventStore
+    say: Say
+    progress: bool = False
+    book: VerdictBook = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "book", VerdictBook(self.loop.verdicts))
+
+    def run(self, now: int | None = None) -> StepResult:
+        """Join, finish what a killed step has left, judge what is on trial, and learn."""
+        joined = join(self.loop.path, self.store, self.settings, now=now)
+        self.say(joined.sentence)
+        finished = self._finish()
+        if finished is not None:
+            return self._result(joined, finished)
+        standing = self._standing()
+        tried = None
+        if standing.canary is not None or standing.before is not None:
+            tried = self._judge_trial(standing)
+            if standing.canary is not None or tried["action"] != KEEP:
+                return self._result(joined, tried)
+        learned = self._learn(standing)
+        return self._result(joined, learned)
+
+    def _standing(self) -> Standing:
+        return Standing.of(self.store.promotions())
+
+    def _result(self, joined: JoinResult, entry: Mapping[str, Any]) -> StepResult:
+        self.say(entry["sentence"])
+        written = entry if "number" in entry else None
+        return StepResult(joined, entry["action"], entry["sentence"], written, self._standing().now)
+
+    # -- What is on trial -------------------------------------------------------------------------------------------
+
+    def _judge_trial(self, standing: Standing) -> dict[str, Any]:
+        """Judge the canary, or what runs now against what it has replaced, and let follow what does."""
+        rows = trial_rows(self.loop, self.store, standing)
+        verdict = judge_trial(rows, standing.trial, standing.ramp, self.settings, self.settings.reward_range)
+        action = self._action_on_trial(standing, verdict, n_ramp=len(rows.of(standing.ramp)))
+        entry = {
+            "kind": RAMP,
+            "running": standing.running,
+            "candidate": standing.now.policy,
+            "against": standing.now.baseline,
+            "share": standing.now.share,
+            "after": standing.now.id,
+            "action": action,
+            "next_share": standing.next_share(self.settings.ramp) if action == RAISE else None,
+            "n_joined": count_joined(self.loop.log),
+            **verdict.to_dict(),
+            "log_fingerprint": None,
+            "sentence": _trial_text(standing, verdict, action, self.settings),
+        }
+        last = self.book.last()
+        is_known = last is not None and last["kind"] == RAMP and last["n_joined"] == entry["n_joined"]
+        if action == KEEP and (standing.canary is None or is_known):
+            return entry  # nothing follows, and nothing is to be remembered: the bounds hold at all looks
+        return self._follow(self._write(entry))
+
+    def _action_on_trial(self, standing: Standing, verdict: CanaryVerdict, n_ramp: int) -> str:
+        if verdict.verdict == WORSE:
+            return ROLL_BACK
+        if standing.canary is None:
+            return KEEP
+        if verdict.verdict == BETTER:
+            return RAISE
+        return ROLL_BACK if n_ramp >= self.settings.max_ramp_decisions else KEEP
+
+    # -- What is learned --------------------------------------------------------------------------------------------
+
+    def _learn(self, standing: Standing) -> dict[str, Any]:
+        """Train and judge a candidate if there is enough that is new."""
+        n_joined = count_joined(self.loop.log)
+        looks = self.book.looks(standing.running)
+        last = self.book.last()
+        n_new = n_joined - (0 if last is None else last["n_joined"])
+        if n_new < self.settings.min_decisions:
+            sentence = (
+                f"Waiting: {n_new:,} joined decisions are new, and {self.settings.min_decisions:,} are needed before "
+                "the next look."
+            )
+            return {"action": WAIT, "sentence": sentence}
+        look = len(looks) + 1
+        level = level_of_look(self.settings.confidence, look)
+        learned = learn(
+            self.loop.log,
+            self.settings,
+            self.loop.load_policy(standing.running),
+            self._contenders(standing),
+            confidence=level,
+            say=self.say,
+            progress=self.progress,
+        )
+        return self._follow(self._write(self._candidate_entry(standing, learned, look, level, n_joined)))
+
+    def _contenders(self, standing: Standing) -> dict[str, Any]:
+        """Return the policies that were put into the folder and never served."""
+        found = [file.stem for file in sorted(self.loop.policies.glob(f"*{SUFFIX}")) if not file.name.startswith(".")]
+        return {name: self.loop.load_policy(name) for name in found if name not in standing.served}
+
+    def _candidate_entry(
+        self, standing: Standing, learned: Learned, look: int, level: float, n_joined: int
+    ) -> dict[str, Any]:
+        name, row = learned.best()
+        is_better = row["verdict"] == BETTER
+        candidate = name
+        if name == NEW:
+            candidate = self._save(learned.policy) if is_better else learned.policy.policy_id
+        if candidate == standing.running:  # the same policy again
+            is_better = False
+        action = START if is_better else KEEP
+        share = self.settings.ramp[0]
+        return {
+            "kind": CANDIDATE,
+            "running": standing.running,
+            "candidate": candidate,
+            "after": standing.now.id,
+            "action": action,
+            "next_share": share if action == START else None,
+            "look": look,
+            "confidence": level,
+            "n_joined": n_joined,
+            "verdict": row["verdict"],
+            "reason": row["reason"],
+            "difference": finite(row["difference"]),
+            "lower": finite(row["ci_lower"]),
+            "upper": finite(row["ci_upper"]),
+            "log_fingerprint": learned.fingerprint,
+            "split": learned.split,
+            "verdicts": {one["policy"]: one["verdict"] for one in learned.evaluation.decisions},
+            "left_aside": learned.left_aside,
+            "audit": [finding.sentence for finding in learned.audit.problems],
+            "sentence": (
+                f"Look {look} at the place of {standing.running}: {row['verdict']} ({row['estimator']}). "
+                f"{row['reason']} "
+                + (f"{candidate} gets {share:.3g} of the traffic." if action == START else "Nothing changes.")
+            ),
+        }
+
+    def _save(self, policy: Any) -> str:
+        """Put a policy into the folder, under its id."""
+        with tempfile.TemporaryDirectory(dir=self.loop.policies, prefix=".") as folder:
+            file = Path(folder) / f"policy{SUFFIX}"
+            policy.save(file)
+            return self.loop.add_policy(file)
+
+    # -- What follows -----------------------------------------------------------------------------------------------
+
+    def _write(self, entry: dict[str, Any]) -> dict[str, Any]:
+        return self.book.write({"time": self.store.clock.now(), **entry})
+
+    def _finish(self) -> dict[str, Any] | None:
+        """Let follow what a killed step has found and not done; None if there is no such thing."""
+        last = self.book.last()
+        if last is None or last["action"] not in (START, RAISE, ROLL_BACK):
+            return None
+        standing = self._standing()
+        if standing.now.id != last["after"]:  # it was done, or something else was meanwhile
+            return None
+        return self._follow(last)
+
+    def _follow(self, entry: dict[str, Any]) -> dict[str, Any]:
+        """Do what a verdict says, if what it was given on is still in force."""
+        standing = self._standing()
+        kept = (
+            "number",
+            "kind",
+            "verdict",
+            "reason",
+            "difference",
+            "lower",
+            "upper",
+            "confidence",
+            "look",
+            "n_samples",
+        )
+        facts = {name: entry[name] for name in kept if name in entry}
+        more = {"verdict": facts, "log_fingerprint": entry["log_fingerprint"]}
+        if entry["action"] in (START, RAISE):
+            reason = f"verdict {entry['number']}: {entry['verdict']}"
+            row = standing.promotion_of(entry["candidate"], entry["next_share"], self.settings, reason, **more)
+            self.store.promote(row, after=entry["after"])
+        elif entry["action"] == ROLL_BACK:
+            row = standing.rollback_of(self.settings, f"verdict {entry['number']}: {entry['verdict']}", **more)
+            self.store.promote(row, after=entry["after"])
+        return entry
+
+
+def _trial_text(standing: Standing, verdict: CanaryVerdict, action: str, settings: LoopSettings) -> str:
+    share = f"{100.0 * standing.now.share:.3g}%"
+    what = {
+        RAISE: f"It gets {100.0 * standing.next_share(settings.ramp):.3g}% of the traffic.",
+        ROLL_BACK: f"It is taken back: {standing.now.baseline} has all traffic again.",
+        KEEP: "It stays as it is.",
+    }[action]
+    if action == ROLL_BACK and verdict.verdict != WORSE:
+        what = f"{settings.max_ramp_decisions:,} decisions have not told. {what}"
+    return f"Policy {standing.now.policy} at {share}: {verdict.verdict}. {verdict.reason} {what}"
