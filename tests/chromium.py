@@ -81,12 +81,13 @@ class Browser:
         return json.loads(message)
 
     def open(self, path, *, width=1280, height=900, dark=False):
-        """Load a file and wait until its charts are drawn."""
+        """Load a file, or a page of a server of this machine, and wait until its charts are drawn."""
         self.events.clear()
+        self._opened = path if str(path).startswith("http://127.0.0.1:") else "file://"
         self.resize(width, height)
         scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
         self.call("Emulation.setEmulatedMedia", features=[scheme])
-        self.call("Page.navigate", url=f"file://{path}")
+        self.call("Page.navigate", url=f"file://{path}" if self._opened == "file://" else path)
         while self.evaluate("document.readyState") != "complete" or self.evaluate("location.href") == "about:blank":
             time.sleep(0.02)
         self.settle()
@@ -123,7 +124,7 @@ class Browser:
                 found.append(str([argument.get("value") for argument in params["args"]]))
             elif method == "Log.entryAdded":
                 found.append(params["entry"]["text"])
-            elif method == "Network.requestWillBeSent" and not params["request"]["url"].startswith("file://"):
+            elif method == "Network.requestWillBeSent" and not params["request"]["url"].startswith(self._opened):
                 found.append(f"request to {params['request']['url']}")
         return found
 

@@ -376,3 +376,18 @@ def test_ctrl_c_ends_a_search_with_what_was_found(trained, tmp_path, monkeypatch
     assert out.exists() == (n_scored > 0)
     if n_scored:
         assert len(result["configurations"]) == n_scored
+
+
+def test_an_onnx_model_of_raw_columns_is_checked_on_raw_rows(trained, raced, capsys):
+    out = trained / "raw.onnx"
+    code, result = run_json(capsys, "export", raced, "--to", "onnx", "--raw", "--out", out)
+    assert (code, result["n_contexts"]) == (0, 2000)
+    code, result = run_json(
+        capsys, "export", raced, "--to", "onnx", "--raw", "--rows", trained / "log.parquet", "--out", out
+    )
+    assert code == 0
+    assert result["largest_difference"] < 1e-4
+    assert run_bopl("export", raced, "--to", "onnx", "--rows", trained / "log.parquet", "--out", out) == 0
+    assert "of log.parquet" in capsys.readouterr().out
+    assert run_bopl("export", raced, "--to", "xgboost", "--raw") == 2
+    assert "takes encoded contexts only" in capsys.readouterr().err

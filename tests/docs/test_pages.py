@@ -40,7 +40,7 @@ def test_no_python_escapes_by_another_name():
             assert block.kind not in ("py", "python3", "Python"), f"{path.name}: write python, so that it is run"
 
 
-FOLDERS = "baseline boosting evaluation learner log objective policy report search simulation"
+FOLDERS = "baseline boosting evaluation learner log objective policy report search serving simulation"
 
 
 @pytest.mark.parametrize("module", ["", *FOLDERS.split()])

@@ -15,23 +15,31 @@ def export(
     policy: Annotated[Path, typer.Argument(help="The policy file.")],
     to: Annotated[str, typer.Option(help="xgboost (JSON, over the context and the one-hot action) or onnx.")],
     out: Annotated[Path | None, typer.Option(help="The file; the policy's, with .json or .onnx, by default.")] = None,
+    raw: Annotated[
+        bool, typer.Option("--raw", help="ONNX: take the columns of the log by name, text and times among them.")
+    ] = False,
+    rows: Annotated[
+        Path | None, typer.Option(help="A log or contexts to check the model on; rows around the splits by default.")
+    ] = None,
     inverse_temperature: InverseTemperature = None,
     json: Json = False,
 ) -> None:
     """Write a policy for another runtime, after checking that it scores alike there.
 
-    Contexts go in as numbers, encoded as the policy encodes them; the ONNX model carries the columns, their categories
-    and the actions in its metadata.
+    Contexts go in as numbers, encoded as the policy encodes them, or with --raw as the columns of the log; the ONNX
+    model carries the columns, their categories and the actions in its metadata.
 
-    Example: bopl export policy.bopl --to onnx
+    Example: bopl export policy.bopl --to onnx --raw
     """
     from bopl.workflow.exporting import export as run
 
     output = Output(json)
-    done = run(policy, to, out, inverse_temperature=inverse_temperature)
+    done = run(policy, to, out, raw=raw, rows=rows, inverse_temperature=inverse_temperature)
+    kind = "raw rows" if raw else "contexts"
+    where = "around the policy's splits" if rows is None else f"of {rows.name}"
     output.say(
-        f"Written to {done.path}. Its scores agree with the policy's on {done.n_contexts:,} contexts around the "
-        f"policy's splits; the largest difference is {done.largest_difference:.2g}."
+        f"Written to {done.path}. Its scores agree with the policy's on {done.n_contexts:,} {kind} {where}; the "
+        f"largest difference is {done.largest_difference:.2g}."
     )
     output.finish(
         {"path": done.path, "to": to, "n_contexts": done.n_contexts, "largest_difference": done.largest_difference}

@@ -1,7 +1,7 @@
 """Anytime-valid bounds that grow with the data: one pass, constant memory, looked at as often as one likes.
 
-The bets of `bopl.evaluation.betting` are tuned to the number of samples there are, so each number has bets of its own. Here
-a bet depends on the samples before it and on nothing else (Waudby-Smith and Ramdas, 2024, Eq. 15)::
+The bets of `bopl.evaluation.betting` are tuned to the number of samples there are, so each number has bets of its own.
+Here a bet depends on the samples before it and on nothing else (Waudby-Smith and Ramdas, 2024)::
 
     lambda_t = sqrt(2 log(1/delta) / (t log(1 + t) · variance_{t-1}))
 

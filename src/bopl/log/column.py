@@ -138,7 +138,7 @@ class Column:
     @staticmethod
     def code(label: Any, known: Mapping[str, float], unknown: float) -> float:
         """Return the number of a category, given `code_of` and `unknown_code`."""
-        return known.get(_as_text(label), known.get(_as_written(label), unknown))
+        return known.get(category_text(label, known), unknown)
 
     def warn_of_unseen(self, values: nw.Series[Any], code: AnyArray) -> None:
         """Warn of categories that are not missing in the values, but are in what they were encoded as."""
@@ -335,6 +335,12 @@ def encode_vector(values: nw.Series[Any], name: str, size: int) -> AnyArray:
     present = column.drop_null()
     matrix[is_there] = present.flatten().to_numpy(zero_copy_only=False).reshape(len(present), size)
     return matrix
+
+
+def category_text(label: Any, known: Mapping[str, float]) -> str:
+    """Return the text that a category is known by, as it is or as it would be written; its own text if it is not."""
+    text = _as_text(label)
+    return text if text in known else written if (written := _as_written(label)) in known else text
 
 
 def _as_text(label: Category) -> str:

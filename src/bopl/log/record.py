@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import date, datetime
+from datetime import UTC, date, datetime
 from typing import Any, NoReturn
 
 import numpy as np
@@ -20,6 +21,8 @@ from bopl.log.missing import is_missing
 _ABSENT = object()
 _EXACT = 1 << 53  # whole numbers up to it are floats without rounding
 _MISSING = math.nan
+_ISO = re.compile(r"\d{4}-\d\d-\d\d(?:[T ]\d\d:\d\d(?::\d\d(?:\.\d{1,9})?)?(?:Z|[+-]\d\d:\d\d)?)?", re.ASCII)
+_EPOCH_NAIVE, _EPOCH_UTC = datetime(1970, 1, 1), datetime(1970, 1, 1, tzinfo=UTC)
 
 Encode = Callable[[Any], Any]
 
@@ -56,6 +59,11 @@ class RecordEncoder:
             self._slots.append(_Slot(column.name, place, is_single, column.is_optional, _ENCODE[column.kind](column)))
             start = place.stop
         self._slot_of = {slot.name: slot for slot in self._slots}
+        # What most values of most records are, floats and known categories, needs no function of its own.
+        self._plan = [
+            (slot, slot.name, slot.place.start, column.kind in ("number", "flag"), column.code_of)
+            for slot, column in zip(self._slots, columns, strict=True)
+        ]
 
     def encode(self, records: Sequence[Mapping[str, Any]]) -> AnyArray:
         """Return records as a float32 matrix of shape (n_records, n_features)."""
@@ -68,22 +76,21 @@ class RecordEncoder:
         return matrix
 
     def _row(self, record: Mapping[str, Any]) -> list[float]:
-        row = [_MISSING] * len(self._names)
-        try:
-            for slot in self._slots:
-                value = record.get(slot.name, _ABSENT)
-                if value is None:
-                    continue
-                if value is _ABSENT:
-                    if not slot.is_optional:
-                        self._refuse_absent(record)
-                elif slot.is_single:
-                    row[slot.place.start] = slot.encode(value)
-                else:
-                    row[slot.place] = slot.encode(value)
-        except AttributeError:
+        if type(record) is not dict:
             _check_mapping(record)
-            raise
+        row, get = [_MISSING] * len(self._names), record.get
+        for slot, name, place, is_number, known in self._plan:
+            value = get(name, _ABSENT)
+            if is_number and type(value) is float:
+                row[place] = value
+            elif type(value) is str and value in known:
+                row[place] = known[value]
+            elif value is _ABSENT:
+                if not slot.is_optional:
+                    self._refuse_absent(record)
+            elif value is not None:
+                found = slot.encode(value)
+                row[slot.place] = [found] if slot.is_single else found
         return row
 
     def _sparse_row(self, record: Mapping[str, Any]) -> list[float]:
@@ -120,8 +127,7 @@ def _check_mapping(record: Any) -> None:
 
 def _number(column: Column) -> Encode:
     def encode(value: Any) -> float:
-        kind = type(value)
-        if kind is float or (kind is int and -_EXACT <= value <= _EXACT):
+        if type(value) is int and -_EXACT <= value <= _EXACT:
             return value
         return _other_number(column, value)
 
@@ -146,8 +152,6 @@ def _category(column: Column) -> Encode:
     known, unknown = column.code_of, column.unknown_code
 
     def encode(value: Any) -> float:
-        if type(value) is str and value in known:
-            return known[value]
         value = _plain(value)
         if isinstance(value, str | int | float | date) and not is_missing(value):
             return column.code(value, known, unknown)
@@ -182,12 +186,26 @@ def _milliseconds(column: Column, value: Any) -> int:
         return found
     if not isinstance(value, str | date | datetime | np.datetime64):
         raise _refused(column, value)
+    if isinstance(value, str) and (found := _from_iso(value)) is not None:
+        return found
     try:
         return moment_of(value).nanoseconds // 10**6
     except ValueError as error:
         raise ValueError(
             f"column {column.name!r} must hold times; it holds {value!r}, {error}. {HOW_TO_WRITE}"
         ) from None
+
+
+def _from_iso(text: str) -> int | None:
+    """Return a time in the usual form of ISO 8601 in milliseconds; None if it has another form, or does not exist."""
+    if _ISO.fullmatch(text) is None:
+        return None
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        return None
+    gap = moment - (_EPOCH_NAIVE if moment.tzinfo is None else _EPOCH_UTC)
+    return 86_400_000 * gap.days + 1000 * gap.seconds + gap.microseconds // 1000
 
 
 def _from_epoch(value: float, unit: str) -> int | None:

@@ -95,7 +95,7 @@ class LogSchema:
         if is_frame(frame):
             check_unique_names([str(name) for name in column_names(frame)], "the frame")
         table = as_table(frame)
-        self._check_present(table.columns)
+        self.check_present(table.columns)
         matrix = np.empty((len(table), len(self.feature_names)), dtype=CONTEXT_DTYPE)
         start = 0
         with np.errstate(over="ignore"):  # what overflows float32 becomes infinite and is refused later, with its value
@@ -164,7 +164,8 @@ class LogSchema:
                 return column.describe(code)
         raise KeyError(f"there is no context column {feature!r}.")
 
-    def _check_present(self, names: Sequence[str]) -> None:
+    def check_present(self, names: Sequence[str]) -> None:
+        """Raise if a frame with these columns lacks some of the schema's."""
         absent = [column.name for column in self.columns if column.name not in names]
         if absent:
             raise ValueError(

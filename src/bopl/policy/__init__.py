@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from bopl.policy.base import Policy as Policy
     from bopl.policy.blend import BlendedPolicy as BlendedPolicy
     from bopl.policy.boosted import BoostedPolicy as BoostedPolicy
+    from bopl.policy.decision import Decision as Decision
     from bopl.policy.model_file import load as load
     from bopl.policy.paper import PAPER_VARIANTS as PAPER_VARIANTS
     from bopl.policy.paper import paper_policy as paper_policy
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 _HOME_OF = {
     "BlendedPolicy": "blend",
     "BoostedPolicy": "boosted",
+    "Decision": "decision",
     "PAPER_VARIANTS": "paper",
     "Policy": "base",
     "ScoredPolicy": "scored",
@@ -25,7 +27,16 @@ _HOME_OF = {
     "paper_policy": "paper",
 }
 
-__all__ = ["PAPER_VARIANTS", "BlendedPolicy", "BoostedPolicy", "Policy", "ScoredPolicy", "load", "paper_policy"]
+__all__ = [
+    "PAPER_VARIANTS",
+    "BlendedPolicy",
+    "BoostedPolicy",
+    "Decision",
+    "Policy",
+    "ScoredPolicy",
+    "load",
+    "paper_policy",
+]
 
 
 def __getattr__(name: str) -> Any:

@@ -12,7 +12,7 @@ import numpy as np
 from bopl._typing import AnyArray, BoolArray, ContextMatrix, FloatArray
 from bopl.log.context import column_names, is_frame, quoted, read_context
 from bopl.policy.decision import Decision, eligible_row, eligible_rows, new_event
-from bopl.policy.drawing import RandomState, actions_at, uniform_numbers
+from bopl.policy.drawing import RandomState, action_at, actions_at, uniform_number, uniform_numbers
 from bopl.policy.drawing import draw_actions as draw_actions
 from bopl.policy.drawing import draw_labels as draw_labels
 
@@ -88,11 +88,11 @@ class Policy(ABC):
         Decision
             With the action, its propensity, the id of the event and that of the policy.
         """
-        action_prob = self.record_proba(record, eligible=eligible)
-        chosen = int(actions_at(action_prob[None], uniform_numbers(1, random_state, draw))[0])
-        return Decision(
-            self._labels()[chosen], float(action_prob[chosen]), new_event() if event is None else event, self.policy_id
-        )
+        policy, labels = self._identity()
+        mask = None if eligible is None else eligible_row(eligible, labels)[None]
+        action_prob = self._records_proba([record], mask)[0]
+        chosen = action_at(action_prob, uniform_number(random_state, draw))
+        return Decision(labels[chosen], float(action_prob[chosen]), new_event() if event is None else event, policy)
 
     def decide_many(
         self,
@@ -108,28 +108,28 @@ class Policy(ABC):
             raise ValueError(f"events has {len(events)} ids for {len(records)} records; each needs one.")
         if not len(records):
             return []
-        action_prob = self.records_proba(records, eligible=eligible)
+        policy, labels = self._identity()
+        action_prob = self._records_proba(records, eligible_rows(eligible, labels, len(records)))
         chosen = actions_at(action_prob, uniform_numbers(len(records), random_state, draw)).tolist()
         propensity = action_prob[np.arange(len(chosen)), chosen].tolist()
         names = [new_event() for _ in chosen] if events is None else events
-        labels, policy = self._labels(), self.policy_id
         return [
             Decision(labels[one], prob, name, policy) for one, prob, name in zip(chosen, propensity, names, strict=True)
         ]
 
     def record_proba(self, record: Any, *, eligible: Any = None) -> FloatArray:
         """Return the probabilities of all actions for one record, of shape (n_actions,); see `decide`."""
-        row = eligible_row(eligible, self._labels())
-        found: FloatArray = self._records_proba([record], None if row is None else row[None])[0]
+        mask = None if eligible is None else eligible_row(eligible, self._identity()[1])[None]
+        found: FloatArray = self._records_proba([record], mask)[0]
         return found
 
     def records_proba(self, records: Sequence[Any], *, eligible: Sequence[Any] | None = None) -> FloatArray:
         """Return the probabilities of all actions for several records, of shape (n_records, n_actions)."""
-        return self._records_proba(records, eligible_rows(eligible, self._labels(), len(records)))
+        return self._records_proba(records, eligible_rows(eligible, self._identity()[1], len(records)))
 
-    def _labels(self) -> list[Any]:
-        """Return the actions as Python's own values."""
-        return list(self.actions_.tolist())
+    def _identity(self) -> tuple[str, list[Any]]:
+        """Return the policy's id, and the actions as Python's own values."""
+        return self.policy_id, list(self.actions_.tolist())
 
     def _records_proba(self, records: Sequence[Any], mask: BoolArray | None) -> FloatArray:
         if isinstance(records[0], Mapping):

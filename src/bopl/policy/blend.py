@@ -224,12 +224,12 @@ class BlendedPolicy(ShownAsCard, ScoredPolicy):
         restore_common(blend, archive)
         return blend
 
-    def to_onnx(self, path: str | Path) -> None:
+    def to_onnx(self, path: str | Path, *, raw: bool = False) -> None:
         """Write the policy as an ONNX model, as `bopl.BoostedPolicy.to_onnx` does; ``score`` is the logarithm."""
         from bopl.policy.onnx_export import write_onnx
 
         check_is_fitted(self)
-        write_onnx(self._parts(), path, policy=self)
+        write_onnx(self._parts(), path, policy=self, raw=raw)
 
     def to_xgboost(self, path: str | Path) -> None:
         """Refuse: a mixture of policies is no sum of trees."""

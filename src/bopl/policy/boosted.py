@@ -511,17 +511,27 @@ class BoostedPolicy(ShownAsCard, ScoredPolicy):
         check_is_fitted(self)
         write_xgboost(self.ensemble_, path)
 
-    def to_onnx(self, path: str | Path) -> None:
-        """Write the policy as an ONNX model: ``context`` (float32) in; ``score``, ``probability`` and ``action`` out.
+    def to_onnx(self, path: str | Path, *, raw: bool = False) -> None:
+        """Write the policy as an ONNX model: contexts in; ``score``, ``probability`` and ``action`` out.
 
-        Contexts are encoded as in ``policy.schema_``, which the model carries in its metadata together with the
-        actions. The start is part of it, also that from the logging policy. It needs trees of `bopl.HistTree` or
-        `bopl.HistTreeClassifier`, and ``pip install 'bopl[onnx]'``.
+        Its metadata hold the schema, the actions and the policy's id. The start is part of it, also that from the
+        logging policy. It needs trees of `bopl.HistTree` or `bopl.HistTreeClassifier`, and
+        ``pip install 'bopl[onnx]'``.
+
+        Parameters
+        ----------
+        path : path
+        raw : bool, default=False
+            Whether the inputs are the columns of the log, by name and of shape (n_samples, 1): numbers and flags as
+            float32 (NaN is missing), text as strings (the empty one is missing), times as int64 milliseconds since
+            1970 (the lowest number, numpy's NaT, is missing), lists as float32 of shape (n_samples, length).
+            `bopl.policy.onnx_raw.raw_inputs` makes them from a frame. Otherwise there is one input, ``context``:
+            float32 of shape (n_samples, n_features), encoded as ``policy.schema_.encode`` does.
         """
         from bopl.policy.onnx_export import write_onnx
 
         check_is_fitted(self)
-        write_onnx([(self, 1.0)], path, policy=self)
+        write_onnx([(self, 1.0)], path, policy=self, raw=raw)
 
     # -- Notebooks ------------------------------------------------------------------------------------------------
 

@@ -40,18 +40,16 @@ def new_event() -> str:
     return uuid.uuid4().hex
 
 
-def eligible_row(eligible: Any, labels: Sequence[Hashable]) -> BoolArray | None:
-    """Return which actions can be chosen, of shape (n_actions,); None if all can.
+def eligible_row(eligible: Any, labels: Sequence[Hashable]) -> BoolArray:
+    """Return which actions can be chosen, of shape (n_actions,).
 
     Parameters
     ----------
-    eligible : sequence of labels, or of n_actions booleans, optional
+    eligible : sequence of labels, or of n_actions booleans
         Where the labels themselves are booleans, only an array is taken for a mask.
     labels : sequence
         Those of all actions.
     """
-    if eligible is None:
-        return None
     if isinstance(eligible, str | bytes) or not hasattr(eligible, "__iter__"):
         raise TypeError(f"eligible must be a list of actions or a mask of booleans; got {eligible!r}.")
     given = eligible.tolist() if isinstance(eligible, np.ndarray) else list(eligible)
@@ -74,12 +72,9 @@ def eligible_row(eligible: Any, labels: Sequence[Hashable]) -> BoolArray | None:
 
 
 def eligible_rows(eligible: Any, labels: Sequence[Hashable], n_records: int) -> BoolArray | None:
-    """Return the same for several records, of shape (n_records, n_actions)."""
+    """Return the same for several records, of shape (n_records, n_actions); None if all actions can be chosen."""
     if eligible is None:
         return None
     if len(eligible) != n_records:
         raise ValueError(f"eligible has {len(eligible)} entries for {n_records} records; each needs one.")
-    rows = [eligible_row(one, labels) for one in eligible]
-    if all(row is None for row in rows):
-        return None
-    return np.array([np.ones(len(labels), bool) if row is None else row for row in rows])
+    return np.array([np.ones(len(labels), bool) if one is None else eligible_row(one, labels) for one in eligible])

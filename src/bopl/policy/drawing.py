@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import os
+from bisect import bisect_right
 from collections.abc import Sequence
 
 import numpy as np
@@ -39,6 +41,26 @@ def actions_at(action_prob: FloatArray, draw: FloatArray) -> IntArray:
     total = cumulative[:, -1:]
     threshold = np.minimum(draw[:, None] * total, np.nextafter(total, 0.0))
     return (cumulative <= threshold).sum(axis=1)
+
+
+def action_at(action_prob: FloatArray, draw: float) -> int:
+    """Return the action position that one uniform number stands for, as `actions_at` does.
+
+    Parameters
+    ----------
+    action_prob : ndarray of shape (n_actions,)
+    draw : float in [0, 1)
+    """
+    cumulative: list[float] = np.cumsum(action_prob).tolist()
+    total = cumulative[-1]
+    return bisect_right(cumulative, min(draw * total, math.nextafter(total, 0.0)))
+
+
+def uniform_number(random_state: RandomState, draw: float | None) -> float:
+    """Return a number in [0, 1): the given one, one of a generator, or a fresh one of the system."""
+    if type(draw) is float and random_state is None and 0.0 <= draw < 1.0:
+        return draw
+    return float(uniform_numbers(1, random_state, draw)[0])
 
 
 def uniform_numbers(

@@ -14,6 +14,7 @@ import numpy as np
 
 from bopl._typing import AnyArray
 from bopl.policy.onnx_graph import Graph
+from bopl.policy.onnx_raw import add_columns, check_raw, input_names, missing_text
 from bopl.policy.onnx_trees import add_trees
 from bopl.policy.summands import Summands, summands_of
 from bopl.reward.logging_model import LEAST_PROB as LEAST_LOGGING_PROB
@@ -28,7 +29,9 @@ LOWEST = -1e4  # logarithm of a probability of zero, within a blend: finite, and
 HIGHEST_FACTOR = 1e30  # a finite inverse temperature stays finite in float32
 
 
-def write_onnx(parts: Sequence[tuple[BoostedPolicy, float]], path: str | Path, *, policy: ScoredPolicy) -> None:
+def write_onnx(
+    parts: Sequence[tuple[BoostedPolicy, float]], path: str | Path, *, policy: ScoredPolicy, raw: bool = False
+) -> None:
     """Write a policy as an ONNX model.
 
     Parameters
@@ -38,22 +41,36 @@ def write_onnx(parts: Sequence[tuple[BoostedPolicy, float]], path: str | Path, *
     path : path
     policy : BoostedPolicy or BlendedPolicy
         What has the parts. Labels that are text or whole numbers come out as they are, others as positions.
+    raw : bool
+        Whether the columns of the log are the inputs, by name (`onnx_raw`), and not encoded contexts.
     """
-    writer = _PolicyWriter(policy.n_features_in_, len(policy.actions_))
+    graph = Graph()
+    facts: dict[str, Any] = {}
+    if raw:
+        schema = check_raw(policy.schema_)
+        add_columns(graph, schema)
+        facts = {"inputs": input_names(schema), "missing_text": missing_text(schema)}
+    else:
+        graph.put_in(graph.context, "float", policy.n_features_in_)
+    writer = _PolicyWriter(graph, len(policy.actions_))
     if policy is parts[0][0]:
         score = writer.add_score(summands_of(parts[0][0].ensemble_))
     else:
         score = writer.add_log_mean(parts)
     writer.finish(score, float(policy.trained_inverse_temperature), policy.actions_)
-    schema = None if policy.schema_ is None else policy.schema_.to_json()
-    writer.graph.write(path, {"actions": [str(label) for label in policy.actions_.tolist()], "schema": schema})
+    facts |= {
+        "actions": [str(label) for label in policy.actions_.tolist()],
+        "schema": None if policy.schema_ is None else policy.schema_.to_json(),
+        "policy": policy.policy_id,
+    }
+    graph.write(path, facts)
 
 
 class _PolicyWriter:
     """Adds the pieces of a policy to a graph; tensors have the shape (n_samples, n_actions)."""
 
-    def __init__(self, n_features: int, n_actions: int) -> None:
-        self.graph = Graph(n_features)
+    def __init__(self, graph: Graph, n_actions: int) -> None:
+        self.graph = graph
         self.n_actions = n_actions
         self._log_prob: dict[int, tuple[LoggingModel, str]] = {}  # parts of a blend share their logging model
 

@@ -237,15 +237,16 @@ class ScoredPolicy(Policy, BaseEstimator):
         # What deciding needs is made again where it is needed.
         return {name: value for name, value in super().__getstate__().items() if name != "_made"}
 
-    def _labels(self) -> list[Any]:
-        return self._served().labels
+    def _identity(self) -> tuple[str, list[Any]]:
+        served = self._served()
+        return served.policy_id, served.labels
 
     def _records_proba(self, records: Sequence[Any], mask: BoolArray | None) -> FloatArray:
         return self._prob(self._read_records(records), mask)
 
     def _read_records(self, records: Sequence[Any]) -> ContextMatrix:
-        if isinstance(records[0], Mapping):
-            schema = self._served().schema
+        if type(records[0]) is dict or isinstance(records[0], Mapping):
+            schema = getattr(self, "schema_", None) or self._served().schema
             if schema is None:
                 raise TypeError("the policy was fitted on columns without names; pass a sequence of numbers.")
             return schema.encode_records(records)
@@ -321,9 +322,12 @@ class ScoredPolicy(Policy, BaseEstimator):
 
 def check_scores(score: FloatArray) -> FloatArray:
     """Return scores, after checking that they are finite: of others there are no probabilities to act on or to log."""
-    with np.errstate(over="ignore", invalid="ignore"):
-        total = score.sum()
-    if np.isfinite(total) or np.isfinite(score).all():  # a sum may overflow where no score does
+    if len(score) > 1:
+        with np.errstate(over="ignore", invalid="ignore"):
+            total = score.sum()
+        if np.isfinite(total):  # it may overflow where no score does
+            return score
+    if np.isfinite(score).all():
         return score
     bad = ~np.isfinite(score).all(axis=1)
     raise ValueError(

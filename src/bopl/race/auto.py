@@ -268,11 +268,12 @@ class AutoPolicy(ShownAsCard, ScoredPolicy):
     @property
     def policy_id(self) -> str:
         """Digest of what the best policy decides by."""
-        check_is_fitted(self)
-        return self.best_policy_.policy_id
+        return self._identity()[0]
 
-    def _state(self) -> list[Any]:
-        return super()._state() + (self.best_policy_._state() if hasattr(self, "best_policy_") else [])
+    def _identity(self) -> tuple[str, list[Any]]:
+        if not hasattr(self, "best_policy_"):
+            check_is_fitted(self)
+        return self.best_policy_._identity()
 
     def predict(self, context: Any, *, action_mask: Any = None) -> Any:
         """Return the most probable action for each context, among those the mask allows."""
@@ -349,10 +350,10 @@ class AutoPolicy(ShownAsCard, ScoredPolicy):
         policy.is_logging_, policy.is_interrupted_ = bool(found["is_logging"]), bool(found["is_interrupted"])
         return policy
 
-    def to_onnx(self, path: str | Path) -> None:
-        """Write the best policy as an ONNX model."""
+    def to_onnx(self, path: str | Path, *, raw: bool = False) -> None:
+        """Write the best policy as an ONNX model; see `bopl.BoostedPolicy.to_onnx`."""
         check_is_fitted(self)
-        self.best_policy_.to_onnx(path)
+        self.best_policy_.to_onnx(path, raw=raw)
 
     def to_xgboost(self, path: str | Path) -> None:
         """Write the best policy as an XGBoost model, if it is a sum of trees."""

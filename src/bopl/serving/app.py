@@ -16,7 +16,6 @@ from starlette.routing import Route
 from bopl.serving.failure import StoreError
 from bopl.serving.limits import App, Limits
 from bopl.serving.live import LiveFigures
-from bopl.serving.page import render_page
 from bopl.serving.record import DecisionRow
 from bopl.serving.requests import BadRequestError, read_activate, read_decide, read_reward
 from bopl.serving.service import DecisionService
@@ -73,6 +72,8 @@ class LoopApp:
 
     async def page(self, request: Request) -> Response:
         """GET /."""
+        from bopl.serving.page import render_page  # with all of the report, which decisions need not wait for
+
         return HTMLResponse(render_page(self._live.summary()), headers=PAGE_HEADERS)
 
 

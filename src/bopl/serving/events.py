@@ -65,7 +65,8 @@ def _insert(table: str, columns: tuple[str, ...], end: str = "") -> str:
 
 ADD_DECISION = _insert("decision", _DECISION, "ON CONFLICT (event) DO NOTHING")
 ADD_REWARD = _insert("reward", _REWARD, "ON CONFLICT (event, key) DO UPDATE SET n_received = n_received + 1")
-ADD_PROMOTION = _insert("promotion", tuple(name for name in _PROMOTION if name != "id"))
+_WITHOUT_ID = tuple(name for name in _PROMOTION if name != "id")
+ADD_PROMOTION = _insert("promotion", _WITHOUT_ID)
 
 
 class EventStore:
@@ -146,7 +147,7 @@ class EventStore:
 
         The row gets its time when it is written. If its event is there already, the old row stays and is returned.
         """
-        cells = _cells(row)
+        cells = _cells(row, _DECISION)
         position = _DECISION.index("time")
 
         def write(connection: sqlite3.Connection) -> tuple[DecisionRow, bool]:
@@ -205,8 +206,7 @@ class EventStore:
                     f"promotion {newest} came meanwhile, after promotion {after}: look at it and decide anew."
                 )
             timed = replace(row, time=self.clock.now(), id=newest + 1)
-            cells = [cell for cell, name in zip(_cells(timed), _PROMOTION, strict=True) if name != "id"]
-            connection.execute(ADD_PROMOTION, cells)
+            connection.execute(ADD_PROMOTION, _cells(timed, _WITHOUT_ID))
             return timed
 
         return self.submit(write).result()
@@ -331,12 +331,11 @@ def _meta(connection: sqlite3.Connection) -> dict[str, int]:
         raise
 
 
-def _cells(row: DecisionRow | PromotionRow) -> list[Any]:
-    """Return the cells of a record's row, in the order of its fields."""
-    cells = [getattr(row, name) for name in names(type(row))]
+def _cells(row: DecisionRow | PromotionRow, columns: tuple[str, ...]) -> list[Any]:
+    """Return the cells of a record's row."""
+    cells = [getattr(row, name) for name in columns]
     return [
-        to_json(cell) if name in _JSON and cell is not None else cell
-        for name, cell in zip(names(type(row)), cells, strict=True)
+        to_json(cell) if name in _JSON and cell is not None else cell for name, cell in zip(columns, cells, strict=True)
     ]
 
 

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from bopl._errors import UsageError
 from bopl._files import copy_file, write_text
 from bopl.serving.events import EventStore
-from bopl.serving.mixture import ServedMixture
 from bopl.serving.record import UNIFORM, PromotionRow
 from bopl.serving.settings import LoopSettings, read_settings
+
+if TYPE_CHECKING:
+    from bopl.serving.mixture import ServedMixture
 
 SETTINGS, EVENTS, POLICIES, LOG, VERDICTS = "loop.toml", "events.db", "policies", "log", "verdicts"
 SUFFIX = ".bopl"
@@ -122,6 +124,8 @@ class LoopFolder:
 
     def mixture(self, promotion: PromotionRow) -> ServedMixture:
         """Return what is served under a promotion; decisions are replayed with it, too."""
+        from bopl.serving.mixture import ServedMixture  # with all that policies need, which a refusal does not
+
         policy = self.load_policy(promotion.policy)
         same = promotion.baseline == promotion.policy
         return ServedMixture(promotion, policy, policy if same else self.load_policy(promotion.baseline))

@@ -11,14 +11,16 @@ import time
 from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from bopl.evaluation.running import RunningBound
 from bopl.serving.failure import StoreError
 from bopl.serving.record import MIXTURE
 from bopl.serving.service import DecisionService
+
+if TYPE_CHECKING:
+    from bopl.evaluation.running import RunningBound
 
 TICK_S = 2.0  # between two looks at the store
 BUCKET_S = 300  # of the traffic that is drawn
@@ -57,7 +59,10 @@ class LiveFigures:
         self._traffic: Counter[int] = Counter()
         self._rewards: Counter[str] = Counter()
         self._n_decisions = self._n_fallbacks = 0
-        self._begin(0)
+        self._promotion = 0
+        self._served: RunningBound | None = None
+        self._policy: RunningBound | None = None
+        self._n_closed = self._n_rewarded = self._last_closed = 0
         self._task: asyncio.Task[None] | None = None
 
     def watch(self) -> None:
@@ -90,6 +95,8 @@ class LiveFigures:
 
     def _begin(self, promotion: int) -> None:
         """Start the running value anew: it belongs to one promotion."""
+        from bopl.evaluation.running import RunningBound  # heavy, and nobody waits for it here
+
         self._promotion, self._last_closed, self._n_closed, self._n_rewarded = promotion, 0, 0, 0
         limits = self._settings.confidence, self._settings.reward_range
         self._served, self._policy = RunningBound(*limits), RunningBound(*limits)
@@ -113,6 +120,8 @@ class LiveFigures:
 
     def _look_at_value(self, connection: sqlite3.Connection, since: int) -> None:
         until = self._service.store.clock.now() - int(self._settings.reward_window_s * 1e6)
+        assert self._served is not None
+        assert self._policy is not None
         bounds = (since, until, self._promotion, N_PER_LOOK)
         rows = connection.execute(COMBINED[self._settings.reward_combination], (self._last_closed, *bounds)).fetchall()
         if not rows:
@@ -133,7 +142,6 @@ class LiveFigures:
         """Return what the metrics tell beside the counters."""
         promotion, store = self._service.promotion, self._service.store
         labels = {"policy": promotion.policy}
-        low, high = self._served.interval
         none: dict[str, str] = {}
         found: dict[str, tuple[str, float, Mapping[str, str]]] = {
             "bopl_up_seconds": ("Time since the server started.", time.time() - self._service.started, none),
@@ -143,11 +151,15 @@ class LiveFigures:
             "bopl_clock_ahead_seconds": ("How far event times are ahead of the clock.", store.clock.ahead_s, none),
             "bopl_is_degraded": ("1 if a promotion cannot be served.", float(self._service.problem is not None), none),
             "bopl_closed_decisions": ("Decisions of this promotion whose window closed.", float(self._n_closed), none),
-            "bopl_value": ("Mean reward of what is served.", self._served.value, none),
-            "bopl_value_low": ("Lower end of its anytime-valid interval.", low, none),
-            "bopl_value_high": ("Upper end of its anytime-valid interval.", high, none),
-            "bopl_mean_weight": ("Mean importance weight of the policy; near 1.", self._policy.mean_weight, none),
         }
+        if self._served is not None and self._policy is not None:
+            low, high = self._served.interval
+            found |= {
+                "bopl_value": ("Mean reward of what is served.", self._served.value, none),
+                "bopl_value_low": ("Lower end of its anytime-valid interval.", low, none),
+                "bopl_value_high": ("Upper end of its anytime-valid interval.", high, none),
+                "bopl_mean_weight": ("Mean importance weight of the policy; near 1.", self._policy.mean_weight, none),
+            }
         return {name: gauge for name, gauge in found.items() if math.isfinite(gauge[1])}
 
     def summary(self) -> dict[str, Any]:
@@ -184,8 +196,8 @@ class LiveFigures:
         }
 
 
-def _running(bound: RunningBound) -> dict[str, Any] | None:
-    if not bound.n_samples:
+def _running(bound: RunningBound | None) -> dict[str, Any] | None:
+    if bound is None or not bound.n_samples:
         return None
     return {
         "n_samples": bound.n_samples,

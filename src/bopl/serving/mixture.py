@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import compress
 from typing import Any, Protocol
 
 import numpy as np
 
 from bopl._errors import UsageError
-from bopl._typing import AnyArray, BoolArray, FloatArray
+from bopl._typing import AnyArray, BoolArray, FloatArray, IntArray
 from bopl.log.context import quoted
 from bopl.policy.drawing import actions_at
 from bopl.serving.record import BASELINE, MIXTURE, UNIFORM, Action, PromotionRow
@@ -26,6 +27,20 @@ class RecordPolicy(Protocol):
     def record_proba(self, record: Any, *, eligible: Any = None) -> FloatArray:
         """Return the probabilities of its actions for one record."""
         ...
+
+
+@dataclass(frozen=True, eq=False)
+class _Place:
+    """A policy, its actions, and where they stand among all."""
+
+    policy: RecordPolicy
+    labels: list[Action]
+    position: IntArray
+
+    @classmethod
+    def of(cls, policy: RecordPolicy, position: Mapping[Any, int]) -> _Place:
+        labels = policy.actions_.tolist()
+        return cls(policy, labels, np.array([position[_key(one)] for one in labels]))
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,6 +75,7 @@ class ServedMixture:
     baseline: RecordPolicy | None
     actions: tuple[Action, ...] = field(init=False)
     _position: Mapping[Any, int] = field(init=False, repr=False)
+    _places: tuple[_Place | None, _Place | None] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         labels: dict[Any, Action] = {}
@@ -67,8 +83,11 @@ class ServedMixture:
             labels |= {} if known is None else {_key(one): one for one in known.actions_.tolist()}
         for one in self.promotion.actions or ():
             labels.setdefault(_key(one), one)
+        position = {key: place for place, key in enumerate(labels)}
         object.__setattr__(self, "actions", tuple(labels.values()))
-        object.__setattr__(self, "_position", {key: position for position, key in enumerate(labels)})
+        object.__setattr__(self, "_position", position)
+        places = tuple(None if one is None else _Place.of(one, position) for one in (self.policy, self.baseline))
+        object.__setattr__(self, "_places", places)
 
     # -- Distributions ----------------------------------------------------------------------------------------------
 
@@ -93,11 +112,11 @@ class ServedMixture:
 
     def policy_alone(self, record: Mapping[str, Any], mask: BoolArray) -> FloatArray:
         """Return the probabilities of the policy, without baseline and exploration."""
-        return self._alone(self.policy, record, mask)
+        return self._alone(self._places[0], record, mask)
 
     def baseline_alone(self, record: Mapping[str, Any], mask: BoolArray) -> FloatArray:
         """Return the probabilities of the baseline, without policy and exploration."""
-        return self._alone(self.baseline, record, mask)
+        return self._alone(self._places[1], record, mask)
 
     def explored(self, action_prob: FloatArray, mask: BoolArray) -> FloatArray:
         """Return probabilities mixed with exploration."""
@@ -105,17 +124,16 @@ class ServedMixture:
         share = min(1.0, max(self.promotion.exploration, n_eligible * self.promotion.min_propensity))
         return (1.0 - share) * action_prob + np.where(mask, share / n_eligible, 0.0)
 
-    def _alone(self, policy: RecordPolicy | None, record: Mapping[str, Any], mask: BoolArray) -> FloatArray:
-        if policy is not None:
-            own = policy.actions_.tolist()
-            position = [self._position[_key(one)] for one in own]
-            allowed = mask[position]
+    def _alone(self, place: _Place | None, record: Mapping[str, Any], mask: BoolArray) -> FloatArray:
+        if place is not None:
+            allowed = mask[place.position]
             if allowed.any():
-                eligible = None if allowed.all() else [one for one, may in zip(own, allowed, strict=True) if may]
+                eligible = None if allowed.all() else list(compress(place.labels, allowed.tolist()))
                 found = np.zeros(len(self.actions))
-                found[position] = policy.record_proba(record, eligible=eligible)
-                if not abs(found.sum() - 1.0) < MAX_ROUNDING:
-                    raise ArithmeticError(f"the policy's probabilities sum to {found.sum():g}.")
+                found[place.position] = place.policy.record_proba(record, eligible=eligible)
+                total = float(found.sum())
+                if not abs(total - 1.0) < MAX_ROUNDING:
+                    raise ArithmeticError(f"the policy's probabilities sum to {total:g}.")
                 return found
         return mask / mask.sum()  # it knows none of them
 

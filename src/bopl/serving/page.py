@@ -258,4 +258,4 @@ def _duration(seconds: float) -> str:
     for unit, size in (("days", 86_400.0), ("hours", 3600.0), ("minutes", 60.0)):
         if seconds >= 2 * size:
             return f"{seconds / size:.3g} {unit}"
-    return f"{seconds:.3g} seconds"
+    return f"{seconds:.3g} second{'' if seconds == 1.0 else 's'}"

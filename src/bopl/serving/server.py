@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import logging
 import os
 import socket
@@ -52,6 +53,7 @@ def serve(path: str | Path, settings: LoopSettings, *, ready: Callable[[str], No
             f"host {settings.host!r} can be reached from other machines, so requests need a token: put one into the "
             f"variable {TOKEN_VARIABLE} or into a file that token_file names, or listen at 127.0.0.1."
         )
+    gc.disable()  # until it serves: objects of imports and policies are there to stay
     with (
         only_writer(folder.events),
         EventStore(folder.events, max_mb=settings.max_events_mb) as store,
@@ -87,10 +89,9 @@ def _check_installed() -> None:
 
 def _listen(settings: LoopSettings) -> socket.socket:
     try:
-        family, kind, *_, address = socket.getaddrinfo(
-            settings.host, settings.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
-        )[0]
-        listener = socket.socket(family, kind)
+        found = socket.getaddrinfo(settings.host, settings.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        family, kind, protocol, _, address = found[0]
+        listener = socket.socket(family, kind, protocol)  # without its protocol, asyncio leaves Nagle's delays on
     except OSError as error:
         raise UsageError(f"{settings.host!r} is not an address of this machine: {error}.") from None
     try:
@@ -134,6 +135,8 @@ async def _serve(
 async def _tell(server: Any, listener: socket.socket, ready: Callable[[str], None] | None) -> None:
     while not server.started:
         await asyncio.sleep(0.005)
+    gc.freeze()  # later collections then look at what requests leave, and take no time to speak of
+    gc.enable()
     if ready is not None:
         host, port = listener.getsockname()[:2]
         ready(f"http://{f'[{host}]' if ':' in host else host}:{port}")

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,29 +15,48 @@ from bopl._errors import UsageError
 from bopl._typing import AnyArray, FloatArray
 from bopl.learner.expanded import action_columns, expand
 from bopl.learner.hist_tree.predictor import HistTreePredictor
+from bopl.log.context import is_sparse
+from bopl.log.format import read_parts
 from bopl.policy import load
+from bopl.policy.onnx_raw import check_raw, raw_inputs
 from bopl.report.parts import boosted_parts, winner
+from bopl.workflow.reading import noting_unseen, schema_of
 from bopl.workflow.run_folder import check_writable
 from bopl.workflow.sharpness import with_sharpness
 
 N_CONTEXTS = 2000  # that agreement is checked on
 MISSING_SHARE = 0.1
+UNSEEN = "a category that nobody has seen"
+MOMENTS = (-(10**11), 2 * 10**12)  # milliseconds from 1970: 1966 to 2033
 TOLERANCE = 1e-4  # both targets add up leaves in float32
 
 
 @dataclass(frozen=True)
 class Target:
-    """One export format: its extension, how it is written, how it scores, and whether it gives probabilities, too."""
+    """One export format.
+
+    Attributes
+    ----------
+    extension : str
+    write, score : callable
+        How a policy is written, and how what was written scores some rows.
+    has_probability : bool
+        Whether it gives probabilities, too.
+    rows, rows_of : callable
+        The rows that agreement is checked on: made from the policy, or read from a file.
+    """
 
     extension: str
     write: Callable[[Any, Path], None]
-    score: Callable[[Any, Path, AnyArray], FloatArray]
+    score: Callable[[Any, Path, Any], FloatArray]
     has_probability: bool
+    rows: Callable[[Any], Any]
+    rows_of: Callable[[Any, str | Path], Any]
 
 
 @dataclass(frozen=True)
 class Exported:
-    """A file, and how far its scores are from the policy's on contexts that visit the policy's splits."""
+    """A file, and how far its scores are from the policy's on some contexts."""
 
     path: Path
     n_contexts: int
@@ -43,7 +64,13 @@ class Exported:
 
 
 def export(
-    policy_file: str | Path, to: str, out: str | Path | None = None, *, inverse_temperature: float | None = None
+    policy_file: str | Path,
+    to: str,
+    out: str | Path | None = None,
+    *,
+    raw: bool = False,
+    rows: str | Path | None = None,
+    inverse_temperature: float | None = None,
 ) -> Exported:
     """Write a policy in another format, after checking that the file scores as the policy does.
 
@@ -53,32 +80,40 @@ def export(
     to : {"xgboost", "onnx"}
     out : path, optional
         By default the policy's name with the extension of the format.
+    raw : bool, default=False
+        Whether the model takes the columns of the log by name, and not encoded contexts; ONNX alone can.
+    rows : path, optional
+        A log, or a file of contexts, whose first rows agreement is checked on; by default rows are made that visit the
+        policy's splits.
     inverse_temperature : float in [0, inf], optional
         How sharply the policy acts; by default as it was trained. A format of scores alone knows no such thing.
     """
     if to not in TARGETS:
         raise UsageError(f"--to must be one of {', '.join(TARGETS)}; got {to!r}.")
-    target = TARGETS[to]
+    if raw and to not in RAW_TARGETS:
+        raise UsageError(f"a model for {to} takes encoded contexts only: leave raw out, or export to onnx.")
+    target = (RAW_TARGETS if raw else TARGETS)[to]
     if inverse_temperature is not None and not target.has_probability:
         raise UsageError(
             f"inverse_temperature has no effect here: a model for {to} gives scores and no probabilities. Multiply its "
             "scores by it before the softmax."
         )
     path = Path(policy_file).with_suffix(target.extension) if out is None else Path(out)
-    check_writable(path, read=[policy_file])
+    check_writable(path, read=[policy_file, *([] if rows is None else [rows])])
     policy = winner(with_sharpness(load(policy_file), inverse_temperature))
     if not boosted_parts(policy):
         raise UsageError(
             f"a {type(policy).__name__} cannot be exported, a BoostedPolicy can; bopl.load and bopl predict serve all."
         )
-    context = contexts_at_splits(policy)
+    with noting_unseen(), _refusing_as_usage():
+        checked = target.rows(policy) if rows is None else target.rows_of(policy, rows)
     temporary = path.with_name(f".{path.stem}.part{target.extension}")
     try:
-        try:
+        with _refusing_as_usage():
             target.write(policy, temporary)
-        except TypeError as error:  # a policy that the format has no form for
-            raise UsageError(str(error)) from None
-        difference = _largest_difference(target.score(policy, temporary, context), policy.decision_function(context))
+        with noting_unseen():
+            ours = policy.decision_function(checked)
+            difference = _largest_difference(target.score(policy, temporary, checked), ours)
         if not difference <= TOLERANCE:
             raise ValueError(
                 f"the {to} model scores {difference:.2g} off the policy where {TOLERANCE:g} is the most: it is not "
@@ -87,7 +122,51 @@ def export(
         temporary.replace(path)
     finally:
         temporary.unlink(missing_ok=True)
-    return Exported(path, len(context), difference)
+    return Exported(path, len(checked), difference)
+
+
+@contextmanager
+def _refusing_as_usage() -> Iterator[None]:
+    """Turn what is said of a policy that the format has no form for into a `UsageError`."""
+    try:
+        yield
+    except TypeError as error:
+        raise UsageError(str(error)) from None
+
+
+def _contexts_of(policy: Any, path: str | Path) -> AnyArray:
+    """Return the first rows of a file as contexts."""
+    parts = read_parts(path, text=schema_of(policy).text_columns)
+    context = parts.context_for(schema_of(policy))[:N_CONTEXTS]
+    return np.asarray(context.toarray() if is_sparse(context) else context, dtype=np.float32)
+
+
+def _raw_rows_of(policy: Any, path: str | Path) -> Any:
+    """Return the first rows of a file as they are."""
+    return read_parts(path, text=check_raw(policy.schema_).text_columns).table.slice(0, N_CONTEXTS)
+
+
+def raw_rows_at_splits(policy: Any, *, seed: int = 0) -> Any:
+    """Return a table of rows as a log has them, whose numbers lie at the policy's splits; anything may be missing."""
+    import pyarrow
+
+    schema, rng = check_raw(policy.schema_), np.random.default_rng([seed, 1])
+    context, columns, start = contexts_at_splits(policy, seed=seed), {}, 0
+    for column in schema.columns:
+        numbers = context[:, start : start + column.n_features]
+        start += column.n_features
+        is_missing = np.isnan(numbers).any(axis=1)
+        if column.kind == "category":
+            texts = np.array([*column.code_of, UNSEEN], dtype=object)
+            columns[column.name] = pyarrow.array(rng.choice(texts, len(context)), mask=is_missing)
+        elif column.kind == "time":
+            moments = rng.integers(*MOMENTS, len(context)).astype("datetime64[ms]")
+            columns[column.name] = pyarrow.array(moments, mask=is_missing)
+        elif column.kind == "vector":
+            columns[column.name] = pyarrow.FixedSizeListArray.from_arrays(pyarrow.array(numbers.ravel()), column.size)
+        else:
+            columns[column.name] = pyarrow.array(numbers[:, 0], mask=is_missing)
+    return pyarrow.table(columns)
 
 
 def contexts_at_splits(policy: Any, *, seed: int = 0) -> AnyArray:
@@ -137,16 +216,35 @@ def _score_xgboost(policy: Any, path: Path, context: AnyArray) -> FloatArray:
     return np.asarray(score).reshape(len(context), -1)
 
 
-def _score_onnx(policy: Any, path: Path, context: AnyArray) -> FloatArray:
+def _score_onnx(policy: Any, path: Path, rows: Any, *, raw: bool = False) -> FloatArray:
     try:
         import onnxruntime
     except ImportError:
         raise ImportError("checking the ONNX model needs onnxruntime: pip install 'bopl[onnx]'.") from None
     session = onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
-    return np.asarray(session.run(["score"], {"context": context})[0])
+    inputs = raw_inputs(policy.schema_, rows) if raw else {"context": rows}
+    return np.asarray(session.run(["score"], inputs)[0])
+
+
+def _write_xgboost(policy: Any, path: Path) -> None:
+    policy.to_xgboost(path)
+
+
+def _write_onnx(policy: Any, path: Path, *, raw: bool = False) -> None:
+    policy.to_onnx(path, raw=raw)
 
 
 TARGETS = {
-    "xgboost": Target(".json", lambda policy, path: policy.to_xgboost(path), _score_xgboost, False),
-    "onnx": Target(".onnx", lambda policy, path: policy.to_onnx(path), _score_onnx, True),
+    "xgboost": Target(".json", _write_xgboost, _score_xgboost, False, contexts_at_splits, _contexts_of),
+    "onnx": Target(".onnx", _write_onnx, _score_onnx, True, contexts_at_splits, _contexts_of),
+}
+RAW_TARGETS = {
+    "onnx": Target(
+        ".onnx",
+        partial(_write_onnx, raw=True),
+        partial(_score_onnx, raw=True),
+        True,
+        raw_rows_at_splits,
+        _raw_rows_of,
+    )
 }

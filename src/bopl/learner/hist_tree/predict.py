@@ -63,6 +63,9 @@ class FlatEnsemble:
         context = as_float_context(context, self.n_features)
         n_samples = context.shape[0]
         score = np.zeros((n_samples, self.n_actions))
+        if n_samples < MIN_BATCH:
+            self._score_one_by_one(context, 0, n_samples, score)
+            return score
         spans = _spans(n_samples, n_jobs)
         if n_jobs == 1 or len(spans) < 2:
             for span in spans:

@@ -1,0 +1,136 @@
+"""A policy as a model of MLflow: its own file, and what MLflow calls it through."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Mapping, Sequence
+from inspect import signature
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import bopl
+from bopl.mlflow.signature import PARAMS, signature_of
+from bopl.policy import load
+from bopl.policy.drawing import draw_actions
+
+FILE = "policy.bopl"
+LOADER = "bopl.mlflow"
+ID_TAG = "bopl.policy_id"
+
+
+def log_policy(
+    policy: Any,
+    name: str = "policy",
+    *,
+    rows: Any = None,
+    registered_model_name: str | None = None,
+    pip_requirements: Sequence[str] | None = None,
+    metadata: Mapping[str, Any] | None = None,
+) -> Any:
+    """Write a fitted policy to MLflow as a model, in the active run or a new one.
+
+    The model holds the policy's file, as ``policy.save`` writes it, and is loaded by this package; no pickle is
+    involved. Its signature comes from the policy's schema. `mlflow.pyfunc.load_model` then takes frames and returns
+    one with ``action``, ``propensity`` and ``policy`` for each row: actions are drawn, so that what is returned can be
+    logged and learned from. ``params={"greedy": True}`` takes the most probable ones instead, and
+    ``params={"random_state": 7}`` repeats the draws.
+
+    Parameters
+    ----------
+    policy : policy
+        Anything with ``save``, fitted.
+    name : str, default="policy"
+        Of the model within the run.
+    rows : frame, optional
+        Rows as they will come, to see which numbers are whole: without them the signature calls all numbers doubles,
+        and MLflow refuses to turn 64-bit whole numbers of a frame into those.
+    registered_model_name : str, optional
+        Also register it under this name.
+    pip_requirements : sequence of str, optional
+        What the model needs where it is served; this version of bopl by default.
+    metadata : mapping, optional
+        Kept with the model, beside the policy's id.
+
+    Returns
+    -------
+    mlflow.models.model.ModelInfo
+        With ``model_uri``, which `load_policy` and MLflow take.
+    """
+    pyfunc = _import_mlflow().pyfunc
+    takes_name = "name" in signature(pyfunc.log_model).parameters  # before MLflow 3 a model was a path in its run
+    with tempfile.TemporaryDirectory() as folder:
+        policy.save(Path(folder) / FILE)
+        return pyfunc.log_model(
+            **{"name" if takes_name else "artifact_path": name},
+            loader_module=LOADER,
+            data_path=str(Path(folder) / FILE),
+            signature=signature_of(policy, rows),
+            registered_model_name=registered_model_name,
+            pip_requirements=list(pip_requirements or [f"bopl[mlflow]=={bopl.__version__}"]),
+            metadata={ID_TAG: policy.policy_id, **(metadata or {})},
+        )
+
+
+def load_policy(model_uri: str) -> Any:
+    """Return the policy of a model that `log_policy` wrote: the object itself, to decide, explain and save.
+
+    Parameters
+    ----------
+    model_uri : str
+        Such as ``info.model_uri`` or ``"models:/shop/3"``.
+    """
+    mlflow = _import_mlflow()
+    with tempfile.TemporaryDirectory() as folder:
+        local = Path(mlflow.artifacts.download_artifacts(artifact_uri=model_uri, dst_path=folder))
+        return load(local / "data" / FILE)
+
+
+def _load_pyfunc(path: str) -> _PolicyModel:
+    """Return a model for MLflow, which calls this."""
+    return _PolicyModel(load(path))
+
+
+class _PolicyModel:
+    """What MLflow calls a policy through."""
+
+    def __init__(self, policy: Any) -> None:
+        self.policy = policy
+
+    def predict(self, model_input: Any, params: Mapping[str, Any] | None = None) -> Any:
+        """Return a frame with action, propensity and policy for each row."""
+        import pandas
+
+        asked = {**PARAMS, **(params or {})}
+        action_prob = self.policy.predict_proba(self._with_optional(model_input))
+        if asked["greedy"]:
+            chosen = action_prob.argmax(axis=1)
+        else:
+            seed = int(asked["random_state"])
+            chosen = draw_actions(action_prob, np.random.default_rng(None if seed < 0 else seed))
+        return pandas.DataFrame(
+            {
+                "action": self.policy.actions_[chosen],
+                "propensity": action_prob[np.arange(len(chosen)), chosen],
+                "policy": self.policy.policy_id,
+            }
+        )
+
+    def _with_optional(self, rows: Any) -> Any:
+        """Return rows with the columns that may be left out, and were."""
+        schema = self.policy.schema_
+        if schema is None or not hasattr(rows, "assign"):
+            return rows
+        absent = [one.name for one in schema.columns if one.is_optional and one.name not in rows.columns]
+        return rows.assign(**dict.fromkeys(absent)) if absent else rows
+
+
+def _import_mlflow() -> Any:
+    try:
+        import mlflow.pyfunc
+
+        import mlflow
+    except ImportError:
+        raise ImportError("this needs MLflow: pip install 'bopl[mlflow]'.") from None
+    return mlflow

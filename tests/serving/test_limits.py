@@ -1,0 +1,163 @@
+"""Token, size, rate and patience, with a real server."""
+
+import base64
+import socket
+import time
+
+import pytest
+
+from bopl._errors import UsageError
+from bopl.serving.limits import RateLimit
+from bopl.serving.server import read_token, serve
+from bopl.serving.settings import LoopSettings
+from loops import Server, make_loop
+
+TOKEN = "correct-horse-battery-staple"
+TIMEOUT_S = 0.7
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory):
+    """A server with a token and little patience; it decides by chance."""
+    path = tmp_path_factory.mktemp("limits") / "loop"
+    settings = {"max_body_bytes": 2000, "request_timeout_s": TIMEOUT_S, "max_connections": 20, "token_file": "token"}
+    make_loop(path, actions=("a", "b"), max_requests_per_second=30.0, **settings)
+    (path / "token").write_text(TOKEN + "\n", encoding="utf8")
+    with Server(path) as running:
+        yield running
+
+
+@pytest.fixture
+def client(server):
+    with server.client(Authorization=f"Bearer {TOKEN}") as opened:
+        yield opened
+
+
+def connect(server):
+    host, port = server.address.rsplit(":", 1)
+    return socket.create_connection((host, int(port)), timeout=10)
+
+
+def read_all(connection):
+    pieces = []
+    while piece := connection.recv(65_536):
+        pieces.append(piece)
+    return b"".join(pieces)
+
+
+def test_the_right_token_is_let_in(client):
+    assert client.decide()[0] == 200
+    assert client.get("/metrics")[0] == 200
+
+
+@pytest.mark.parametrize("given", [None, "Bearer", "Bearer wrong-horse-battery-staple", TOKEN, "Basic !!", "Bearer ü"])
+@pytest.mark.parametrize("path", ["/decide", "/metrics", "/"])
+def test_a_wrong_token_is_refused_everywhere(server, given, path):
+    headers = {} if given is None else {"Authorization": given.encode("latin-1")}
+    with server.client(**headers) as client:
+        status, answer = client.send("POST" if path == "/decide" else "GET", path, b"{}")
+        assert status == 401
+        assert answer["error"] == "the request needs the loop's token, as in 'Authorization: Bearer …'."
+        assert client.headers["www-authenticate"].startswith("Bearer")
+
+
+def test_a_browser_gives_the_token_as_its_password(server):
+    given = base64.b64encode(f"me:{TOKEN}".encode()).decode()
+    with server.client(Authorization=f"Basic {given}") as client:
+        assert client.get("/")[0] == 200
+
+
+def test_health_needs_no_token(server):
+    with server.client() as client:
+        assert client.get("/health") == (200, {"status": "ok"})
+
+
+@pytest.mark.parametrize("size", [2001, 10_000_000])
+def test_a_large_body_is_refused_and_the_server_goes_on(server, client, size):
+    status, answer = client.send("POST", "/decide", b"x" * size)
+    assert (status, answer["error"]) == (413, "the body is larger than 2000 bytes.")
+    with server.client(Authorization=f"Bearer {TOKEN}") as other:
+        assert other.decide()[0] == 200
+
+
+def test_too_many_requests_are_refused_for_a_while(client):
+    answers = [client.send("POST", "/reward", b"{}") for _ in range(150)]
+    refused = [answer for status, answer in answers if status == 429]
+    assert {status for status, _ in answers} == {400, 429}
+    assert refused[0]["error"] == "more than 30 requests a second; try again."
+    time.sleep(0.5)
+    assert client.decide()[0] == 200
+
+
+def test_headers_that_do_not_end_are_not_waited_for(server, client):
+    began = time.perf_counter()
+    with connect(server) as slow:
+        slow.sendall(b"POST /decide HTTP/1.1\r\nHost: x\r\n")
+        assert client.decide()[0] == 200, "others are served meanwhile"
+        assert read_all(slow).startswith(b"HTTP/1.1 408")
+    assert time.perf_counter() - began < 10 * TIMEOUT_S
+
+
+def test_a_body_that_does_not_end_is_not_waited_for(server, client):
+    with connect(server) as slow:
+        head = (
+            f"POST /decide HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {TOKEN}\r\nContent-Type: application/json\r\n"
+        )
+        slow.sendall(head.encode() + b"Content-Length: 100\r\n\r\n{")
+        assert client.decide()[0] == 200
+        answer = read_all(slow)
+    assert answer.startswith(b"HTTP/1.1 408")
+    assert b"the body did not arrive within 0.7 seconds." in answer
+
+
+def test_headers_that_are_too_long_are_refused(server, client):
+    with connect(server) as other:
+        other.sendall(b"GET /health HTTP/1.1\r\nX: " + b"x" * 100_000)
+        assert read_all(other).startswith(b"HTTP/1.1 4")
+    assert client.decide()[0] == 200
+
+
+def test_too_many_connections_are_refused_and_room_comes_back(server, client):
+    crowd = [connect(server) for _ in range(25)]
+    try:
+        with server.client(Authorization=f"Bearer {TOKEN}") as late:
+            assert late.decide()[0] == 503
+    finally:
+        for one in crowd:
+            one.close()
+    time.sleep(0.1)
+    assert client.decide()[0] == 200
+
+
+# -- Without a server -------------------------------------------------------------------------------------------------
+
+
+def test_the_rate_is_kept_over_time():
+    now = 0.0
+    limit = RateLimit(10.0, lambda: now)
+    n_taken = 0
+    for step in range(1000):
+        now = step / 100
+        n_taken += limit.take() == 0.0
+    assert n_taken == pytest.approx(10 + 100, abs=2)
+    assert all(RateLimit(0.0).take() == 0.0 for _ in range(1000))
+
+
+def test_an_open_address_needs_a_token(tmp_path, monkeypatch):
+    monkeypatch.delenv("BOPL_TOKEN", raising=False)
+    make_loop(tmp_path / "loop", actions=("a",))
+    with pytest.raises(UsageError, match=r"host '0\.0\.0\.0' can be reached from other machines"):
+        serve(tmp_path / "loop", LoopSettings(host="0.0.0.0"))
+
+
+@pytest.mark.parametrize("token", ["short", "with a space inside it", "ümlaut-ümlaut-ümlaut"])
+def test_a_weak_token_is_refused(tmp_path, monkeypatch, token):
+    monkeypatch.setenv("BOPL_TOKEN", token)
+    with pytest.raises(UsageError, match="at least 16 ASCII characters"):
+        read_token(LoopSettings(), tmp_path)
+
+
+def test_a_token_file_that_is_not_there_is_one_sentence(tmp_path, monkeypatch):
+    monkeypatch.delenv("BOPL_TOKEN", raising=False)
+    with pytest.raises(UsageError, match="the token cannot be read from"):
+        read_token(LoopSettings(token_file="nowhere"), tmp_path)
