@@ -96,14 +96,15 @@ class Rehearsal:
         return step(self.loop.path, now=time.time_ns() // 1000 + LATER)
 
     def bad_policy(self) -> str:
-        """Put a policy into the folder that was trained to earn little, and return its id."""
+        """Put a policy into the folder that was trained to take what nobody likes, and return its id."""
         rehearse(self.loop, self.world.visits(self.n_visits), self.world.reward, name="before")
         with EventStore(self.loop.events) as store:
             join(self.loop.path, store, self.settings, now=time.time_ns() // 1000 + LATER)
         log = bopl.BanditLog.read(self.loop.log)
-        policy = bopl.BoostedPolicy("ips", n_rounds=10, progress=False, random_state=0).fit(
-            log.with_reward(1.0 - log.reward)
-        )
+        kinds = [log.schema.describe("kind", code) for code in log.context[:, log.feature_names.index("kind")]]
+        liked = [self.world.chance_of({"kind": kind}, action) for kind, action in zip(kinds, log.action, strict=True)]
+        wrong = (np.array(liked) == self.world.chance["wrong"]).astype(float)
+        policy = bopl.BoostedPolicy("ips", n_rounds=30, progress=False, random_state=0).fit(log.with_reward(wrong))
         file = self.loop.path / "bad.bopl"
         policy.sharpened(20.0).save(file)
         return self.loop.add_policy(file)
