@@ -8,7 +8,8 @@ Kinds of loops, and what is counted:
 - `null`: no action earns more than another. Every canary is wrong; counted are loops that ever start one, that ever
   raise one beyond the first ramp, and that ever give one all traffic.
 - `bad`: a policy that earns less lies in ``policies/``. Counted are loops that ever serve it.
-- `by hand`: a policy that earns less is given all traffic by hand. Counted are loops that take it back.
+- `by hand`, `all by hand`: a policy that earns less is given half of the traffic, or all of it, by hand. Counted are
+  loops in which it has none in the end, and those that have taken it back as worse rather than replaced it.
 - `good`: actions matter, and nothing is known in the beginning. Counted are loops that earn more in the end, and those
   that ever promote a policy that earns less than the one before.
 
@@ -95,14 +96,15 @@ class Rehearsal:
         return step(self.loop.path, now=time.time_ns() // 1000 + LATER)
 
     def bad_policy(self) -> str:
-        """Put a policy into the folder that was trained to earn little, and return its id."""
+        """Put a policy into the folder that was trained to take what nobody likes, and return its id."""
         rehearse(self.loop, self.world.visits(self.n_visits), self.world.reward, name="before")
         with EventStore(self.loop.events) as store:
             join(self.loop.path, store, self.settings, now=time.time_ns() // 1000 + LATER)
         log = bopl.BanditLog.read(self.loop.log)
-        policy = bopl.BoostedPolicy("ips", n_rounds=10, progress=False, random_state=0).fit(
-            log.with_reward(1.0 - log.reward)
-        )
+        kinds = [log.schema.describe("kind", code) for code in log.context[:, log.feature_names.index("kind")]]
+        liked = [self.world.chance_of({"kind": kind}, action) for kind, action in zip(kinds, log.action, strict=True)]
+        wrong = (np.array(liked) == self.world.chance["wrong"]).astype(float)
+        policy = bopl.BoostedPolicy("ips", n_rounds=30, progress=False, random_state=0).fit(log.with_reward(wrong))
         file = self.loop.path / "bad.bopl"
         policy.sharpened(20.0).save(file)
         return self.loop.add_policy(file)
@@ -131,15 +133,21 @@ def bad(folder: Path, seed: int, n_days: int, n_visits: int) -> dict[str, float]
     return {"served": spoiled in {row.policy for row in one.promotions()}}
 
 
-def by_hand(folder: Path, seed: int, n_days: int, n_visits: int) -> dict[str, float]:
-    """A policy that earns less is given all traffic by hand."""
+def by_hand(folder: Path, seed: int, n_days: int, n_visits: int, share: float = 0.5) -> dict[str, float]:
+    """A policy that earns less is given a share of the traffic by hand."""
     one = Rehearsal(folder, seed, World(seed, 0.5, 0.2), n_visits)
     spoiled = one.bad_policy()
-    promote(one.loop.path, spoiled, share=1.0)
+    promote(one.loop.path, spoiled, share=share)
     for day in range(1, n_days + 1):
-        if one.day().action == "roll back":
-            return {"taken back": True, "steps": day}
-    return {"taken back": False}
+        result = one.day()
+        if spoiled not in (result.promotion.policy, result.promotion.baseline):
+            return {"gone": True, "taken back": result.action == "roll back", "steps": day}
+    return {"gone": False, "taken back": False}
+
+
+def all_by_hand(folder: Path, seed: int, n_days: int, n_visits: int) -> dict[str, float]:
+    """A policy that earns less is given all traffic by hand."""
+    return by_hand(folder, seed, n_days, n_visits, share=1.0)
 
 
 def good(folder: Path, seed: int, n_days: int, n_visits: int) -> dict[str, float]:
@@ -160,6 +168,7 @@ KINDS_OF_LOOP: dict[str, Callable[[Path, int, int, int], dict[str, float]]] = {
     "null": null,
     "bad": bad,
     "by hand": by_hand,
+    "all by hand": all_by_hand,
     "good": good,
 }
 
@@ -179,14 +188,11 @@ def rate_text(hits: int, trials: int) -> str:
 
 def report(kind: str, found: list[dict[str, float]], seconds: float) -> None:
     """Print what was counted."""
-    for name in found[0]:
+    for name in dict.fromkeys(name for one in found for name in one):
         values = [one[name] for one in found if name in one]
         is_count = all(isinstance(value, bool | np.bool_) for value in values)
         text = rate_text(int(sum(values)), len(values)) if is_count else f"mean {np.mean(values):.3g}"
         print(f"| {kind} | {name} | {text} |", flush=True)
-    extra = [one["steps"] for one in found if "steps" in one]
-    if extra and "steps" not in found[0]:
-        print(f"| {kind} | steps | mean {np.mean(extra):.3g} |")
     print(f"  {kind}: {seconds:.0f} s", flush=True)
 
 

@@ -12,11 +12,13 @@ from bopl.serving.book import VerdictBook, level_of_look
 from bopl.serving.events import EventStore
 from bopl.serving.folder import LoopFolder
 from bopl.serving.joining import join
+from bopl.serving.learning import propensity_settings
+from bopl.serving.record import CALLER, DecisionRow
 from bopl.serving.settings import LoopSettings
 from bopl.serving.standing import Standing
 from bopl.serving.step import Stepping, step
 from bopl.serving.watching import watch
-from small_shop import ACTIONS, TRAIN, draw_visits, serve, true_value
+from small_shop import ACTIONS, TRAIN, click_chance, draw_visits, serve, true_value
 
 LATER = 4 * 10**15  # microseconds: by then all windows are closed
 SETTINGS = LoopSettings(
@@ -186,3 +188,31 @@ def test_drift_of_contexts_is_told(loop):
     with EventStore(loop.events) as store:
         join(loop.path, store, SETTINGS, now=LATER)
     assert "age" in {one["column"] for one in watch(loop.path).drift}
+
+
+def test_an_apprentice_learns_from_its_caller_and_is_judged_against_it(tmp_path):
+    settings = LoopSettings(**{**vars(SETTINGS), "mode": "apprentice"})
+    loop = LoopFolder.create(tmp_path / "shop", settings)
+    rng = np.random.default_rng(0)
+    with EventStore(loop.events) as store:
+        for number, record in enumerate(draw_visits(600, seed=1)):
+            action = ACTIONS[rng.integers(0, 4)]
+            row = DecisionRow(f"e{number}", 0, 1, "uniform", action, None, record, None, 0.5, CALLER)
+            store.add_decision(row)
+            if rng.random() < click_chance(record, action):
+                store.add_reward(row.event, 1.0, window_s=60.0)
+    result = step(loop.path, now=LATER)
+    assert (result.action, result.promotion.share) == ("start", 1.0)
+    assert "estimated" in result.verdict["reason"]
+    assert step(loop.path, now=LATER).action == "wait"
+
+
+def test_propensities_that_nobody_told_are_left_out_once_others_are_known(tmp_path, loop):
+    serve(loop, draw_visits(5, seed=1), "a")
+    with EventStore(loop.events) as store:
+        store.add_decision(DecisionRow("c", 0, 1, "uniform", "books", None, {}, None, 0.5, CALLER)).result()
+        join(loop.path, store, SETTINGS, now=LATER)
+    assert propensity_settings(loop.log, {}) == {"where": "not _propensity is missing"}
+    assert propensity_settings(loop.log, {"where": "age > 3"}) == {"where": "(age > 3) and not _propensity is missing"}
+    where = propensity_settings(loop.log, {})["where"]
+    assert bopl.BanditLog.read(loop.log, where=where).n_samples == 5

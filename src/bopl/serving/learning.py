@@ -12,6 +12,7 @@ import numpy as np
 from bopl._typing import FloatArray
 from bopl.evaluation import Evaluation, evaluate
 from bopl.evaluation.registry import ESTIMATORS
+from bopl.evaluation.verdict import BETTER
 from bopl.log import BanditLog
 from bopl.log.finding import Audit
 from bopl.log.format import read_parts
@@ -40,7 +41,7 @@ class Learned:
     ----------
     policy : policy
     evaluation : Evaluation
-        Of ``"new"`` and of the other contenders by their ids, against ``"running"``.
+        Of ``"new"`` and of the other contenders by their ids, against ``"running"``, or against the caller who decides.
     audit : Audit
     fingerprint : str
         Of the log.
@@ -59,12 +60,37 @@ class Learned:
 
     def best(self) -> tuple[str, Mapping[str, Any]]:
         """Return the name of the most promising contender, those that are better first, and its comparison."""
-        verdicts = {one["policy"]: one["verdict"] for one in self.evaluation.decisions}
-        rows = [row for row in self.evaluation.comparisons if row["other"] == RUNNING]
-        best = max(rows, key=lambda row: (verdicts[row["policy"]] == "better", row["policy"] == NEW, row["ci_lower"]))
-        better = [row for row in rows if verdicts[row["policy"]] == "better"]
-        row = max(better, key=lambda row: row["ci_lower"]) if better else best
-        return row["policy"], {**row, **self.evaluation.decision(row["policy"])}
+        rows = [{**row, **self.evaluation.decision(row["policy"])} for row in self._differences()]
+        better = [row for row in rows if row["verdict"] == BETTER]
+        if better:
+            best = max(better, key=lambda row: row["lower"])
+        else:
+            best = next(row for row in rows if row["policy"] == NEW)
+        return best["policy"], best
+
+    def _differences(self) -> list[dict[str, Any]]:
+        """Return the difference of each contender to what runs now."""
+        if self.evaluation.comparisons:
+            return [
+                {
+                    "policy": row["policy"],
+                    "difference": row["difference"],
+                    "lower": row["ci_lower"],
+                    "upper": row["ci_upper"],
+                }
+                for row in self.evaluation.comparisons
+                if row["other"] == RUNNING
+            ]
+        return [
+            {
+                "policy": row["policy"],
+                "difference": row["uplift"],
+                "lower": row["uplift_ci_lower"],
+                "upper": row["uplift_ci_upper"],
+            }
+            for row in self.evaluation.rows
+            if row["is_primary"]
+        ]
 
 
 def training_config(log: Path, settings: LoopSettings, confidence: float) -> TrainConfig:
@@ -99,6 +125,7 @@ def learn(
     contenders: Mapping[str, Any],
     *,
     confidence: float,
+    is_caller: bool = False,
     say: Say,
     progress: bool = False,
 ) -> Learned:
@@ -115,6 +142,8 @@ def learn(
         Others that may take its place.
     confidence : float
         Of the verdicts on all of them together.
+    is_caller : bool
+        Whether the caller decides, and is what runs now.
     say : callable
     progress : bool
     """
@@ -129,7 +158,7 @@ def learn(
     policy = train_candidate(config, rest, len(held_out), say, progress)
     policy.trained_on_ = fingerprint
     others, left_aside = _judgeable(contenders, audited.log, division, config)
-    running_prob = _probabilities(running, audited.log, division, config)
+    running_prob = None if is_caller else _probabilities(running, audited.log, division, config)
     evaluation = judge_against(held_out, policy, others, running_prob, config, fit_reward_model(rest, config))
     return Learned(without_machine(policy), evaluation, audited.audit, fingerprint, parts.facts.to_dict(), left_aside)
 
@@ -147,18 +176,18 @@ def judge_against(
     held_out: BanditLog,
     policy: Any,
     others: Mapping[str, FloatArray],
-    running: FloatArray,
+    running: FloatArray | None,
     config: TrainConfig,
     reward_model: Any,
 ) -> Evaluation:
-    """Return what the held-out samples say of contenders against what runs now."""
+    """Return what the held-out samples say of contenders against what runs now: a policy, or what wrote the log."""
     names = [name for name in chosen_estimators(config) if config.estimators is not None or ESTIMATORS[name].is_default]
     if reward_model is None and config.estimators is None:
         names = [name for name in names if not ESTIMATORS[name].needs]
     return evaluate(
         held_out,
-        {NEW: policy, **others, RUNNING: running},
-        against=RUNNING,
+        {NEW: policy, **others, **({} if running is None else {RUNNING: running})},
+        against=None if running is None else RUNNING,
         estimators=names,
         interval=config.interval,
         confidence=config.confidence,

@@ -20,8 +20,8 @@ from bopl.serving.events import EventStore
 from bopl.serving.folder import SUFFIX, LoopFolder
 from bopl.serving.joining import JoinResult, join
 from bopl.serving.learning import NEW, Learned, learn
-from bopl.serving.record import PromotionRow
-from bopl.serving.settings import LoopSettings
+from bopl.serving.record import UNIFORM, PromotionRow
+from bopl.serving.settings import APPRENTICE, LoopSettings
 from bopl.serving.standing import Standing
 from bopl.serving.trial import count_joined, trial_rows
 
@@ -114,6 +114,10 @@ class Stepping:
         learned = self._learn(standing)
         return self._result(joined, learned)
 
+    @property
+    def _is_apprentice(self) -> bool:
+        return self.settings.mode == APPRENTICE
+
     def _standing(self) -> Standing:
         return Standing.of(self.store.promotions())
 
@@ -180,6 +184,7 @@ class Stepping:
             self.loop.load_policy(standing.running),
             self._contenders(standing),
             confidence=level,
+            is_caller=self._is_apprentice and standing.running == UNIFORM,
             say=self.say,
             progress=self.progress,
         )
@@ -201,7 +206,8 @@ class Stepping:
         if candidate == standing.running:  # the same policy again
             is_better = False
         action = START if is_better else KEEP
-        share = self.settings.ramp[0]
+        # An apprentice has no traffic to share out: what it would do is that of its best policy.
+        share = 1.0 if self._is_apprentice else self.settings.ramp[0]
         return {
             "kind": CANDIDATE,
             "running": standing.running,
@@ -215,8 +221,8 @@ class Stepping:
             "verdict": row["verdict"],
             "reason": row["reason"],
             "difference": finite(row["difference"]),
-            "lower": finite(row["ci_lower"]),
-            "upper": finite(row["ci_upper"]),
+            "lower": finite(row["lower"]),
+            "upper": finite(row["upper"]),
             "log_fingerprint": learned.fingerprint,
             "split": learned.split,
             "verdicts": {one["policy"]: one["verdict"] for one in learned.evaluation.decisions},
@@ -225,7 +231,7 @@ class Stepping:
             "sentence": (
                 f"Look {look} at the place of {standing.running}: {row['verdict']} ({row['estimator']}). "
                 f"{row['reason']} "
-                + (f"{candidate} gets {share:.3g} of the traffic." if action == START else "Nothing changes.")
+                + (f"{candidate} gets {100.0 * share:.3g}% of the traffic." if action == START else "Nothing changes.")
             ),
         }
 
