@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 
 from bopl.boosting.loop import BoostingRun
-from bopl.race import auto
+from bopl.race import final
 from bopl.race.contender import Contender
 from bopl.reward import cross_fitting
 from bopl.workflow import checkpoints, training
@@ -101,7 +101,7 @@ def cut_at(monkeypatch, owner, name, call):
 CUTS = {
     "in the first rung": (Contender, "_add_rounds", 2),
     "between two arenas": (Contender, "_add_rounds", 8),
-    "while the winner is trained": (auto.AutoPolicy, "_retrain", 1),
+    "while the winner is trained": (final.InMemory, "fit", 1),
     "while it is judged": (training, "judge", 1),
 }
 
