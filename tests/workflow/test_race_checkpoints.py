@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 
 from bopl.boosting.loop import BoostingRun
-from bopl.race import final
+from bopl.race import auto, final
 from bopl.race.contender import Contender
 from bopl.reward import cross_fitting
 from bopl.workflow import checkpoints, training
