@@ -39,6 +39,13 @@ def test_a_folder_is_made_once(tmp_path):
         LoopFolder.create(tmp_path / "loop")
 
 
+def test_what_was_cut_short_can_be_made_again(tmp_path, policies, first):
+    (LoopFolder.create(tmp_path / "loop").path / "loop.toml").unlink()
+    folder = LoopFolder.create(tmp_path / "loop", policy=first)
+    with EventStore(folder.events) as store:
+        assert [row.policy for row in store.promotions()] == ["uniform", next(iter(policies))]
+
+
 def test_a_policy_file_must_hold_what_it_is_named_after(tmp_path, policies):
     one, other = policies
     folder = LoopFolder.create(tmp_path / "loop", policy=policies[one])

@@ -73,8 +73,9 @@ class LoopFolder:
         EventStore.create(folder.events, seed=settings.random_state)
         first = UNIFORM if policy is None else folder.add_policy(policy, loaded)
         with EventStore(folder.events) as store:
-            if store.promotion() is None:
-                store.promote(folder.first_promotion(settings, first), after=0)
+            found = store.promotion()  # of an attempt that was cut short
+            if found is None or found.policy != first:
+                store.promote(folder.first_promotion(settings, first), after=0 if found is None else found.id)
         write_text(folder.path / SETTINGS, settings.to_toml())  # last: a folder with it is whole
         return folder
 

@@ -101,15 +101,15 @@ class Limits:
                 "the request needs the loop's token, as in 'Authorization: Bearer …'.",
                 **{"www-authenticate": 'Bearer, Basic realm="bopl"'},
             )
-        if scope["method"] in ("GET", "HEAD"):
-            return b""
-        wait = self._rate.take()
+        wait = 0.0 if scope["path"] in OPEN_PATHS else self._rate.take()
         if wait:
             raise Refusal(
                 429,
                 f"more than {self._settings.max_requests_per_second:g} requests a second; try again.",
                 **{"retry-after": str(max(1, round(wait)))},
             )
+        if scope["method"] in ("GET", "HEAD"):
+            return b""
         # Other types could be sent by a page of somebody else's in the browser of somebody who may.
         if scope["method"] == "POST" and not headers.get(b"content-type", b"").startswith(b"application/json"):
             raise Refusal(415, "the body must be JSON, with the header 'Content-Type: application/json'.")
