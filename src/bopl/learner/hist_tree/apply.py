@@ -11,9 +11,10 @@ from bopl.learner.hist_tree.partition import split_members
 
 @njit(nogil=True, cache=True)
 def apply_nodes(binned, ints, value, right_actions, rows, step_out):  # type: ignore[no-untyped-def]
-    """Push all contexts down each action's path through the tree.
+    """Push all contexts, with the set of all actions, down the tree.
 
-    Used where growth itself could not write the step: rows left out of the round's draw, or leaves merged afterwards.
+    Used where growth itself could not write the step: rows left out of the round's draw, leaves merged afterwards, and
+    pieces, which have seen a part of the growth. Rows are divided once at every node, whatever actions it holds.
 
     Parameters
     ----------
@@ -26,26 +27,35 @@ def apply_nodes(binned, ints, value, right_actions, rows, step_out):  # type: ig
         0 to n_samples - 1.
     step_out : ndarray of shape (n_actions, n_samples)
     """
-    buffer = np.empty_like(rows)
+    n_actions = step_out.shape[0]
+    buffer, members = np.empty_like(rows), rows.copy()
     stack = np.empty((len(ints) + 1, 3), np.int64)
-    for a in range(step_out.shape[0]):
-        word, bit = a // 64, np.uint64(a % 64)
-        members = rows.copy()
-        stack[0] = (0, 0, len(rows))
-        n_open = 1
-        while n_open > 0:
-            n_open -= 1
-            node, start, end = stack[n_open, 0], stack[n_open, 1], stack[n_open, 2]
-            position = ints[node, POSITION]
-            if position == ON_ACTION:
-                goes_right = (right_actions[node, word] >> bit) & np.uint64(1)
-                stack[n_open] = (ints[node, RIGHT] if goes_right else ints[node, LEFT], start, end)
-                n_open += 1
-            elif ints[node, LEFT] < 0:
-                for j in range(start, end):
-                    step_out[a, members[j]] = value[node]
-            else:
-                n_left = split_members(binned, position, ints[node, 3] > 0, members[start:end], buffer)
-                stack[n_open] = (ints[node, LEFT], start, start + n_left)
-                stack[n_open + 1] = (ints[node, RIGHT], start + n_left, end)
-                n_open += 2
+    holds = np.zeros((len(ints) + 1, n_actions), np.bool_)  # the action set of each node on the stack
+    stack[0] = (0, 0, len(rows))
+    holds[0] = True
+    n_open = 1
+    while n_open > 0:
+        n_open -= 1
+        node, start, end = stack[n_open, 0], stack[n_open, 1], stack[n_open, 2]
+        position, own = ints[node, POSITION], holds[n_open]
+        if position == ON_ACTION:  # both children have all rows, in whatever order one of them leaves them
+            other = holds[n_open + 1]
+            for a in range(n_actions):
+                goes_right = (right_actions[node, a // 64] >> np.uint64(a % 64)) & np.uint64(1)
+                other[a] = own[a] and goes_right == np.uint64(1)
+                own[a] = own[a] and goes_right == np.uint64(0)
+            stack[n_open] = (ints[node, LEFT], start, end)
+            stack[n_open + 1] = (ints[node, RIGHT], start, end)
+            n_open += 2
+        elif ints[node, LEFT] < 0:
+            for a in range(n_actions):
+                if own[a]:
+                    steps = step_out[a]
+                    for j in range(start, end):
+                        steps[np.uint64(members[j])] = value[node]
+        else:
+            n_left = split_members(binned, position, ints[node, 3] > 0, members[start:end], buffer)
+            holds[n_open + 1] = own
+            stack[n_open] = (ints[node, LEFT], start, start + n_left)
+            stack[n_open + 1] = (ints[node, RIGHT], start + n_left, end)
+            n_open += 2
