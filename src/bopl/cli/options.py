@@ -44,7 +44,8 @@ _LISTS = (
 
 def log_files(words: Iterable[str | Path]) -> tuple[list[str], list[str]]:
     """Return which words behind a log are further Parquet files of it, as a shell makes of a pattern, and the rest."""
-    logs, rest = [], []
+    logs: list[str] = []
+    rest: list[str] = []
     for word in map(str, words):
         (logs if Path(word).suffix.lower() in PARQUET else rest).append(word)
     return logs, rest
