@@ -21,7 +21,7 @@ LAYERS = [
         "_interrupt",
         "_kernel",
     },
-    {"_files", "_lock", "_exact", "_product"},
+    {"_exact", "_files", "_lock", "_product"},
     {"_archive", "_table"},
     {"log"},
     {"cluster"},

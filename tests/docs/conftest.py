@@ -11,3 +11,9 @@ def registered_by_examples_is_forgotten():
     for table, entries in before:
         table.clear()
         table.update(entries)
+
+
+@pytest.fixture(autouse=True)
+def own_cache(tmp_path, monkeypatch):
+    """No test writes to the user's cache."""
+    monkeypatch.setenv("BOPL_CACHE", str(tmp_path / "cache"))

@@ -14,6 +14,12 @@ from bopl.log.pieces.spec import PieceSpec
 from pieces_logs import EVERYTHING, ROLES, a_frame, write
 
 
+@pytest.fixture(autouse=True)
+def own_cache(tmp_path, monkeypatch):
+    """No test writes to the user's cache."""
+    monkeypatch.setenv("BOPL_CACHE", str(tmp_path / "cache"))
+
+
 class Leaning:
     """Likes the first action the more, the older."""
 
@@ -115,4 +121,19 @@ def test_a_cluster_gives_the_same_bits(logs):
     alone = bopl.evaluate(pieces, policies, **settings)
     with ThisMachine() as machine:
         together = bopl.evaluate(pieces, policies, **settings, cluster=machine)
+    assert pickle.dumps(alone.to_dict()) == pickle.dumps(together.to_dict())
+
+
+def test_the_workers_of_a_dask_cluster_give_the_same_bits(logs):
+    distributed = pytest.importorskip("distributed")
+    whole, pieces = logs
+    policy = bopl.BoostedPolicy("ips", n_rounds=2, progress=False, random_state=0).fit(whole)
+    alone = bopl.evaluate(pieces, policy)
+    with (
+        distributed.LocalCluster(
+            processes=True, n_workers=1, threads_per_worker=1, host="127.0.0.1", dashboard_address=":0", silence_logs=50
+        ) as cluster,
+        distributed.Client(cluster, set_as_default=False) as client,
+    ):
+        together = bopl.evaluate(pieces, policy, cluster=client)
     assert pickle.dumps(alone.to_dict()) == pickle.dumps(together.to_dict())

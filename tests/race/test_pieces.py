@@ -13,6 +13,12 @@ from pieces_logs import write
 ROLES = {"action": "item", "reward": "click", "propensity": "p"}
 
 
+@pytest.fixture(autouse=True)
+def own_cache(tmp_path, monkeypatch):
+    """No test writes to the user's cache."""
+    monkeypatch.setenv("BOPL_CACHE", str(tmp_path / "cache"))
+
+
 def a_log(folder, n_rows=900):
     rng = np.random.default_rng(0)
     age, action = rng.normal(size=n_rows), rng.integers(0, 2, n_rows)

@@ -43,8 +43,10 @@ _LISTS = (
 
 def log_files(words: Iterable[str | Path]) -> tuple[list[str], list[str]]:
     """Return which words behind a log are further Parquet files of it, as a shell makes of a pattern, and the rest."""
-    is_log = {str(word): Path(word).suffix.lower() in PARQUET for word in words}
-    return [word for word, yes in is_log.items() if yes], [word for word, yes in is_log.items() if not yes]
+    logs, rest = [], []
+    for word in map(str, words):
+        (logs if Path(word).suffix.lower() in PARQUET else rest).append(word)
+    return logs, rest
 
 
 def with_settings(*names: str) -> Callable[[Callable[..., None]], Callable[..., None]]:

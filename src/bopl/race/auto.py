@@ -194,9 +194,9 @@ class AutoPolicy(ShownAsCard, ScoredPolicy):
                 seed=seed,
             )
             self._finish(outcome, fitting, deadline, progress)
-        rows = self.best_policy_.training_rows_
-        assert rows is not None
-        self._remember_facts(log, rows)
+        seen = self.best_policy_.training_rows_
+        assert seen is not None
+        self._remember_facts(log, seen)
         return self
 
     def _workbench(self, log: BanditLog, weight: FloatArray | None, seed: int, outcome: Outcome) -> Workbench:
