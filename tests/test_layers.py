@@ -21,6 +21,7 @@ LAYERS = [
         "_interrupt",
         "_kernel",
     },
+    {"_exact", "_product"},
     {"_files", "_lock"},
     {"_archive", "_table"},
     {"log"},
