@@ -37,7 +37,3 @@ class Cluster(Protocol):
 
     def close(self) -> None:
         """Let everything go."""
-
-    @property
-    def n_slots(self) -> int:
-        """How many functions run at once."""
