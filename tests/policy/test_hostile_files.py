@@ -14,7 +14,7 @@ from scipy import sparse
 import bopl
 from bopl._archive import DOCUMENT, Archive, read_archive, write_archive
 from bopl.baseline import XGBRewardPolicy
-from bopl.boosting.checkpoint import read_checkpoint
+from bopl.boosting.checkpoint import FORMAT_NUMBER, read_checkpoint
 from bopl.learner.store import unpack_predictors
 from bopl.policy.scored import check_scores
 from helpers import informative_log
@@ -179,10 +179,10 @@ def test_scores_that_are_not_finite_are_never_acted_on():
 def test_a_checkpoint_that_says_nonsense_is_refused_in_one_sentence(tmp_path):
     log, path = informative_log(), tmp_path / "fit.ckpt"
     bopl.BoostedPolicy("ips", n_rounds=2, random_state=0).fit(log, callbacks=[bopl.Checkpoint(path, every=1)])
-    archive = read_archive(path, "checkpoint", 2)
+    archive = read_archive(path, "checkpoint", FORMAT_NUMBER)
     settings = archive.document["settings"]
     for name, value in (("score", np.zeros(3)), ("history/alpha", np.zeros(7)), ("step/alpha", np.full(2, np.nan))):
-        write_archive(path, Archive("checkpoint", 2, archive.document, archive.arrays | {name: value}))
+        write_archive(path, Archive("checkpoint", FORMAT_NUMBER, archive.document, archive.arrays | {name: value}))
         with pytest.raises(ValueError, match="is not a valid bopl checkpoint file"):
             read_checkpoint(path, log, settings, 2)
 

@@ -97,6 +97,11 @@ def read_checkpoint(
     expected_bytes = 8 * log.n_samples * log.n_actions  # scores of few distinct values are packed a thousandfold
     archive = read_archive(path, KIND, FORMAT_NUMBER, expected_bytes=expected_bytes)
     document = archive.document
+    if archive.format_number < FORMAT_NUMBER:
+        raise ValueError(
+            f"the checkpoint {str(path)!r} is of an earlier version, which added up in another order: it cannot be "
+            "resumed to the same bits. Begin the fit anew."
+        )
     if document.get("fingerprint") != digest:
         raise ValueError(f"the checkpoint {str(path)!r} belongs to another log; resume with the log it was made on.")
     if not isinstance(document.get("settings"), dict):
