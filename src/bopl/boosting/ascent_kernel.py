@@ -11,7 +11,7 @@ import math
 
 import numpy as np
 
-from bopl._exact import BLOCK, add_block
+from bopl._exact_kernel import BLOCK, add_block
 from bopl._kernel import njit
 
 BLOCK_BYTES = 1 << 17  # of one matrix in a block: scores, gradient and prediction of it fit the second-level cache
