@@ -18,7 +18,7 @@ def log(tmp_path):
     return write_log(tmp_path / "log.parquet", n_samples=900)
 
 
-def terminate(*ignored):
+def terminate(*ignored, **named):
     """Send SIGTERM to this very process."""
     os.kill(os.getpid(), signal.SIGTERM)
     raise AssertionError("the signal is handled before the next line")
