@@ -443,7 +443,7 @@ BAD_CALLS = {
     ),
     "text": (lambda: bopl.evaluate(LOG, "policy"), "must be a policy with predict_proba, an array of .*; got str"),
     "none": (lambda: bopl.evaluate(LOG, {}), "there is no policy to evaluate"),
-    "no log": (lambda: bopl.evaluate(UNIFORM, UNIFORM), "evaluate takes a BanditLog; got ndarray"),
+    "no log": (lambda: bopl.evaluate(UNIFORM, UNIFORM), "evaluate takes a BanditLog or a PartitionedLog; got ndarray"),
     "estimator": (
         lambda: bopl.evaluate(LOG, UNIFORM, estimators="ipw"),
         "estimators must be one of 'ips', .*; got 'ipw'",
