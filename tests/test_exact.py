@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bopl._exact import add_by_group, exact_mean, exact_sum, limbs_of, no_limbs, value_of, values_of
+from bopl._exact import add_by_group, add_plainly, exact_mean, exact_sum, limbs_of, no_limbs, value_of, values_of
 
 floats = st.lists(st.floats(allow_nan=False, allow_infinity=False), max_size=200)
 
@@ -60,3 +60,14 @@ def test_weighted_mean_is_that_of_numpy():
     values, weight = rng.normal(size=100), rng.random(100)
     assert exact_mean(values) == pytest.approx(values.mean())
     assert exact_mean(values, weight) == pytest.approx(np.average(values, weights=weight))
+
+
+@settings(deadline=None)
+@given(st.lists(st.floats(width=64), max_size=30), st.integers(1, 4))
+def test_additions_in_numpy_are_those_of_the_compiled_layer(values, n_groups):
+    """They stand in where nothing can be compiled; NaN, infinities and subnormal numbers are counted alike."""
+    values, group = np.array(values, np.float64), np.arange(len(values)) % n_groups
+    compiled, plain = no_limbs(n_groups), no_limbs(n_groups)
+    add_by_group(values, group, compiled)
+    add_plainly(values, group, plain)
+    np.testing.assert_array_equal(values_of(plain), values_of(compiled))

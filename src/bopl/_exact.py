@@ -29,18 +29,44 @@ def no_limbs(*shape: int) -> Limbs:
 
 def limbs_of(values: Any) -> Limbs:
     """Return the sum of floats as limbs; those of several parts are added with ``+``."""
-    from bopl._exact_kernel import add_values
-
+    flat = np.require(np.ravel(values), np.float64, ["C", "W"])
     limbs = no_limbs()
-    add_values(np.require(np.ravel(values), np.float64, ["C", "W"]), limbs)
+    try:
+        from bopl._exact_kernel import add_values
+    except ImportError:  # networks run without the compiled layer, too
+        add_plainly(flat, np.zeros(len(flat), np.intp), limbs[None])
+    else:
+        add_values(flat, limbs)
     return limbs
 
 
 def add_by_group(values: Any, group: Any, limbs_out: Limbs) -> None:
     """Add each float to the limbs of its group."""
-    from bopl import _exact_kernel
+    try:
+        from bopl import _exact_kernel
+    except ImportError:
+        add_plainly(values, group, limbs_out)
+    else:
+        _exact_kernel.add_by_group(values, group, limbs_out)
 
-    _exact_kernel.add_by_group(values, group, limbs_out)
+
+def add_plainly(values: Any, group: Any, limbs_out: Limbs) -> None:
+    """Add each float to the limbs of its group, in numpy: what the compiled additions do, several times slower."""
+    values = np.asarray(values, np.float64)
+    for place, is_such in ((_NAN, np.isnan(values)), (_INF, np.isposinf(values)), (_MINUS_INF, np.isneginf(values))):
+        np.add.at(limbs_out, (group[is_such], place), 1)
+    is_number = np.isfinite(values)
+    fraction, exponent = np.frexp(values[is_number])
+    mantissa = np.ldexp(fraction, 53).astype(np.int64)  # times 2^(exponent - 53), exactly
+    unit = exponent.astype(np.int64) - 53 + _LOWEST
+    mantissa >>= np.maximum(-unit, 0)  # subnormal numbers end in as many zeros
+    at, shift = np.divmod(np.maximum(unit, 0), LIMB_BITS)
+    sign, size = np.sign(mantissa), np.abs(mantissa)
+    low, high = (size & 0xFFFFFFFF) << shift, (size >> LIMB_BITS) << shift
+    rows = group[is_number]
+    np.add.at(limbs_out, (rows, at), sign * (low & 0xFFFFFFFF))
+    np.add.at(limbs_out, (rows, at + 1), sign * ((low >> LIMB_BITS) + (high & 0xFFFFFFFF)))
+    np.add.at(limbs_out, (rows, at + 2), sign * (high >> LIMB_BITS))
 
 
 def value_of(limbs: Limbs) -> float:
