@@ -137,7 +137,7 @@ def test_files_that_cannot_be_read_say_so(tmp_path):
         (lambda log: log.split(0.0), "strictly between 0 and 1; got 0.0"),
         (lambda log: log.split(0.01), "leaves one part empty"),
         (lambda log: log.split(0.5, by="time"), "build the log with time="),
-        (lambda log: log.split(0.5, by="day"), "by must be 'random' or 'time'; got 'day'"),
+        (lambda log: log.split(0.5, by="day"), "by must be 'random', 'time' or 'group'; got 'day'"),
         (lambda log: log.subset([4]), "row numbers must lie in 0 … 3"),
         (lambda log: log.subset([]), "no row was selected"),
         (lambda log: log.subset(np.array([True])), r"shape \(4,\)"),
