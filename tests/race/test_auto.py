@@ -242,7 +242,7 @@ def clock(monkeypatch):
     """A clock that only tests move."""
     made = SimpleNamespace(now=1000.0)
     made.monotonic = lambda: made.now
-    for module in ("race.race", "race.auto", "race.progress", "boosting.callback"):
+    for module in ("race.race", "race.auto", "race.final", "race.contender", "race.progress", "boosting.callback"):
         monkeypatch.setattr(f"bopl.{module}.time", made)
     return made
 
