@@ -101,7 +101,8 @@ def test_a_verdict_is_not_followed_once_somebody_has_promoted_something_else(sta
 def bad_policy(loop):
     """Put a policy into the folder that takes what nobody likes, and return its id."""
     log = bopl.BanditLog.read(loop.log)
-    spoiled = log.with_reward(1.0 - log.reward)
+    past, _ = log.split(0.4, by="time")  # what is judged later must not have trained it
+    spoiled = past.with_reward(1.0 - past.reward)
     policy = bopl.BoostedPolicy("ips", n_rounds=15, progress=False, random_state=0).fit(spoiled)
     file = loop.path / "bad.bopl"
     policy.sharpened(20.0).save(file)
@@ -109,7 +110,7 @@ def bad_policy(loop):
 
 
 def test_a_bad_policy_in_the_folder_is_judged_and_never_promoted(loop):
-    serve(loop, draw_visits(600, seed=1), "a")
+    serve(loop, draw_visits(900, seed=1), "a")
     with EventStore(loop.events) as store:
         join(loop.path, store, SETTINGS, now=LATER)
     bad = bad_policy(loop)

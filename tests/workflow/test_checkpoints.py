@@ -99,7 +99,7 @@ CONTINUE = bopl.CallbackAction.CONTINUE
 
 @pytest.mark.parametrize("name", ["early", "dr"])
 def test_a_run_that_was_cut_short_while_it_was_judged_trains_nothing_again(log, whole, tmp_path, monkeypatch, name):
-    def cut(*ignored):
+    def cut(*ignored, **named):
         raise Cut
 
     config, made = config_for(log, tmp_path / "policy.bopl", **SETTINGS[name]), []
