@@ -225,7 +225,7 @@ def test_ctrl_c_before_the_first_round_leaves_no_policy(tmp_path):
 def test_a_run_that_fails_after_the_training_leaves_no_verdict_on_another_policy(tmp_path, monkeypatch):
     config = config_for(tmp_path)
     train(config)
-    monkeypatch.setattr("bopl.workflow.training.judge", lambda *given: 1 / 0)
+    monkeypatch.setattr("bopl.workflow.training.judge", lambda *given, **named: 1 / 0)
     said = []
     with pytest.raises(ZeroDivisionError):
         train(replace(config, max_depth=1), say=said.append)
