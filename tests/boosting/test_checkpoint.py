@@ -45,7 +45,10 @@ else:
 """
 
 
-@pytest.mark.parametrize("learner", ["tree", "xgboost", "engine"])
+SLOW = pytest.mark.slow
+
+
+@pytest.mark.parametrize("learner", [pytest.param("tree", marks=SLOW), pytest.param("xgboost", marks=SLOW), "engine"])
 def test_killed_and_resumed_fit_saves_the_same_bytes(tmp_path, learner):
     script = tmp_path / "fit.py"
     script.write_text(textwrap.dedent(SCRIPT))

@@ -197,6 +197,7 @@ def test_the_loop_earns_more_with_every_generation_and_every_decision_is_found_a
     assert log.reward.sum() == standing.rewards["ok"]  # told twice, counted once; told late, never counted
 
 
+@pytest.mark.slow  # tests/cluster kills workers, too, and tests/boosting compares the bytes
 def test_cluster_ends_with_the_same_bytes_after_a_worker_was_killed(tmp_path):
     """In a process of its own: its workers import the script."""
     pytest.importorskip("distributed")

@@ -163,6 +163,7 @@ def test_scene_trial_logs_what_the_paper_logs():
     assert simulate_paper("scene", trial=4).train.fingerprint() != problem.train.fingerprint()
 
 
+@pytest.mark.slow  # ten logging policies on each of five splits
 @pytest.mark.usefixtures("paper_data")
 def test_split_of_scene_is_the_first_whose_logging_reward_lies_in_the_papers_interval():
     dataset = load_dataset("scene")
