@@ -10,7 +10,7 @@ import numpy as np
 from sklearn.base import BaseEstimator
 
 import bopl
-from bopl.learner import BoundLearner, FittedStep, Predictor, register_predictor
+from bopl.learner import BoundLearner, FittedStep, Predictor, register_learner, register_predictor
 
 
 # --8<-- [start:learner]
@@ -58,6 +58,7 @@ def unpack(facts, arrays, *, n_features, by_action):
 
 
 register_predictor(LinearByAction.kind, pack, unpack)
+register_learner(RidgeByAction)  # a loaded policy has its learner again, with the same settings
 # --8<-- [end:saving]
 
 if __name__ == "__main__":

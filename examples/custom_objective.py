@@ -24,6 +24,7 @@ class ClippedObjective:
 
     def bind(self, data):
         value = data.log.reward * np.minimum(1.0 / data.log.propensity, self.cut)
+        value = value if data.sample_weight is None else value * data.sample_weight
         return RewardTerms(
             data,
             linear=value,  # times pi(a_i)

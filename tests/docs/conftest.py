@@ -1,16 +1,28 @@
+import runpy
+import sys
+from pathlib import Path
+
 import pytest
 
-from bopl.objective import OBJECTIVES, WEIGHTS
+from registries import forgotten
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
 
 
 @pytest.fixture(autouse=True)
 def registered_by_examples_is_forgotten():
-    """Examples and pages register objectives and weights of their own, which other tests must not meet."""
-    before = [(table, dict(table)) for table in (OBJECTIVES, WEIGHTS)]
-    yield
-    for table, entries in before:
-        table.clear()
-        table.update(entries)
+    """Examples and pages register what is theirs, which other tests must not meet."""
+    with forgotten():
+        yield
+
+
+@pytest.fixture
+def run(tmp_path, monkeypatch):
+    """Run an example in an empty folder; return its names."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(EXAMPLES)
+    monkeypatch.setattr(sys, "argv", ["example"])
+    return lambda name, run_name="__main__": runpy.run_path(str(EXAMPLES / f"{name}.py"), run_name=run_name)
 
 
 @pytest.fixture(autouse=True)

@@ -52,7 +52,7 @@ def test_every_setting_is_a_flag_of_train():
 
 
 def test_the_words_that_are_completed_are_those_that_are_known():
-    assert config_module.FORMATS == FORMATS
+    assert tuple(FORMATS) == config_module.FORMATS
     assert set(config_module.INTERVALS) == set(INTERVALS)
     assert config_module.STARTS == STARTS
     assert config_module.SMOOTHNESS == SMOOTHNESS

@@ -8,17 +8,17 @@ import numpy as np
 from sklearn.base import clone
 
 from bopl._settings import check_number
-from bopl._typing import AnyArray, FloatArray
-from bopl.baseline.base import BaselinePolicy, Packed
+from bopl._typing import AnyArray, ContextMatrix, FloatArray
 from bopl.learner import HistTree
 from bopl.learner.hist_tree.predictor import HistTreePredictor, stack_trees
 from bopl.learner.store import describe_learner, learner_from, pack_predictors, unpack_predictors
 from bopl.log import BanditLog
+from bopl.policy.learned import LearnedPolicy, Packed
 from bopl.reward import BoostedRewardModel
 from bopl.reward.boosted import default_reward_learner
 
 
-class BoostedRewardPolicy(BaselinePolicy):
+class BoostedRewardPolicy(LearnedPolicy):
     """BRR-gb of the paper: gradient boosting of regression trees on the logged rewards, then the best action.
 
     It minimises ``mean (F(x_i, a_i) - r_i)²`` (Eq. "reward_regression_objective"); propensities are not used. Scores
@@ -51,7 +51,7 @@ class BoostedRewardPolicy(BaselinePolicy):
     [1, 0]
     """
 
-    _deciding_settings = ("learning_rate",)
+    deciding_settings = ("learning_rate",)
 
     @property
     def trained_inverse_temperature(self) -> float:
@@ -72,7 +72,8 @@ class BoostedRewardPolicy(BaselinePolicy):
         self.n_jobs = n_jobs
         self.random_state = random_state
 
-    def _fit_log(self, log: BanditLog) -> None:
+    def learn(self, log: BanditLog) -> None:
+        """Learn from the log."""
         if self.n_jobs is not None:
             check_number("n_jobs", self.n_jobs, low=1, integer=True)
         learner = default_reward_learner() if self.learner is None else clone(self.learner)
@@ -81,16 +82,17 @@ class BoostedRewardPolicy(BaselinePolicy):
         model = BoostedRewardModel(learner, self.n_rounds, self.learning_rate, self.random_state)
         self.model_ = model.fit(log)
 
-    def decision_function(self, context: Any) -> FloatArray:
-        """Return the predicted reward of every action, of shape (n_samples, n_actions)."""
-        matrix = self._read(context)
-        return self.model_.predict(matrix, n_jobs=self.n_jobs)
+    def score_actions(self, context: ContextMatrix) -> FloatArray:
+        """Return the predicted reward of every action."""
+        return self.model_.predict(context, n_jobs=self.n_jobs)
 
-    def _pack(self) -> Packed:
+    def pack_learned(self) -> Packed:
+        """Return what was learned."""
         facts, arrays = pack_predictors(self.model_.predictors_)
         return {"trees": facts, "initial": self.model_.initial_, "learner": describe_learner(self.learner)}, arrays
 
-    def _unpack(self, facts: dict[str, Any], arrays: dict[str, AnyArray]) -> None:
+    def unpack_learned(self, facts: dict[str, Any], arrays: dict[str, AnyArray]) -> None:
+        """Take back what was learned."""
         self.learner = learner_from(facts["learner"])
         found = unpack_predictors(facts["trees"], arrays, n_features=self.n_features_in_, n_actions=len(self.actions_))
         trees = [predictor for predictor in found if isinstance(predictor, HistTreePredictor)]

@@ -10,14 +10,14 @@ from typing import Any, TypeVar
 import numpy as np
 
 from bopl._settings import check_choice, check_number
-from bopl._typing import AnyArray, FloatArray
-from bopl.baseline.base import BaselinePolicy, Packed
+from bopl._typing import AnyArray, ContextMatrix, FloatArray
 from bopl.baseline.network import SCALINGS, Network, unpack_network
 from bopl.baseline.training import TrainingSettings, train_networks
 from bopl.log import BanditLog
+from bopl.policy.learned import LearnedPolicy, Packed
 
 
-class NetworkPolicy(BaselinePolicy):
+class NetworkPolicy(LearnedPolicy):
     """What DRR and BanditNet share: the network's shape, its training, its file."""
 
     network_: Network
@@ -52,7 +52,8 @@ class NetworkPolicy(BaselinePolicy):
         self.progress = progress
         self.random_state = random_state
 
-    def _fit_log(self, log: BanditLog) -> None:
+    def learn(self, log: BanditLog) -> None:
+        """Learn from the log."""
         _fit_logs([self], [log])
 
     def _settings(self) -> TrainingSettings:
@@ -78,17 +79,18 @@ class NetworkPolicy(BaselinePolicy):
             reward_translation=float(getattr(self, "reward_translation", 0.0)),
         )
 
-    def decision_function(self, context: Any) -> FloatArray:
-        """Return the network's scores of shape (n_samples, n_actions)."""
-        matrix = self._read(context)
-        return self.network_.score(matrix)
+    def score_actions(self, context: ContextMatrix) -> FloatArray:
+        """Return the network's scores."""
+        return self.network_.score(context)
 
-    def _pack(self) -> Packed:
+    def pack_learned(self) -> Packed:
+        """Return what was learned."""
         facts, arrays = self.network_.pack()
         arrays |= {f"history/{name}": column for name, column in self.history_.items()}
         return facts | {"best_epoch": self.best_epoch_}, arrays
 
-    def _unpack(self, facts: dict[str, Any], arrays: dict[str, AnyArray]) -> None:
+    def unpack_learned(self, facts: dict[str, Any], arrays: dict[str, AnyArray]) -> None:
+        """Take back what was learned."""
         self.network_ = unpack_network(facts, arrays, self.n_features_in_, len(self.actions_))
         self.best_epoch_ = int(facts["best_epoch"])
         self.history_ = {name: arrays[f"history/{name}"] for name in ("epoch", "loss", "snips_value")}

@@ -9,16 +9,16 @@ import numpy as np
 
 from bopl._archive import check_array
 from bopl._settings import check_number
-from bopl._typing import AnyArray, BoolArray, ContextMatrix, FloatArray, IntArray
-from bopl.baseline.base import BaselinePolicy, Packed
+from bopl._typing import AnyArray, ContextMatrix, FloatArray, IntArray
 from bopl.log import BanditLog
 from bopl.log.layout import category_sizes, fit_layout, unpack_layout
+from bopl.policy.learned import LearnedPolicy, Packed
 from bopl.reward.linear_score import linear_score
 
 NEVER_LOGGED = -20.0  # score of an action the log does not contain: exp(-20) is 2e-9
 
 
-class UniformPolicy(BaselinePolicy):
+class UniformPolicy(LearnedPolicy):
     """Every eligible action with the same probability.
 
     Examples
@@ -29,28 +29,26 @@ class UniformPolicy(BaselinePolicy):
     [[0.5, 0.5]]
     """
 
-    def _fit_log(self, log: BanditLog) -> None:
-        pass
+    def learn(self, log: BanditLog) -> None:
+        """Learn nothing."""
 
     def _remember(self, log: BanditLog, *watched: BanditLog) -> None:
         super()._remember(log, *watched)
         self.training_rows_ = None  # nothing was learned from them
 
-    def decision_function(self, context: Any) -> FloatArray:
-        """Return zeros of shape (n_samples, n_actions)."""
-        return np.zeros((self._read(context).shape[0], len(self.actions_)))
+    def score_actions(self, context: ContextMatrix) -> FloatArray:
+        """Return zeros."""
+        return np.zeros((context.shape[0], len(self.actions_)))
 
-    def _prob(self, matrix: ContextMatrix, mask: BoolArray | None) -> FloatArray:
-        return self._softmax(np.zeros((matrix.shape[0], len(self.actions_))), mask)
-
-    def _pack(self) -> Packed:
+    def pack_learned(self) -> Packed:
+        """Return what was learned."""
         return {}, {}
 
-    def _unpack(self, facts: dict[str, Any], arrays: dict[str, AnyArray]) -> None:
-        pass
+    def unpack_learned(self, facts: dict[str, Any], arrays: dict[str, AnyArray]) -> None:
+        """Take back nothing."""
 
 
-class LoggingPolicy(BaselinePolicy):
+class LoggingPolicy(LearnedPolicy):
     """An estimate of the policy that wrote the log: multinomial logistic regression of the action on the context.
 
     Where the true logging policy is known, use that; this one answers "what would have happened anyway" for a log of
@@ -75,7 +73,8 @@ class LoggingPolicy(BaselinePolicy):
         self.inverse_penalty = inverse_penalty
         self.max_iter = max_iter
 
-    def _fit_log(self, log: BanditLog) -> None:
+    def learn(self, log: BanditLog) -> None:
+        """Learn from the log."""
         check_number("inverse_penalty", self.inverse_penalty, low=0.0, low_open=True)
         check_number("max_iter", self.max_iter, low=1, integer=True)
         self.layout_ = fit_layout(log.context, category_sizes(log))
@@ -89,17 +88,16 @@ class LoggingPolicy(BaselinePolicy):
         coef, intercept = _fit_multinomial(inputs, log.action_idx, self.inverse_penalty, self.max_iter)
         self.coef_[:, found], self.intercept_[found] = coef.T, intercept
 
-    def decision_function(self, context: Any) -> FloatArray:
-        """Return linear scores of shape (n_samples, n_actions)."""
-        return linear_score(self._read(context), self.layout_, self.coef_, self.intercept_)
+    def score_actions(self, context: ContextMatrix) -> FloatArray:
+        """Return linear scores."""
+        return linear_score(context, self.layout_, self.coef_, self.intercept_)
 
-    def _prob(self, matrix: ContextMatrix, mask: BoolArray | None) -> FloatArray:
-        return self._softmax(linear_score(matrix, self.layout_, self.coef_, self.intercept_), mask)
-
-    def _pack(self) -> Packed:
+    def pack_learned(self) -> Packed:
+        """Return what was learned."""
         return {}, {"coef": self.coef_, "intercept": self.intercept_, **self.layout_.pack()}
 
-    def _unpack(self, facts: dict[str, Any], arrays: dict[str, AnyArray]) -> None:
+    def unpack_learned(self, facts: dict[str, Any], arrays: dict[str, AnyArray]) -> None:
+        """Take back what was learned."""
         n_actions = len(self.actions_)
         self.layout_ = unpack_layout(arrays, self.n_features_in_)
         self.coef_ = check_array(arrays, "coef", (self.layout_.n_inputs, n_actions))

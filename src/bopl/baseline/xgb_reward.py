@@ -8,16 +8,16 @@ import numpy as np
 
 from bopl._settings import check_choice, check_number
 from bopl._typing import AnyArray, BoolArray, ContextMatrix, FloatArray
-from bopl.baseline.base import BaselinePolicy, Packed
 from bopl.baseline.booster_check import checked_booster
 from bopl.learner.expanded import action_columns, expand
 from bopl.log import BanditLog
 from bopl.log.context import is_sparse
+from bopl.policy.learned import LearnedPolicy, Packed
 
 EXPANDED_ROWS = 1 << 18  # (context, action) rows that are built at a time when predicting
 
 
-class XGBRewardPolicy(BaselinePolicy):
+class XGBRewardPolicy(LearnedPolicy):
     """BRR-xgb of the paper: XGBoost's squared-error boosting on rows ``[x; onehot(a)]`` of the logged actions.
 
     Scores are predicted rewards, so `predict_proba` is greedy unless ``inverse_temperature`` says otherwise.
@@ -70,7 +70,8 @@ class XGBRewardPolicy(BaselinePolicy):
         self.n_jobs = n_jobs
         self.random_state = random_state
 
-    def _fit_log(self, log: BanditLog) -> None:
+    def learn(self, log: BanditLog) -> None:
+        """Learn from the log."""
         params = self._booster_params()
         xgboost = _import_xgboost()
         by_action = action_columns(log.n_actions, log.action_features)
@@ -99,25 +100,26 @@ class XGBRewardPolicy(BaselinePolicy):
             "seed": 0 if self.random_state is None else int(self.random_state),
         }
 
-    def decision_function(self, context: Any) -> FloatArray:
-        """Return the predicted reward of every action, of shape (n_samples, n_actions)."""
-        matrix = self._read(context)
+    def score_actions(self, context: ContextMatrix) -> FloatArray:
+        """Return the predicted reward of every action."""
         xgboost = _import_xgboost()
         by_action = action_columns(len(self.actions_), self.action_features_)
-        n_rows, n_actions = matrix.shape[0], len(by_action)
+        n_rows, n_actions = context.shape[0], len(by_action)
         step = max(EXPANDED_ROWS // n_actions, 1)
         score = np.empty((n_rows, n_actions))
         for start in range(0, n_rows, step):
-            rows = expand(_as_fitted(matrix[start : start + step], self.absent_zero_), by_action)
+            rows = expand(_as_fitted(context[start : start + step], self.absent_zero_), by_action)
             predicted = self.booster_.predict(xgboost.DMatrix(rows, nthread=-1 if self.n_jobs is None else self.n_jobs))
             score[start : start + step] = predicted.reshape(-1, n_actions)
         return score
 
-    def _pack(self) -> Packed:
+    def pack_learned(self) -> Packed:
+        """Return what was learned."""
         raw = self.booster_.save_raw("ubj")  # a data format: nothing in it is executed
         return {}, {"absent_zero": self.absent_zero_, "booster": np.frombuffer(bytes(raw), dtype=np.uint8)}
 
-    def _unpack(self, facts: dict[str, Any], arrays: dict[str, AnyArray]) -> None:
+    def unpack_learned(self, facts: dict[str, Any], arrays: dict[str, AnyArray]) -> None:
+        """Take back what was learned."""
         xgboost = _import_xgboost()
         self.absent_zero_ = arrays["absent_zero"]
         if self.absent_zero_.dtype != np.bool_ or self.absent_zero_.shape != (self.n_features_in_,):

@@ -13,6 +13,7 @@ from typing import Annotated, Any, TypeAlias, get_args, get_type_hints
 
 import typer
 
+from bopl._registry import offered
 from bopl.workflow.config import TrainConfig
 
 Json: TypeAlias = Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")]
@@ -86,12 +87,18 @@ def _parameters(names: Iterable[str]) -> Iterable[Parameter]:
             kind = _flag_type(entry.name, hints[entry.name])
             option = typer.Option(
                 *_declarations(entry.name, kind),
-                help=entry.metadata["help"] + _default_text(entry.default),
+                help=entry.metadata["help"] + _installed_text(entry.metadata["group"]) + _default_text(entry.default),
                 rich_help_panel=section,
                 autocompletion=_completion(entry.metadata["choices"]),
                 show_default=False,
             )
             yield Parameter(entry.name, Parameter.KEYWORD_ONLY, default=None, annotation=Annotated[kind | None, option])
+
+
+def _installed_text(group: str | None) -> str:
+    """Return the words that installed packages add to those of a flag."""
+    names = [] if group is None else list(offered(group))
+    return f" Installed beside them: {', '.join(names)}." if names else ""
 
 
 def _completion(choices: tuple[str, ...]) -> Callable[[str], list[str]] | None:

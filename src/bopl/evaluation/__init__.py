@@ -9,7 +9,7 @@ from bopl.evaluation.model_based import DirectMethod, DoublyRobust, SelfNormalis
 from bopl.evaluation.parquet import evaluate_parquet
 from bopl.evaluation.planning import Plan, detectable_effect, plan, required_samples
 from bopl.evaluation.propensity import estimate_propensity
-from bopl.evaluation.registry import ESTIMATORS
+from bopl.evaluation.registry import ESTIMATORS, register_estimator
 from bopl.evaluation.result import Evaluation
 from bopl.evaluation.terms import Terms
 from bopl.evaluation.whole_log import compare, evaluate
@@ -42,5 +42,6 @@ __all__ = [
     "evaluate_parquet",
     "learning_curve",
     "plan",
+    "register_estimator",
     "required_samples",
 ]

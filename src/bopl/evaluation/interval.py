@@ -10,6 +10,7 @@ import numpy as np
 from scipy.special import ndtr, ndtri, stdtrit
 
 from bopl._errors import UsageError
+from bopl._registry import Registry
 from bopl._settings import check_choice, check_number
 from bopl._typing import FloatArray
 from bopl.evaluation.betting import betting_lower_bound
@@ -355,9 +356,9 @@ class Betting(SampleBound):
         return span * betting_lower_bound((terms + floor) / span, self.delta) - floor
 
 
-INTERVALS: dict[str, type[Interval]] = {
-    kind.name: kind for kind in (Normal, Bootstrap, EmpiricalBernstein, LogSmoothing, Betting)
-}
+INTERVALS: Registry[type[Interval]] = Registry(
+    "bopl.intervals", {kind.name: kind for kind in (Normal, Bootstrap, EmpiricalBernstein, LogSmoothing, Betting)}
+)
 
 
 def at_confidence(interval: Interval, confidence: float) -> Interval:

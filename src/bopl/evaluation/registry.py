@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
+from bopl._registry import Registry
 from bopl._settings import check_choice
 from bopl.evaluation.estimator import IPS, SNIPS, BetaIPS, ClippedIPS, Estimator, Need
 from bopl.evaluation.model_based import DirectMethod, DoublyRobust, SelfNormalisedDR, ShrinkageDR, SwitchDR
@@ -12,10 +13,14 @@ from bopl.evaluation.model_based import DirectMethod, DoublyRobust, SelfNormalis
 if TYPE_CHECKING:
     from bopl.evaluation.interval import Interval
 
-ESTIMATORS: dict[str, type[Estimator]] = {
-    kind.name: kind
-    for kind in (IPS, ClippedIPS, SNIPS, DirectMethod, DoublyRobust, SelfNormalisedDR, SwitchDR, ShrinkageDR, BetaIPS)
-}
+_OWN = (IPS, ClippedIPS, SNIPS, DirectMethod, DoublyRobust, SelfNormalisedDR, SwitchDR, ShrinkageDR, BetaIPS)
+ESTIMATORS: Registry[type[Estimator]] = Registry("bopl.estimators", {kind.name: kind for kind in _OWN})
+
+
+def register_estimator(kind: type[Estimator]) -> type[Estimator]:
+    """Make an estimator of your own known by its ``name``: to `bopl.evaluate` and the commands."""
+    ESTIMATORS[kind.name] = kind
+    return kind
 
 
 def get_estimators(estimators: object, interval: Interval, *, has_reward_model: bool) -> tuple[Estimator, ...]:
@@ -57,7 +62,7 @@ def estimator_names(interval: Interval, *, is_default: bool = False, has_reward_
     """
     return tuple(
         name
-        for name, kind in ESTIMATORS.items()
+        for name, kind in ESTIMATORS.usable()
         if interval.suits(kind)
         and (kind.is_default or not is_default)
         and (has_reward_model or Need.REWARD_MODEL not in kind.needs)

@@ -6,7 +6,7 @@ from sklearn.base import clone
 
 from bopl.learner.base import BaseLearner, BoundLearner, FittedStep, Predictor
 from bopl.learner.hist_tree import HistTree, HistTreeClassifier
-from bopl.learner.store import register_predictor
+from bopl.learner.store import LEARNERS, register_learner, register_predictor
 from bopl.learner.xgboost import XGBTree
 from bopl.log import BanditLog
 
@@ -34,6 +34,7 @@ def default_learner() -> HistTree:
 
 
 __all__ = [
+    "LEARNERS",
     "BaseLearner",
     "BoundLearner",
     "FittedStep",
@@ -43,6 +44,7 @@ __all__ = [
     "XGBTree",
     "bind_learner",
     "default_learner",
+    "register_learner",
     "register_predictor",
     "with_categories",
 ]

@@ -6,13 +6,13 @@ import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from importlib import import_module
 from itertools import groupby
 from typing import Any
 
 import numpy as np
 
 from bopl._archive import check_array, grouped
+from bopl._registry import Registry
 from bopl._typing import AnyArray, ContextMatrix, FloatArray
 from bopl.learner.base import Predictor
 from bopl.learner.expanded import action_columns
@@ -54,11 +54,14 @@ def _unpack_linear(
     return [LinearPredictor(row, float(value), by_action) for row, value in zip(coef, intercept, strict=True)]
 
 
-_CODECS: dict[str, Codec] = {
-    TreePredictor.kind: Codec(pack_trees, unpack_trees),
-    HistTreePredictor.kind: Codec(pack_hist_trees, unpack_hist_trees, needs_columns=False),
-    LinearPredictor.kind: Codec(_pack_linear, _unpack_linear),
-}
+PREDICTORS: Registry[Codec] = Registry(
+    "bopl.predictors",
+    {
+        TreePredictor.kind: Codec(pack_trees, unpack_trees),
+        HistTreePredictor.kind: Codec(pack_hist_trees, unpack_hist_trees, needs_columns=False),
+        LinearPredictor.kind: Codec(_pack_linear, _unpack_linear),
+    },
+)
 
 
 def register_predictor(
@@ -81,7 +84,7 @@ def register_predictor(
         Whether ``unpack`` reads the values of ``by_action``; if not, it is given zeros of the same shape, which take no
         memory however many actions there are.
     """
-    _CODECS[kind] = Codec(pack, unpack, needs_columns)
+    PREDICTORS[kind] = Codec(pack, unpack, needs_columns)
 
 
 def pack_predictors(predictors: Sequence[Predictor]) -> Packed:
@@ -105,13 +108,13 @@ def _kind_of(predictor: Predictor) -> str:
 
 
 def _pack_kind(kind: str, predictors: Sequence[Any]) -> Packed:
-    if kind not in _CODECS:
+    if kind not in PREDICTORS:
         name = type(getattr(predictors[0], "estimator", predictors[0])).__name__
         raise TypeError(
             f"predictors of {name} have no plain form and cannot be written to a file; decision trees, linear "
             "regressors and bopl's own learners can."
         )
-    facts, arrays = _CODECS[kind].pack(predictors)
+    facts, arrays = PREDICTORS[kind].pack(predictors)
     return {"kind": kind, **facts}, arrays
 
 
@@ -160,9 +163,9 @@ class _ActionColumns:
 def _unpack_kind(
     facts: dict[str, Any], arrays: dict[str, AnyArray], n_features: int, columns: _ActionColumns
 ) -> Sequence[Predictor]:
-    if facts.get("kind") not in _CODECS:
+    if facts.get("kind") not in PREDICTORS:
         raise ValueError(f"predictors of kind {facts.get('kind')!r} are not known to this version")
-    codec = _CODECS[facts["kind"]]
+    codec = PREDICTORS[facts["kind"]]
     by_action = columns.values if codec.needs_columns else columns.shape
     return codec.unpack(facts, arrays, n_features=n_features, by_action=by_action)
 
@@ -202,23 +205,33 @@ def _scaled(predictor: Predictor, factor: float) -> Scorer:
 
 
 # Learners that may be named in a model file. A file must not be able to make us import anything else.
-_LEARNER_HOME = {
-    "HistTree": "bopl.learner",
-    "HistTreeClassifier": "bopl.learner",
-    "XGBTree": "bopl.learner",
-    "DecisionTreeRegressor": "sklearn.tree",
-    "DecisionTreeClassifier": "sklearn.tree",
-    "ExtraTreeRegressor": "sklearn.tree",
-    "ExtraTreeClassifier": "sklearn.tree",
-    "LinearRegression": "sklearn.linear_model",
-    "Ridge": "sklearn.linear_model",
-}
+LEARNERS: Registry[type] = Registry(
+    "bopl.learners",
+    {
+        "HistTree": "bopl.learner:HistTree",
+        "HistTreeClassifier": "bopl.learner:HistTreeClassifier",
+        "XGBTree": "bopl.learner:XGBTree",
+        "DecisionTreeRegressor": "sklearn.tree:DecisionTreeRegressor",
+        "DecisionTreeClassifier": "sklearn.tree:DecisionTreeClassifier",
+        "ExtraTreeRegressor": "sklearn.tree:ExtraTreeRegressor",
+        "ExtraTreeClassifier": "sklearn.tree:ExtraTreeClassifier",
+        "LinearRegression": "sklearn.linear_model:LinearRegression",
+        "Ridge": "sklearn.linear_model:Ridge",
+    },
+)
+
+
+def register_learner(kind: type) -> type:
+    """Let a saved policy come back with a learner of your own, known by the name of its class and plain settings."""
+    LEARNERS[kind.__name__] = kind
+    return kind
 
 
 def describe_learner(learner: Any) -> dict[str, Any] | None:
     """Return class and settings of a learner for a JSON document; None if it is not one we would load again."""
-    name = type(learner).__name__
-    if name not in _LEARNER_HOME:
+    kind: Any = type(learner)
+    name = kind.__name__
+    if name not in LEARNERS or LEARNERS[name] is not kind:
         return None
     settings = {key: _plain(value) for key, value in learner.get_params(deep=False).items()}
     return {"class": name, "settings": {key: value for key, value in settings.items() if value is not _NOT_PLAIN}}
@@ -250,8 +263,8 @@ def _plain(value: Any) -> Any:
 
 def learner_from(description: dict[str, Any] | None) -> Any:
     """Return an unfitted learner with the described settings, or None."""
-    if description is None or description.get("class") not in _LEARNER_HOME:
+    if description is None or description.get("class") not in LEARNERS:
         return None
-    learner_class = getattr(import_module(_LEARNER_HOME[description["class"]]), description["class"])
+    learner_class: Any = LEARNERS[description["class"]]
     known = learner_class().get_params(deep=False)
     return learner_class(**{key: value for key, value in description["settings"].items() if key in known})

@@ -3,7 +3,7 @@
 from bopl.objective.base import BoundObjective, Objective, StepTarget
 from bopl.objective.dr import DR
 from bopl.objective.ips import IPS
-from bopl.objective.registry import OBJECTIVES, get_objective, parse_weight, register_objective
+from bopl.objective.registry import OBJECTIVES, get_objective, make_objective, parse_weight, register_objective
 from bopl.objective.surrogate import Surrogate
 from bopl.objective.terms import RewardTerms
 from bopl.objective.training_data import TrainingData
@@ -15,6 +15,7 @@ from bopl.objective.weight import (
     LogSmoothing,
     Plain,
     Weight,
+    register_weight,
 )
 
 __all__ = [
@@ -35,6 +36,8 @@ __all__ = [
     "TrainingData",
     "Weight",
     "get_objective",
+    "make_objective",
     "parse_weight",
     "register_objective",
+    "register_weight",
 ]

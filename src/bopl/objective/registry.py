@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import dataclass, fields, is_dataclass, replace
 from typing import Any, ClassVar
 
 from bopl._errors import did_you_mean
+from bopl._registry import Registry
 from bopl.objective.base import BoundObjective, Objective
 from bopl.objective.dr import DR
 from bopl.objective.ips import IPS
@@ -15,12 +16,13 @@ from bopl.objective.surrogate import Surrogate
 from bopl.objective.training_data import TrainingData
 from bopl.objective.weight import WEIGHTS, Plain, Weight
 
-OBJECTIVES: dict[str, type] = {kind.name: kind for kind in (IPS, Surrogate, DR)}
+OBJECTIVES: Registry[type] = Registry("bopl.objectives", {kind.name: kind for kind in (IPS, Surrogate, DR)})
 
 
-def register_objective(kind: type) -> None:
+def register_objective(kind: type) -> type:
     """Make an objective of your own known by its ``name``: to `get_objective`, model files and checkpoints."""
     OBJECTIVES[kind.name] = kind  # type: ignore[attr-defined]
+    return kind
 
 
 def get_objective(objective: str | Objective) -> Objective:
@@ -35,6 +37,26 @@ def get_objective(objective: str | Objective) -> Objective:
         raise ValueError(f"objective must be one of {', '.join(map(repr, OBJECTIVES))}; got {objective!r}.")
     made: Objective = OBJECTIVES[objective]()
     return made
+
+
+def make_objective(name: str, **options: Any) -> Objective:
+    """Return the objective of that name with those of the options that differ from its defaults.
+
+    Raises
+    ------
+    ValueError
+        There is no such objective, or it has no such option.
+    """
+    made = get_objective(name)
+    changed = {key: value for key, value in options.items() if value != getattr(made, key, _USUAL.get(key))}
+    known: list[str] = [entry.name for entry in fields(made)] if is_dataclass(made) else []
+    unknown = [key for key in changed if key not in known]
+    if unknown:
+        raise ValueError(f"the objective {name!r} has no {unknown[0]}: leave it out.")
+    return replace(made, **changed) if changed else made  # type: ignore[type-var]
+
+
+_USUAL = {"weight": Plain(), "smoothness": "sharp"}  # what an objective without these options does
 
 
 def parse_weight(text: str) -> Weight:

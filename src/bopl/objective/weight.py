@@ -11,6 +11,7 @@ from typing import ClassVar, Protocol
 
 import numpy as np
 
+from bopl._registry import Registry
 from bopl._settings import check_number
 from bopl._typing import FloatArray
 
@@ -120,6 +121,13 @@ class LogSmoothing:
         return np.sign(reward) * np.log1p(self.lam * np.abs(reward) / propensity) / self.lam
 
 
-WEIGHTS: dict[str, type] = {
-    kind.name: kind for kind in (Plain, Clipped, ImplicitExploration, ExponentialSmoothing, LogSmoothing)
-}
+WEIGHTS: Registry[type] = Registry(
+    "bopl.weights",
+    {kind.name: kind for kind in (Plain, Clipped, ImplicitExploration, ExponentialSmoothing, LogSmoothing)},
+)
+
+
+def register_weight(kind: type) -> type:
+    """Make a weight of your own known by its ``name``: to `parse_weight`, model files and checkpoints."""
+    WEIGHTS[kind.name] = kind  # type: ignore[attr-defined]
+    return kind

@@ -11,7 +11,9 @@ if TYPE_CHECKING:
     from bopl.policy.blend import BlendedPolicy as BlendedPolicy
     from bopl.policy.boosted import BoostedPolicy as BoostedPolicy
     from bopl.policy.decision import Decision as Decision
+    from bopl.policy.learned import LearnedPolicy as LearnedPolicy
     from bopl.policy.model_file import load as load
+    from bopl.policy.model_file import register_policy as register_policy
     from bopl.policy.paper import PAPER_VARIANTS as PAPER_VARIANTS
     from bopl.policy.paper import paper_policy as paper_policy
     from bopl.policy.scored import ScoredPolicy as ScoredPolicy
@@ -20,11 +22,13 @@ _HOME_OF = {
     "BlendedPolicy": "blend",
     "BoostedPolicy": "boosted",
     "Decision": "decision",
+    "LearnedPolicy": "learned",
     "PAPER_VARIANTS": "paper",
     "Policy": "base",
     "ScoredPolicy": "scored",
     "load": "model_file",
     "paper_policy": "paper",
+    "register_policy": "model_file",
 }
 
 __all__ = [
@@ -32,10 +36,12 @@ __all__ = [
     "BlendedPolicy",
     "BoostedPolicy",
     "Decision",
+    "LearnedPolicy",
     "Policy",
     "ScoredPolicy",
     "load",
     "paper_policy",
+    "register_policy",
 ]
 
 

@@ -12,6 +12,7 @@ import numpy as np
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
+from bopl._archive import Archive
 from bopl._exact import exact_mean
 from bopl._settings import check_number
 from bopl._typing import BoolArray, ContextMatrix, FloatArray
@@ -572,9 +573,16 @@ class BoostedPolicy(ShownAsCard, ScoredPolicy):
 
     def pack(self) -> Packed:
         """Return what was learned as JSON facts and arrays."""
-        from bopl.policy.model_file import pack_boosted
+        from bopl.policy.boosted_file import pack_boosted
 
         return pack_boosted(self)
+
+    @classmethod
+    def from_archive(cls, archive: Archive) -> BoostedPolicy:
+        """Return the policy of a model file; `bopl.load` calls this."""
+        from bopl.policy.boosted_file import boosted_from
+
+        return boosted_from(archive)
 
     def to_xgboost(self, path: str | Path) -> None:
         """Write the scores as a standard XGBoost JSON model over rows ``[x; onehot(a); features of a]``.

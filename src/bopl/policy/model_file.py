@@ -3,30 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
-from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from bopl._archive import Archive, grouped, read_archive, reason_of, write_archive
+from bopl._registry import Registry
 from bopl._settings import check_number
 from bopl._typing import AnyArray
-from bopl.boosting import Ensemble, History, Start
-from bopl.boosting.history import COLUMNS
-from bopl.boosting.store import pack_rounds, read_records, unpack_rounds
-from bopl.learner import HistTree
-from bopl.learner.store import Packed, describe_learner, learner_from, pack_predictors, unpack_predictors
-from bopl.learner.tree_check import MAX_NUMBER
 from bopl.log.action import label_array
 from bopl.log.row_sketch import RowSketch
 from bopl.log.schema import LogSchema
-from bopl.objective import OBJECTIVES, get_objective
-from bopl.objective.registry import UnknownObjective, describe, home_of, objective_from
-from bopl.reward import BoostedRewardModel
-
-if TYPE_CHECKING:
-    from bopl.policy.boosted import BoostedPolicy
 
 KIND = "policy"
 FORMAT_NUMBER = 2  # 1 had no start, and objectives without settings
@@ -34,49 +22,9 @@ INFINITY = "inf"  # JSON has no number for it
 _N_KEY = 624  # words of the state of a RandomState
 MAX_COLUMNS = 1 << 25  # of contexts whose columns have no names, as hashed ones
 MAX_PARTS = 1000
-# Settings that are plain values; objective, learner and reward model are described separately.
-_PLAIN_SETTINGS = (
-    "n_rounds",
-    "reward_translation",
-    "start",
-    "start_sharpness",
-    "reward_prior",
-    "n_folds",
-    "learning_rate",
-    "inverse_temperature",
-    "ensemble_weight_penalty",
-    "scale",
-    "validation_fraction",
-    "early_stopping_rounds",
-    "certificate",
-    "progress",
-    "random_state",
-)
+Packed = tuple[dict[str, Any], dict[str, AnyArray]]
 
 _ROW_FACTS = ("is_whole", "alike", "n_samples", "digest")
-
-
-def pack_boosted(policy: BoostedPolicy) -> Packed:
-    """Return what a fitted `BoostedPolicy` has beside what all policies have."""
-    rounds, arrays = pack_rounds(policy.ensemble_.rounds)
-    start = policy.ensemble_.start
-    start_facts, start_arrays = pack_predictors(start.predictors)
-    facts = {
-        "settings": {name: to_plain(getattr(policy, name)) for name in _PLAIN_SETTINGS},
-        "objective": _describe_objective(policy.objective),
-        **_objective_home(policy.objective),
-        "learner": describe_learner(policy.learner),
-        "reward_model": describe_reward_model(policy.reward_model),
-        "start": {"kind": start.kind, "predictors": start_facts},
-        "rounds": rounds,
-        "history_objective": policy.history_.objective,
-        "history_title": policy.history_.title,
-        "stop_reason": policy.stop_reason_,
-    }
-    arrays |= {f"start/{name}": array for name, array in start_arrays.items()}
-    arrays["start/coefficients"] = np.array(start.coefficients, dtype=np.float64)
-    arrays |= {f"history/{name}": np.asarray(policy.history_[name], dtype=np.float64) for name in COLUMNS}
-    return facts, arrays
 
 
 def save_packed(policy: Any, path: str | Path) -> None:
@@ -121,16 +69,42 @@ def unnest(archive: Archive, whole: Any, parts: Sequence[str]) -> list[Any]:
 
 
 # Classes that may be named in a model file, and where they live; a file must not make us import anything else.
-_HOME_OF_CLASS = {
-    "AutoPolicy": "bopl.race.auto",
-    "BanditNetPolicy": "bopl.baseline.deep",
-    "BlendedPolicy": "bopl.policy.blend",
-    "BoostedRewardPolicy": "bopl.baseline.boosted_reward",
-    "DeepRewardPolicy": "bopl.baseline.deep",
-    "LoggingPolicy": "bopl.baseline.simple",
-    "UniformPolicy": "bopl.baseline.simple",
-    "XGBRewardPolicy": "bopl.baseline.xgb_reward",
-}
+POLICIES: Registry[type] = Registry(
+    "bopl.policies",
+    {
+        "AutoPolicy": "bopl.race.auto:AutoPolicy",
+        "BanditNetPolicy": "bopl.baseline.deep:BanditNetPolicy",
+        "BlendedPolicy": "bopl.policy.blend:BlendedPolicy",
+        "BoostedPolicy": "bopl.policy.boosted:BoostedPolicy",
+        "BoostedRewardPolicy": "bopl.baseline.boosted_reward:BoostedRewardPolicy",
+        "DeepRewardPolicy": "bopl.baseline.deep:DeepRewardPolicy",
+        "LoggingPolicy": "bopl.baseline.simple:LoggingPolicy",
+        "UniformPolicy": "bopl.baseline.simple:UniformPolicy",
+        "XGBRewardPolicy": "bopl.baseline.xgb_reward:XGBRewardPolicy",
+    },
+)
+
+
+def register_policy(kind: type) -> type:
+    """Let `bopl.load` read policies of a class of your own, known by its name.
+
+    Its class method ``from_archive`` makes the policy of a file; `bopl.policy.LearnedPolicy` has one.
+    """
+    if not hasattr(kind, "from_archive"):
+        raise TypeError(
+            f"{kind.__name__} has no from_archive, so no file can become one; see bopl.policy.LearnedPolicy."
+        )
+    POLICIES[kind.__name__] = kind
+    return kind
+
+
+def check_known(kind: type) -> None:
+    """Raise if a file with a policy of this class could not be read again, or would come back as another class."""
+    name = kind.__name__
+    if name not in POLICIES:
+        raise TypeError(f"no file with a {name} could be read again: call bopl.policy.register_policy({name}) first.")
+    if POLICIES[name] is not kind:
+        raise TypeError(f"a file with this {name} would come back as {POLICIES[name].__module__}.{name}: rename it.")
 
 
 def load(path: str | Path) -> Any:
@@ -150,13 +124,14 @@ def load(path: str | Path) -> Any:
 
 def _policy_from(archive: Archive) -> Any:
     name = archive.document["class"]
-    if name in _HOME_OF_CLASS:
-        return getattr(import_module(_HOME_OF_CLASS[name]), name).from_archive(archive)
-    return _boosted_from(archive)
+    if name not in POLICIES:
+        raise ValueError(f"it holds a {name!r}, a class that nobody registered here")
+    return POLICIES[name].from_archive(archive)  # type: ignore[attr-defined]
 
 
 def write_policy(policy: Any, facts: dict[str, Any], arrays: dict[str, Any], path: str | Path) -> None:
     """Write a fitted policy: what all policies have in common, with its own facts and arrays."""
+    check_known(type(policy))
     write_archive(path, Archive(KIND, FORMAT_NUMBER, *with_common(policy, facts, arrays)))
 
 
@@ -270,95 +245,6 @@ def _training_rows(archive: Archive) -> RowSketch | None:
         raise ValueError("the hashes of the training rows are not valid")
     check_number("n_samples", facts["n_samples"], low=1, integer=True)
     return RowSketch(lowest, bool(facts["is_whole"]), float(facts["alike"]), facts["n_samples"], str(facts["digest"]))
-
-
-def _boosted_from(archive: Archive) -> BoostedPolicy:
-    from bopl.policy.boosted import BoostedPolicy
-
-    document, arrays = archive.document, archive.arrays
-    if document["class"] != "BoostedPolicy":
-        raise ValueError(f"it holds a {document['class']!r}")
-    defaults = BoostedPolicy().get_params(deep=False)
-    settings = read_settings(document["settings"], {name: defaults[name] for name in _PLAIN_SETTINGS})
-    learner = learner_from(document["learner"])
-    if learner is None and archive.format_number == 1:
-        learner = HistTree()  # the learner of a policy that named none, when such files were written
-    policy = BoostedPolicy(
-        objective=_objective_from(document["objective"], document.get("objective_home")),
-        learner=learner,
-        reward_model=reward_model_from(document.get("reward_model")),
-        **settings,
-    )
-    restore_common(policy, archive)
-    shape: dict[str, Any] = {
-        "n_features": policy.n_features_in_,
-        "n_actions": len(policy.actions_),
-        "action_features": policy.action_features_,
-    }
-    rounds = unpack_rounds(document["rounds"], arrays, **shape)
-    policy.ensemble_ = Ensemble(rounds, len(policy.actions_), _start_from(archive, shape))
-    objective, title = document["history_objective"], document.get("history_title")
-    policy.stop_reason_ = document["stop_reason"]
-    if not isinstance(objective, str) or not isinstance(title, str | None) or not isinstance(policy.stop_reason_, str):
-        raise ValueError("names in its history are not text")
-    policy.history_ = History.from_records(read_records(arrays), objective, title)
-    return policy
-
-
-def _describe_objective(objective: Any) -> dict[str, Any]:
-    """Return name and settings; the name alone of an objective that a file named and nobody registered."""
-    if isinstance(objective, str) and objective not in OBJECTIVES:
-        return {"name": objective}
-    return describe(objective if isinstance(objective, UnknownObjective) else get_objective(objective))
-
-
-def _objective_home(objective: Any) -> dict[str, str]:
-    """Return where the class of an objective of one's own is defined."""
-    home = None if isinstance(objective, str) else home_of(objective)
-    return {} if home is None else {"objective_home": home}
-
-
-def _objective_from(description: Any, home: Any = None) -> Any:
-    """Return the objective of a file: the name alone where nothing else was set; a stand-in if it is not known here."""
-    from bopl.policy.paper import PAPER_OBJECTIVES
-
-    if not isinstance(description if isinstance(description, str) else description.get("name"), str):
-        raise ValueError("its objective is not described")
-    if isinstance(description, str):  # files written while an objective was a name and nothing else
-        return PAPER_OBJECTIVES.get(description, description)
-    name = description["name"]
-    found = objective_from(description, home)
-    if found is None:
-        return UnknownObjective(description, home)
-    return name if name in OBJECTIVES and found == get_objective(name) else found
-
-
-def _start_from(archive: Archive, shape: dict[str, Any]) -> Start:
-    facts = archive.document.get("start")
-    if facts is None:  # files written while boosting always started at zero
-        return Start()
-    own = {name.removeprefix("start/"): array for name, array in archive.arrays.items() if name.startswith("start/")}
-    coefficients = own.pop("coefficients")
-    predictors = unpack_predictors(facts["predictors"], own, **shape)
-    if coefficients.shape != (len(predictors),) or not (np.abs(coefficients) <= MAX_NUMBER).all():
-        raise ValueError("the coefficients of the start do not match its predictors")
-    return Start(str(facts["kind"]), predictors, tuple(coefficients.tolist()))
-
-
-def describe_reward_model(model: Any) -> dict[str, Any] | None:
-    """Return the settings of a `BoostedRewardModel` for a JSON document; None for the default, or if it is another."""
-    if not isinstance(model, BoostedRewardModel):
-        return None
-    settings = {name: to_plain(value) for name, value in model.get_params(deep=False).items() if name != "learner"}
-    return {"settings": settings, "learner": describe_learner(model.learner)}
-
-
-def reward_model_from(description: dict[str, Any] | None) -> BoostedRewardModel | None:
-    """Return the unfitted model that `describe_reward_model` described."""
-    if description is None:
-        return None
-    settings = read_settings(description["settings"], BoostedRewardModel().get_params(deep=False))
-    return BoostedRewardModel(learner_from(description["learner"]), **settings)
 
 
 def to_plain(value: Any) -> Any:

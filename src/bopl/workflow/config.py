@@ -54,9 +54,14 @@ SINGLE_SETTINGS = (
 RACE_SETTINGS = ("include", "exclude")
 
 
-def _about(help: str, default: Any = None, section: str = "", choices: tuple[str, ...] = ()) -> Any:
-    """Declare a setting: what it means, its default, the heading it begins in a file, and words that it may be."""
-    return field(default=default, metadata={"help": help, "section": section, "choices": choices})
+def _about(
+    help: str, default: Any = None, section: str = "", choices: tuple[str, ...] = (), group: str | None = None
+) -> Any:
+    """Declare a setting: what it means, its default, the heading it begins in a file, and words that it may be.
+
+    ``group`` names the entry points by which installed packages offer further words.
+    """
+    return field(default=default, metadata={"help": help, "section": section, "choices": choices, "group": group})
 
 
 @dataclass(frozen=True)
@@ -86,7 +91,9 @@ class TrainConfig:
     keep: tuple[str, ...] = _about(
         "Columns to keep although they seem to know what came after the decision, separated by commas.", ()
     )
-    format: str | None = _about("Format of the files, where the extension does not tell it.", choices=FORMATS)
+    format: str | None = _about(
+        "Format of the files, where the extension does not tell it.", choices=FORMATS, group="bopl.formats"
+    )
     where: str | None = _about("Condition on the rows to read, such as \"country == 'DE' and day >= 3\".")
     drop_invalid: bool = _about("Leave out rows with missing or impossible values, and count them.", False)
     drop_duplicates: tuple[str, ...] = _about(
@@ -99,6 +106,7 @@ class TrainConfig:
         AUTO,
         section="The policy",
         choices=OBJECTIVES,
+        group="bopl.objectives",
     )
     include: tuple[str, ...] | None = _about("Candidates that may race, separated by commas; all by default.")
     exclude: tuple[str, ...] = _about("Candidates that may not, separated by commas.", ())
@@ -133,9 +141,12 @@ class TrainConfig:
     force: bool = _about("Train although the audit found problems.", False)
     estimators: tuple[str, ...] | None = _about(
         "Estimators, separated by commas; by default all, and in evaluate snips, ips and dr. Which of them decides is "
-        "settled beforehand: dr where it is there."
+        "settled beforehand: dr where it is there.",
+        group="bopl.estimators",
     )
-    interval: str = _about("Kind of interval: normal, bootstrap, or a bound.", "normal", choices=INTERVALS)
+    interval: str = _about(
+        "Kind of interval: normal, bootstrap, or a bound.", "normal", choices=INTERVALS, group="bopl.intervals"
+    )
     confidence: float = _about("Confidence level of the intervals.", 0.95)
     confounding: bool = _about(
         "Tell how strong an unmeasured cause must be to overturn the verdict; always told of estimated propensities.",
@@ -283,7 +294,6 @@ def _check(config: TrainConfig) -> None:
         value = getattr(config, name)
         if value is not None and not (isinstance(value, tuple) and all(isinstance(one, str) for one in value)):
             raise TypeError(f"{name} must be a list of names; got {value!r}.")
-    check_choice("objective", config.objective, OBJECTIVES)
     check_choice("smoothness", config.smoothness, SMOOTHNESS)
     if config.start is not None:
         check_choice("start", config.start, STARTS)
@@ -319,11 +329,17 @@ def _check(config: TrainConfig) -> None:
 
 
 def _check_names(config: TrainConfig) -> None:
-    """Raise if there is no such weight or candidate; what knows them is imported only where they are named."""
-    if config.weight != "plain":
-        from bopl.objective.registry import parse_weight
+    """Raise if there is no such objective, weight or candidate; what knows them is imported only where need be."""
+    if config.objective not in OBJECTIVES:
+        from bopl.objective.registry import OBJECTIVES as KNOWN
 
-        parse_weight(config.weight)
+        check_choice("objective", config.objective, tuple(dict.fromkeys([*OBJECTIVES, *KNOWN])))
+    if config.weight != "plain":
+        from bopl.objective.registry import make_objective, parse_weight
+
+        weight = parse_weight(config.weight)
+        if config.objective != AUTO:
+            make_objective(config.objective, weight=weight, smoothness=config.smoothness)
     if config.include is not None or config.exclude:
         from bopl.race.candidate import choose
 

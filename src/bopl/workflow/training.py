@@ -18,7 +18,7 @@ from bopl.log import BanditLog, LogSplit, PartitionedLog, PiecesSplit
 from bopl.log.drift import drift_finding
 from bopl.log.finding import Audit
 from bopl.log.split import SplitFacts
-from bopl.objective.registry import OBJECTIVES, get_objective, parse_weight
+from bopl.objective.registry import get_objective, make_objective, parse_weight
 from bopl.policy import BoostedPolicy
 from bopl.race import AutoPolicy
 from bopl.race.part import part_in_memory
@@ -314,7 +314,7 @@ def make_policy(config: TrainConfig, translation: float) -> BoostedPolicy:
         reg_lambda=config.reg_lambda,
         n_jobs=config.n_jobs,
     )
-    objective = OBJECTIVES[config.objective](weight=parse_weight(config.weight), smoothness=config.smoothness)
+    objective = make_objective(config.objective, weight=parse_weight(config.weight), smoothness=config.smoothness)
     return BoostedPolicy(
         objective,
         learner,

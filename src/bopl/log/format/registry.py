@@ -9,6 +9,7 @@ from typing import Any
 from zlib import error as zlib_error
 
 from bopl._errors import UsageError
+from bopl._registry import Registry
 from bopl.log.context import quoted
 from bopl.log.format.columnar import Wanted, read_arrow, read_csv, read_json_lines, read_parquet
 from bopl.log.format.dsjson import looks_like_dsjson, read_dsjson
@@ -24,33 +25,69 @@ _MAX_FIRST_LINE = 1 << 20  # characters
 
 
 @dataclass(frozen=True)
-class TableFormat:
-    """A format whose files are tables."""
+class LogFormat:
+    """A format of log files: how it is recognised and read. Either ``read_table`` or ``read_log`` is given.
 
-    extensions: tuple[str, ...]
-    read: Callable[[Path, Wanted], Any]
+    Attributes
+    ----------
+    name, title : str
+        Name in code and commands, and what reports call it.
+    extensions : tuple of str
+        That tell the format, in lower case and with the dot.
+    read_table : callable, optional
+        From the path of one file and what is wanted of it (`Wanted`) to an arrow table. Tables of several files are
+        joined, and columns that folders such as ``day=…`` stand for are added. Which column is what, the user says.
+    read_log : callable, optional
+        From the paths of all files to `LogParts`, for formats that say themselves what action, reward and propensity
+        are.
+    """
+
+    name: str
+    title: str
+    extensions: tuple[str, ...] = ()
+    read_table: Callable[[Path, Wanted], Any] | None = None
+    read_log: Callable[[Sequence[Path]], LogParts] | None = None
+
+    def read(self, files: Sequence[LogFile], wanted: Wanted) -> LogParts:
+        """Return what the files hold."""
+        paths = [file.path for file in files]
+        if self.read_log is not None:
+            return _without(self.read_log(paths), wanted.ignore)
+        assert self.read_table is not None
+        table = read_tables(files, self.read_table, wanted)
+        return open_bandit_parts(table, paths) if self is OPEN_BANDIT else table_parts(table)
 
 
-TABLES = {
-    "parquet": TableFormat((".parquet", ".pq"), read_parquet),
-    "csv": TableFormat((".csv", ".tsv"), read_csv),
-    "arrow": TableFormat((".arrow", ".feather", ".ipc"), read_arrow),
-    "jsonl": TableFormat((".jsonl", ".ndjson", ".json"), read_json_lines),
-}
-LOGS: dict[str, Callable[[Sequence[Path]], LogParts]] = {"vw": read_vowpal, "dsjson": read_dsjson}
-OPEN_BANDIT = "obd"
-TITLES = {
-    "parquet": "Parquet",
-    "csv": "CSV",
-    "arrow": "Arrow",
-    "jsonl": "JSON lines",
-    "vw": "Vowpal Wabbit text",
-    "dsjson": "Vowpal Wabbit dsjson",
-    OPEN_BANDIT: "Open Bandit Dataset",
-}
-EXTENSIONS = {extension: name for name, table in TABLES.items() for extension in table.extensions}
-EXTENSIONS |= {".vw": "vw", ".dsjson": "dsjson"}
-FORMATS = (*TABLES, *LOGS, OPEN_BANDIT)
+PARQUET = LogFormat("parquet", "Parquet", (".parquet", ".pq"), read_parquet)
+OPEN_BANDIT = LogFormat("obd", "Open Bandit Dataset", read_table=read_csv)
+_OWN = (
+    PARQUET,
+    LogFormat("csv", "CSV", (".csv", ".tsv"), read_csv),
+    LogFormat("arrow", "Arrow", (".arrow", ".feather", ".ipc"), read_arrow),
+    LogFormat("jsonl", "JSON lines", (".jsonl", ".ndjson", ".json"), read_json_lines),
+    LogFormat("vw", "Vowpal Wabbit text", (".vw",), read_log=read_vowpal),
+    LogFormat("dsjson", "Vowpal Wabbit dsjson", (".dsjson",), read_log=read_dsjson),
+    OPEN_BANDIT,
+)
+_OWN_EXTENSIONS = {extension: one.name for one in _OWN for extension in one.extensions}
+FORMATS: Registry[LogFormat] = Registry("bopl.formats", {one.name: one for one in _OWN})
+
+
+def register_format(one: LogFormat) -> LogFormat:
+    """Let logs in a format of your own be read, by their extension or by its name."""
+    if (one.read_table is None) == (one.read_log is None):
+        raise TypeError(f"the format {one.name!r} needs read_table or read_log, and not both.")
+    FORMATS[one.name] = one
+    return one
+
+
+def _extensions() -> dict[str, str]:
+    """Return the format that each extension tells; ours come first."""
+    found = dict(_OWN_EXTENSIONS)
+    for name, one in FORMATS.usable():
+        for extension in one.extensions:
+            found.setdefault(extension, name)
+    return found
 
 
 def read_parts(
@@ -80,16 +117,8 @@ def read_parts(
         Columns of labels: they are text where ``01`` and ``1``, or whole numbers beyond 64 bits, would become one.
     """
     files = [file for file in find_files(path) if file.path.name != ITEM_FILE] or find_files(path)
-    name = format_of(files, format)
-    paths = [file.path for file in files]
-    wanted = Wanted(columns, ignore, text, ids)
-    if name in LOGS:
-        parts = _without(LOGS[name](paths), ignore)
-    elif name == OPEN_BANDIT:
-        parts = open_bandit_parts(read_tables(files, read_csv, wanted), paths)
-    else:
-        parts = table_parts(read_tables(files, TABLES[name].read, wanted))
-    return replace(parts, format=TITLES[name])
+    chosen = FORMATS[format_of(files, format)]
+    return replace(chosen.read(files, Wanted(columns, ignore, text, ids)), format=chosen.title)
 
 
 def _without(parts: LogParts, ignore: Sequence[str]) -> LogParts:
@@ -108,13 +137,16 @@ def format_of(files: Sequence[LogFile], given: str | None) -> str:
     """Return the name of the format: the one given, or the one that all files' extensions tell."""
     if given is not None:
         if given not in FORMATS:
-            raise UsageError(f"format must be one of {quoted(FORMATS)}; got {given!r}.")
+            raise UsageError(f"format must be one of {quoted(tuple(FORMATS))}; got {given!r}.")
         return given
-    found = {file.path: EXTENSIONS.get(suffix_of(file.path)) for file in files}
+    known = _OWN_EXTENSIONS
+    if any(suffix_of(file.path) not in known for file in files):
+        known = _extensions()
+    found = {file.path: known.get(suffix_of(file.path)) for file in files}
     unknown = [file for file, name in found.items() if name is None]
     if unknown:
         raise UsageError(
-            f"{unknown[0].name!r} has an extension that tells no format; known are {', '.join(EXTENSIONS)}. Name the "
+            f"{unknown[0].name!r} has an extension that tells no format; known are {', '.join(known)}. Name the "
             "format, such as format='csv' (--format csv)."
         )
     names = {name for name in found.values() if name is not None}
@@ -133,7 +165,7 @@ def _told_by_first_line(name: str, file: Path) -> str:
     except (OSError, EOFError, UnicodeDecodeError, zlib_error):  # whoever reads it in full says what is wrong
         return name
     if name == "csv":
-        return OPEN_BANDIT if looks_like_open_bandit(first) else name
+        return OPEN_BANDIT.name if looks_like_open_bandit(first) else name
     if first.lstrip().startswith("["):
         raise ValueError(f"{str(file)!r} is one JSON array; write one object per line, without brackets and commas.")
     return "dsjson" if looks_like_dsjson(first) else name

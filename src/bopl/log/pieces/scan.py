@@ -14,7 +14,7 @@ from bopl.log.action import check_action_count, check_action_list, label_array, 
 from bopl.log.check import check_features
 from bopl.log.cleaning import ChosenRows, no_row_left
 from bopl.log.format.parts import LogParts
-from bopl.log.format.registry import TITLES
+from bopl.log.format.registry import PARQUET
 from bopl.log.format.written import table_parts
 from bopl.log.origin import MAX_FIRST, Dropped, LogOrigin, uneven_by_action
 from bopl.log.pieces.fit import Collector, Groups, Labels, SchemaFit, Times
@@ -137,7 +137,7 @@ def _empty_parts(schema: Any, types: Mapping[str, Any]) -> LogParts:
     import pyarrow
 
     empty = pyarrow.schema(list(types.items()), metadata=schema.metadata).empty_table()
-    return replace(table_parts(empty), format=TITLES["parquet"])
+    return replace(table_parts(empty), format=PARQUET.title)
 
 
 def pieces_of(footers: Sequence[Footer]) -> list[Piece]:
@@ -185,7 +185,7 @@ class _Look:
             if collector is not None
         ]
         self.collectors += [] if self.fit is None else list(self.fit.collectors.items())
-        self.origin = LogOrigin(n_rows, format=TITLES["parquet"])
+        self.origin = LogOrigin(n_rows, format=PARQUET.title)
         self.counts: Counter[str] = Counter()
         self.lost: Counter[str] = Counter()
         self.n_samples = n_rows

@@ -18,7 +18,7 @@ from bopl.log.check import check_reward, number_groups
 from bopl.log.cleaning import ChosenRows, RowChoice, choose_rows
 from bopl.log.format.columnar import checked, validated
 from bopl.log.format.parts import LogParts
-from bopl.log.format.registry import TITLES
+from bopl.log.format.registry import PARQUET
 from bopl.log.format.written import table_parts
 from bopl.log.instant import from_epoch, read_times
 from bopl.log.pieces.footer import check_unchanged, plain_type
@@ -206,7 +206,7 @@ def read_piece(piece: Piece, columns: tuple[str, ...], types: Mapping[str, Any])
     """Return the columns of a row group; raise if its file is gone or has changed."""
     check_unchanged(piece.file, piece.stamp)
     table = checked(piece.file, "Parquet", lambda source: _row_group(source, piece, columns))
-    return replace(table_parts(_cast(table, types)), format=TITLES["parquet"])
+    return replace(table_parts(_cast(table, types)), format=PARQUET.title)
 
 
 def positions_of(labels: AnyArray, known: AnyArray) -> IntArray:

@@ -1,0 +1,126 @@
+"""`Registry`: things by name that others can add, from their own code or from a package that is installed.
+
+A package offers something by an entry point, in its ``pyproject.toml``::
+
+    [project.entry-points."bopl.estimators"]
+    trimmed_ips = "trimmed:TrimmedIPS"
+
+It is imported when its name is asked for, and not before.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator, Mapping, MutableMapping
+from contextlib import contextmanager
+from functools import cache, cached_property
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
+
+T = TypeVar("T")
+
+
+class Registry(MutableMapping[str, T], Generic[T]):
+    """Names and what they stand for: ours first, then what was registered, then what installed packages offer.
+
+    Parameters
+    ----------
+    group : str
+        Group of entry points, as in ``bopl.estimators``.
+    own : mapping of str to T, or to ``"module:name"``
+        Ours; a text is imported when it is asked for.
+    """
+
+    def __init__(self, group: str, own: Mapping[str, T | str]) -> None:
+        self.group = group
+        self._known: dict[str, T | str] = dict(own)
+        self._own = frozenset(own)
+
+    def __getitem__(self, name: str) -> T:
+        if name not in self._known:
+            self._known[name] = self._load(self._offered[name])
+        found = self._known[name]
+        if isinstance(found, str):
+            module, _, attribute = found.partition(":")
+            found = self._known[name] = getattr(import_module(module), attribute)
+        return found
+
+    def __setitem__(self, name: str, value: T) -> None:
+        if name in self._own and name in self._known and _full_name(self[name]) != _full_name(value):
+            raise ValueError(f"{name!r} is one of bopl's own {self._noun}; give {_full_name(value)} another name.")
+        self._known[name] = value
+
+    def __delitem__(self, name: str) -> None:
+        del self._known[name]
+
+    def __iter__(self) -> Iterator[str]:
+        yield from self._known
+        yield from (name for name in self._offered if name not in self._known)
+
+    def __len__(self) -> int:
+        return len(self._known.keys() | self._offered.keys())
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._known or name in self._offered
+
+    def usable(self) -> Iterator[tuple[str, T]]:
+        """Yield names and what they stand for; warn of what an installed package offers and cannot be imported."""
+        for name in tuple(self):
+            try:
+                found = self[name]
+            except ImportError as error:
+                warnings.warn(f"{error} It is left out.", stacklevel=2)
+                continue
+            yield name, found
+
+    @contextmanager
+    def temporary(self) -> Iterator[None]:
+        """Forget at the end whatever was registered meanwhile."""
+        before = dict(self._known)
+        try:
+            yield
+        finally:
+            self._known = before
+
+    @property
+    def _noun(self) -> str:
+        return self.group.rpartition(".")[2]
+
+    @cached_property
+    def _offered(self) -> dict[str, EntryPoint]:
+        """What installed packages offer; a name of ours stays ours."""
+        return {name: entry for name, entry in offered(self.group).items() if name not in self._own}
+
+    def _load(self, entry: EntryPoint) -> T:
+        try:
+            found: T = entry.load()
+        except Exception as error:  # whatever goes wrong while another's module is imported
+            package = entry.dist.name if entry.dist is not None else "a package"
+            raise ImportError(
+                f"{package} offers {entry.name!r} to {self.group}, and importing {entry.value} failed: "
+                f"{type(error).__name__}: {error}."
+            ) from error
+        return found
+
+
+def offered(group: str) -> dict[str, EntryPoint]:
+    """Return the entry points of a group by name, without importing what they stand for."""
+    return {entry.name: entry for entry in _entry_points() if entry.group == group}
+
+
+@cache
+def _entry_points() -> tuple[EntryPoint, ...]:
+    """Return all entry points of groups of ours, by name: looking through what is installed takes a while."""
+    from importlib.metadata import entry_points
+
+    installed = entry_points()
+    groups = [group for group in installed.groups if group.startswith("bopl.")]
+    return tuple(sorted((one for group in groups for one in installed.select(group=group)), key=lambda one: one.name))
+
+
+def _full_name(value: Any) -> str:
+    kind = value if isinstance(value, type) else type(value)
+    return f"{kind.__module__}.{kind.__qualname__}"

@@ -1,0 +1,152 @@
+"""A `BoostedPolicy` in a model file: its settings, where boosting started, its rounds and their history."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from bopl._archive import Archive
+from bopl.boosting import Ensemble, History, Start
+from bopl.boosting.history import COLUMNS
+from bopl.boosting.store import pack_rounds, read_records, unpack_rounds
+from bopl.learner import HistTree
+from bopl.learner.store import Packed, describe_learner, learner_from, pack_predictors, unpack_predictors
+from bopl.learner.tree_check import MAX_NUMBER
+from bopl.objective import OBJECTIVES, get_objective
+from bopl.objective.registry import UnknownObjective, describe, home_of, objective_from
+from bopl.policy.model_file import read_settings, restore_common, to_plain
+from bopl.reward import BoostedRewardModel
+
+if TYPE_CHECKING:
+    from bopl.policy.boosted import BoostedPolicy
+
+# Settings that are plain values; objective, learner and reward model are described separately.
+_PLAIN_SETTINGS = (
+    "n_rounds",
+    "reward_translation",
+    "start",
+    "start_sharpness",
+    "reward_prior",
+    "n_folds",
+    "learning_rate",
+    "inverse_temperature",
+    "ensemble_weight_penalty",
+    "scale",
+    "validation_fraction",
+    "early_stopping_rounds",
+    "certificate",
+    "progress",
+    "random_state",
+)
+
+
+def pack_boosted(policy: BoostedPolicy) -> Packed:
+    """Return what a fitted `BoostedPolicy` has beside what all policies have."""
+    rounds, arrays = pack_rounds(policy.ensemble_.rounds)
+    start = policy.ensemble_.start
+    start_facts, start_arrays = pack_predictors(start.predictors)
+    facts = {
+        "settings": {name: to_plain(getattr(policy, name)) for name in _PLAIN_SETTINGS},
+        "objective": _describe_objective(policy.objective),
+        **_objective_home(policy.objective),
+        "learner": describe_learner(policy.learner),
+        "reward_model": describe_reward_model(policy.reward_model),
+        "start": {"kind": start.kind, "predictors": start_facts},
+        "rounds": rounds,
+        "history_objective": policy.history_.objective,
+        "history_title": policy.history_.title,
+        "stop_reason": policy.stop_reason_,
+    }
+    arrays |= {f"start/{name}": array for name, array in start_arrays.items()}
+    arrays["start/coefficients"] = np.array(start.coefficients, dtype=np.float64)
+    arrays |= {f"history/{name}": np.asarray(policy.history_[name], dtype=np.float64) for name in COLUMNS}
+    return facts, arrays
+
+
+def boosted_from(archive: Archive) -> BoostedPolicy:
+    """Return the policy of a model file."""
+    from bopl.policy.boosted import BoostedPolicy
+
+    document, arrays = archive.document, archive.arrays
+    defaults = BoostedPolicy().get_params(deep=False)
+    settings = read_settings(document["settings"], {name: defaults[name] for name in _PLAIN_SETTINGS})
+    learner = learner_from(document["learner"])
+    if learner is None and archive.format_number == 1:
+        learner = HistTree()  # the learner of a policy that named none, when such files were written
+    policy = BoostedPolicy(
+        objective=_objective_from(document["objective"], document.get("objective_home")),
+        learner=learner,
+        reward_model=reward_model_from(document.get("reward_model")),
+        **settings,
+    )
+    restore_common(policy, archive)
+    shape: dict[str, Any] = {
+        "n_features": policy.n_features_in_,
+        "n_actions": len(policy.actions_),
+        "action_features": policy.action_features_,
+    }
+    rounds = unpack_rounds(document["rounds"], arrays, **shape)
+    policy.ensemble_ = Ensemble(rounds, len(policy.actions_), _start_from(archive, shape))
+    objective, title = document["history_objective"], document.get("history_title")
+    policy.stop_reason_ = document["stop_reason"]
+    if not isinstance(objective, str) or not isinstance(title, str | None) or not isinstance(policy.stop_reason_, str):
+        raise ValueError("names in its history are not text")
+    policy.history_ = History.from_records(read_records(arrays), objective, title)
+    return policy
+
+
+def _describe_objective(objective: Any) -> dict[str, Any]:
+    """Return name and settings; the name alone of an objective that a file named and nobody registered."""
+    if isinstance(objective, str) and objective not in OBJECTIVES:
+        return {"name": objective}
+    return describe(objective if isinstance(objective, UnknownObjective) else get_objective(objective))
+
+
+def _objective_home(objective: Any) -> dict[str, str]:
+    """Return where the class of an objective of one's own is defined."""
+    home = None if isinstance(objective, str) else home_of(objective)
+    return {} if home is None else {"objective_home": home}
+
+
+def _objective_from(description: Any, home: Any = None) -> Any:
+    """Return the objective of a file: the name alone where nothing else was set; a stand-in if it is not known here."""
+    from bopl.policy.paper import PAPER_OBJECTIVES
+
+    if not isinstance(description if isinstance(description, str) else description.get("name"), str):
+        raise ValueError("its objective is not described")
+    if isinstance(description, str):  # files written while an objective was a name and nothing else
+        return PAPER_OBJECTIVES.get(description, description)
+    name = description["name"]
+    found = objective_from(description, home)
+    if found is None:
+        return UnknownObjective(description, home)
+    return name if name in OBJECTIVES and found == get_objective(name) else found
+
+
+def _start_from(archive: Archive, shape: dict[str, Any]) -> Start:
+    facts = archive.document.get("start")
+    if facts is None:  # files written while boosting always started at zero
+        return Start()
+    own = {name.removeprefix("start/"): array for name, array in archive.arrays.items() if name.startswith("start/")}
+    coefficients = own.pop("coefficients")
+    predictors = unpack_predictors(facts["predictors"], own, **shape)
+    if coefficients.shape != (len(predictors),) or not (np.abs(coefficients) <= MAX_NUMBER).all():
+        raise ValueError("the coefficients of the start do not match its predictors")
+    return Start(str(facts["kind"]), predictors, tuple(coefficients.tolist()))
+
+
+def describe_reward_model(model: Any) -> dict[str, Any] | None:
+    """Return the settings of a `BoostedRewardModel` for a JSON document; None for the default, or if it is another."""
+    if not isinstance(model, BoostedRewardModel):
+        return None
+    settings = {name: to_plain(value) for name, value in model.get_params(deep=False).items() if name != "learner"}
+    return {"settings": settings, "learner": describe_learner(model.learner)}
+
+
+def reward_model_from(description: dict[str, Any] | None) -> BoostedRewardModel | None:
+    """Return the unfitted model that `describe_reward_model` described."""
+    if description is None:
+        return None
+    settings = read_settings(description["settings"], BoostedRewardModel().get_params(deep=False))
+    return BoostedRewardModel(learner_from(description["learner"]), **settings)

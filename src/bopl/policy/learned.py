@@ -1,0 +1,122 @@
+"""`LearnedPolicy`: what a policy of one's own shares with ours, from the log to the model file."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from pathlib import Path
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from sklearn.utils.validation import check_is_fitted
+
+from bopl._archive import Archive
+from bopl._typing import AnyArray, BoolArray, ContextMatrix, FloatArray
+from bopl.log import BanditLog
+from bopl.policy.scored import ScoredPolicy, as_training_log
+
+Packed = tuple[dict[str, Any], dict[str, AnyArray]]
+
+
+class LearnedPolicy(ScoredPolicy):
+    """A policy that learns from a log, and is saved, loaded, served and judged like ours.
+
+    A subclass is a scikit-learn estimator (settings in ``__init__``, of plain types) and gives four methods: `learn`,
+    `score_actions`, `pack_learned` and `unpack_learned`. `bopl.policy.register_policy` lets `bopl.load` find it.
+
+    Attributes
+    ----------
+    deciding_settings : tuple of str
+        Settings that the scores depend on once the policy is fitted: they are part of its id.
+    """
+
+    deciding_settings: ClassVar[tuple[str, ...]] = ()
+
+    @abstractmethod
+    def learn(self, log: BanditLog) -> None:
+        """Check the settings, learn from the log and set attributes that end in an underscore."""
+
+    @abstractmethod
+    def score_actions(self, context: ContextMatrix) -> FloatArray:
+        """Return scores of contexts that were read and checked; probabilities are their softmax.
+
+        Parameters
+        ----------
+        context : ndarray or CSR matrix of shape (n_samples, n_features)
+            Numbers in the order of the columns of the log; categories are codes, missing values NaN.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_actions)
+        """
+
+    @abstractmethod
+    def pack_learned(self) -> Packed:
+        """Return what was learned as JSON facts and plain arrays."""
+
+    @abstractmethod
+    def unpack_learned(self, facts: dict[str, Any], arrays: dict[str, AnyArray]) -> None:
+        """Take back what `pack_learned` returned; raise ValueError if predicting could not rely on it.
+
+        ``actions_`` and ``n_features_in_`` are set already. The file may come from anybody.
+        """
+
+    def fit(
+        self, context: Any, action: Any = None, *, reward: Any = None, propensity: Any = None, actions: Any = None
+    ) -> Self:
+        """Train on a log.
+
+        Parameters
+        ----------
+        context : BanditLog, or array-like of shape (n_samples, n_features)
+            A log, or contexts with ``action``, ``reward`` and ``propensity`` beside them as for `BanditLog`.
+        action, reward, propensity, actions
+            As for `BanditLog`; only without a log. ``action`` may hold all three, as `bopl.outcomes` makes them.
+        """
+        log = as_training_log(context, action, reward, propensity, actions)
+        self.learn(log)
+        self._remember(log)
+        return self
+
+    def decision_function(self, context: Any) -> FloatArray:
+        """Return the scores before the softmax, of shape (n_samples, n_actions)."""
+        return self.score_actions(self._read(context))
+
+    def _prob(self, matrix: ContextMatrix, mask: BoolArray | None) -> FloatArray:
+        return self._softmax(self.score_actions(matrix), mask)
+
+    # -- Files ----------------------------------------------------------------------------------------------------
+
+    def content(self) -> Packed:
+        """Return what was learned."""
+        facts, arrays = self.pack_learned()
+        settings = {name: getattr(self, name) for name in self.deciding_settings}
+        return {"learned": facts, "settings": settings}, arrays
+
+    def save(self, path: str | Path) -> None:
+        """Write the policy to one file that `bopl.load` reads: JSON and plain arrays in a zip, nothing executable."""
+        from bopl.policy.model_file import write_policy
+
+        check_is_fitted(self)
+        facts, arrays = self.pack_learned()
+        write_policy(self, {"settings": self._plain_settings(), "learned": facts}, arrays, path)
+
+    @classmethod
+    def from_archive(cls, archive: Archive) -> Self:
+        """Return the policy of a model file; `bopl.load` calls this."""
+        from bopl.policy.model_file import read_settings, restore_common
+
+        policy = cls(**read_settings(archive.document["settings"], cls().get_params(deep=False)))
+        restore_common(policy, archive)
+        policy.unpack_learned(archive.document["learned"], archive.arrays)
+        return policy
+
+    def _plain_settings(self) -> dict[str, Any]:
+        plain = (bool, int, float, str, type(None))
+        values = {
+            name: value.item() if isinstance(value, np.generic) else value
+            for name, value in self.get_params(deep=False).items()
+        }
+        return {name: value for name, value in values.items() if isinstance(value, plain)}
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "actions_")

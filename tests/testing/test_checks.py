@@ -1,0 +1,285 @@
+"""The checks that others run on their extensions: ours pass them, and each broken promise is found and named."""
+
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+import numpy as np
+import pytest
+from sklearn.base import BaseEstimator
+from sklearn.linear_model import Ridge
+from sklearn.tree import DecisionTreeRegressor
+
+import bopl
+from bopl.baseline import BoostedRewardPolicy, LoggingPolicy, UniformPolicy
+from bopl.evaluation import ESTIMATORS, IPS, MeanEstimator
+from bopl.learner import FittedStep, HistTree, HistTreeClassifier
+from bopl.objective import DR, OBJECTIVES, Clipped, RewardTerms, Surrogate
+from bopl.policy import LearnedPolicy, register_policy
+from bopl.testing import check_estimator, check_learner, check_objective, check_policy, random_log
+from registries import forgotten
+
+
+@pytest.mark.parametrize("name", tuple(OBJECTIVES))
+def test_our_objectives_keep_the_promises(name):
+    check_objective(name)
+
+
+@pytest.mark.parametrize(
+    "objective", [DR(self_normalised=True), DR(weight=Clipped(0.1)), Surrogate(smoothness="paper")], ids=repr
+)
+def test_our_objectives_keep_the_promises_with_other_settings(objective):
+    check_objective(objective, n_logs=3)
+
+
+@pytest.mark.parametrize("name", tuple(ESTIMATORS))
+def test_our_estimators_keep_the_promises(name):
+    check_estimator(name)
+
+
+@pytest.mark.parametrize(
+    "learner", [HistTree(4), HistTreeClassifier(4), DecisionTreeRegressor(max_depth=3), Ridge()], ids=repr
+)
+def test_our_learners_keep_the_promises(learner):
+    check_learner(learner)
+
+
+@pytest.mark.parametrize(
+    "policy",
+    [
+        bopl.BoostedPolicy(n_rounds=3, random_state=0),
+        UniformPolicy(),
+        LoggingPolicy(),
+        BoostedRewardPolicy(n_rounds=3, random_state=0),
+    ],
+    ids=repr,
+)
+def test_our_policies_keep_the_promises(policy):
+    check_policy(policy)
+
+
+def test_random_logs_have_rewards_of_both_signs_and_zeros():
+    log = random_log(0, has_mask=True)
+    assert (log.reward < 0).any()
+    assert (log.reward > 0).any()
+    assert (log.reward == 0).any()
+    assert not log.action_mask.all()
+
+
+# -- Objectives -------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Broken:
+    """IPS with one thing wrong."""
+
+    fault: str = "none"
+    name: ClassVar[str] = "broken"
+    title: ClassVar[str] = "broken risk"
+    needs_reward_model: ClassVar[bool] = False
+
+    def bind(self, data):
+        log = data.log
+        value = log.reward / log.propensity
+        if data.sample_weight is not None and self.fault != "weights":
+            value = value * data.sample_weight
+        if self.fault == "order":
+            value = value * np.linspace(1.0, 2.0, data.n_samples)  # belongs to the place, not to the sample
+        factor = 0.5 if self.fault == "curvature" else 1.0
+        curvature = factor * np.abs(value) * np.sqrt(3.0) / 9.0
+        terms = RewardTerms(data, value, np.zeros_like(value), None, np.abs(value), curvature)
+        if self.fault == "gradient":
+            object.__setattr__(terms, "gradient", lambda log_prob: 2.0 * RewardTerms.gradient(terms, log_prob))
+        if self.fault == "optimum":
+            object.__setattr__(terms, "optimal_risk", lambda: 1e6)
+        return terms
+
+
+@pytest.mark.parametrize(
+    ("fault", "message"),
+    [
+        ("gradient", "minus the derivative of the risk"),
+        ("curvature", "bend no more than curvature says"),
+        ("optimum", "less risk than optimal_risk"),
+        ("weights", "data.sample_weight"),
+        ("order", "order of the samples"),
+    ],
+)
+def test_a_broken_objective_is_told_its_promise(fault, message):
+    check_objective(Broken())
+    with pytest.raises(AssertionError, match=message):
+        check_objective(Broken(fault))
+
+
+def test_an_objective_without_a_title_is_told_so():
+    class Untitled(Broken):
+        title: ClassVar[None] = None
+
+    with pytest.raises(AssertionError, match="needs title"):
+        check_objective(Untitled())
+
+
+# -- Estimators -------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Silent(IPS):
+    """Clips its weights and does not say so."""
+
+    name: ClassVar[str] = "silent"
+
+    def modified(self, importance_weight):
+        return np.minimum(importance_weight, 10.0)
+
+    def moments(self, terms):
+        return super().moments(replace(terms, importance_weight=self.modified(terms.importance_weight)))
+
+
+class Hidden(Silent):
+    """Clips in its moments alone."""
+
+    name: ClassVar[str] = "hidden"
+
+    def modified(self, importance_weight):
+        return importance_weight
+
+    def moments(self, terms):
+        return IPS.moments(self, replace(terms, importance_weight=np.minimum(terms.importance_weight, 10.0)))
+
+
+class Uneven(IPS):
+    """Its uplift of the logging policy is rounding."""
+
+    name: ClassVar[str] = "uneven"
+
+    def moments(self, terms):
+        weighted = terms.importance_weight * terms.reward
+        return np.column_stack([weighted, weighted - (terms.reward * 0.1 * 10.000000001)])
+
+
+class Steep(MeanEstimator):
+    """Its gradient is twice the derivative."""
+
+    name: ClassVar[str] = "steep"
+    moments = IPS.moments
+
+    def value_gradient(self, mean):
+        return 2.0 * super().value_gradient(mean)
+
+
+@pytest.mark.parametrize(
+    ("estimator", "message"),
+    [
+        (Silent(), "clips_weights is False"),
+        (Hidden(), "declare that it clips"),
+        (Uneven(), "exactly zero"),
+        (Steep(), "value_gradient must hold"),
+    ],
+    ids=["silent", "hidden", "uneven", "steep"],
+)
+def test_a_broken_estimator_is_told_its_promise(estimator, message):
+    with pytest.raises(AssertionError, match=message):
+        check_estimator(estimator)
+
+
+# -- Learners ---------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Constant:
+    level: float
+    n_actions: int
+
+    def predict(self, context):
+        return np.full((len(context), self.n_actions), self.level)
+
+
+class Stubborn(BaseEstimator):
+    """Predicts one number, and says another of the samples it was fitted on, or another each time."""
+
+    def __init__(self, fault="prediction"):
+        self.fault = fault
+
+    def bind(self, log, *, seed):
+        self.log, self.n_fits = log, getattr(self, "n_fits", 0)
+        return self
+
+    def fit(self, target, round_idx):
+        self.n_fits += 1
+        level = {"prediction": 1.0, "seed": float(self.n_fits)}.get(self.fault, 0.0)
+        predictor = Constant(level, target.gradient.shape[1])
+        prediction = predictor.predict(self.log.context)
+        if self.fault == "away":
+            return FittedStep(_Opposite(self.log, target), -target.gradient)
+        return FittedStep(predictor, prediction + (self.fault == "prediction"))
+
+
+@dataclass(frozen=True)
+class _Opposite:
+    log: object
+    target: object
+
+    def predict(self, context):
+        return -self.target.gradient
+
+
+@pytest.mark.parametrize(
+    ("fault", "message"),
+    [
+        ("prediction", "what its predictor says"),
+        ("seed", "same seed and round"),
+        ("away", "away from the gradient"),
+    ],
+)
+def test_a_broken_learner_is_told_its_promise(fault, message):
+    with pytest.raises(AssertionError, match=message):
+        check_learner(Stubborn(fault), can_be_saved=False)
+
+
+def test_a_learner_that_nobody_registered_is_told_how():
+    class Deep(HistTree):
+        pass
+
+    with pytest.raises(AssertionError, match=r"register_learner\(Deep\)"):
+        check_learner(Deep(3))
+
+
+# -- Policies ---------------------------------------------------------------------------------------------------------
+
+
+class Forgetful(LearnedPolicy):
+    """Keeps nothing of what it learned in its file."""
+
+    def learn(self, log):
+        self.level_ = float(log.reward.mean())
+
+    def score_actions(self, context):
+        return np.outer(context[:, 0], np.arange(len(self.actions_)) * self.level_)
+
+    def pack_learned(self):
+        return {}, {}
+
+    def unpack_learned(self, facts, arrays):
+        self.level_ = 100.0
+
+
+def test_a_policy_that_forgets_is_told_so():
+    with forgotten():
+        register_policy(Forgetful)
+        with pytest.raises(AssertionError, match="A file must hold the same probabilities"):
+            check_policy(Forgetful())
+
+
+def test_a_policy_that_nobody_registered_cannot_be_saved():
+    with pytest.raises(TypeError, match=r"register_policy\(Forgetful\) first"):
+        check_policy(Forgetful())
+
+
+def test_a_class_that_takes_the_name_of_ours_cannot_be_saved_as_it():
+    mine = type("UniformPolicy", (UniformPolicy,), {})
+    with pytest.raises(TypeError, match="would come back as bopl"):
+        mine().fit(random_log(0)).save("never.bopl")
+
+
+def test_a_policy_without_from_archive_is_not_registered():
+    with pytest.raises(TypeError, match="has no from_archive"):
+        register_policy(int)
