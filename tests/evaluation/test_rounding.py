@@ -4,6 +4,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from pyarrow import csv
 
 import bopl
 from bopl.log.rounding import find_grid
@@ -107,3 +108,53 @@ def test_exact_propensities_widen_nothing_and_rounded_ones_say_so():
     assert "rounded" not in row["reason"]
     third = bopl.BanditLog(np.ones((2000, 1)), action % 3, rng.random(2000), np.full(2000, 0.33))
     assert "look rounded" in bopl.evaluate(third, policy[:, :3] / 0.9, estimators="snips").row()["reason"]
+
+
+def readers(folder):
+    """Return everything that reads a log from files, by name."""
+    roles = {"action": "action", "reward": "reward", "propensity": "propensity"}
+    batch = pq.read_table(folder / "l.parquet")
+    return {
+        "read": lambda **how: bopl.BanditLog.read(folder / "l.parquet", **roles, **how),
+        "from_frame": lambda **how: bopl.BanditLog.from_frame(batch, **roles, **how),
+        "from_parquet": lambda **how: bopl.BanditLog.from_parquet(folder / "l.parquet", **roles, **how),
+        "from_csv": lambda **how: bopl.BanditLog.from_csv(folder / "l.csv", **roles, **how),
+        "scan_parquet": lambda **how: bopl.BanditLog.scan_parquet(folder / "l.parquet", **roles, **how).sample(3000, 0),
+        "from_batches": lambda **how: bopl.PartitionedLog.from_batches([batch], **roles, **how).sample(3000, 0),
+    }
+
+
+@pytest.fixture(scope="module")
+def grid_files(tmp_path_factory):
+    """The log of a grid, as other tools write it, in a Parquet file of three row groups and in a CSV file."""
+    folder = tmp_path_factory.mktemp("grid")
+    table = grid_log()[0].to_frame("pyarrow").replace_schema_metadata(None)
+    pq.write_table(table, folder / "l.parquet", row_group_size=1000)
+    csv.write_csv(table, folder / "l.csv")
+    return folder
+
+
+@pytest.mark.parametrize("reader", ["read", "from_frame", "from_parquet", "from_csv", "scan_parquet", "from_batches"])
+def test_every_reader_takes_the_user_s_word_that_a_grid_is_exact(grid_files, reader):
+    read = readers(grid_files)[reader]
+    assert read(exact_propensity=True).audit()["rounding"].status == "ok"
+    assert read().audit()["rounding"].status == "problem"
+    with pytest.raises(TypeError, match="exact_propensity must be True or False; got 1"):
+        read(exact_propensity=1)
+
+
+def test_a_log_in_pieces_takes_the_user_s_word_as_one_in_memory_does(grid_files):
+    roles = {"action": "action", "reward": "reward", "propensity": "propensity"}
+    log, prob = grid_log()
+    policy = np.roll(prob, 1, axis=1)
+    pieces = bopl.BanditLog.scan_parquet(grid_files / "l.parquet", **roles)
+    said = bopl.BanditLog.scan_parquet(grid_files / "l.parquet", **roles, exact_propensity=True)
+    plain = bopl.evaluate(log, policy, estimators="ips", exact_propensity=True).row()
+    widened = bopl.evaluate(log, policy, estimators="ips").row()
+    for found, row in (
+        (bopl.evaluate(said, policy, estimators="ips"), plain),
+        (bopl.evaluate(pieces, policy, estimators="ips", exact_propensity=True), plain),
+        (bopl.evaluate(said, policy, estimators="ips", exact_propensity=False), widened),
+    ):
+        assert found.row()["ci_lower"] == pytest.approx(row["ci_lower"])
+    assert said.audit()["rounding"].status == "ok"

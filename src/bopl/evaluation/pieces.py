@@ -45,7 +45,6 @@ def check_suits_pieces(
     segment: object,
     confounding: bool | None,
     reward_model: object,
-    exact_propensity: bool | None,
 ) -> None:
     """Raise one sentence if something is asked that needs the whole log in memory."""
     if propensity not in (None, "uniform") or logger is not None:
@@ -56,11 +55,6 @@ def check_suits_pieces(
     if segment is not None:
         raise UsageError(
             "name the segments of a log in pieces where it is scanned: scan_parquet(…, segment='country')."
-        )
-    if exact_propensity is not None:
-        raise UsageError(
-            "exact_propensity is for logs in memory: of a log in pieces it can be said on a part of it, drawn with "
-            "log.sample(…)."
         )
     if confounding:
         raise UsageError(

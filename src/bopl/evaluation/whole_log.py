@@ -163,8 +163,9 @@ def evaluate(
         random_state=random_state,
         n_jobs=n_jobs,
     )
+    log = log if exact_propensity is None else log.with_exact_propensity(exact_propensity)
     if isinstance(log, PartitionedLog):
-        check_suits_pieces(propensity, logger, segment, confounding, reward_model, exact_propensity)
+        check_suits_pieces(propensity, logger, segment, confounding, reward_model)
         if propensity == "uniform":
             log, logging_policy = log.with_propensity("uniform"), _UniformPolicy(log.n_actions)
         accumulator.logging_policy, accumulator.n_samples = logging_policy, log.n_samples
@@ -172,7 +173,6 @@ def evaluate(
     if cluster is not None:
         raise UsageError("cluster= evaluates the pieces of a log in pieces: make one with BanditLog.scan_parquet.")
     log = log if segment is None else log.with_segment(segment)
-    log = log if exact_propensity is None else log.with_exact_propensity(exact_propensity)
     log, logging_policy = _with_propensity(
         log, propensity, propensity_model, logging_policy, logger, logger_propensity, n_folds, random_state
     )

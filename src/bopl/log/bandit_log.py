@@ -367,6 +367,7 @@ class BanditLog:
         """
         from bopl.log.read import LogRequest, read_log
 
+        check_flag("exact_propensity", exact_propensity)
         request = LogRequest(
             path,
             {"action": action, "reward": reward, "propensity": propensity, "time": time, "group": group},
@@ -402,6 +403,7 @@ class BanditLog:
         schema: LogSchema | None = None,
         where: str | None = None,
         drop_invalid: bool = False,
+        exact_propensity: bool = False,
     ) -> PartitionedLog:
         """Return a log that stays in its Parquet files and is read one row group at a time.
 
@@ -414,13 +416,14 @@ class BanditLog:
         path : str or Path, or a sequence of them
             Files, folders, or patterns such as ``"days/*.parquet"``; files of a folder or a pattern are sorted.
         action, reward, propensity, has_propensity, context, ignore, categorical, actions, time, group, other_rewards,
-        segment, schema, where, drop_invalid
+        segment, schema, where, drop_invalid, exact_propensity
             As for `read`.
         """
         from bopl.log.pieces.footer import find_footers
         from bopl.log.pieces.scan import scan
         from bopl.log.read import LogRequest
 
+        check_flag("exact_propensity", exact_propensity)
         request = LogRequest(
             "",
             {"action": action, "reward": reward, "propensity": propensity, "time": time, "group": group},
@@ -431,6 +434,7 @@ class BanditLog:
             rows=RowChoice.of(where, drop_invalid, drop_duplicates=False),
             other_rewards=other_rewards,
             segment=segment,
+            exact_propensity=exact_propensity,
         )
         return scan(request, find_footers(path), actions=actions, schema=schema)
 
@@ -467,6 +471,7 @@ class BanditLog:
         where: str | None = None,
         drop_invalid: bool = False,
         drop_duplicates: bool | Sequence[str] = False,
+        exact_propensity: bool = False,
     ) -> BanditLog:
         """Read a log from a Parquet file; the parameters are those of `from_frame`."""
         return cls.read(
@@ -483,6 +488,7 @@ class BanditLog:
             where=where,
             drop_invalid=drop_invalid,
             drop_duplicates=drop_duplicates,
+            exact_propensity=exact_propensity,
         )
 
     @classmethod
@@ -500,6 +506,7 @@ class BanditLog:
         where: str | None = None,
         drop_invalid: bool = False,
         drop_duplicates: bool | Sequence[str] = False,
+        exact_propensity: bool = False,
     ) -> BanditLog:
         """Read a log from a CSV file with a header line; the parameters are those of `from_frame`."""
         return cls.read(
@@ -516,6 +523,7 @@ class BanditLog:
             where=where,
             drop_invalid=drop_invalid,
             drop_duplicates=drop_duplicates,
+            exact_propensity=exact_propensity,
         )
 
     # -- Views ----------------------------------------------------------------------------------------------------

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from bopl._settings import check_number
+from bopl._settings import check_flag, check_number
 from bopl._typing import AnyArray, BoolArray, FloatArray, IntArray
 from bopl.log.bandit_log import BanditLog
 from bopl.log.check import check_rows
@@ -19,7 +19,7 @@ from bopl.log.pieces.join import join_parts
 from bopl.log.pieces.piece import Piece
 from bopl.log.pieces.spec import PieceSpec, RowColumns, Step
 from bopl.log.pieces.spill import PIECE_ROWS, Spill, spill
-from bopl.log.pieces.step import Translation, UniformPropensity, WithoutColumns
+from bopl.log.pieces.step import ExactPropensity, Translation, UniformPropensity, WithoutColumns
 from bopl.log.schema import LogSchema
 from bopl.log.split import SplitFacts, divide, warn_of_dropped
 
@@ -98,6 +98,7 @@ class PartitionedLog:
         schema: LogSchema | None = None,
         where: str | None = None,
         drop_invalid: bool = False,
+        exact_propensity: bool = False,
         folder: str | Path | None = None,
         piece_rows: int = PIECE_ROWS,
     ) -> PartitionedLog:
@@ -114,7 +115,7 @@ class PartitionedLog:
         piece_rows : int, default=262144
             Most rows of a piece.
         action, reward, propensity, has_propensity, context, ignore, categorical, actions, time, group, other_rewards,
-        segment, schema, where, drop_invalid
+        segment, schema, where, drop_invalid, exact_propensity
             As for `BanditLog.scan_parquet`.
         """
         kept = spill(batches, folder, piece_rows)
@@ -136,6 +137,7 @@ class PartitionedLog:
                 schema=schema,
                 where=where,
                 drop_invalid=drop_invalid,
+                exact_propensity=exact_propensity,
             )
         except BaseException:
             kept.close()
@@ -162,6 +164,7 @@ class PartitionedLog:
         schema: LogSchema | None = None,
         where: str | None = None,
         drop_invalid: bool = False,
+        exact_propensity: bool = False,
         folder: str | Path | None = None,
         piece_rows: int = PIECE_ROWS,
     ) -> PartitionedLog:
@@ -172,7 +175,7 @@ class PartitionedLog:
         frame : dask.dataframe.DataFrame
             Its rows in the order of its partitions; the index is left out.
         folder, piece_rows, action, reward, propensity, has_propensity, context, ignore, categorical, actions, time, \
-        group, other_rewards, segment, schema, where, drop_invalid
+        group, other_rewards, segment, schema, where, drop_invalid, exact_propensity
             As for `from_batches`.
         """
         if not hasattr(frame, "to_delayed"):
@@ -194,6 +197,7 @@ class PartitionedLog:
             schema=schema,
             where=where,
             drop_invalid=drop_invalid,
+            exact_propensity=exact_propensity,
             folder=folder,
             piece_rows=piece_rows,
         )
@@ -422,6 +426,11 @@ class PartitionedLog:
         if propensity != "uniform":
             raise ValueError(f"propensity of a log in pieces must be 'uniform'; got {propensity!r}.")
         return self._with_step(UniformPropensity(), propensity_source="uniform")
+
+    def with_exact_propensity(self, exact_propensity: bool = True) -> PartitionedLog:
+        """Return the log with the word that its propensities are exact, or with that word taken back."""
+        check_flag("exact_propensity", exact_propensity)
+        return self._with_step(ExactPropensity(exact_propensity))
 
     def translated(self, reward_translation: float) -> PartitionedLog:
         """Return the log with ``reward_translation`` added to every reward."""

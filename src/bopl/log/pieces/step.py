@@ -17,6 +17,17 @@ class UniformPropensity:
 
 
 @dataclass(frozen=True)
+class ExactPropensity:
+    """Say whether the propensities are exact, however few digits they have."""
+
+    exact_propensity: bool
+
+    def __call__(self, log: BanditLog) -> BanditLog:
+        """Return a piece with that said."""
+        return log.with_exact_propensity(self.exact_propensity)
+
+
+@dataclass(frozen=True)
 class Translation:
     """Add a constant to every reward."""
 
