@@ -68,6 +68,7 @@ def assert_same(left: BanditLog, right: BanditLog) -> None:
         assert mine.dtype.kind == theirs.dtype.kind, name
         np.testing.assert_array_equal(mine, theirs, err_msg=name)
     assert left.schema == right.schema
+    assert (left.schema and left.schema.to_json()) == (right.schema and right.schema.to_json())  # gaps as well
     assert left.feature_names == right.feature_names
     assert left.propensity_source == right.propensity_source
     assert left.other_rewards.keys() == right.other_rewards.keys()

@@ -6,9 +6,6 @@ import signal
 import subprocess
 import sys
 import threading
-import time
-from contextlib import contextmanager
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -35,26 +32,16 @@ distributed = pytest.importorskip("distributed")
 from bopl.cluster import dask as dask_module  # noqa: E402
 from bopl.cluster.dask import DaskCluster  # noqa: E402
 from bopl.cluster.dask_worker import placements_of  # noqa: E402
-
-BOUND = 60.0  # seconds in which what must happen has happened, on a busy machine
-
-
-@contextmanager
-def some_workers():
-    """A scheduler in this process, and two workers in others."""
-    with (
-        distributed.LocalCluster(
-            processes=True,
-            n_workers=2,
-            threads_per_worker=1,
-            host="127.0.0.1",
-            dashboard_address=":0",
-            silence_logs=50,
-            memory_limit="1GB",
-        ) as cluster,
-        distributed.Client(cluster, set_as_default=False) as client,
-    ):
-        yield cluster, client
+from cluster.processes import (  # noqa: E402
+    Struck,
+    nothing_is_left,
+    processes,
+    scale,
+    some_workers,
+    soon,
+    until,
+    with_tests,
+)
 
 
 @pytest.fixture(scope="module")
@@ -71,58 +58,10 @@ def client(running):
     return client
 
 
-def scale(cluster, client, n_workers):
-    """Have so many workers; Dask does not always start a killed one again."""
-    cluster.scale(n_workers)
-    ends = time.monotonic() + BOUND / 2
-    while len(client.nthreads()) != n_workers and time.monotonic() < ends:
-        time.sleep(0.05)
-    if len(client.nthreads()) != n_workers:
-        cluster.scale(0)
-        until(lambda: not client.nthreads())
-        cluster.scale(n_workers)
-    until(lambda: len(client.nthreads()) == n_workers)
-
-
-def until(condition):
-    """Wait for something that happens soon."""
-    ends = time.monotonic() + BOUND
-    while not condition():
-        assert time.monotonic() < ends, "it did not happen"
-        time.sleep(0.05)
-
-
-def with_tests():
-    """Return the environment for processes that import what tests import."""
-    return os.environ | {"PYTHONPATH": os.pathsep.join([str(Path(__file__).parents[1]), *sys.path])}
-
-
-def processes(client):
-    return client.run(os.getpid)
-
-
-@contextmanager
-def soon(seconds, act, *arguments):
-    """Do something while the block runs."""
-    timer = threading.Timer(seconds, act, arguments)
-    timer.start()
-    try:
-        yield
-    finally:
-        timer.join()
-
-
 def multiplied(*factors):
     """First values of the pieces after some factors."""
     values = [build(piece, factors, None)["values"] for piece in numbers()]
     return [int(one[0]) for one in values]
-
-
-def nothing_is_left(client, placement):
-    """Whether no worker has states of a placement, and the scheduler no task."""
-    held = [one for found in client.run(placements_of, on_error="ignore").values() for one in found]
-    tasks = client.run_on_scheduler(lambda dask_scheduler: [str(key) for key in dask_scheduler.tasks])
-    return placement not in held and not any(placement in key for key in tasks)
 
 
 @pytest.mark.parametrize("n_workers", [1, 3, 2])
@@ -174,14 +113,17 @@ def test_a_worker_that_is_killed_while_answers_are_added_changes_nothing(client,
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(20))
-def test_a_worker_that_is_killed_at_any_moment_changes_nothing(seed):
+def test_a_worker_that_is_killed_at_any_moment_changes_nothing(running, client, seed):
     rng = np.random.default_rng(seed)
-    with some_workers() as (_, client):
-        process = sorted(processes(client).values())[rng.integers(2)]
-        killed = soon(rng.uniform(0.0, 1.0), os.kill, process, signal.SIGKILL)
-        with DaskCluster(client) as dask, dask.place(numbers(), build) as placement, killed:
-            assert story(placement, 8) == plain_story(8)
-        until(lambda: nothing_is_left(client, placement.id))
+    process = sorted(processes(client).values())[rng.integers(2)]
+    verb, seconds = int(rng.integers(1, 5 * 8 + 2)), rng.uniform(0.0, 0.05)
+    with (
+        Struck(client, verb, seconds, lambda: os.kill(process, signal.SIGKILL)) as dask,
+        dask.place(numbers(), build) as placement,
+    ):
+        assert story(placement, 8) == plain_story(8)
+        assert dask.n_verbs >= 5 * 8 + 1
+    until(lambda: nothing_is_left(client, placement.id))
 
 
 def test_a_worker_that_joins_takes_pieces_after_the_round(running, client):

@@ -26,7 +26,7 @@ from bopl.log.column import (
     time_parts,
 )
 from bopl.log.instant import epoch_unit, from_epoch, read_times
-from bopl.log.missing import is_missing
+from bopl.log.missing import is_missing, missing_rows
 from bopl.log.pieces.spec import TimeReading
 from bopl.log.schema import LogSchema, check_categorical, schema_of_columns
 from bopl.log.time_text import parse_moment
@@ -39,8 +39,29 @@ class Collector(Protocol):
         """Take in the column of one piece."""
         ...
 
+    @property
+    def is_done(self) -> bool:
+        """Whether further pieces would tell nothing new."""
+        return False
 
-class Labels:
+
+class Gaps(Collector):
+    """Whether a value of a column is missing."""
+
+    def __init__(self) -> None:
+        self.has_any = False
+
+    def add(self, values: nw.Series[Any]) -> None:
+        """Take in the column of one piece."""
+        self.has_any = self.has_any or bool(missing_rows(values.to_native()).any())
+
+    @property
+    def is_done(self) -> bool:
+        """Whether one was found."""
+        return self.has_any
+
+
+class Labels(Collector):
     """The distinct values of a column, and how often each occurs; missing ones are left aside."""
 
     def __init__(self) -> None:
@@ -61,7 +82,7 @@ class Labels:
         return [*known, *new_labels(self.counts, known)]
 
 
-class Integers:
+class Integers(Collector):
     """How many distinct whole numbers a column has, as long as that may matter.
 
     Parameters
@@ -88,7 +109,7 @@ class Integers:
         return (0 if self.found is None else len(self.found)) + self.has_missing
 
 
-class VectorSize:
+class VectorSize(Collector):
     """The length of the first list of a column."""
 
     def __init__(self) -> None:
@@ -101,7 +122,7 @@ class VectorSize:
             self.size = len(first[0]) if first else None
 
 
-class Groups:
+class Groups(Collector):
     """The labels of all groups, in the order in which a log in memory numbers them."""
 
     def __init__(self) -> None:
@@ -119,7 +140,7 @@ class Groups:
             self.labels = np.union1d(self.labels, new)
 
 
-class Times:
+class Times(Collector):
     """What the times of a log are, and whether their weekdays and hours differ."""
 
     def __init__(self) -> None:
@@ -204,6 +225,7 @@ class SchemaFit:
         self.context, self.roles = list(context), dict(roles)
         self.dtypes = {name: empty[name].dtype for name in context}
         self.kinds = {name: kind_of(empty[name]) for name in context}
+        self.gaps = {name: Gaps() for name, kind in self.kinds.items() if kind is not None}
         self.collectors: dict[str, Collector] = {}
         for name, kind in self.kinds.items():
             if name == roles.get("time"):
@@ -233,6 +255,7 @@ class SchemaFit:
         fitted = {name: self.column(name, n_samples) for name in self.context if name != time}
         if time in self.context and time is not None and times is not None:
             fitted[time] = times.column(time)
-        # Whether a column was ever empty is not counted: a record may leave any of them out.
-        fitted = {name: column and replace(column, is_optional=True) for name, column in fitted.items()}
+        fitted = {
+            name: column and replace(column, is_optional=self.gaps[name].has_any) for name, column in fitted.items()
+        }
         return schema_of_columns(fitted, self.dtypes, self.context, self.roles)

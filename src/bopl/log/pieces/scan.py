@@ -184,7 +184,8 @@ class _Look:
             for role, collector in (("action", self.labels), ("group", self.groups), ("time", self.times))
             if collector is not None
         ]
-        self.collectors += [] if self.fit is None else list(self.fit.collectors.items())
+        if self.fit is not None:
+            self.collectors += [*self.fit.collectors.items(), *self.fit.gaps.items()]
         self.origin = LogOrigin(n_rows, format=PARQUET.title)
         self.counts: Counter[str] = Counter()
         self.lost: Counter[str] = Counter()
@@ -216,7 +217,9 @@ class _Look:
         """Collect what is to be known from one piece, and return how many of its rows are asked for."""
         spec = self.plan.spec
         if not spec.request.rows.is_any:
-            names = tuple(dict.fromkeys(name for name, _ in self.collectors))
+            names = tuple(dict.fromkeys(name for name, collector in self.collectors if not collector.is_done))
+            if not names:
+                return piece.n_rows
             parts, rows = read_piece(piece, names, spec.types), None
         else:
             chosen = spec.choose(piece, parts := read_piece(piece, spec.columns, spec.types))
@@ -225,6 +228,8 @@ class _Look:
         if len(parts.table):
             with naming_rows(piece, rows):
                 for name, collector in self.collectors:
+                    if collector.is_done:
+                        continue
                     collector.add(nw.from_native(parts.table[name], series_only=True))
         return len(parts.table)
 
