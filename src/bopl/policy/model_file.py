@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,21 +12,20 @@ import numpy as np
 from bopl._archive import Archive, grouped, read_archive, reason_of, write_archive
 from bopl._settings import check_number
 from bopl._typing import AnyArray
-from bopl.boosting import Ensemble, History, Start
-from bopl.boosting.history import COLUMNS
+from bopl.boosting.ensemble import Ensemble
+from bopl.boosting.history import COLUMNS, History
+from bopl.boosting.start import Start
 from bopl.boosting.store import pack_rounds, read_records, unpack_rounds
-from bopl.learner import HistTree
 from bopl.learner.store import Packed, describe_learner, learner_from, pack_predictors, unpack_predictors
 from bopl.learner.tree_check import MAX_NUMBER
 from bopl.log.action import label_array
 from bopl.log.row_sketch import RowSketch
 from bopl.log.schema import LogSchema
-from bopl.objective import OBJECTIVES, get_objective
-from bopl.objective.registry import UnknownObjective, describe, home_of, objective_from
-from bopl.reward import BoostedRewardModel
 
 if TYPE_CHECKING:
     from bopl.policy.boosted import BoostedPolicy
+    from bopl.policy.records import RecordPolicy
+    from bopl.reward import BoostedRewardModel
 
 KIND = "policy"
 FORMAT_NUMBER = 2  # 1 had no start, and objectives without settings
@@ -103,6 +102,13 @@ def unnest(archive: Archive, whole: Any, parts: Sequence[str]) -> list[Any]:
     parts : sequence of str
         Names of the classes that its parts can be of.
     """
+    policies = [policy_from(part) for part in part_archives(archive, parts)]
+    check_parts(whole, policies)
+    return policies
+
+
+def part_archives(archive: Archive, parts: Sequence[str]) -> list[Archive]:
+    """Return the documents of `nest`, each with its arrays, after checking that they are of these classes."""
     documents = archive.document["parts"]
     if not isinstance(documents, list) or not 1 <= len(documents) <= MAX_PARTS:
         raise ValueError(f"it must have 1 to {MAX_PARTS} parts")
@@ -110,14 +116,17 @@ def unnest(archive: Archive, whole: Any, parts: Sequence[str]) -> list[Any]:
     if any(name not in parts for name in names):
         raise ValueError(f"its parts must be of {' or '.join(parts)}; they are of {names[:3]}")
     inner = {name.removeprefix("part/"): array for name, array in archive.arrays.items() if name.startswith("part/")}
-    policies = [
-        _policy_from(Archive(archive.kind, archive.format_number, document, own))
+    return [
+        Archive(archive.kind, archive.format_number, document, own)
         for document, own in zip(documents, grouped(inner, len(documents)), strict=True)
     ]
+
+
+def check_parts(whole: Any, policies: Sequence[Any]) -> None:
+    """Raise unless all parts of a policy have its columns and actions."""
     for policy in policies:
         if policy.actions_.tolist() != whole.actions_.tolist() or policy.n_features_in_ != whole.n_features_in_:
             raise ValueError("a part has other columns or actions than the whole")
-    return policies
 
 
 # Classes that may be named in a model file, and where they live; a file must not make us import anything else.
@@ -139,16 +148,22 @@ def load(path: str | Path) -> Any:
     Nothing in the file is executed. A file that is truncated, altered, foreign or from a newer version is refused with
     one sentence.
     """
+    return read_policy(path, policy_from)
+
+
+def read_policy(path: str | Path, make: Callable[[Archive], Any]) -> Any:
+    """Return what is made of a model file; whatever is wrong with the file is said in one sentence."""
     archive = read_archive(path, KIND, FORMAT_NUMBER)
     try:
-        return _policy_from(archive)
+        return make(archive)
     except (ImportError, MemoryError):  # which are no faults of the file
         raise
     except Exception as error:  # of a file that is whole and says nonsense, whoever noticed it
         raise ValueError(f"{str(path)!r} is not a valid bopl policy file: {reason_of(error)}.") from error
 
 
-def _policy_from(archive: Archive) -> Any:
+def policy_from(archive: Archive) -> Any:
+    """Return the policy of a model file."""
     name = archive.document["class"]
     if name in _HOME_OF_CLASS:
         return getattr(import_module(_HOME_OF_CLASS[name]), name).from_archive(archive)
@@ -273,6 +288,7 @@ def _training_rows(archive: Archive) -> RowSketch | None:
 
 
 def _boosted_from(archive: Archive) -> BoostedPolicy:
+    from bopl.learner import HistTree
     from bopl.policy.boosted import BoostedPolicy
 
     document, arrays = archive.document, archive.arrays
@@ -290,13 +306,7 @@ def _boosted_from(archive: Archive) -> BoostedPolicy:
         **settings,
     )
     restore_common(policy, archive)
-    shape: dict[str, Any] = {
-        "n_features": policy.n_features_in_,
-        "n_actions": len(policy.actions_),
-        "action_features": policy.action_features_,
-    }
-    rounds = unpack_rounds(document["rounds"], arrays, **shape)
-    policy.ensemble_ = Ensemble(rounds, len(policy.actions_), _start_from(archive, shape))
+    policy.ensemble_ = ensemble_from(policy, archive)
     objective, title = document["history_objective"], document.get("history_title")
     policy.stop_reason_ = document["stop_reason"]
     if not isinstance(objective, str) or not isinstance(title, str | None) or not isinstance(policy.stop_reason_, str):
@@ -305,8 +315,21 @@ def _boosted_from(archive: Archive) -> BoostedPolicy:
     return policy
 
 
+def ensemble_from(policy: RecordPolicy, archive: Archive) -> Ensemble:
+    """Return the ensemble of a `BoostedPolicy`, given the actions and columns that `restore_common` set."""
+    shape: dict[str, Any] = {
+        "n_features": policy.n_features_in_,
+        "n_actions": len(policy.actions_),
+        "action_features": policy.action_features_,
+    }
+    rounds = unpack_rounds(archive.document["rounds"], archive.arrays, **shape)
+    return Ensemble(rounds, len(policy.actions_), _start_from(archive, shape))
+
+
 def _describe_objective(objective: Any) -> dict[str, Any]:
     """Return name and settings; the name alone of an objective that a file named and nobody registered."""
+    from bopl.objective.registry import OBJECTIVES, UnknownObjective, describe, get_objective
+
     if isinstance(objective, str) and objective not in OBJECTIVES:
         return {"name": objective}
     return describe(objective if isinstance(objective, UnknownObjective) else get_objective(objective))
@@ -314,12 +337,15 @@ def _describe_objective(objective: Any) -> dict[str, Any]:
 
 def _objective_home(objective: Any) -> dict[str, str]:
     """Return where the class of an objective of one's own is defined."""
+    from bopl.objective.registry import home_of
+
     home = None if isinstance(objective, str) else home_of(objective)
     return {} if home is None else {"objective_home": home}
 
 
 def _objective_from(description: Any, home: Any = None) -> Any:
     """Return the objective of a file: the name alone where nothing else was set; a stand-in if it is not known here."""
+    from bopl.objective.registry import OBJECTIVES, UnknownObjective, get_objective, objective_from
     from bopl.policy.paper import PAPER_OBJECTIVES
 
     if not isinstance(description if isinstance(description, str) else description.get("name"), str):
@@ -347,6 +373,8 @@ def _start_from(archive: Archive, shape: dict[str, Any]) -> Start:
 
 def describe_reward_model(model: Any) -> dict[str, Any] | None:
     """Return the settings of a `BoostedRewardModel` for a JSON document; None for the default, or if it is another."""
+    from bopl.reward import BoostedRewardModel
+
     if not isinstance(model, BoostedRewardModel):
         return None
     settings = {name: to_plain(value) for name, value in model.get_params(deep=False).items() if name != "learner"}
@@ -355,6 +383,8 @@ def describe_reward_model(model: Any) -> dict[str, Any] | None:
 
 def reward_model_from(description: dict[str, Any] | None) -> BoostedRewardModel | None:
     """Return the unfitted model that `describe_reward_model` described."""
+    from bopl.reward import BoostedRewardModel
+
     if description is None:
         return None
     settings = read_settings(description["settings"], BoostedRewardModel().get_params(deep=False))
