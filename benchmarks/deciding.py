@@ -22,7 +22,6 @@ from engine import commit
 import bopl
 from bopl.learner import default_learner
 from bopl.learner.hist_tree.predictor import stack_trees
-from bopl.learner.hist_tree.walk import score_rows
 
 N_ACTIONS, REPEATS = 10, 5
 BLOCK = 50  # decisions of one way before the next has its turn: a pandas row clears the caches
@@ -63,7 +62,7 @@ def compiled_call(policy: bopl.BoostedPolicy) -> Callable[[Any], Any]:
 
     def call(row: Any) -> Any:
         score = np.zeros((1, N_ACTIONS))
-        score_rows(row, trees.walk, trees.depth, 0, 1, score)
+        trees._score_dense(row, 0, 1, score)
         return score
 
     return call

@@ -1,4 +1,6 @@
+import importlib
 import json
+import pkgutil
 import subprocess
 import sys
 
@@ -29,3 +31,18 @@ def test_every_public_name_is_there(name):
 def test_unknown_name_is_an_attribute_error():
     with pytest.raises(AttributeError, match="no attribute 'BoostedPolcy'"):
         _ = bopl.BoostedPolcy
+
+
+LAZY = ["boosting", "evaluation", "learner", "learner.hist_tree", "log", "objective", "policy", "reward"]
+
+
+@pytest.mark.parametrize("package", LAZY)
+def test_names_of_lazy_packages_are_there_and_hide_no_module(package):
+    module = importlib.import_module(f"bopl.{package}")
+    modules = {one.name for one in pkgutil.iter_modules(module.__path__)}
+    assert not set(module.__all__) & modules  # once imported, such a module would stand in the place of the name
+    for name in module.__all__:
+        assert getattr(module, name) is not None
+        assert name in dir(module)
+    with pytest.raises(AttributeError, match="no attribute 'nonsense'"):
+        _ = module.nonsense

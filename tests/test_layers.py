@@ -21,6 +21,7 @@ LAYERS = [
         "_torch",
         "_interrupt",
         "_kernel",
+        "_lazy",
     },
     {"_exact_kernel", "_files", "_lock", "_product"},
     {"_archive", "_exact", "_table"},

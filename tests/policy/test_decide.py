@@ -3,6 +3,8 @@
 import copy
 import multiprocessing
 import os
+import subprocess
+import sys
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -11,6 +13,7 @@ import pytest
 
 import bopl
 from bopl import baseline
+from bopl.policy.decider import load_decider
 from bopl.policy.decision import Decision
 from helpers import informative_log
 
@@ -264,3 +267,46 @@ def test_a_forked_process_decides_alike(fitted, name):
         assert found == expected
         events.add(event)
     assert len(events) == 2
+
+
+# -- Files as far as they decide --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", POLICIES)
+def test_a_decider_decides_as_the_policy_of_its_file_to_the_last_bit(fitted, name, tmp_path):
+    policy = fitted[name]
+    policy.save(tmp_path / "policy.bopl")
+    decider = load_decider(tmp_path / "policy.bopl")
+    assert decider.policy_id == policy.policy_id
+    assert decider.actions_.tolist() == policy.actions_.tolist()
+    assert decider.records_proba(RECORDS).tobytes() == policy.records_proba(RECORDS).tobytes()
+    for record in RECORDS[::50]:
+        chosen = {"draw": 0.4, "event": "e", "eligible": ["tea", "water"]}
+        assert decider.decide(record, **chosen) == policy.decide(record, **chosen)
+
+
+def test_a_decider_reads_arrays_of_numbers_and_refuses_other_widths(tmp_path):
+    log = informative_log(200)
+    policy = boosted(objective="ips").fit(log)
+    policy.save(tmp_path / "policy.bopl")
+    decider = load_decider(tmp_path / "policy.bopl")
+    assert decider.predict_proba(log.context).tobytes() == policy.predict_proba(log.context).tobytes()
+    with pytest.raises(ValueError, match="expecting"):
+        decider.decide(log.context[0][:-1])
+
+
+def test_a_decider_of_a_spoiled_file_is_refused_in_one_sentence(tmp_path):
+    (tmp_path / "policy.bopl").write_bytes(b"PK\x03\x04 nothing")
+    with pytest.raises(ValueError, match=r"policy\.bopl"):
+        load_decider(tmp_path / "policy.bopl")
+
+
+@pytest.mark.parametrize("name", ["boosted", "paper", "blend", "auto"])
+def test_deciding_imports_neither_scikit_learn_nor_pandas(fitted, name, tmp_path):
+    fitted[name].save(tmp_path / "policy.bopl")
+    code = (
+        "import sys; from bopl.policy.decider import load_decider\n"
+        "load_decider(sys.argv[1]).decide({'city': 'Rom', 'age': 31.0, 'is_member': True, 'when': '2024-01-02'})\n"
+        "assert not {'sklearn', 'pandas', 'pyarrow', 'torch', 'xgboost', 'scipy.stats'} & set(sys.modules)"
+    )
+    assert subprocess.run([sys.executable, "-c", code, tmp_path / "policy.bopl"], check=False).returncode == 0

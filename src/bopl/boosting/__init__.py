@@ -1,13 +1,32 @@
-"""Boosting: the loop, its callbacks, its history and certificate, checkpoints."""
+"""Boosting: the loop, its callbacks, its history and certificate, checkpoints.
 
-from bopl.boosting.callback import BoostingState, Callback, CallbackAction, ProgressBar, TimeLimit, Validation
-from bopl.boosting.checkpoint import Checkpoint, read_checkpoint
-from bopl.boosting.ensemble import Ensemble, Round
-from bopl.boosting.history import History
-from bopl.boosting.loop import BoostingResult, Problem, fit_ensemble
-from bopl.boosting.start import STARTS, Start
-from bopl.boosting.step import Step, StepRule
-from bopl.boosting.workbench import Workbench
+Names are imported when first used.
+"""
+
+from typing import TYPE_CHECKING
+
+from bopl._lazy import lazy_names
+
+if TYPE_CHECKING:
+    from bopl.boosting.callback import BoostingState as BoostingState
+    from bopl.boosting.callback import Callback as Callback
+    from bopl.boosting.callback import CallbackAction as CallbackAction
+    from bopl.boosting.callback import ProgressBar as ProgressBar
+    from bopl.boosting.callback import TimeLimit as TimeLimit
+    from bopl.boosting.callback import Validation as Validation
+    from bopl.boosting.checkpoint import Checkpoint as Checkpoint
+    from bopl.boosting.checkpoint import read_checkpoint as read_checkpoint
+    from bopl.boosting.ensemble import Ensemble as Ensemble
+    from bopl.boosting.ensemble import Round as Round
+    from bopl.boosting.history import History as History
+    from bopl.boosting.loop import BoostingResult as BoostingResult
+    from bopl.boosting.loop import Problem as Problem
+    from bopl.boosting.loop import fit_ensemble as fit_ensemble
+    from bopl.boosting.start import STARTS as STARTS
+    from bopl.boosting.start import Start as Start
+    from bopl.boosting.step import Step as Step
+    from bopl.boosting.step import StepRule as StepRule
+    from bopl.boosting.workbench import Workbench as Workbench
 
 __all__ = [
     "STARTS",
@@ -30,3 +49,28 @@ __all__ = [
     "fit_ensemble",
     "read_checkpoint",
 ]
+
+__getattr__, __dir__ = lazy_names(
+    __name__,
+    {
+        "BoostingResult": "loop",
+        "BoostingState": "callback",
+        "Callback": "callback",
+        "CallbackAction": "callback",
+        "Checkpoint": "checkpoint",
+        "Ensemble": "ensemble",
+        "History": "history",
+        "Problem": "loop",
+        "ProgressBar": "callback",
+        "Round": "ensemble",
+        "STARTS": "start",
+        "Start": "start",
+        "Step": "step",
+        "StepRule": "step",
+        "TimeLimit": "callback",
+        "Validation": "callback",
+        "Workbench": "workbench",
+        "fit_ensemble": "loop",
+        "read_checkpoint": "checkpoint",
+    },
+)

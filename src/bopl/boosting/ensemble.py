@@ -12,7 +12,7 @@ import numpy as np
 from bopl._typing import ContextMatrix, FloatArray
 from bopl.boosting.start import Start
 from bopl.boosting.step import Step
-from bopl.learner import Predictor
+from bopl.learner.base import Predictor
 from bopl.learner.store import Scorer, stack_predictors
 
 
@@ -44,7 +44,7 @@ class Ensemble:
 
     def score(self, context: ContextMatrix) -> FloatArray:
         """Return the ensemble's scores of shape (n_samples, n_actions)."""
-        if not self.predictors:
+        if not self.rounds and not self.start.predictors:
             return np.zeros((context.shape[0], self.n_actions))
         return self._scorer(context)
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from bopl._typing import ContextMatrix, FloatArray
-from bopl.learner import Predictor
+from bopl.learner.base import Predictor
 from bopl.learner.store import stack_predictors
 
 #: What ``start`` may be: the words of the parts, joined by a plus sign.

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from bopl.boosting.ascent import Sums
+if TYPE_CHECKING:
+    from bopl.boosting.ascent import Sums
 
 
 @dataclass(frozen=True)

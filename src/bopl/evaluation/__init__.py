@@ -1,18 +1,42 @@
-"""Estimates of a policy's value from a log, with intervals and a verdict."""
+"""Estimates of a policy's value from a log, with intervals and a verdict.
 
-from bopl.evaluation.accumulate import ValueAccumulator
-from bopl.evaluation.estimator import IPS, SNIPS, BetaIPS, ClippedIPS, Estimator, MeanEstimator, Need
-from bopl.evaluation.interval import INTERVALS
-from bopl.evaluation.learning_curve import LearningCurve, learning_curve
-from bopl.evaluation.margin import Guard
-from bopl.evaluation.model_based import DirectMethod, DoublyRobust, SelfNormalisedDR, ShrinkageDR, SwitchDR
-from bopl.evaluation.parquet import evaluate_parquet
-from bopl.evaluation.planning import Plan, detectable_effect, plan, required_samples
-from bopl.evaluation.propensity import estimate_propensity
-from bopl.evaluation.registry import ESTIMATORS, register_estimator
-from bopl.evaluation.result import Evaluation
-from bopl.evaluation.terms import Terms
-from bopl.evaluation.whole_log import compare, evaluate
+Names are imported when first used.
+"""
+
+from typing import TYPE_CHECKING
+
+from bopl._lazy import lazy_names
+
+if TYPE_CHECKING:
+    from bopl.evaluation.accumulate import ValueAccumulator as ValueAccumulator
+    from bopl.evaluation.curve import LearningCurve as LearningCurve
+    from bopl.evaluation.curve import learning_curve as learning_curve
+    from bopl.evaluation.estimator import IPS as IPS
+    from bopl.evaluation.estimator import SNIPS as SNIPS
+    from bopl.evaluation.estimator import BetaIPS as BetaIPS
+    from bopl.evaluation.estimator import ClippedIPS as ClippedIPS
+    from bopl.evaluation.estimator import Estimator as Estimator
+    from bopl.evaluation.estimator import MeanEstimator as MeanEstimator
+    from bopl.evaluation.estimator import Need as Need
+    from bopl.evaluation.interval import INTERVALS as INTERVALS
+    from bopl.evaluation.margin import Guard as Guard
+    from bopl.evaluation.model_based import DirectMethod as DirectMethod
+    from bopl.evaluation.model_based import DoublyRobust as DoublyRobust
+    from bopl.evaluation.model_based import SelfNormalisedDR as SelfNormalisedDR
+    from bopl.evaluation.model_based import ShrinkageDR as ShrinkageDR
+    from bopl.evaluation.model_based import SwitchDR as SwitchDR
+    from bopl.evaluation.parquet import evaluate_parquet as evaluate_parquet
+    from bopl.evaluation.planning import Plan as Plan
+    from bopl.evaluation.planning import detectable_effect as detectable_effect
+    from bopl.evaluation.planning import plan as plan
+    from bopl.evaluation.planning import required_samples as required_samples
+    from bopl.evaluation.propensity import estimate_propensity as estimate_propensity
+    from bopl.evaluation.registry import ESTIMATORS as ESTIMATORS
+    from bopl.evaluation.registry import register_estimator as register_estimator
+    from bopl.evaluation.result import Evaluation as Evaluation
+    from bopl.evaluation.terms import Terms as Terms
+    from bopl.evaluation.whole_log import compare as compare
+    from bopl.evaluation.whole_log import evaluate as evaluate
 
 __all__ = [
     "ESTIMATORS",
@@ -45,3 +69,38 @@ __all__ = [
     "register_estimator",
     "required_samples",
 ]
+
+__getattr__, __dir__ = lazy_names(
+    __name__,
+    {
+        "register_estimator": "registry",
+        "BetaIPS": "estimator",
+        "ClippedIPS": "estimator",
+        "DirectMethod": "model_based",
+        "DoublyRobust": "model_based",
+        "ESTIMATORS": "registry",
+        "Estimator": "estimator",
+        "Evaluation": "result",
+        "Guard": "margin",
+        "INTERVALS": "interval",
+        "IPS": "estimator",
+        "LearningCurve": "curve",
+        "MeanEstimator": "estimator",
+        "Need": "estimator",
+        "Plan": "planning",
+        "SNIPS": "estimator",
+        "SelfNormalisedDR": "model_based",
+        "ShrinkageDR": "model_based",
+        "SwitchDR": "model_based",
+        "Terms": "terms",
+        "ValueAccumulator": "accumulate",
+        "compare": "whole_log",
+        "detectable_effect": "planning",
+        "estimate_propensity": "propensity",
+        "evaluate": "whole_log",
+        "evaluate_parquet": "parquet",
+        "learning_curve": "curve",
+        "plan": "planning",
+        "required_samples": "planning",
+    },
+)

@@ -1,37 +1,26 @@
-"""Base learners: how one boosting step is fitted."""
+"""Base learners: how one boosting step is fitted.
 
-from typing import Any
+Names are imported when first used.
+"""
 
-from sklearn.base import clone
+from typing import TYPE_CHECKING
 
-from bopl.learner.base import BaseLearner, BoundLearner, FittedStep, Predictor
-from bopl.learner.hist_tree import HistTree, HistTreeClassifier
-from bopl.learner.store import LEARNERS, register_learner, register_predictor
-from bopl.learner.xgboost import XGBTree
-from bopl.log import BanditLog
+from bopl._lazy import lazy_names
 
-
-def bind_learner(learner: Any, log: BanditLog, *, seed: int) -> BoundLearner:
-    """Bind a bopl learner or any scikit-learn regressor or classifier to the contexts of a log."""
-    if hasattr(learner, "bind"):
-        bound: BoundLearner = with_categories(learner, log).bind(log, seed=seed)
-        return bound
-    from bopl.learner.sklearn import bind_estimator
-
-    return bind_estimator(learner, log, seed=seed)
-
-
-def with_categories(learner: Any, log: BanditLog) -> Any:
-    """Return a learner that knows which columns are categories: what it was told, else what the log says."""
-    if not log.categorical or getattr(learner, "categorical", ()) is not None:
-        return learner
-    return clone(learner).set_params(categorical=log.categorical)
-
-
-def default_learner() -> HistTree:
-    """Return the learner of a policy that names none."""
-    return HistTree(max_depth=12, min_child_weight=0.0, min_leaf_samples=20.0, colsample=0.5)
-
+if TYPE_CHECKING:
+    from bopl.learner.base import BaseLearner as BaseLearner
+    from bopl.learner.base import BoundLearner as BoundLearner
+    from bopl.learner.base import FittedStep as FittedStep
+    from bopl.learner.base import Predictor as Predictor
+    from bopl.learner.binding import bind_learner as bind_learner
+    from bopl.learner.binding import default_learner as default_learner
+    from bopl.learner.binding import with_categories as with_categories
+    from bopl.learner.hist_tree.learner import HistTree as HistTree
+    from bopl.learner.hist_tree.learner import HistTreeClassifier as HistTreeClassifier
+    from bopl.learner.store import LEARNERS as LEARNERS
+    from bopl.learner.store import register_learner as register_learner
+    from bopl.learner.store import register_predictor as register_predictor
+    from bopl.learner.xgboost import XGBTree as XGBTree
 
 __all__ = [
     "LEARNERS",
@@ -48,3 +37,22 @@ __all__ = [
     "register_predictor",
     "with_categories",
 ]
+
+__getattr__, __dir__ = lazy_names(
+    __name__,
+    {
+        "register_learner": "store",
+        "LEARNERS": "store",
+        "BaseLearner": "base",
+        "BoundLearner": "base",
+        "FittedStep": "base",
+        "HistTree": "hist_tree.learner",
+        "HistTreeClassifier": "hist_tree.learner",
+        "Predictor": "base",
+        "XGBTree": "xgboost",
+        "bind_learner": "binding",
+        "default_learner": "binding",
+        "register_predictor": "store",
+        "with_categories": "binding",
+    },
+)

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
 from bopl._typing import AnyArray, BoolArray, ContextMatrix, FloatArray
-from bopl.log import BanditLog
-from bopl.objective import StepTarget
+
+if TYPE_CHECKING:
+    from bopl.log import BanditLog
+    from bopl.objective import StepTarget
 
 
 class Predictor(Protocol):

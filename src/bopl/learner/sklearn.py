@@ -13,6 +13,7 @@ from sklearn.utils.validation import has_fit_parameter
 from bopl._typing import AnyArray, BoolArray, ContextMatrix, FloatArray
 from bopl.learner.base import BoundLearner, FittedStep, Predictor, pair_weight
 from bopl.learner.expanded import CHUNK_ROWS, action_columns, expand
+from bopl.learner.linear import LinearPredictor
 from bopl.learner.tree import LEAF, TreePredictor
 from bopl.log import BanditLog
 from bopl.objective import StepTarget
@@ -98,27 +99,6 @@ def _tree_of(fitted: Any, n_features: int, by_action: FloatArray) -> TreePredict
         n_features=n_features,
         by_action=by_action,
     )
-
-
-@dataclass(frozen=True, eq=False)
-class LinearPredictor:
-    """A linear function of the expanded columns; an ensemble of these is linear too, and no better than one."""
-
-    kind: ClassVar[str] = "linear"
-
-    coef: FloatArray  # (n_features + n_action_columns,)
-    intercept: float
-    by_action: FloatArray
-
-    def predict(self, context: ContextMatrix) -> FloatArray:
-        """Return scores of shape (n_samples, n_actions)."""
-        n_features = context.shape[1]
-        shared: FloatArray = np.asarray(context @ self.coef[:n_features])  # (n_samples,)
-        return shared[:, None] + self.by_action @ self.coef[n_features:] + self.intercept
-
-    def gain_by_column(self) -> AnyArray | None:
-        """Return None: a linear function has no splits."""
-        return None
 
 
 @dataclass(frozen=True, eq=False)

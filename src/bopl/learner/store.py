@@ -6,18 +6,19 @@ import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from importlib import import_module
 from itertools import groupby
 from typing import Any
 
 import numpy as np
 
-from bopl._archive import check_array, grouped
+from bopl._archive import grouped
 from bopl._registry import Registry
 from bopl._typing import AnyArray, ContextMatrix, FloatArray
 from bopl.learner.base import Predictor
 from bopl.learner.expanded import action_columns
 from bopl.learner.hist_tree.predictor import HistTreePredictor, pack_hist_trees, stack_trees, unpack_hist_trees
-from bopl.learner.sklearn import LinearPredictor
+from bopl.learner.linear import LinearPredictor, pack_linear, unpack_linear
 from bopl.learner.tree import TreePredictor, pack_trees, unpack_trees
 
 MIXED = "mixed"  # predictors of several kinds
@@ -38,30 +39,17 @@ class Codec:
     needs_columns: bool = True
 
 
-def _pack_linear(predictors: Sequence[LinearPredictor]) -> Packed:
-    return {}, {
-        "coef": np.array([predictor.coef for predictor in predictors]),
-        "intercept": np.array([predictor.intercept for predictor in predictors]),
-    }
-
-
-def _unpack_linear(
-    facts: dict[str, Any], arrays: dict[str, AnyArray], *, n_features: int, by_action: FloatArray
-) -> list[LinearPredictor]:
-    n_predictors = len(arrays["intercept"])
-    coef = check_array(arrays, "coef", (n_predictors, n_features + by_action.shape[1]))
-    intercept = check_array(arrays, "intercept", (n_predictors,))
-    return [LinearPredictor(row, float(value), by_action) for row, value in zip(coef, intercept, strict=True)]
-
-
 PREDICTORS: Registry[Codec] = Registry(
     "bopl.predictors",
     {
         TreePredictor.kind: Codec(pack_trees, unpack_trees),
         HistTreePredictor.kind: Codec(pack_hist_trees, unpack_hist_trees, needs_columns=False),
-        LinearPredictor.kind: Codec(_pack_linear, _unpack_linear),
+        LinearPredictor.kind: Codec(pack_linear, unpack_linear),
     },
 )
+
+
+_HOME_OF_KIND: dict[str, str] = {}
 
 
 def register_predictor(
@@ -85,6 +73,11 @@ def register_predictor(
         memory however many actions there are.
     """
     PREDICTORS[kind] = Codec(pack, unpack, needs_columns)
+
+
+def register_home(kind: str, module: str) -> None:
+    """Name the module that registers a kind of predictor when it is imported, which is done once a file holds one."""
+    _HOME_OF_KIND[kind] = module
 
 
 def pack_predictors(predictors: Sequence[Predictor]) -> Packed:
@@ -163,6 +156,8 @@ class _ActionColumns:
 def _unpack_kind(
     facts: dict[str, Any], arrays: dict[str, AnyArray], n_features: int, columns: _ActionColumns
 ) -> Sequence[Predictor]:
+    if facts.get("kind") in _HOME_OF_KIND and facts["kind"] not in PREDICTORS:
+        import_module(_HOME_OF_KIND[facts["kind"]])
     if facts.get("kind") not in PREDICTORS:
         raise ValueError(f"predictors of kind {facts.get('kind')!r} are not known to this version")
     codec = PREDICTORS[facts["kind"]]

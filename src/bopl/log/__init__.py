@@ -1,12 +1,25 @@
-"""Logs of decisions: the checked record that everything else trusts."""
+"""Logs of decisions: the checked record that everything else trusts.
 
-from bopl.log.bandit_log import BanditLog
-from bopl.log.concat import concat
-from bopl.log.finding import Audit, AuditError, Finding
-from bopl.log.leak import Leak
-from bopl.log.outcomes import outcomes
-from bopl.log.pieces import PartitionedLog, Piece, PiecesSplit
-from bopl.log.split import LogSplit, SplitFacts
+Names are imported when first used.
+"""
+
+from typing import TYPE_CHECKING
+
+from bopl._lazy import lazy_names
+
+if TYPE_CHECKING:
+    from bopl.log.bandit_log import BanditLog as BanditLog
+    from bopl.log.concatenation import concat as concat
+    from bopl.log.finding import Audit as Audit
+    from bopl.log.finding import AuditError as AuditError
+    from bopl.log.finding import Finding as Finding
+    from bopl.log.leak import Leak as Leak
+    from bopl.log.outcome import outcomes as outcomes
+    from bopl.log.pieces import PartitionedLog as PartitionedLog
+    from bopl.log.pieces import Piece as Piece
+    from bopl.log.pieces import PiecesSplit as PiecesSplit
+    from bopl.log.split import LogSplit as LogSplit
+    from bopl.log.split import SplitFacts as SplitFacts
 
 __all__ = [
     "Audit",
@@ -22,3 +35,21 @@ __all__ = [
     "concat",
     "outcomes",
 ]
+
+__getattr__, __dir__ = lazy_names(
+    __name__,
+    {
+        "Audit": "finding",
+        "AuditError": "finding",
+        "BanditLog": "bandit_log",
+        "Finding": "finding",
+        "Leak": "leak",
+        "LogSplit": "split",
+        "PartitionedLog": "pieces",
+        "Piece": "pieces",
+        "PiecesSplit": "pieces",
+        "SplitFacts": "split",
+        "concat": "concatenation",
+        "outcomes": "outcome",
+    },
+)

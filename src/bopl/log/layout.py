@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from scipy.sparse import csr_array, hstack
 
 from bopl._archive import check_array
 from bopl._exact import Limbs, add_by_group, limbs_of, no_limbs, values_of
@@ -61,6 +60,8 @@ class InputLayout:
         dense = np.hstack([filled, np.isnan(context[:, self.gap])], dtype=CONTEXT_DTYPE)
         if len(self.category) == 0:
             return dense
+        from scipy.sparse import csr_array, hstack  # single records are scored without indicators
+
         indicators = (
             _indicators(context[:, column], size) for column, size in zip(self.category, self.n_categories, strict=True)
         )
@@ -68,6 +69,8 @@ class InputLayout:
 
     def _sparse_inputs(self, context: Any) -> Any:
         """Return the inputs of sparse contexts, whose columns are all numbers."""
+        from scipy.sparse import csr_array, hstack
+
         is_missing = np.isnan(context.data)
         filled = context.copy()
         filled.data[is_missing] = self.fill[context.indices[is_missing]]
@@ -182,6 +185,8 @@ def unpack_layout(arrays: Mapping[str, AnyArray], n_features: int) -> InputLayou
 
 def _indicators(code: FloatArray, size: int) -> Any:
     """Return an indicator for each category, of shape (n_samples, size); a missing or unknown one has none."""
+    from scipy.sparse import csr_array
+
     row = np.flatnonzero((code >= 0) & (code < size))  # which NaN is not
     return csr_array((np.ones(len(row), CONTEXT_DTYPE), (row, code[row].astype(np.int64))), shape=(len(code), size))
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from array import array
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
@@ -68,7 +69,10 @@ class RecordEncoder:
     def encode(self, records: Sequence[Mapping[str, Any]]) -> AnyArray:
         """Return records as a float32 matrix of shape (n_records, n_features)."""
         read = self._sparse_row if self._is_sparse else self._row
-        rows = np.array([read(record) for record in records], dtype=np.float64)
+        if len(records) == 1:
+            rows = np.frombuffer(array("d", read(records[0])))  # sooner than numpy reads a list
+        else:
+            rows = np.array([read(record) for record in records], dtype=np.float64)
         with np.errstate(over="ignore"):  # what overflows float32 becomes infinite and is refused with its name
             matrix: AnyArray = rows.reshape(len(records), len(self._names)).astype(CONTEXT_DTYPE)
         if np.isinf(matrix).any():
@@ -81,9 +85,10 @@ class RecordEncoder:
         row, get = [_MISSING] * len(self._names), record.get
         for slot, name, place, is_number, known in self._plan:
             value = get(name, _ABSENT)
-            if is_number and type(value) is float:
+            kind = type(value)
+            if is_number and (kind is float or kind is bool):
                 row[place] = value
-            elif type(value) is str and value in known:
+            elif kind is str and value in known:
                 row[place] = known[value]
             elif value is _ABSENT:
                 if not slot.is_optional:

@@ -1,22 +1,34 @@
-"""Objectives: what is optimised."""
+"""Objectives: what is optimised.
 
-from bopl.objective.base import BoundObjective, Objective, StepTarget
-from bopl.objective.dr import DR
-from bopl.objective.ips import IPS
-from bopl.objective.registry import OBJECTIVES, get_objective, make_objective, parse_weight, register_objective
-from bopl.objective.surrogate import Surrogate
-from bopl.objective.terms import RewardTerms
-from bopl.objective.training_data import TrainingData
-from bopl.objective.weight import (
-    WEIGHTS,
-    Clipped,
-    ExponentialSmoothing,
-    ImplicitExploration,
-    LogSmoothing,
-    Plain,
-    Weight,
-    register_weight,
-)
+Names are imported when first used.
+"""
+
+from typing import TYPE_CHECKING
+
+from bopl._lazy import lazy_names
+
+if TYPE_CHECKING:
+    from bopl.objective.base import BoundObjective as BoundObjective
+    from bopl.objective.base import Objective as Objective
+    from bopl.objective.base import StepTarget as StepTarget
+    from bopl.objective.dr import DR as DR
+    from bopl.objective.ips import IPS as IPS
+    from bopl.objective.registry import OBJECTIVES as OBJECTIVES
+    from bopl.objective.registry import get_objective as get_objective
+    from bopl.objective.registry import make_objective as make_objective
+    from bopl.objective.registry import parse_weight as parse_weight
+    from bopl.objective.registry import register_objective as register_objective
+    from bopl.objective.surrogate import Surrogate as Surrogate
+    from bopl.objective.terms import RewardTerms as RewardTerms
+    from bopl.objective.training_data import TrainingData as TrainingData
+    from bopl.objective.weight import WEIGHTS as WEIGHTS
+    from bopl.objective.weight import Clipped as Clipped
+    from bopl.objective.weight import ExponentialSmoothing as ExponentialSmoothing
+    from bopl.objective.weight import ImplicitExploration as ImplicitExploration
+    from bopl.objective.weight import LogSmoothing as LogSmoothing
+    from bopl.objective.weight import Plain as Plain
+    from bopl.objective.weight import Weight as Weight
+    from bopl.objective.weight import register_weight as register_weight
 
 __all__ = [
     "DR",
@@ -41,3 +53,30 @@ __all__ = [
     "register_objective",
     "register_weight",
 ]
+
+__getattr__, __dir__ = lazy_names(
+    __name__,
+    {
+        "register_weight": "weight",
+        "make_objective": "registry",
+        "BoundObjective": "base",
+        "Clipped": "weight",
+        "DR": "dr",
+        "ExponentialSmoothing": "weight",
+        "IPS": "ips",
+        "ImplicitExploration": "weight",
+        "LogSmoothing": "weight",
+        "OBJECTIVES": "registry",
+        "Objective": "base",
+        "Plain": "weight",
+        "RewardTerms": "terms",
+        "StepTarget": "base",
+        "Surrogate": "surrogate",
+        "TrainingData": "training_data",
+        "WEIGHTS": "weight",
+        "Weight": "weight",
+        "get_objective": "registry",
+        "parse_weight": "registry",
+        "register_objective": "registry",
+    },
+)

@@ -3,8 +3,9 @@
 Names are imported when first used: `Policy` alone needs no compiled engine.
 """
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from bopl._lazy import lazy_names
 
 if TYPE_CHECKING:
     from bopl.policy.base import Policy as Policy
@@ -17,19 +18,6 @@ if TYPE_CHECKING:
     from bopl.policy.paper import PAPER_VARIANTS as PAPER_VARIANTS
     from bopl.policy.paper import paper_policy as paper_policy
     from bopl.policy.scored import ScoredPolicy as ScoredPolicy
-
-_HOME_OF = {
-    "BlendedPolicy": "blend",
-    "BoostedPolicy": "boosted",
-    "Decision": "decision",
-    "LearnedPolicy": "learned",
-    "PAPER_VARIANTS": "paper",
-    "Policy": "base",
-    "ScoredPolicy": "scored",
-    "load": "model_file",
-    "paper_policy": "paper",
-    "register_policy": "model_file",
-}
 
 __all__ = [
     "PAPER_VARIANTS",
@@ -44,8 +32,18 @@ __all__ = [
     "register_policy",
 ]
 
-
-def __getattr__(name: str) -> Any:
-    if name in _HOME_OF:
-        return getattr(import_module(f"bopl.policy.{_HOME_OF[name]}"), name)
-    raise AttributeError(f"module 'bopl.policy' has no attribute {name!r}")
+__getattr__, __dir__ = lazy_names(
+    __name__,
+    {
+        "register_policy": "model_file",
+        "LearnedPolicy": "learned",
+        "BlendedPolicy": "blend",
+        "BoostedPolicy": "boosted",
+        "Decision": "decision",
+        "PAPER_VARIANTS": "paper",
+        "Policy": "base",
+        "ScoredPolicy": "scored",
+        "load": "model_file",
+        "paper_policy": "paper",
+    },
+)

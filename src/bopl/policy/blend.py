@@ -15,15 +15,13 @@ from bopl._settings import check_number
 from bopl._typing import BoolArray, ContextMatrix, FloatArray
 from bopl.learner.store import Packed
 from bopl.log import BanditLog
-from bopl.objective.softmax import softmax
 from bopl.policy.boosted import BoostedPolicy
+from bopl.policy.mean_prob import LEAST_PROB, content_of, mean_prob, shares_of, sharpened_prob
 from bopl.policy.scored import ScoredPolicy, ShownAsCard
 
 if TYPE_CHECKING:
     from bopl.boosting import History
     from bopl.policy.explanation import Explanation
-
-LEAST_PROB = 1e-300  # whose logarithm is finite
 
 
 class BlendedPolicy(ShownAsCard, ScoredPolicy):
@@ -86,17 +84,13 @@ class BlendedPolicy(ShownAsCard, ScoredPolicy):
     def _mix(self, policies: Sequence[BoostedPolicy]) -> None:
         if not policies:
             raise ValueError("a blend needs at least one policy.")
-        share = np.ones(len(policies)) if self.weights is None else np.asarray(self.weights, dtype=np.float64)
-        if share.shape != (len(policies),) or not (share > 0.0).all() or not np.isfinite(share).all():
-            raise ValueError(f"weights must hold one positive number per policy; got {self.weights!r}.")
+        shares = shares_of(self.weights, len(policies))
         first = policies[0]
         for policy in policies:
             check_is_fitted(policy)
             if policy.actions_.tolist() != first.actions_.tolist() or policy.n_features_in_ != first.n_features_in_:
                 raise ValueError("the policies of a blend must be fitted on the same columns and actions.")
-        total = float(share.sum())
-        # Shares that sum to one, as those of a file do, keep their bits.
-        self.policies_, self.weights_ = tuple(policies), share if abs(total - 1.0) < 1e-12 else share / total
+        self.policies_, self.weights_ = tuple(policies), shares
         for name in ("actions_", "action_features_", "n_features_in_", "training_rows_", "schema_", "trained_on_"):
             setattr(self, name, getattr(first, name))
         if hasattr(first, "feature_names_in_"):
@@ -123,17 +117,11 @@ class BlendedPolicy(ShownAsCard, ScoredPolicy):
 
     def _sharp_mean(self, matrix: ContextMatrix, mask: BoolArray | None, factor: float) -> FloatArray:
         """Return the mean of the parts' probabilities at an inverse temperature."""
-        mixed = self._mean(matrix, mask)
-        if factor == 1.0:
-            return mixed
-        return softmax(np.log(np.maximum(mixed, LEAST_PROB)), inverse_temperature=factor, action_mask=mask)
+        return sharpened_prob(self._mean(matrix, mask), mask, factor)
 
     def _mean(self, matrix: ContextMatrix, mask: BoolArray | None) -> FloatArray:
         """Return the mean of the parts' probabilities."""
-        mixed = np.zeros((matrix.shape[0], len(self.actions_)))
-        for policy, share in zip(self.policies_, self.weights_, strict=True):
-            mixed += share * policy._prob(matrix, mask)
-        return mixed
+        return mean_prob(self.policies_, self.weights_, matrix, mask)
 
     def decision_function(self, context: Any) -> FloatArray:
         """Return the logarithm of the mean probabilities, of shape (n_samples, n_actions)."""
@@ -146,7 +134,7 @@ class BlendedPolicy(ShownAsCard, ScoredPolicy):
 
     def content(self) -> Packed:
         """Return the parts' ids and their shares."""
-        return {"parts": [policy.policy_id for policy in self.policies_], "weights": self.weights_.tolist()}, {}
+        return content_of(self.policies_, self.weights_)
 
     def _state(self) -> list[Any]:
         parts = getattr(self, "policies_", ())

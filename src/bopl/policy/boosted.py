@@ -31,7 +31,7 @@ from bopl.boosting.loop import AnyCallback, BoostingRun
 from bopl.boosting.start import check_start
 from bopl.boosting.workbench import Workbench, describe_model
 from bopl.learner import default_learner
-from bopl.learner.store import Packed, learner_settings, pack_predictors
+from bopl.learner.store import Packed, learner_settings
 from bopl.log import BanditLog
 from bopl.log.action import encode_actions
 from bopl.log.check import check_lengths
@@ -39,6 +39,7 @@ from bopl.log.split import divide_latest
 from bopl.objective import TrainingData, get_objective
 from bopl.objective.registry import check_objective, describe
 from bopl.objective.training_data import check_sample_weight
+from bopl.policy.identity import ensemble_content
 from bopl.policy.over_pieces import is_in_pieces
 from bopl.policy.scored import ScoredPolicy, ShownAsCard, as_training_log
 from bopl.reward.logging_model import LoggingTerm
@@ -482,11 +483,10 @@ class BoostedPolicy(ShownAsCard, ScoredPolicy):
     def content(self) -> Packed:
         """Return the trees with their coefficients; of predictors without a plain form, what they were fitted with."""
         try:
-            facts, arrays = pack_predictors(self.ensemble_.predictors)
+            return ensemble_content(self.ensemble_)
         except TypeError:
             rows = None if self.training_rows_ is None else self.training_rows_.digest
             return {"rows": rows, "learner": repr(self.learner), "n_rounds": self.n_rounds_}, {}
-        return {"predictors": facts}, arrays | {"coefficients": np.array(self.ensemble_.coefficients)}
 
     def staged_decision_function(self, context: Any) -> Iterator[FloatArray]:
         """Yield the scores after every round, each of shape (n_samples, n_actions)."""

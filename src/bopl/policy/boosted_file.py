@@ -7,19 +7,18 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from bopl._archive import Archive
-from bopl.boosting import Ensemble, History, Start
-from bopl.boosting.history import COLUMNS
+from bopl.boosting.ensemble import Ensemble
+from bopl.boosting.history import COLUMNS, History
+from bopl.boosting.start import Start
 from bopl.boosting.store import pack_rounds, read_records, unpack_rounds
-from bopl.learner import HistTree
 from bopl.learner.store import Packed, describe_learner, learner_from, pack_predictors, unpack_predictors
 from bopl.learner.tree_check import MAX_NUMBER
-from bopl.objective import OBJECTIVES, get_objective
-from bopl.objective.registry import UnknownObjective, describe, home_of, objective_from
 from bopl.policy.model_file import read_settings, restore_common, to_plain
-from bopl.reward import BoostedRewardModel
 
 if TYPE_CHECKING:
     from bopl.policy.boosted import BoostedPolicy
+    from bopl.policy.records import RecordPolicy
+    from bopl.reward import BoostedRewardModel
 
 # Settings that are plain values; objective, learner and reward model are described separately.
 _PLAIN_SETTINGS = (
@@ -66,6 +65,7 @@ def pack_boosted(policy: BoostedPolicy) -> Packed:
 
 def boosted_from(archive: Archive) -> BoostedPolicy:
     """Return the policy of a model file."""
+    from bopl.learner import HistTree
     from bopl.policy.boosted import BoostedPolicy
 
     document, arrays = archive.document, archive.arrays
@@ -81,13 +81,7 @@ def boosted_from(archive: Archive) -> BoostedPolicy:
         **settings,
     )
     restore_common(policy, archive)
-    shape: dict[str, Any] = {
-        "n_features": policy.n_features_in_,
-        "n_actions": len(policy.actions_),
-        "action_features": policy.action_features_,
-    }
-    rounds = unpack_rounds(document["rounds"], arrays, **shape)
-    policy.ensemble_ = Ensemble(rounds, len(policy.actions_), _start_from(archive, shape))
+    policy.ensemble_ = ensemble_from(policy, archive)
     objective, title = document["history_objective"], document.get("history_title")
     policy.stop_reason_ = document["stop_reason"]
     if not isinstance(objective, str) or not isinstance(title, str | None) or not isinstance(policy.stop_reason_, str):
@@ -96,8 +90,21 @@ def boosted_from(archive: Archive) -> BoostedPolicy:
     return policy
 
 
+def ensemble_from(policy: RecordPolicy, archive: Archive) -> Ensemble:
+    """Return the ensemble of a `BoostedPolicy`, given the actions and columns that `restore_common` set."""
+    shape: dict[str, Any] = {
+        "n_features": policy.n_features_in_,
+        "n_actions": len(policy.actions_),
+        "action_features": policy.action_features_,
+    }
+    rounds = unpack_rounds(archive.document["rounds"], archive.arrays, **shape)
+    return Ensemble(rounds, len(policy.actions_), _start_from(archive, shape))
+
+
 def _describe_objective(objective: Any) -> dict[str, Any]:
     """Return name and settings; the name alone of an objective that a file named and nobody registered."""
+    from bopl.objective.registry import OBJECTIVES, UnknownObjective, describe, get_objective
+
     if isinstance(objective, str) and objective not in OBJECTIVES:
         return {"name": objective}
     return describe(objective if isinstance(objective, UnknownObjective) else get_objective(objective))
@@ -105,12 +112,15 @@ def _describe_objective(objective: Any) -> dict[str, Any]:
 
 def _objective_home(objective: Any) -> dict[str, str]:
     """Return where the class of an objective of one's own is defined."""
+    from bopl.objective.registry import home_of
+
     home = None if isinstance(objective, str) else home_of(objective)
     return {} if home is None else {"objective_home": home}
 
 
 def _objective_from(description: Any, home: Any = None) -> Any:
     """Return the objective of a file: the name alone where nothing else was set; a stand-in if it is not known here."""
+    from bopl.objective.registry import OBJECTIVES, UnknownObjective, get_objective, objective_from
     from bopl.policy.paper import PAPER_OBJECTIVES
 
     if not isinstance(description if isinstance(description, str) else description.get("name"), str):
@@ -138,6 +148,8 @@ def _start_from(archive: Archive, shape: dict[str, Any]) -> Start:
 
 def describe_reward_model(model: Any) -> dict[str, Any] | None:
     """Return the settings of a `BoostedRewardModel` for a JSON document; None for the default, or if it is another."""
+    from bopl.reward import BoostedRewardModel
+
     if not isinstance(model, BoostedRewardModel):
         return None
     settings = {name: to_plain(value) for name, value in model.get_params(deep=False).items() if name != "learner"}
@@ -146,6 +158,8 @@ def describe_reward_model(model: Any) -> dict[str, Any] | None:
 
 def reward_model_from(description: dict[str, Any] | None) -> BoostedRewardModel | None:
     """Return the unfitted model that `describe_reward_model` described."""
+    from bopl.reward import BoostedRewardModel
+
     if description is None:
         return None
     settings = read_settings(description["settings"], BoostedRewardModel().get_params(deep=False))

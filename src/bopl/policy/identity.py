@@ -5,11 +5,15 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from bopl._typing import AnyArray
+from bopl.learner.store import pack_predictors
+
+if TYPE_CHECKING:
+    from bopl.boosting import Ensemble
 
 ID_LENGTH = 16  # hexadecimal digits: 64 bits tell apart more policies than anybody trains
 _LEFT_OUT = ("gain", "sum_weight")  # of trees, for explanations alone
@@ -28,6 +32,18 @@ def digest(facts: Mapping[str, Any], arrays: Mapping[str, AnyArray]) -> str:
         found.update(f"\n{name} {array.dtype.str} {array.shape}\n".encode())
         found.update(array.tobytes())
     return found.hexdigest()[:ID_LENGTH]
+
+
+def ensemble_content(ensemble: Ensemble) -> tuple[dict[str, Any], dict[str, AnyArray]]:
+    """Return the predictors of an ensemble with their coefficients.
+
+    Raises
+    ------
+    TypeError
+        A predictor has no plain form.
+    """
+    facts, arrays = pack_predictors(ensemble.predictors)
+    return {"predictors": facts}, arrays | {"coefficients": np.array(ensemble.coefficients)}
 
 
 def _without_threads(value: Any) -> Any:

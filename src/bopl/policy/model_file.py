@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -51,6 +51,13 @@ def unnest(archive: Archive, whole: Any, parts: Sequence[str]) -> list[Any]:
     parts : sequence of str
         Names of the classes that its parts can be of.
     """
+    policies = [policy_from(part) for part in part_archives(archive, parts)]
+    check_parts(whole, policies)
+    return policies
+
+
+def part_archives(archive: Archive, parts: Sequence[str]) -> list[Archive]:
+    """Return the documents of `nest`, each with its arrays, after checking that they are of these classes."""
     documents = archive.document["parts"]
     if not isinstance(documents, list) or not 1 <= len(documents) <= MAX_PARTS:
         raise ValueError(f"it must have 1 to {MAX_PARTS} parts")
@@ -58,14 +65,17 @@ def unnest(archive: Archive, whole: Any, parts: Sequence[str]) -> list[Any]:
     if any(name not in parts for name in names):
         raise ValueError(f"its parts must be of {' or '.join(parts)}; they are of {names[:3]}")
     inner = {name.removeprefix("part/"): array for name, array in archive.arrays.items() if name.startswith("part/")}
-    policies = [
-        _policy_from(Archive(archive.kind, archive.format_number, document, own))
+    return [
+        Archive(archive.kind, archive.format_number, document, own)
         for document, own in zip(documents, grouped(inner, len(documents)), strict=True)
     ]
+
+
+def check_parts(whole: Any, policies: Sequence[Any]) -> None:
+    """Raise unless all parts of a policy have its columns and actions."""
     for policy in policies:
         if policy.actions_.tolist() != whole.actions_.tolist() or policy.n_features_in_ != whole.n_features_in_:
             raise ValueError("a part has other columns or actions than the whole")
-    return policies
 
 
 # Classes that may be named in a model file, and where they live; a file must not make us import anything else.
@@ -113,16 +123,22 @@ def load(path: str | Path) -> Any:
     Nothing in the file is executed. A file that is truncated, altered, foreign or from a newer version is refused with
     one sentence.
     """
+    return read_policy(path, policy_from)
+
+
+def read_policy(path: str | Path, make: Callable[[Archive], Any]) -> Any:
+    """Return what is made of a model file; whatever is wrong with the file is said in one sentence."""
     archive = read_archive(path, KIND, FORMAT_NUMBER)
     try:
-        return _policy_from(archive)
+        return make(archive)
     except (ImportError, MemoryError):  # which are no faults of the file
         raise
     except Exception as error:  # of a file that is whole and says nonsense, whoever noticed it
         raise ValueError(f"{str(path)!r} is not a valid bopl policy file: {reason_of(error)}.") from error
 
 
-def _policy_from(archive: Archive) -> Any:
+def policy_from(archive: Archive) -> Any:
+    """Return the policy of a model file."""
     name = archive.document["class"]
     if name not in POLICIES:
         raise ValueError(f"it holds a {name!r}, a class that nobody registered here")

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
 from copy import copy
-from dataclasses import dataclass
-from operator import is_
 from typing import Any, Self
 
 import numpy as np
@@ -21,30 +18,19 @@ from bopl._typing import AnyArray, BoolArray, ContextMatrix, FloatArray
 from bopl.log import BanditLog
 from bopl.log.action import label_array, python_labels
 from bopl.log.check import check_mask
-from bopl.log.column import Column
-from bopl.log.context import CONTEXT_DTYPE, is_frame, quoted, read_context
+from bopl.log.context import is_frame, quoted, read_context
 from bopl.log.learnable import check_learnable
-from bopl.log.outcomes import is_outcomes, read_outcomes
+from bopl.log.outcome import is_outcomes, read_outcomes
 from bopl.log.row_sketch import RowSketch
-from bopl.log.schema import LogSchema
 from bopl.objective.softmax import softmax
 from bopl.objective.value import snips_value
-from bopl.policy.base import Policy, read_fitted_context
+from bopl.policy.base import read_fitted_context
 from bopl.policy.drawing import draw_labels
-from bopl.policy.identity import digest
+from bopl.policy.records import RecordPolicy
+from bopl.policy.records import check_scores as check_scores
 
 
-@dataclass(frozen=True, eq=False)
-class _Served:
-    """What deciding needs of a policy at once, and the state of the policy that it was made from."""
-
-    state: list[Any]
-    policy_id: str
-    labels: list[Any]
-    schema: LogSchema | None
-
-
-class ScoredPolicy(Policy, BaseEstimator):
+class ScoredPolicy(RecordPolicy, BaseEstimator):
     """A scikit-learn estimator that scores every action; probabilities are the softmax of the scores.
 
     A subclass gives `decision_function` and, in its ``fit``, calls ``_remember(log)``.
@@ -64,10 +50,7 @@ class ScoredPolicy(Policy, BaseEstimator):
         Fingerprint of the log whose parts it was trained and chosen on, where a run has noted it.
     """
 
-    action_features_: FloatArray | None
-    n_features_in_: int
     training_rows_: RowSketch | None = None
-    schema_: LogSchema | None
     trained_on_: str | None
 
     # Reward and propensity travel with the samples through cross-validation without being asked for.
@@ -86,11 +69,6 @@ class ScoredPolicy(Policy, BaseEstimator):
         "propensity": True,
         "sample_weight": True,
     }
-
-    @property
-    def trained_inverse_temperature(self) -> float:
-        """What the scores are multiplied by unless the caller says otherwise; infinity for predicted rewards."""
-        return 1.0
 
     def sharpened(self, inverse_temperature: float) -> Self:
         """Return a copy of the fitted policy that acts at another inverse temperature.
@@ -192,11 +170,6 @@ class ScoredPolicy(Policy, BaseEstimator):
 
     # -- One record at a time -------------------------------------------------------------------------------------
 
-    @property
-    def policy_id(self) -> str:
-        """Digest of what the policy decides by: equal for equal policies, also after a file, on every machine."""
-        return self._served().policy_id
-
     def content(self) -> tuple[dict[str, Any], dict[str, AnyArray]]:
         """Return what the policy decides by beside its columns and actions, as JSON facts and arrays.
 
@@ -204,67 +177,16 @@ class ScoredPolicy(Policy, BaseEstimator):
         """
         return {"settings": repr(sorted(self.get_params(deep=False).items()))}, {}
 
-    def _served(self) -> _Served:
-        """Return what deciding needs, made once for as long as nothing of the policy is set anew."""
-        state, made = self._state(), vars(self).get("_made")
-        if isinstance(made, _Served) and len(made.state) == len(state) and all(map(is_, made.state, state)):
-            return made
+    def _check_fitted(self) -> None:
         check_is_fitted(self)
-        names = getattr(self, "feature_names_in_", None)
-        schema = self.schema_
-        if schema is None and names is not None:
-            schema = LogSchema(tuple(Column(str(name), "number") for name in names))
-        labels = self.actions_.tolist()
-        facts, arrays = self.content()
-        common = {
-            "class": type(self).__name__,
-            "actions": [[type(label).__name__, repr(label)] for label in labels],
-            "n_features": int(self.n_features_in_),
-            "columns": None if schema is None else schema.to_json()["columns"],
-            "is_sparse": schema is not None and schema.is_sparse,
-            "inverse_temperature": float(self.trained_inverse_temperature),
-        }
-        features = {} if self.action_features_ is None else {"action_features": self.action_features_}
-        made = _Served(state, digest({**facts, **common}, arrays | features), labels, schema)
-        self._made = made
-        return made
-
-    def _state(self) -> list[Any]:
-        """Return whatever changes when the policy does: an object that is set anew is another one."""
-        return [value for name, value in vars(self).items() if name != "_made"]
 
     def __getstate__(self) -> dict[str, Any]:
         # What deciding needs is made again where it is needed.
         return {name: value for name, value in super().__getstate__().items() if name != "_made"}
 
-    def _identity(self) -> tuple[str, list[Any]]:
-        served = self._served()
-        return served.policy_id, served.labels
-
-    def _records_proba(self, records: Sequence[Any], mask: BoolArray | None) -> FloatArray:
-        return self._prob(self._read_records(records), mask)
-
-    def _read_records(self, records: Sequence[Any]) -> ContextMatrix:
-        if type(records[0]) is dict or isinstance(records[0], Mapping):
-            schema = getattr(self, "schema_", None) or self._served().schema
-            if schema is None:
-                raise TypeError("the policy was fitted on columns without names; pass a sequence of numbers.")
-            return schema.encode_records(records)
-        matrix = np.asarray(records)
-        if matrix.ndim == 2 and matrix.shape[1] == self.n_features_in_ and matrix.dtype.kind in "fiu":
-            with np.errstate(over="ignore"):
-                matrix = np.ascontiguousarray(matrix, dtype=CONTEXT_DTYPE)
-            if not np.isinf(matrix).any():
-                return matrix
-        return self._read(matrix)
-
     def _prob(self, matrix: ContextMatrix, mask: BoolArray | None) -> FloatArray:
         """Return the probabilities of contexts that have been read; a subclass may know a quicker way."""
         return self.predict_proba(matrix, action_mask=mask)
-
-    def _softmax(self, score: FloatArray, mask: BoolArray | None) -> FloatArray:
-        factor = float(self.trained_inverse_temperature)
-        return softmax(check_scores(score), inverse_temperature=factor, action_mask=mask)
 
     # -- What was fitted ------------------------------------------------------------------------------------------
 
@@ -321,23 +243,6 @@ class ScoredPolicy(Policy, BaseEstimator):
         tags.input_tags.allow_nan = True
         tags.target_tags.required = True
         return tags
-
-
-def check_scores(score: FloatArray) -> FloatArray:
-    """Return scores, after checking that they are finite: of others there are no probabilities to act on or to log."""
-    if len(score) > 1:
-        with np.errstate(over="ignore", invalid="ignore"):
-            total = score.sum()
-        if np.isfinite(total):  # it may overflow where no score does
-            return score
-    if np.isfinite(score).all():
-        return score
-    bad = ~np.isfinite(score).all(axis=1)
-    raise ValueError(
-        f"the policy's scores are not finite for {np.count_nonzero(bad)} of {len(score)} contexts, the first at row "
-        f"{int(np.flatnonzero(bad)[0])}. Missing or very large numbers in the context do this to linear models and "
-        "networks: fill the gaps, or rescale."
-    )
 
 
 class ShownAsCard:

@@ -3,8 +3,9 @@
 Names are imported when first used: a network needs no compiled engine.
 """
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from bopl._lazy import lazy_names
 
 if TYPE_CHECKING:
     from bopl.reward.boosted import BoostedRewardModel as BoostedRewardModel
@@ -14,16 +15,6 @@ if TYPE_CHECKING:
     from bopl.reward.logging_model import LoggingModel as LoggingModel
     from bopl.reward.logging_model import fit_logging_model as fit_logging_model
     from bopl.reward.network import NetworkRewardModel as NetworkRewardModel
-
-_HOME_OF = {
-    "BoostedRewardModel": "boosted",
-    "CrossFit": "cross_fitting",
-    "LoggingModel": "logging_model",
-    "NetworkRewardModel": "network",
-    "cross_fit": "cross_fitting",
-    "draw_folds": "folds",
-    "fit_logging_model": "logging_model",
-}
 
 __all__ = [
     "BoostedRewardModel",
@@ -35,8 +26,15 @@ __all__ = [
     "fit_logging_model",
 ]
 
-
-def __getattr__(name: str) -> Any:
-    if name in _HOME_OF:
-        return getattr(import_module(f"bopl.reward.{_HOME_OF[name]}"), name)
-    raise AttributeError(f"module 'bopl.reward' has no attribute {name!r}")
+__getattr__, __dir__ = lazy_names(
+    __name__,
+    {
+        "BoostedRewardModel": "boosted",
+        "CrossFit": "cross_fitting",
+        "LoggingModel": "logging_model",
+        "NetworkRewardModel": "network",
+        "cross_fit": "cross_fitting",
+        "draw_folds": "folds",
+        "fit_logging_model": "logging_model",
+    },
+)

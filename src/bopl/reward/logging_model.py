@@ -9,23 +9,23 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
 from bopl._archive import check_array, grouped
 from bopl._typing import AnyArray, ContextMatrix, FloatArray
-from bopl.learner import register_predictor
 from bopl.learner.hist_tree.predict import FlatEnsemble
 from bopl.learner.hist_tree.predictor import HistTreePredictor, pack_hist_trees, stack_trees, unpack_hist_trees
+from bopl.learner.store import register_predictor
 from bopl.learner.tree_check import MAX_NUMBER
-from bopl.log import BanditLog
 from bopl.log.context import is_sparse
 from bopl.log.layout import InputLayout, category_sizes, fit_layout, unpack_layout
 from bopl.objective.softmax import log_softmax
-from bopl.reward.boosted import BoostedRewardModel
-from bopl.reward.cross_fitting import cross_fit
 from bopl.reward.linear_score import linear_score
+
+if TYPE_CHECKING:
+    from bopl.log import BanditLog
 
 MAX_SAMPLES = 30_000  # more hardly change a linear model
 MIN_SAMPLES, MAX_PRODUCTS = 5_000, 120_000_000  # fewer where inputs or actions are many: rows · inputs · actions
@@ -137,6 +137,9 @@ def fit_logging_model(log: BanditLog, *, seed: int = 0) -> LoggingModel:
     under the propensities (uniform exploration), that predict those of samples held out best. Where a linear model is
     not enough, boosted trees learn what it leaves over.
     """
+    from bopl.reward.boosted import BoostedRewardModel  # which a fitted model does without
+    from bopl.reward.cross_fitting import cross_fit
+
     model = _fit_linear(log, seed)
     if is_linear_enough(model):
         return model

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -115,10 +116,13 @@ class LoopFolder:
         """
         if policy_id == UNIFORM:
             return None
+        return self._checked(policy_id, _load)
+
+    def _checked(self, policy_id: str, load: Callable[[Path], Any]) -> Any:
         path = self.policy_file(policy_id)
         if not path.is_file():
             raise UsageError(f"there is no policy {policy_id} in {str(self.policies)!r}; put its file back.")
-        policy = _load(path)
+        policy = load(path)
         if policy.policy_id != policy_id:
             raise UsageError(f"{str(path)!r} holds policy {policy.policy_id}, not the one that it is named after.")
         return policy
@@ -127,12 +131,18 @@ class LoopFolder:
         """Return what is served under a promotion; decisions are replayed with it, too."""
         from bopl.serving.mixture import ServedMixture  # with all that policies need, which a refusal does not
 
-        policy = self.load_policy(promotion.policy)
-        same = promotion.baseline == promotion.policy
-        return ServedMixture(promotion, policy, policy if same else self.load_policy(promotion.baseline))
+        names = dict.fromkeys((promotion.policy, promotion.baseline))
+        found = {name: None if name == UNIFORM else self._checked(name, _load_decider) for name in names}
+        return ServedMixture(promotion, found[promotion.policy], found[promotion.baseline])
 
 
 def _load(path: Path) -> Any:
     from bopl.policy.model_file import load
 
     return load(path)
+
+
+def _load_decider(path: Path) -> Any:
+    from bopl.policy.decider import load_decider
+
+    return load_decider(path)

@@ -20,6 +20,7 @@ from bopl.learner.hist_tree.lanes import (
     put,
 )
 from bopl.learner.hist_tree.predictor import stack_trees
+from bopl.learner.hist_tree.walk import score_rows
 from bopl.objective import StepTarget
 from hist_tree_naive import make_log, random_target
 
@@ -87,6 +88,19 @@ def test_blocks_score_exactly_like_single_walks(n_actions, n):
     ensemble = make_ensemble(rng, context, n_actions, categorical=[3])
     for n_jobs in (1, 2):
         np.testing.assert_array_equal(ensemble.score(context[:n], n_jobs=n_jobs), one_by_one(ensemble, context[:n]))
+
+
+@pytest.mark.parametrize("n_actions", [1, 3, 64])
+def test_compact_nodes_score_exactly_like_the_walk_they_are_made_from(n_actions):
+    rng = np.random.default_rng(n_actions)
+    context = rng.normal(size=(200, 5)).astype(np.float32)
+    context[:, 3] = rng.integers(0, 6, 200)
+    context[rng.random(context.shape) < 0.2] = np.nan
+    ensemble = make_ensemble(rng, context, n_actions, categorical=[3])
+    expected = np.zeros((200, n_actions))
+    score_rows(context, ensemble.walk, ensemble.depth, 0, 200, expected)
+    assert ensemble._compact is not None
+    assert one_by_one(ensemble, context).tobytes() == expected.tobytes()
 
 
 def test_blocks_of_a_sparse_context_score_like_the_dense_one():

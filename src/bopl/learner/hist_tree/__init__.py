@@ -1,10 +1,21 @@
-"""The native tree engine: trees over (context, action) pairs whose matrix is never built."""
+"""The native tree engine: trees over (context, action) pairs whose matrix is never built.
 
-from bopl.learner.hist_tree.export import to_xgboost
-from bopl.learner.hist_tree.learner import BoundHistTree, HistTree, HistTreeClassifier
-from bopl.learner.hist_tree.predict import FlatEnsemble, flatten
-from bopl.learner.hist_tree.predictor import HistTreePredictor
-from bopl.learner.hist_tree.tree import Tree
+Names are imported when first used.
+"""
+
+from typing import TYPE_CHECKING
+
+from bopl._lazy import lazy_names
+
+if TYPE_CHECKING:
+    from bopl.learner.hist_tree.export import to_xgboost as to_xgboost
+    from bopl.learner.hist_tree.learner import BoundHistTree as BoundHistTree
+    from bopl.learner.hist_tree.learner import HistTree as HistTree
+    from bopl.learner.hist_tree.learner import HistTreeClassifier as HistTreeClassifier
+    from bopl.learner.hist_tree.predict import FlatEnsemble as FlatEnsemble
+    from bopl.learner.hist_tree.predict import flatten as flatten
+    from bopl.learner.hist_tree.predictor import HistTreePredictor as HistTreePredictor
+    from bopl.learner.hist_tree.tree import Tree as Tree
 
 __all__ = [
     "BoundHistTree",
@@ -16,3 +27,17 @@ __all__ = [
     "flatten",
     "to_xgboost",
 ]
+
+__getattr__, __dir__ = lazy_names(
+    __name__,
+    {
+        "BoundHistTree": "learner",
+        "FlatEnsemble": "predict",
+        "HistTree": "learner",
+        "HistTreeClassifier": "learner",
+        "HistTreePredictor": "predictor",
+        "Tree": "tree",
+        "flatten": "predict",
+        "to_xgboost": "export",
+    },
+)

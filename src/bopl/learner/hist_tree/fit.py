@@ -13,13 +13,13 @@ from numpy.typing import NDArray
 
 from bopl._interrupt import Threads, uninterrupted
 from bopl.learner.hist_tree.apply import apply_nodes
+from bopl.learner.hist_tree.assembly import Piece, merge_pieces
 from bopl.learner.hist_tree.grid import Grid, largest_of
 from bopl.learner.hist_tree.grow import ActionTable, Limits, Scratch, Target, grow, make_scratch, no_scale
 from bopl.learner.hist_tree.locality import MIN_CONTEXTS, RowOrder, order_by
 from bopl.learner.hist_tree.pending import ACTION_START, N_ACTIONS, N_ROWS, P_DEPTH, P_NODE, P_PATH, ROW_START
 from bopl.learner.hist_tree.problem import make_grids
 from bopl.learner.hist_tree.storage import BinnedContext
-from bopl.learner.hist_tree.tree import Piece, merge_pieces
 
 ORDER_DEPTH, ORDER_LEAF = 20, 64.0  # of the tree that gives the contexts their order
 

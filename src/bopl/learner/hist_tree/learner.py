@@ -17,6 +17,7 @@ from sklearn.base import BaseEstimator
 from bopl._exact import exact_sum
 from bopl._settings import check_number
 from bopl.learner.base import FittedStep
+from bopl.learner.hist_tree.assembly import Piece, make_tree, merge_pieces
 from bopl.learner.hist_tree.binning import MAX_BINS, fit_columns
 from bopl.learner.hist_tree.compilation import announced_compilation
 from bopl.learner.hist_tree.fit import Grower, find_order
@@ -28,7 +29,7 @@ from bopl.learner.hist_tree.predictor import HistTreePredictor
 from bopl.learner.hist_tree.problem import make_grids
 from bopl.learner.hist_tree.prune import keep_best_splits
 from bopl.learner.hist_tree.storage import BinnedContext, bin_context
-from bopl.learner.hist_tree.tree import Piece, Tree, make_tree, merge_pieces
+from bopl.learner.hist_tree.tree import Tree
 from bopl.learner.hist_tree.wave import Answer, TreeTask, Wave
 from bopl.log.context import quoted
 from bopl.objective.base import StepTarget

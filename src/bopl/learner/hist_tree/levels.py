@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from bopl._interrupt import Threads, uninterrupted
 from bopl._kernel import njit
+from bopl.learner.hist_tree.assembly import Piece
 from bopl.learner.hist_tree.grid import Grid
 from bopl.learner.hist_tree.grow import (
     LEAF,
@@ -52,7 +53,6 @@ from bopl.learner.hist_tree.problem import (
 from bopl.learner.hist_tree.random import draw_columns, mix
 from bopl.learner.hist_tree.split import NO_SCORE, NodeSums, scan_block
 from bopl.learner.hist_tree.storage import BinnedContext, join_rows
-from bopl.learner.hist_tree.tree import Piece
 from bopl.learner.hist_tree.wave import (
     C_ABSOLUTE,
     C_COARSE,

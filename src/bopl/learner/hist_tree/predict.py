@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import sparse
 
 from bopl._interrupt import Threads
 from bopl.learner.hist_tree import batch
+from bopl.learner.hist_tree.compact import CompactWalk, make_compact_walk, score_compact
 from bopl.learner.hist_tree.tree import ACTION_SPLIT, Tree, pack_actions
 from bopl.learner.hist_tree.walk import (
     CUT,
@@ -25,6 +25,7 @@ from bopl.learner.hist_tree.walk import (
     score_csr_rows,
     score_rows,
 )
+from bopl.log.context import is_sparse
 
 MIN_BATCH = 32  # fewer contexts are walked one by one
 MAX_SPAN = 1 << 16  # contexts in one compiled call
@@ -85,7 +86,7 @@ class FlatEnsemble:
             self._score_one_by_one(context, start, end, score)
             return
         room = batch.make_room(walk, self.n_actions)
-        if sparse.issparse(context):
+        if is_sparse(context):
             column_of = np.full(self.n_features, -1, np.int64)
             column_of[walk.feature] = np.arange(len(walk.feature))
             parts = (context.data, context.indices, context.indptr)
@@ -94,11 +95,25 @@ class FlatEnsemble:
             batch.score_dense(context, walk, room, start, end, score)
 
     def _score_one_by_one(self, context: Any, start: int, end: int, score: NDArray[np.float64]) -> None:
-        if sparse.issparse(context):
+        if is_sparse(context):
             parts = (context.data, context.indices, context.indptr)
             score_csr_rows(*parts, self.n_features, self.walk, self.depth, start, end, score)
         else:
+            self._score_dense(context, start, end, score)
+
+    def _score_dense(self, context: Any, start: int, end: int, score: NDArray[np.float64]) -> None:
+        if self._compact is None:
             score_rows(context, self.walk, self.depth, start, end, score)
+            return
+        nodes, every = self._compact
+        score_compact(context, *nodes, self.walk.root, every, self.depth, start, end, score)
+
+    @cached_property
+    def _compact(self) -> tuple[CompactWalk, np.uint64] | None:
+        """The nodes for single contexts, and the set of all actions; None if that is more than one word."""
+        if len(self.walk.all_actions) > 1:
+            return None
+        return make_compact_walk(self.walk), self.walk.all_actions[0]
 
 
 def _spans(n_samples: int, n_jobs: int) -> list[tuple[int, int]]:
@@ -113,7 +128,7 @@ def as_float_context(context: Any, n_features: int) -> Any:
     """Return a float32 matrix the kernels can read, or refuse one with other columns."""
     if context.shape[1] != n_features:
         raise ValueError(f"context has {context.shape[1]} columns; the trees were fitted on {n_features}.")
-    if sparse.issparse(context):
+    if is_sparse(context):
         return context.tocsr().astype(np.float32)
     return np.ascontiguousarray(context, dtype=np.float32)
 

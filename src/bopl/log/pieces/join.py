@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from bopl.log.bandit_log import BanditLog, replaced
-from bopl.log.concat import joined_context
+from bopl.log.concatenation import joined_context
 
 
 def join_parts(parts: Sequence[BanditLog]) -> BanditLog:

@@ -1,0 +1,118 @@
+"""Policies of files as far as they decide: what a server loads, without scikit-learn and all that fitting needs.
+
+The probabilities and ids are those of the policies themselves, to the last bit: they are made by the same code.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from bopl._archive import Archive
+from bopl._settings import check_number
+from bopl._typing import BoolArray, ContextMatrix, FloatArray
+from bopl.learner.store import Packed
+from bopl.policy.base import read_fitted_context
+from bopl.policy.boosted_file import ensemble_from
+from bopl.policy.identity import ensemble_content
+from bopl.policy.mean_prob import content_of, mean_prob, shares_of, sharpened_prob
+from bopl.policy.model_file import (
+    check_parts,
+    from_plain,
+    part_archives,
+    policy_from,
+    read_policy,
+    restore_common,
+)
+from bopl.policy.records import RecordPolicy
+
+BOOSTED, BLENDED, AUTO = "BoostedPolicy", "BlendedPolicy", "AutoPolicy"
+_SHARED = ("actions", "n_features", "feature_names", "schema")  # which a race's policy reads records by
+
+
+class Decider(RecordPolicy):
+    """What a policy of a file decides by; a subclass has its content and its probabilities.
+
+    Parameters
+    ----------
+    archive : Archive
+    inverse_temperature : float in [0, inf]
+        As the file has it.
+    """
+
+    def __init__(self, archive: Archive, inverse_temperature: Any) -> None:
+        self._class: str = archive.document["class"]
+        factor = from_plain(inverse_temperature)
+        check_number("inverse_temperature", factor, low=0.0)
+        self.inverse_temperature = float(factor)
+        restore_common(self, archive)
+
+    @property
+    def _class_name(self) -> str:
+        return self._class
+
+    @property
+    def trained_inverse_temperature(self) -> float:
+        """What the scores are multiplied by."""
+        return self.inverse_temperature
+
+    def predict_proba(self, context: Any, *, action_mask: BoolArray | None = None) -> FloatArray:
+        """Return action probabilities of contexts that are numbers."""
+        return self._prob(self._read(context), action_mask)
+
+    def _read(self, context: Any) -> ContextMatrix:
+        names = getattr(self, "feature_names_in_", None)
+        return read_fitted_context(context, self.n_features_in_, names, self._class)
+
+
+class BoostedDecider(Decider):
+    """What a `bopl.BoostedPolicy` decides by."""
+
+    def __init__(self, archive: Archive) -> None:
+        super().__init__(archive, archive.document["settings"].get("inverse_temperature", 1.0))
+        self.ensemble_ = ensemble_from(self, archive)
+
+    def content(self) -> Packed:
+        """Return the predictors with their coefficients."""
+        return ensemble_content(self.ensemble_)
+
+    def _prob(self, matrix: ContextMatrix, mask: BoolArray | None) -> FloatArray:
+        return self._softmax(self.ensemble_.score(matrix), mask)
+
+
+class BlendedDecider(Decider):
+    """What a `bopl.BlendedPolicy` decides by."""
+
+    def __init__(self, archive: Archive) -> None:
+        super().__init__(archive, archive.document["inverse_temperature"])
+        self.policies_ = [BoostedDecider(part) for part in part_archives(archive, [BOOSTED])]
+        check_parts(self, self.policies_)
+        self.weights_ = shares_of(archive.document["weights"], len(self.policies_))
+
+    def content(self) -> Packed:
+        """Return the parts' ids and their shares."""
+        return content_of(self.policies_, self.weights_)
+
+    def _prob(self, matrix: ContextMatrix, mask: BoolArray | None) -> FloatArray:
+        mixed = mean_prob(self.policies_, self.weights_, matrix, mask)
+        return sharpened_prob(mixed, mask, self.inverse_temperature)
+
+
+def load_decider(path: str | Path) -> Any:
+    """Return what the policy of a file decides by; policies of other classes are loaded whole.
+
+    It decides as `bopl.load` of the file does, to the last bit, and is there sooner: it has neither history nor
+    settings, and cannot be trained, explained, exported or saved.
+    """
+    return read_policy(path, _decider_from)
+
+
+def _decider_from(archive: Archive) -> Any:
+    name = archive.document["class"]
+    if name == AUTO:
+        part = part_archives(archive, [BOOSTED, BLENDED])[0]
+        if all(part.document.get(fact) == archive.document.get(fact) for fact in _SHARED):
+            return _decider_from(part)
+    if name == BLENDED:
+        return BlendedDecider(archive)
+    return BoostedDecider(archive) if name == BOOSTED else policy_from(archive)
