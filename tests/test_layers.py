@@ -1,6 +1,7 @@
 """Data flows one way: a folder imports from itself and from folders to its left."""
 
 import ast
+import re
 from pathlib import Path
 
 import pytest
@@ -46,6 +47,16 @@ LAYERS = [
     {"__main__"},
 ]
 RANK = {name: rank for rank, names in enumerate(LAYERS) for name in names}
+
+
+def test_the_map_in_contributing_shows_every_room_in_the_order_of_the_layers():
+    text = (PACKAGE.parents[1] / "CONTRIBUTING.md").read_text(encoding="utf8")
+    drawn = text.split("```text\n")[1].split("```")[0]
+    assert len(drawn.splitlines()) <= 40  # fits a screen
+    cells = [re.split(r"\s{2,}", line.strip())[::2] for line in drawn.splitlines()]  # names, then what they are
+    rooms = [room for line in cells for cell in line for room in cell.split(", ") if room in RANK]
+    assert sorted(rooms) == sorted(room for room in RANK if not room.startswith("_"))
+    assert [RANK[room] for room in rooms] == sorted(RANK[room] for room in rooms)
 
 
 def room_of(path):

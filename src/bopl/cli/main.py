@@ -7,6 +7,7 @@ import re
 import sys
 from collections.abc import Sequence
 from contextlib import redirect_stdout
+from dataclasses import fields
 from typing import Annotated, Any
 
 import typer
@@ -28,15 +29,13 @@ from bopl.cli.serve import serve
 from bopl.cli.train import train
 from bopl.cli.tune import tune
 from bopl.experiment.command import app as reproduce_app
-from bopl.workflow.config import RENAMED
+from bopl.workflow.config import RENAMED, TrainConfig
 
 DEBUG = "--debug"
-FLAGS = (
-    "drop_invalid",
-    "drop_duplicates",
-    "ignore",
-    "exact_propensity",
-)  # parameters that sentences of the library advise
+# A parameter that a sentence of the library advises: with a value, or after the word "with".
+_ADVICE = re.compile(
+    r"(?P<value>\b(?P<set>[a-z_]+)=(?P<to>True|'[^']*'|\[…\]|…))|\bwith (?P<named>[a-z]+_[a-z_]+|ignore)\b"
+)
 # typer brings its own copy of click in newer versions; this is the base of its errors in all of them.
 _ClickError = typer.BadParameter.__mro__[2]
 
@@ -131,11 +130,18 @@ def _report(error: BaseException, *, is_json: bool) -> int:
 
 def in_flags(sentence: str) -> str:
     """Return a sentence of the library with flags in the place of its parameters."""
-    for parameter in FLAGS:
-        flag = f"--{parameter.replace('_', '-')}"
-        sentence = sentence.replace(f"{parameter}=True", flag).replace(f"with {parameter}", f"with {flag}")
+    sentence = _ADVICE.sub(_as_flag, sentence.replace("has_propensity=False", "assume_propensity=…"))
     sentence = re.sub(r"\bother_rewards\[\d+\]", "guard", sentence)  # guards are all the other rewards there are here
     return re.sub(r"\bother_rewards\['([^']*)'\]", r"guard '\1'", sentence)
+
+
+def _as_flag(advice: re.Match[str]) -> str:
+    name = advice["set"] or advice["named"]
+    if name not in {entry.name for entry in fields(TrainConfig)}:
+        return advice[0]
+    flag, to = f"--{name.replace('_', '-')}", (advice["to"] or "").strip("'")
+    flag = flag if to in ("", "True", "…", "[…]") else f"{flag} {to}"
+    return flag if advice["set"] else f"with {flag}"
 
 
 def _click_sentence(error: BaseException) -> str:

@@ -62,9 +62,9 @@ class LogRequest:
         """Raise if a column that nobody has named is not called what such columns are usually called."""
         for role, usual in DEFAULT_ROLES.items():
             if self.roles.get(role) is None and roles.get(role) == usual and usual not in columns:
-                hint = ", or say that there is none (--assume-propensity)" if role == "propensity" else ""
+                hint = ", or say that there is none with has_propensity=False" if role == "propensity" else ""
                 raise UsageError(
-                    f"which column is the {role}? Name it with {role}=… (--{role}){hint}; the columns are "
+                    f"which column is the {role}? Name it with {role}=…{hint}; the columns are "
                     f"{quoted(list(columns), limit=MANY)}."
                 )
 

@@ -268,7 +268,7 @@ def schema_of_columns(
     if bad:
         raise UsageError(
             f"context columns must hold numbers, booleans, text, times or lists of numbers; {len(bad)} of "
-            f"{len(others)} do not: {', '.join(bad[:8])}. Leave them out with ignore=[…] (--ignore), or turn them "
+            f"{len(others)} do not: {', '.join(bad[:8])}. Leave them out with ignore=[…], or turn them "
             "into numbers."
         )
     columns = [column for name in context if (column := fitted[name]) is not None]

@@ -55,7 +55,8 @@ def audit_for_training(log: LogT, config: TrainConfig, *, say: Callable[[object]
     if problems and not config.force:
         listed = " ".join(finding.sentence for finding in problems)
         raise AuditError(
-            f"the audit found {len(problems)} problem(s): {listed} Repair the log, or train all the same with --force."
+            f"the audit found {len(problems)} problem(s): {listed} Repair the log, or train all the same with "
+            "force=True."
         )
     for finding in problems:
         say(f"Problem: {finding.sentence}")

@@ -89,7 +89,7 @@ def export(
         How sharply the policy acts; by default as it was trained. A format of scores alone knows no such thing.
     """
     if to not in TARGETS:
-        raise UsageError(f"--to must be one of {', '.join(TARGETS)}; got {to!r}.")
+        raise UsageError(f"to must be one of {', '.join(TARGETS)}; got {to!r}.")
     if raw and to not in RAW_TARGETS:
         raise UsageError(f"a model for {to} takes encoded contexts only: leave raw out, or export to onnx.")
     target = (RAW_TARGETS if raw else TARGETS)[to]

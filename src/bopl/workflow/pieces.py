@@ -66,7 +66,7 @@ def evaluate_pieces_of(
     if other:
         raise UsageError(
             f"{names[0]!r} and {other[0]!r} read the columns of a log in different ways, and a log in pieces is read "
-            "in one: evaluate them one by one, or give the log more memory (--memory)."
+            "in one: evaluate them one by one, or give the log more memory with memory=…."
         )
     with noting_unseen() as unseen:
         log = scale.scan(config, first)

@@ -76,7 +76,7 @@ class RunFolder:
         """Clear away what a killed run has left, and check that the next can write; only under the lock."""
         recover_folder(self.path)
         if self.path.is_dir() and not self.run.is_file() and _foreign(self.path):
-            raise UsageError(f"{str(self.path)!r} holds other files than a run's; name another policy file with --out.")
+            raise UsageError(f"{str(self.path)!r} holds other files than a run's; name another policy file with out=….")
         make_folder(self.path)
         check_writable(self.policy)
         check_writable(self.out)
@@ -193,7 +193,7 @@ def check_writable(path: str | Path, *, read: Sequence[str | Path] = ()) -> None
     """Raise one sentence if a file cannot be written, or is one that is read, before anything is computed for it."""
     target = Path(path)
     if any(target.absolute() == Path(one).absolute() for one in read):
-        raise UsageError(f"{str(path)!r} is what is read: writing would destroy it; name another file with --out.")
+        raise UsageError(f"{str(path)!r} is what is read: writing would destroy it; name another file with out=….")
     if target.is_dir():
         raise UsageError(f"{str(path)!r} is a folder; name a file.")
     if not target.parent.is_dir():

@@ -48,7 +48,7 @@ class Scale:
         if config.assume_propensity == "estimate":
             raise UsageError(
                 "propensities are estimated from a log in memory, and this one is read in pieces: give it more memory "
-                "(--memory), log the propensities, or say that they are uniform (--assume-propensity uniform)."
+                "with memory=…, log the propensities, or say that they are uniform with assume_propensity='uniform'."
             )
         request = config.request()
         if policy is None:

@@ -147,7 +147,7 @@ def format_of(files: Sequence[LogFile], given: str | None) -> str:
     if unknown:
         raise UsageError(
             f"{unknown[0].name!r} has an extension that tells no format; known are {', '.join(known)}. Name the "
-            "format, such as format='csv' (--format csv)."
+            "format, such as format='csv'."
         )
     names = {name for name in found.values() if name is not None}
     if len(names) > 1:
