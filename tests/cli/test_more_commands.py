@@ -76,12 +76,14 @@ def test_a_run_goes_on_when_nobody_reads_what_it_prints(trained, more):
 
 @pytest.mark.parametrize("more", [(), ("--json",)], ids=["text", "json"])
 def test_text_that_nobody_reads_changes_no_exit_code(trained, more):
-    call = ("run", "--datasets", "digits", "--methods", "logging", "--trials", "1", "--jobs", "1")
-    out = trained / f"unread{len(more)}"
-    assert into_closed_pipe("reproduce", *call, "--out", out, *more) == (0, "")
-    assert (out / "digits.jsonl").is_file()
     code, errors = into_closed_pipe("audit", trained / "none.parquet", *more)
     assert (code, errors.count("\n")) == (2, 1)
+    if more:
+        return
+    call = ("run", "--datasets", "digits", "--methods", "logging", "--trials", "1", "--jobs", "1")
+    out = trained / "unread"
+    assert into_closed_pipe("reproduce", *call, "--out", out) == (0, "")
+    assert (out / "digits.jsonl").is_file()
     assert into_closed_pipe("--help") == into_closed_pipe("--version") == (0, "")
 
 
@@ -278,7 +280,7 @@ def test_flags_override_the_names_that_a_policy_remembers(trained, capsys):
 
 def test_tuning_writes_a_configuration_that_train_takes(trained, capsys):
     out = trained / "tuned.toml"
-    call = ("tune", trained / "log.parquet", *ROLES, "--ignore", "user,when", "--n-rounds", 25, "--n-jobs", 1)
+    call = ("tune", trained / "log.parquet", *ROLES, "--ignore", "user,when", "--n-rounds", 12, "--n-jobs", 1)
     code, result = run_json(capsys, *call, "--trials", 2, "--folds", 2, "--out", out)
     assert code == 0
     assert len(result["configurations"]) == 2
