@@ -242,6 +242,27 @@ def test_policies_of_other_columns_are_judged_side_by_side(trained, capsys):
         assert value == pytest.approx(alone["rows"][0]["value"], rel=1e-12)
 
 
+def test_a_policy_is_known_on_its_training_rows_beside_one_of_other_columns_and_among_new_actions(tmp_path, capsys):
+    table = click_table(1000).append_column("x", [np.random.default_rng(0).normal(size=1000)])
+    log, grown = tmp_path / "log.parquet", tmp_path / "grown.parquet"
+    pq.write_table(table, log)
+    files = [tmp_path / "first.bopl", tmp_path / "second.bopl"]
+    for file, columns in zip(files, ("age,city,x", "city,x"), strict=True):
+        assert run_bopl("train", log, *ROLES, *SMALL, "--context", columns, "--out", file) in (0, 4)
+    _, result = run_json(capsys, "evaluate", log, *files, "--estimators", "snips")
+    assert set(result["verdicts"].values()) == {"not trustworthy"}
+    for decision in result["decisions"]:
+        assert "The policy was trained on" in decision["reason"]
+    assert [text.partition(" was trained on parts of this very log")[0] for text in result["warnings"]] == [
+        "first",
+        "second",
+    ]
+    item = np.where(np.arange(1000) % 10 == 0, "cocoa", table["item"].to_numpy(zero_copy_only=False)).astype(str)
+    pq.write_table(table.set_column(table.column_names.index("item"), "item", [item]), grown)
+    _, result = run_json(capsys, "evaluate", grown, files[0], "--estimators", "snips")
+    assert "The policy was trained on" in result["decisions"][0]["reason"]
+
+
 def test_actions_that_appear_later_are_never_taken_and_said(trained, capsys):
     table = click_table(1000, seed=2)
     item = table["item"].to_pylist()
