@@ -1,6 +1,7 @@
 """Compiled code that cannot be kept, or was kept and is damaged, never stops the program."""
 
 import os
+import shutil
 import subprocess
 import sys
 
@@ -35,6 +36,22 @@ def folder(tmp_path):
     return tmp_path
 
 
+@pytest.fixture(scope="module")
+def warm(tmp_path_factory):
+    """A folder with the module and its compiled code."""
+    folder = tmp_path_factory.mktemp("warm")
+    (folder / "module.py").write_text(MODULE)
+    assert run(folder)[0][0] == "42"
+    return folder
+
+
+@pytest.fixture
+def compiled(warm, tmp_path):
+    """A copy of it, to be damaged; what numba compares of the source is its time and its size."""
+    shutil.copytree(warm, tmp_path / "copy")
+    return tmp_path / "copy"
+
+
 @pytest.fixture
 def blocked(folder):
     """The same where neither the folder nor the home takes files: files stand where folders would be."""
@@ -43,32 +60,29 @@ def blocked(folder):
     return folder, {"HOME": str(folder / "home"), "XDG_CACHE_HOME": str(folder / "home" / "cache")}
 
 
-def test_compiled_code_is_taken_from_the_cache(folder):
-    assert run(folder)[0][0] == "42"
-    words, said = run(folder)
+def test_compiled_code_is_taken_from_the_cache(compiled):
+    words, said = run(compiled)
     assert words == ["42", "1"]
     assert said == ""
 
 
 @pytest.mark.parametrize("pattern", ["*.nbi", "*.nbc"])
 @pytest.mark.parametrize("damage", [lambda content: content[:40], lambda content: b"\0" * len(content)])
-def test_a_damaged_cache_is_compiled_again_and_then_whole(folder, pattern, damage):
-    run(folder)
-    (file,) = (folder / "__pycache__").glob(pattern)
+def test_a_damaged_cache_is_compiled_again_and_then_whole(compiled, pattern, damage):
+    (file,) = (compiled / "__pycache__").glob(pattern)
     file.write_bytes(damage(file.read_bytes()))
-    words, said = run(folder)
+    words, said = run(compiled)
     assert words[0] == "42"
     assert said.count("is damaged, so it is compiled again") == 1
-    assert run(folder) == (["42", "1"], "")
+    assert run(compiled) == (["42", "1"], "")
 
 
-def test_an_altered_byte_of_compiled_code_is_never_run(folder):
-    run(folder)
-    (file,) = (folder / "__pycache__").glob("*.nbc")
+def test_an_altered_byte_of_compiled_code_is_never_run(compiled):
+    (file,) = (compiled / "__pycache__").glob("*.nbc")
     content = bytearray(file.read_bytes())
     content[len(content) // 2] ^= 1
     file.write_bytes(content)
-    assert "is damaged" in run(folder)[1]
+    assert "is damaged" in run(compiled)[1]
 
 
 def test_without_installation_and_home_a_temporary_folder_is_used_and_said(blocked):

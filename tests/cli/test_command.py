@@ -1,6 +1,7 @@
 import json
 import re
 import sys
+from functools import partial
 
 import pytest
 from typer.testing import CliRunner
@@ -9,7 +10,9 @@ import bopl
 from bopl import cli
 
 
-def test_demo_shows_logging_reward_learned_reward_and_estimate_side_by_side(tmp_path):
+@pytest.mark.parametrize("include", [["dr"], pytest.param(None, marks=pytest.mark.slow)], ids=["two", "all"])
+def test_demo_shows_logging_reward_learned_reward_and_estimate_side_by_side(tmp_path, monkeypatch, include):
+    monkeypatch.setattr("bopl.demo.AutoPolicy", partial(bopl.AutoPolicy, include))
     result = CliRunner().invoke(cli.app, ["demo", "--n-rounds", "20", "--out", str(tmp_path)])
     assert result.exit_code == 0
     assert f"Report: {tmp_path / 'report.html'}" in result.output

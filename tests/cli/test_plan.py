@@ -72,9 +72,9 @@ def test_the_curve_trains_on_growing_parts_and_judges_on_the_same_samples(folder
     assert answer["curve"]["gain_ci_lower"] < answer["curve"]["gain"] < answer["curve"]["gain_ci_upper"]
 
 
-def test_the_curve_can_race_and_says_what_to_make_of_it(folder, capsys):
+def test_the_curve_can_race_and_says_what_to_make_of_it(tmp_path, capsys):
     more = ("--curve", "--include", "regression", "--n-jobs", 1, "--ignore", "user,when")
-    assert run_bopl("plan", folder / "log.parquet", *ROLES, *more) == 0
+    assert run_bopl("plan", write_log(tmp_path / "log.parquet", n_samples=900), *ROLES, *more) == 0
     assert "ore data would" in capsys.readouterr().out
 
 

@@ -97,6 +97,14 @@ def test_score_without_reward_says_how_to_route_it():
         policy().fit(log).score(log.context, log.action)
 
 
+def test_a_log_in_place_of_arrays_is_told_what_to_pass():
+    log = informative_log()
+    with pytest.raises(TypeError, match=r"a BanditLog is not an array: .* X=log\.context and y=bopl\.outcomes\(log\."):
+        GridSearchCV(policy(), {"n_rounds": [2, 5]}, cv=2).fit(log)
+    outcomes = bopl.outcomes(log.action, log.reward, log.propensity)
+    assert GridSearchCV(policy(), {"n_rounds": [2, 5]}, cv=2).fit(log.context, outcomes).best_score_ > 0.4
+
+
 class SupervisedPolicy(bopl.BoostedPolicy):
     """A policy whose logging policy was uniform and always right.
 

@@ -265,7 +265,7 @@ class ValueAccumulator:
         self._rows = [(first_row, first_row + log.n_samples)]
         self._books = books
         for reader, totals in zip(sources.readers, books.main.totals, strict=True):
-            totals.trained.add(reader.policy, log)
+            totals.trained.add(*reader.fitted)
         for rows in sources.blocks():
             self._add_block(sources, rows, first_row + rows.start)
         self._range()  # raises if the part does not lie in what was promised of the log

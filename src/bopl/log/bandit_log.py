@@ -577,6 +577,13 @@ class BanditLog:
     def __len__(self) -> int:
         return self.n_samples
 
+    def __array__(self, dtype: object = None, copy: object = None) -> AnyArray:
+        """Refuse: scikit-learn, given a log in place of X, would make an array of one object of it."""
+        raise TypeError(
+            "a BanditLog is not an array: scikit-learn's searches take X=log.context and "
+            "y=bopl.outcomes(log.action, log.reward, log.propensity)."
+        )
+
     def __repr__(self) -> str:
         least = f"min_propensity={self.propensity.min():.4g}" if self.has_propensity else "propensity unknown"
         return (

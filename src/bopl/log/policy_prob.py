@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from inspect import signature
 from typing import TYPE_CHECKING, Any
 
@@ -44,6 +44,24 @@ class PolicyBlock:
     action_prob: FloatArray | None
 
 
+@dataclass(frozen=True, eq=False)
+class PolicyOnRows:
+    """A policy's probabilities on the rows of a log that it reads in other columns.
+
+    Attributes
+    ----------
+    action_prob : ndarray of shape (n_samples, n_actions)
+        Columns in the order of the actions of the log it is judged on.
+    policy : policy
+    own_log : BanditLog
+        The same rows in the columns that the policy was fitted on.
+    """
+
+    action_prob: FloatArray
+    policy: Any
+    own_log: BanditLog
+
+
 @dataclass(frozen=True)
 class PolicyReader:
     """Reads a policy's probabilities on a log, block by block."""
@@ -53,6 +71,12 @@ class PolicyReader:
     policy: Any
     order: IntArray | None = None  # columns of an object's probabilities that are the log's actions
     takes_mask: bool = False
+    on_rows: PolicyOnRows | None = None  # where the policy reads the rows in other columns
+
+    @property
+    def fitted(self) -> tuple[Any, BanditLog]:
+        """The policy, and the rows in the columns that it was fitted on."""
+        return (self.policy, self.log) if self.on_rows is None else (self.on_rows.policy, self.on_rows.own_log)
 
     @property
     def has_all_actions(self) -> bool:
@@ -84,13 +108,15 @@ def read_policy(policy: object, log: BanditLog, name: str = "the policy") -> Pol
 
     Parameters
     ----------
-    policy : object with ``predict_proba``, array of shape (n_samples, n_actions), or array of shape (n_samples,)
+    policy : object with ``predict_proba``, `PolicyOnRows`, array of shape (n_samples, n_actions) or (n_samples,)
         The last holds the probabilities of the logged actions alone. Columns of a frame that are named after the
         actions may come in any order.
     log : BanditLog
     name : str
         How messages call it.
     """
+    if isinstance(policy, PolicyOnRows):
+        return replace(read_policy(policy.action_prob, log, name), on_rows=policy)
     if hasattr(policy, "predict_proba"):
         order = _column_order(policy, log, name)
         return PolicyReader(log, name, policy, order, "action_mask" in signature(policy.predict_proba).parameters)

@@ -20,6 +20,7 @@ from bopl.log.action import label_array
 from bopl.log.context import quoted
 from bopl.log.duplicate import audit_duplicates
 from bopl.log.finding import PROBLEM
+from bopl.log.policy_prob import PolicyOnRows
 from bopl.policy import load
 from bopl.reward import BoostedRewardModel
 from bopl.workflow.config import TrainConfig
@@ -93,6 +94,11 @@ class PaddedPolicy:
     policy: Any
     actions_: Any
 
+    @property
+    def training_rows_(self) -> Any:
+        """Sketch of the rows that the policy was trained on, if there is one."""
+        return getattr(self.policy, "training_rows_", None)
+
     def predict_proba(self, context: Any, *, action_mask: BoolArray | None = None) -> FloatArray:
         """Return probabilities of all actions, of shape (n_samples, n_actions)."""
         n_known = len(self.policy.actions_)
@@ -136,7 +142,7 @@ class ReadForPolicies:
     Attributes
     ----------
     log : BanditLog
-    policies : dict of name to policy, or to array of shape (n_samples, n_actions)
+    policies : dict of name to policy, or to `PolicyOnRows` if it reads the log in other columns
     warnings : list of str
         What should be known before a verdict is believed.
     acting : list of str
@@ -156,9 +162,12 @@ def read_for_policies(policies: Mapping[str, Any], config: TrainConfig) -> ReadF
     log = fill_propensity(read_log_for(first, config.request()), config.assume_propensity, config.random_state)
     readable, warnings = {}, rows_warnings(log)
     for name, policy in policies.items():
-        warnings += warnings_about(name, policy, log)
-        is_alike = schema_of(policy) == schema_of(first)
-        readable[name] = policy if is_alike else probabilities_on(policy, log, config)
+        if schema_of(policy) == schema_of(first):
+            readable[name], own = policy, log
+        else:
+            own = read_log_for(policy, config.request())
+            readable[name] = PolicyOnRows(_probabilities(policy, own, log), policy, own)
+        warnings += warnings_about(name, policy, own)
     acting = [describe_acting(policy, name) for name, policy in policies.items()]
     return ReadForPolicies(log, readable, warnings, acting)
 
@@ -177,7 +186,7 @@ def evaluate_on(
     Parameters
     ----------
     log : BanditLog
-    policies : mapping of name to policy, or to array of shape (n_samples, n_actions)
+    policies : mapping of name to policy, `PolicyOnRows`, or array of shape (n_samples, n_actions)
     config : TrainConfig
     quick : bool, default=False
         Take the few estimators that a decision needs, where the settings name none.
@@ -256,7 +265,11 @@ def align_policy(policy: Any, log: BanditLog | PartitionedLog) -> Any:
 
 def probabilities_on(policy: Any, log: BanditLog, config: TrainConfig) -> FloatArray:
     """Return the probabilities of a policy that was fitted on other columns than the log was read in."""
-    own = read_log_for(policy, config.request())
+    return _probabilities(policy, read_log_for(policy, config.request()), log)
+
+
+def _probabilities(policy: Any, own: BanditLog, log: BanditLog) -> FloatArray:
+    """Return probabilities of the actions of a log, by the same rows in the policy's own columns."""
     padded = PaddedPolicy(policy, own.actions)
     position = {label: column for column, label in enumerate(own.actions.tolist())}
     found = padded.predict_proba(own.context, action_mask=own.action_mask)
