@@ -87,7 +87,7 @@ def fit_over_pieces(
     """
     weight = check_sample_weight(sample_weight, log.n_samples)
     if policy.validation_fraction is not None and validation is None:
-        rows, watched = log.split_rows(policy.validation_fraction, random_state=seed)
+        rows, watched = log.split_rows(policy.validation_fraction, by="latest", random_state=seed)
         weight = None if weight is None else check_sample_weight(weight[rows], len(rows))
         log, validation = log.subset(rows), log.subset(watched)
     with ExitStack() as stack:
