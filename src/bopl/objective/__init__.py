@@ -1,6 +1,6 @@
 """Objectives: what is optimised."""
 
-from bopl.objective.base import BoundObjective, Objective, StepTarget
+from bopl.objective.base import BoundObjective, Objective, RowWise, StepTarget
 from bopl.objective.dr import DR
 from bopl.objective.ips import IPS
 from bopl.objective.registry import OBJECTIVES, get_objective, parse_weight, register_objective
@@ -30,6 +30,7 @@ __all__ = [
     "Objective",
     "Plain",
     "RewardTerms",
+    "RowWise",
     "StepTarget",
     "Surrogate",
     "TrainingData",
