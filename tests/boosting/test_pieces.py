@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, given
@@ -11,7 +14,7 @@ from scipy import sparse
 
 import bopl
 from bopl.learner.hist_tree import levels
-from bopl.objective import DR, IPS, Clipped
+from bopl.objective import DR, IPS, OBJECTIVES, Clipped, RowWise
 from sliced_log import SlicedLog, cuts_of
 
 N = 1200
@@ -151,6 +154,7 @@ def test_categories_do_not_matter(tmp_path):
 FITS = {
     "reward model": {"start": "reward_model"},
     "doubly robust": {"objective": DR(weight=Clipped(0.2)), "start": "uniform"},
+    "doubly robust, self-normalised": {"objective": DR(self_normalised=True), "start": "reward_model"},
     "weights": {"objective": IPS(weight=Clipped(0.2))},
     "penalty and scale": {"ensemble_weight_penalty": 0.1, "scale": 2.0, "learning_rate": 0.5},
     "no certificate": {"certificate": False},
@@ -161,6 +165,57 @@ FITS = {
 @pytest.mark.parametrize("changes", FITS.values(), ids=FITS)
 def test_objective_and_start_do_not_matter(changes, tmp_path):
     assert_same(make_log(), tmp_path, **changes)
+
+
+@dataclass(frozen=True)
+class Halved(RowWise):
+    """An objective of somebody else: half the inverse-propensity estimate."""
+
+    name: ClassVar[str] = "halved"
+    title: ClassVar[str] = "half the risk"
+    needs_reward_model: ClassVar[bool] = False
+
+    def bind(self, data):
+        bound = IPS().bind(data)
+        return replace(bound, linear=0.5 * bound.linear, weight=0.5 * bound.weight, curvature=0.5 * bound.curvature)
+
+
+class Centred:
+    """An objective that looks at all samples."""
+
+    name, title, needs_reward_model = "centred", "centred risk", False
+
+    def bind(self, data):
+        return IPS().bind(data)
+
+
+class Plainly:
+    """Formulas alone."""
+
+
+class OnlyFormulas(RowWise):
+    """An objective without terms."""
+
+    name, title, needs_reward_model = "formulas", "risk", False
+
+    def bind(self, data):
+        return Plainly()
+
+
+def test_objective_of_somebody_else_does_not_matter(tmp_path, monkeypatch):
+    monkeypatch.setitem(OBJECTIVES, "halved", Halved)
+    assert_same(make_log(), tmp_path, objective=Halved())
+
+
+def test_samples_that_are_set_aside_are_the_latest_ones_as_in_memory(tmp_path):
+    log = make_log(time=np.random.default_rng(2).permutation(N))
+    assert_same(log, tmp_path, validation_fraction=0.3, n_rounds=4, early_stopping_rounds=2)
+
+
+def test_normalisers_of_masked_actions_do_not_matter(tmp_path):
+    log = make_log(action_mask=MASK | (np.arange(4) == make_log().action_idx[:, None]))
+    fit = {"sample_weight": np.random.default_rng(1).random(N)}
+    assert_same(log, tmp_path, fit=fit, objective=DR(self_normalised=True), start="uniform")
 
 
 def test_start_from_the_logging_policy_does_not_matter(tmp_path):
@@ -212,8 +267,18 @@ def test_learner_that_needs_all_samples_is_refused_with_a_reason():
     pieces = SlicedLog(make_log(), UNEVEN)
     with pytest.raises(TypeError, match="needs it in memory"):
         bopl.BoostedPolicy("ips", bopl.XGBTree()).fit(pieces)
-    with pytest.raises(TypeError, match="looks at all samples at once"):
-        bopl.BoostedPolicy(DR(self_normalised=True), tree()).fit(pieces)
+    with pytest.raises(TypeError, match=r"inherit bopl\.objective\.RowWise"):
+        bopl.BoostedPolicy(Centred(), tree()).fit(pieces)
+    with pytest.raises(TypeError, match=r"bound as bopl\.objective\.RewardTerms, not as Plainly"):
+        bopl.BoostedPolicy(OnlyFormulas(), tree(), certificate=False).fit(pieces)
+
+
+def test_network_is_refused_with_a_reason():
+    pytest.importorskip("torch")
+    from bopl.reward import NetworkRewardModel
+
+    with pytest.raises(TypeError, match="NetworkRewardModel needs it in memory"):
+        bopl.BoostedPolicy("dr", tree(), reward_model=NetworkRewardModel()).fit(SlicedLog(make_log(), UNEVEN))
 
 
 def test_cluster_and_memory_are_for_pieces_only():

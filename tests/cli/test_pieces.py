@@ -1,6 +1,7 @@
 """Commands on many files, whole or in pieces."""
 
 import json
+import re
 
 import numpy as np
 import pandas as pd
@@ -108,6 +109,27 @@ def test_a_training_in_pieces_ends_in_a_policy_and_a_verdict(capsys, tmp_path, f
     whole = json.loads(run(capsys, *words)[1])
     assert whole["leaderboard"] is not None
     assert whole["split"] == facts["split"]
+
+
+@pytest.mark.parametrize("words", [["ips", "--reward-translation", "-0.3"], ["surrogate"]], ids=["one fit", "choice"])
+def test_a_single_objective_is_trained_on_all_pieces_as_in_memory(capsys, tmp_path, files, words, monkeypatch):
+    monkeypatch.setenv("BOPL_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr("bopl.workflow.translation.MAX_SAMPLES", 300)  # the translation is chosen on a part
+    monkeypatch.setattr("bopl.workflow.translation.MAX_VALIDATION", 60)
+    trained, sizes = [], []
+    for name, memory in (("whole", []), ("pieces", ["--memory", "1kB"])):
+        out = tmp_path / name / "policy.bopl"
+        limits = ["--n-rounds", "6", "--max-depth", "3", "--ignore", "request", "--out", out]
+        code, said, _ = run(capsys, "train", *files, *ROLES, "--objective", *words, *limits, *memory)
+        assert code in (0, 4)
+        trained.append(bopl.load(out))
+        sizes.append(re.search(r"Training on (\d+) samples, choosing on (\d+)", said).groups())
+    whole, pieces = trained
+    assert sizes[0] == sizes[1]
+    assert pieces.reward_translation == whole.reward_translation
+    trees = [[made.predictor.tree.to_bytes() for made in one.ensemble_.rounds] for one in trained]
+    assert trees[0] == trees[1]
+    assert trees[0]
 
 
 def test_what_cannot_be_done_in_pieces_is_told(capsys, tmp_path, files, policy):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from numbers import Real
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -42,7 +43,7 @@ from bopl.log.instant import check_time
 from bopl.log.logger import mixture_propensity
 from bopl.log.origin import LogOrigin
 from bopl.log.schema import LogSchema, check_time_is_used, fit_schema
-from bopl.log.split import LogSplit, divide, warn_of_dropped
+from bopl.log.split import LogSplit, divide, divide_latest, warn_of_dropped
 
 if TYPE_CHECKING:
     from bopl.log.finding import Audit
@@ -652,8 +653,12 @@ class BanditLog:
     def split_rows(
         self, test_fraction: float = 0.2, *, by: str = "random", random_state: int | None = None
     ) -> tuple[IntArray, IntArray]:
-        """Return the rows of the two logs of `split`, for what belongs to the samples without being part of the log."""
-        division = divide(self, test_fraction, by=by, random_state=random_state)
+        """Return the rows of the two logs of `split`, for what belongs to the samples without being part of the log.
+
+        ``by="latest"`` divides by time where that is possible, else at random.
+        """
+        choose = divide_latest if by == "latest" else partial(divide, by=by)
+        division = choose(self, test_fraction, random_state=random_state)
         return division.train, division.test
 
     def translated(self, reward_translation: float) -> BanditLog:

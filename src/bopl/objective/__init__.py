@@ -10,6 +10,7 @@ from bopl._lazy import lazy_names
 if TYPE_CHECKING:
     from bopl.objective.base import BoundObjective as BoundObjective
     from bopl.objective.base import Objective as Objective
+    from bopl.objective.base import RowWise as RowWise
     from bopl.objective.base import StepTarget as StepTarget
     from bopl.objective.dr import DR as DR
     from bopl.objective.ips import IPS as IPS
@@ -43,6 +44,7 @@ __all__ = [
     "Objective",
     "Plain",
     "RewardTerms",
+    "RowWise",
     "StepTarget",
     "Surrogate",
     "TrainingData",
@@ -70,6 +72,7 @@ __getattr__, __dir__ = lazy_names(
         "Objective": "base",
         "Plain": "weight",
         "RewardTerms": "terms",
+        "RowWise": "base",
         "StepTarget": "base",
         "Surrogate": "surrogate",
         "TrainingData": "training_data",

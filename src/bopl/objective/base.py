@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar, Protocol
+from typing import ClassVar, Protocol, cast
 
+from bopl._exact import Limbs
 from bopl._settings import check_choice
 from bopl._typing import FloatArray
 from bopl.objective.training_data import TrainingData
@@ -88,6 +89,30 @@ class Objective(Protocol):
     def bind(self, data: TrainingData) -> BoundObjective:
         """Return the objective of these samples."""
         ...
+
+
+class PartObjective(Protocol):
+    """Binds parts of a log."""
+
+    def bind(self, data: TrainingData) -> BoundObjective:
+        """Return the objective of some samples of the log."""
+        ...
+
+
+class RowWise:
+    """Base of objectives whose terms of a sample depend on that sample alone, and on a few sums over the whole log.
+
+    They can be boosted over a log in pieces. An objective of your own may inherit it if ``bind`` returns
+    `bopl.objective.RewardTerms`; where it needs no sums, there is nothing else to write.
+    """
+
+    def sums_of(self, data: TrainingData) -> Limbs | None:
+        """Return the sums over some samples, exact so that those of several parts can be added; None for none."""
+        return None
+
+    def for_parts(self, sums: Limbs | None) -> PartObjective:
+        """Return what binds the parts of a log, given the sums over all of it."""
+        return cast(PartObjective, self)
 
 
 def check_options(weight: Weight, smoothness: str) -> None:

@@ -8,15 +8,16 @@ from typing import ClassVar
 import numpy as np
 
 from bopl import theory
+from bopl._exact import Limbs, add_by_group, limbs_of, no_limbs, values_of
 from bopl._typing import FloatArray
-from bopl.objective.base import check_options
+from bopl.objective.base import RowWise, check_options
 from bopl.objective.terms import RewardTerms
 from bopl.objective.training_data import TrainingData
 from bopl.objective.weight import Plain, Weight
 
 
 @dataclass(frozen=True)
-class DR:
+class DR(RowWise):
     """Risk ``mean(-sum_a pi(a) · Gamma[i, a])`` with ``Gamma = q̂ + 1{a = a_i} · (r - q̂)/p`` (Dudík et al., 2011).
 
     With q̂ = 0 it is `IPS`. The better the reward model, the less the propensities matter.
@@ -45,14 +46,55 @@ class DR:
 
     def bind(self, data: TrainingData) -> RewardTerms:
         """Return the terms of a log: ``dense = q̂``, ``linear = (r - q̂)/p``, weight ``range(Gamma)``."""
+        return self.for_parts(self.sums_of(data)).bind(data)
+
+    def sums_of(self, data: TrainingData) -> Limbs | None:
+        """Return what the weights of every action sum to, and what they should: of shape (2, n_actions) in limbs.
+
+        An action that is not eligible everywhere is held to the number of samples in which it is. Sample weights count
+        on both sides.
+        """
+        if not self.self_normalised:
+            return None
+        weight = np.ones(data.n_samples) if data.sample_weight is None else data.sample_weight
+        sums = no_limbs(2, data.n_actions)
+        add_by_group(weight / data.log.propensity, data.action_idx, sums[0])
+        for action in range(data.n_actions):
+            sums[1, action] = limbs_of(weight if data.action_mask is None else weight[data.action_mask[:, action]])
+        return sums
+
+    def for_parts(self, sums: Limbs | None) -> PartDR:
+        """Return what binds the parts of a log, given the sums over all of it."""
+        if sums is None:
+            return PartDR(self, None)
+        total, expected = values_of(sums[0]), values_of(sums[1])
+        return PartDR(self, np.divide(expected, total, out=np.ones_like(total), where=total > 0.0))
+
+
+@dataclass(frozen=True, eq=False)
+class PartDR:
+    """`DR` of a part of a log.
+
+    Attributes
+    ----------
+    settings : DR
+    factor : ndarray of shape (n_actions,), optional
+        What the weights of each action's samples are multiplied by for them to be one on average.
+    """
+
+    settings: DR
+    factor: FloatArray | None
+
+    def bind(self, data: TrainingData) -> RewardTerms:
+        """Return the terms of some samples."""
         estimate = np.asfortranarray(data.require_reward_estimate("the doubly robust objective"))
-        linear = self.weight(data.log.reward - data.logged(estimate), data.log.propensity)
-        if self.self_normalised:
-            linear = linear * _normaliser(data)
+        linear = self.settings.weight(data.log.reward - data.logged(estimate), data.log.propensity)
+        if self.factor is not None:
+            linear = linear * self.factor[data.action_idx]
         if data.sample_weight is not None:
             linear, estimate = linear * data.sample_weight, estimate * data.sample_weight[:, None]
         spread = _range_of(estimate, linear, data)
-        curvature = spread * theory.softmax_smoothness(smoothness=self.smoothness)
+        curvature = spread * theory.softmax_smoothness(smoothness=self.settings.smoothness)
         return RewardTerms(data, linear, np.zeros_like(linear), estimate, spread, curvature)
 
 
@@ -69,17 +111,3 @@ def _range_of(dense: FloatArray, linear: FloatArray, data: TrainingData) -> Floa
         np.minimum(low, column, out=low, where=counts)
         np.maximum(high, column, out=high, where=counts)
     return high - low
-
-
-def _normaliser(data: TrainingData) -> FloatArray:
-    """Return by what the weights of each sample are multiplied for every action's weights to sum to n_samples.
-
-    An action that is not eligible everywhere is held to the number of samples in which it is. Sample weights count
-    on both sides.
-    """
-    weight = np.ones(data.n_samples) if data.sample_weight is None else data.sample_weight
-    total = np.bincount(data.action_idx, weights=weight / data.log.propensity, minlength=data.n_actions)
-    expected = np.full(data.n_actions, weight.sum())
-    if data.action_mask is not None:
-        expected = np.array([weight[eligible].sum() for eligible in data.action_mask.T])
-    return np.divide(expected, total, out=np.ones_like(total), where=total > 0.0)[data.action_idx]

@@ -8,14 +8,14 @@ from typing import ClassVar
 import numpy as np
 
 from bopl import theory
-from bopl.objective.base import check_options, weighted_rewards
+from bopl.objective.base import RowWise, check_options, weighted_rewards
 from bopl.objective.terms import RewardTerms
 from bopl.objective.training_data import TrainingData
 from bopl.objective.weight import Plain, Weight
 
 
 @dataclass(frozen=True)
-class IPS:
+class IPS(RowWise):
     """Empirical risk ``mean(-v · pi(a_i | x_i))`` with ``v = r/p`` (Eq. "ips_estimator"), not convex but unbiased.
 
     Parameters

@@ -8,14 +8,14 @@ from typing import ClassVar
 import numpy as np
 
 from bopl import theory
-from bopl.objective.base import check_options, weighted_rewards
+from bopl.objective.base import RowWise, check_options, weighted_rewards
 from bopl.objective.terms import RewardTerms
 from bopl.objective.training_data import TrainingData
 from bopl.objective.weight import Plain, Weight
 
 
 @dataclass(frozen=True)
-class Surrogate:
+class Surrogate(RowWise):
     """Surrogate risk (Eq. "surrogate_objective"): ``-v · pi`` where v < 0, ``-v · (ln pi + 1)`` where v >= 0.
 
     It bounds the empirical risk from above. With no negative reward (``reward_translation = 0`` on non-negative

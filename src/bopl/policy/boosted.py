@@ -191,7 +191,7 @@ class BoostedPolicy(ShownAsCard, ScoredPolicy):
         propensity: Any = None,
         actions: Any = None,
         sample_weight: Any = None,
-        validation: BanditLog | None = None,
+        validation: Any = None,
         callbacks: Sequence[AnyCallback] = (),
         resume_from: str | Path | None = None,
         workbench: Workbench | None = None,
@@ -210,7 +210,8 @@ class BoostedPolicy(ShownAsCard, ScoredPolicy):
         sample_weight : array-like of shape (n_samples,), optional
             How much each sample counts, relative to the others.
         validation : BanditLog, optional
-            Watched after every round; the ensemble is cut back to the round with its best value.
+            Watched after every round; the ensemble is cut back to the round with its best value. It may be in pieces
+            where the log is.
         callbacks : sequence of callables, optional
             Such as `bopl.Checkpoint` and `bopl.TimeLimit`.
         resume_from : str or Path, optional

@@ -25,7 +25,9 @@ from bopl.learner import HistTree, with_categories
 from bopl.learner.hist_tree.learner import categorical_mask, check_tree_settings, feature_matrix
 from bopl.learner.pieces import Part, parts_of
 from bopl.learner.pieces.facts import (
+    LoadedPiece,
     LoadLog,
+    add_some,
     find_layout,
     find_numbers,
     gather_values,
@@ -36,14 +38,12 @@ from bopl.learner.pieces.facts import (
 from bopl.log.identical import content_digest, decision_keys, sample_keys
 from bopl.log.learnable import check_reward_size
 from bopl.log.row_sketch import RowSketch
-from bopl.objective import DR, IPS, Surrogate, get_objective
+from bopl.objective import RowWise, TrainingData, get_objective
 from bopl.objective.training_data import check_sample_weight
 from bopl.reward.boosted import BoostedRewardModel
 
 if TYPE_CHECKING:
     from bopl.policy.boosted import BoostedPolicy
-
-ROW_WISE = (IPS, Surrogate, DR)  # objectives whose terms of a sample depend on that sample alone
 
 
 def is_in_pieces(log: Any) -> bool:
@@ -87,7 +87,7 @@ def fit_over_pieces(
     """
     weight = check_sample_weight(sample_weight, log.n_samples)
     if policy.validation_fraction is not None and validation is None:
-        rows, watched = log.split_rows(policy.validation_fraction, random_state=seed)
+        rows, watched = log.split_rows(policy.validation_fraction, by="latest", random_state=seed)
         weight = None if weight is None else check_sample_weight(weight[rows], len(rows))
         log, validation = log.subset(rows), log.subset(watched)
     with ExitStack() as stack:
@@ -108,7 +108,7 @@ def fit_over_pieces(
             return BoostingRun(trees, ascent, np.zeros(0), policy._step_rule(), state, ready.optimal_risk)
 
         reason = boost(state, begin, policy.n_rounds, [*watchers, *callbacks])
-        result = result_of(state, ready.problem.build.objective, reason)
+        result = result_of(state, get_objective(policy.objective), reason)
         n_kept = len(result.ensemble.rounds) if watch is None or watch.best_value == -np.inf else watch.best_n_rounds
         return PiecesFit(result, n_kept, ready.sketch(validation, cluster))
 
@@ -162,7 +162,7 @@ def _prepare(
         build = BuildPolicy(
             log.spec,
             layout,
-            objective,
+            objective.for_parts(raw.reduce(_objective_sums, objective, add=add_some)),
             policy.reward_translation,
             numbers.least_propensity,
             log.n_actions,
@@ -241,9 +241,15 @@ def _tree_of(policy: BoostedPolicy, log: Any) -> HistTree:
 
 def _objective_of(policy: BoostedPolicy) -> Any:
     objective = get_objective(policy.objective)
-    if not isinstance(objective, ROW_WISE) or getattr(objective, "self_normalised", False):
+    if not isinstance(objective, RowWise):
         raise TypeError(
-            f"the objective {objective.name!r} with these settings looks at all samples at once, and those of a log in "
-            "pieces are never together; use 'ips', 'surrogate' or 'dr', or pass log.to_log()."
+            f"the objective {objective.name!r} may look at all samples at once, and those of a log in pieces are never "
+            "together: let its class inherit bopl.objective.RowWise if it does not, or pass log.to_log()."
         )
     return objective
+
+
+def _objective_sums(state: LoadedPiece, objective: RowWise) -> Any:
+    if state.log is None:
+        return None
+    return objective.sums_of(TrainingData(state.log, None, state.part.sample_weight))

@@ -6,6 +6,7 @@ import hashlib
 import json
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
@@ -15,7 +16,7 @@ from bopl._machine import versions
 from bopl._typing import AnyArray
 from bopl.boosting import BoostingState, CallbackAction, Checkpoint, Workbench
 from bopl.boosting.loop import AnyCallback
-from bopl.log import BanditLog
+from bopl.log import BanditLog, PartitionedLog
 from bopl.policy import BoostedPolicy
 from bopl.workflow.config import TrainConfig
 
@@ -88,24 +89,35 @@ class Checkpoints:
     def fit(
         self,
         policy: BoostedPolicy,
-        log: BanditLog,
+        log: BanditLog | PartitionedLog,
         *,
-        validation: BanditLog | None = None,
+        validation: BanditLog | PartitionedLog | None = None,
         callbacks: Sequence[AnyCallback] = (),
         workbench: Workbench | None = None,
+        cluster: str | None = None,
+        memory: str | None = None,
     ) -> None:
         """Fit a policy, from its checkpoint on where an earlier run has left one."""
         self._n_fits += 1
         path = self._folder / f".fit-{self._n_fits}-{self._key}.checkpoint"
-        keeper = [] if 8 * log.n_samples * log.n_actions > MAX_BYTES else [RunCheckpoint(path, self._say_once)]
-        watchers: list[AnyCallback] = [*callbacks, *keeper]
+        is_large = isinstance(log, BanditLog) and 8 * log.n_samples * log.n_actions > MAX_BYTES  # pieces keep scores
+        keeper = [] if is_large else [RunCheckpoint(path, self._say_once)]
+        fit = partial(
+            policy.fit,
+            log,
+            validation=validation,
+            callbacks=[*callbacks, *keeper],
+            workbench=workbench,
+            cluster=cluster,
+            memory=memory,
+        )
         if path.is_file():
             try:
-                policy.fit(log, validation=validation, callbacks=watchers, resume_from=path, workbench=workbench)
+                fit(resume_from=path)
                 return
             except ValueError:  # of a damaged checkpoint; if the fit itself is to blame, it raises again
                 path.unlink(missing_ok=True)
-        policy.fit(log, validation=validation, callbacks=watchers, workbench=workbench)
+        fit()
 
     def _say_once(self, sentence: str) -> None:
         if sentence not in self._said:

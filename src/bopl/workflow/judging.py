@@ -36,10 +36,7 @@ def fit_reward_model(log: BanditLog | PartitionedLog, config: TrainConfig) -> An
     """Return a reward model of the training samples for the estimators that want one, or None."""
     if log.n_actions > MAX_MODEL_ACTIONS or not any(map(estimator_needs_model, chosen_estimators(config))):
         return None
-    if isinstance(log, PartitionedLog):
-        part = log.sample(MAX_REWARD_SAMPLES, config.random_state)
-    else:
-        part = drawn_part(log, MAX_REWARD_SAMPLES, [config.random_state, 3])
+    part = drawn_part(log, MAX_REWARD_SAMPLES, [config.random_state, 3])
     return BoostedRewardModel(random_state=config.random_state).fit(part)
 
 

@@ -103,8 +103,10 @@ def split_log(log: BanditLog, share: float, seed: int) -> LogSplit:
     return divide(log, share, by="random" if log.time is None else "time", random_state=seed).split(log)
 
 
-def split_validation(log: BanditLog, share: float, seed: int) -> LogSplit:
+def split_validation(log: BanditLog | PartitionedLog, share: float, seed: int) -> LogSplit | PiecesSplit:
     """Return what is trained on and what the choice of rounds looks at: the latest samples, or drawn where none are."""
+    if isinstance(log, PartitionedLog):
+        return log.split_latest(share, random_state=seed)
     return divide_latest(log, share, random_state=seed).split(log)
 
 

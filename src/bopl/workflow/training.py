@@ -21,7 +21,6 @@ from bopl.log.split import SplitFacts
 from bopl.objective.registry import get_objective, make_objective, parse_weight
 from bopl.policy import BoostedPolicy
 from bopl.race import AutoPolicy
-from bopl.race.part import part_in_memory
 from bopl.workflow.audit import audit_for_training
 from bopl.workflow.checkpoints import Checkpoints, digest_of, drop_checkpoints
 from bopl.workflow.config import AUTO, TrainConfig
@@ -149,8 +148,6 @@ def _run(
         say(f"Racing on {rest.n_samples:,} samples, and holding out {held_out.n_samples:,} for the verdict.")
         policy, was_interrupted = race(config, rest, clock, say, progress=progress, keeper=checkpoints)
     else:
-        if isinstance(rest, PartitionedLog):
-            rest = drawn_for_training(rest, config, say)
         policy, was_interrupted = boost(config, rest, len(held_out), clock, say, progress, callbacks, checkpoints)
     policy = sharpen_trained(policy, config, say)
     policy.trained_on_ = fingerprint
@@ -183,14 +180,6 @@ def read_for_training(config: TrainConfig, scale: Scale) -> BanditLog | Partitio
     return log
 
 
-def drawn_for_training(log: PartitionedLog, config: TrainConfig, say: Say) -> BanditLog:
-    """Return as many samples of a log in pieces as can be trained on in memory, and say so if that is not all."""
-    part = part_in_memory(log, config.memory, config.random_state).log
-    if part.n_samples < log.n_samples:
-        say(f"Training on {part.n_samples:,} of {log.n_samples:,} samples, drawn at random: so many fit into memory.")
-    return part
-
-
 @contextmanager
 def _telling_of(out: Path, say: Say) -> Iterator[None]:
     """Say, if what comes after the training fails or is interrupted, that there is a policy all the same."""
@@ -206,7 +195,7 @@ def _telling_of(out: Path, say: Say) -> Iterator[None]:
 
 def boost(
     config: TrainConfig,
-    rest: BanditLog,
+    rest: BanditLog | PartitionedLog,
     n_held_out: int,
     clock: StepClock,
     say: Say,
@@ -244,8 +233,8 @@ class _Fitting:
     """The boosting part of a run."""
 
     config: TrainConfig
-    part: BanditLog
-    validation: BanditLog
+    part: BanditLog | PartitionedLog
+    validation: BanditLog | PartitionedLog
     progress: bool
     callbacks: tuple[AnyCallback, ...]
     checkpoints: Checkpoints | None
@@ -287,20 +276,23 @@ class _Fitting:
         return policy, is_interrupted(policy)
 
     def _fit_candidate(self, policy: BoostedPolicy, workbench: Workbench, validation: BanditLog) -> None:
-        is_final = workbench.log is self.part  # then half of the time need not be left for training on all samples
+        # Then half of the time need not be left for training on all samples.
+        is_final = workbench.log.n_samples == self.part.n_samples
         self._fit(policy, workbench.log, validation, (1.0 if is_final else 0.5) / len(SHARES), workbench)
 
     def _fit(
         self,
         policy: BoostedPolicy,
-        log: BanditLog,
-        validation: BanditLog,
+        log: BanditLog | PartitionedLog,
+        validation: BanditLog | PartitionedLog,
         share: float,
         workbench: Workbench | None = None,
     ) -> None:
         """Fit a policy within its share of the time."""
         limit = [] if self.config.minutes is None else [TimeLimit(60.0 * share * self.config.minutes)]
         fit = policy.fit if self.checkpoints is None else partial(self.checkpoints.fit, policy)
+        if isinstance(log, PartitionedLog):
+            fit = partial(fit, cluster=self.config.cluster, memory=self.config.memory)
         fit(log, validation=validation, callbacks=[*limit, *self.callbacks], workbench=workbench)
 
 

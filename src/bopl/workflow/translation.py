@@ -11,7 +11,7 @@ import numpy as np
 from bopl._typing import FloatArray
 from bopl.boosting import Workbench
 from bopl.boosting.loop import INTERRUPTED
-from bopl.log import BanditLog
+from bopl.log import BanditLog, PartitionedLog
 from bopl.policy import BoostedPolicy
 from bopl.search.scorer import off_policy_score
 
@@ -62,8 +62,8 @@ def translation_at(reward: FloatArray, share: float) -> float:
 def choose_translation(
     make: Callable[[float], BoostedPolicy],
     fit: Callable[[BoostedPolicy, Workbench, BanditLog], Any],
-    train: BanditLog,
-    validation: BanditLog,
+    train: BanditLog | PartitionedLog,
+    validation: BanditLog | PartitionedLog,
     *,
     seed: int,
 ) -> TranslationChoice:
@@ -73,7 +73,7 @@ def choose_translation(
     ----------
     make : callable of a translation that returns an unfitted policy
     fit : callable of a policy, the workbench of its log, and a validation log that fits it
-    train, validation : BanditLog
+    train, validation : BanditLog or PartitionedLog
     seed : int
         Of the draw, where the log is larger than the choice needs, and of the workbench.
 
@@ -83,11 +83,12 @@ def choose_translation(
     trained so far.
     """
     is_whole = train.n_samples <= MAX_SAMPLES
-    part = train if is_whole else drawn_part(train, MAX_SAMPLES, [seed, 1])
-    watched = validation if is_whole else drawn_part(validation, MAX_VALIDATION, [seed, 2])
+    part = drawn_part(train, MAX_SAMPLES, [seed, 1])
+    watched = drawn_part(validation, validation.n_samples if is_whole else MAX_VALIDATION, [seed, 2])
+    possible = candidates(_rewards(train))
     workbench = Workbench(part, seed=seed)
     trained: list[tuple[float, BoostedPolicy, float]] = []
-    for translation in candidates(train.reward):
+    for translation in possible:
         policy = make(translation)
         try:
             fit(policy, workbench, watched)
@@ -99,7 +100,7 @@ def choose_translation(
         if is_interrupted(policy):
             break
     _, policy, translation = max(trained, key=lambda one: one[0])  # the first, nearest to no translation, among equals
-    was_cut = len(trained) < len(candidates(train.reward)) or is_interrupted(trained[-1][1])
+    was_cut = len(trained) < len(possible) or is_interrupted(trained[-1][1])
     return TranslationChoice(
         translation, {one: bound for bound, _, one in trained}, policy, is_whole or was_cut, was_cut
     )
@@ -110,11 +111,17 @@ def is_interrupted(policy: BoostedPolicy) -> bool:
     return policy.stop_reason_ == INTERRUPTED
 
 
-def drawn_part(log: BanditLog, n_most: int, seed: list[int]) -> BanditLog:
-    """Return the log, or so many of its samples, drawn at random and in their order."""
-    if log.n_samples <= n_most:
-        return log
-    return log.subset(np.sort(np.random.default_rng(seed).permutation(log.n_samples)[:n_most]))
+def drawn_part(log: BanditLog | PartitionedLog, n_most: int, seed: list[int]) -> BanditLog:
+    """Return the log, or so many of its samples, drawn at random and in their order, in memory."""
+    if log.n_samples > n_most:
+        log = log.subset(np.sort(np.random.default_rng(seed).permutation(log.n_samples)[:n_most]))
+    return log.to_log() if isinstance(log, PartitionedLog) else log
+
+
+def _rewards(log: BanditLog | PartitionedLog) -> FloatArray:
+    if isinstance(log, PartitionedLog):
+        return np.concatenate([log.spec.rewards_of(piece) for piece in log.pieces])
+    return log.reward
 
 
 def _bound(policy: BoostedPolicy, log: BanditLog) -> float:

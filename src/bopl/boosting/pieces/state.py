@@ -21,7 +21,8 @@ from bopl.learner.hist_tree.wave import Answer, Nodes, TreeTask, Wave, run_wave
 from bopl.learner.pieces import Loader, Part
 from bopl.learner.pieces.stored import StoredContext, store_piece
 from bopl.log import BanditLog
-from bopl.objective import Objective, TrainingData
+from bopl.objective import RewardTerms, TrainingData
+from bopl.objective.base import PartObjective
 
 
 @dataclass(frozen=True)
@@ -93,7 +94,7 @@ class BuildPolicy:
     ----------
     loader : Loader
     layout : Layout
-    objective : Objective
+    objective : PartObjective
     reward_translation : float
     least_propensity : float
         Of all samples.
@@ -106,7 +107,7 @@ class BuildPolicy:
 
     loader: Loader
     layout: Layout
-    objective: Objective
+    objective: PartObjective
     reward_translation: float
     least_propensity: float
     n_actions: int
@@ -144,6 +145,11 @@ class BuildPolicy:
         self, part: Part, log: BanditLog, data: TrainingData, score: FloatArray, stored: StoredContext
     ) -> PolicyState:
         bound: Any = self.objective.bind(data)
+        if not isinstance(bound, RewardTerms):
+            raise TypeError(
+                f"an objective of a log in pieces must be bound as bopl.objective.RewardTerms, not as "
+                f"{type(bound).__name__}; pass log.to_log() to boost it in memory."
+            )
         ascent = CompiledAscent(bound, data, log.outcomes(), score, 1, least_propensity=self.least_propensity)
         mask = np.zeros((0, 0), bool) if log.action_mask is None else np.require(log.action_mask, bool, ["C", "W"])
         return PolicyState(part.first, stored, ascent, np.require(bound.weight, np.float64, ["C", "W"]), mask)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,7 +22,7 @@ from bopl.log.pieces.spec import PieceSpec, RowColumns, Step
 from bopl.log.pieces.spill import PIECE_ROWS, Spill, spill
 from bopl.log.pieces.step import ExactPropensity, Translation, UniformPropensity, WithoutColumns
 from bopl.log.schema import LogSchema
-from bopl.log.split import SplitFacts, divide, warn_of_dropped
+from bopl.log.split import SplitFacts, divide, divide_latest, warn_of_dropped
 
 if TYPE_CHECKING:
     from bopl.log.drift import Drift
@@ -359,9 +360,19 @@ class PartitionedLog:
     def split_rows(
         self, test_fraction: float = 0.2, *, by: str = "random", random_state: int | None = None
     ) -> tuple[IntArray, IntArray]:
-        """Return the rows of the two logs of `split`, for what belongs to the samples without being part of the log."""
-        division = divide(self._row_columns(), test_fraction, by=by, random_state=random_state)
+        """Return the rows of the two logs of `split`, for what belongs to the samples without being part of the log.
+
+        ``by="latest"`` divides by time where that is possible, else at random.
+        """
+        choose = divide_latest if by == "latest" else partial(divide, by=by)
+        division = choose(self._row_columns(), test_fraction, random_state=random_state)
         return division.train, division.test
+
+    def split_latest(self, test_fraction: float, *, random_state: int | None = None) -> PiecesSplit:
+        """Return two logs in pieces, divided by time where that is possible, else at random; the split says which."""
+        rows = self._row_columns()
+        division = divide_latest(rows, test_fraction, random_state=random_state)
+        return PiecesSplit(self.subset(division.train), self.subset(division.test), division.facts(rows))
 
     def _row_columns(self) -> RowColumns:
         """Return the times and groups of all samples, where they have such."""
