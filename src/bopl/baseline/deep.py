@@ -78,6 +78,11 @@ class NetworkPolicy(BaselinePolicy):
             reward_translation=float(getattr(self, "reward_translation", 0.0)),
         )
 
+    @property
+    def has_exact_rows(self) -> bool:
+        """Whether the digits of a row's probabilities do not depend on the rows that it comes with: not here."""
+        return False
+
     def decision_function(self, context: Any) -> FloatArray:
         """Return the network's scores of shape (n_samples, n_actions)."""
         matrix = self._read(context)
