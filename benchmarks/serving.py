@@ -174,7 +174,7 @@ def compare(options):
 
 def kill(options):
     """Kill the server at random moments under load; count what was lost or came twice."""
-    rng, seconds = random.Random(0), []
+    rng, seconds, cpu_seconds = random.Random(0), [], []
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         path, records = make_policy(folder, options)
@@ -183,6 +183,7 @@ def kill(options):
         for moment in range(options.kills):
             server = Server(loop.path)
             seconds.append(server.seconds_to_start)
+            cpu_seconds.append(server.cpu_seconds_to_start)
             threading.Timer(rng.uniform(0.05, 1.0), server.process.kill).start()
             clients = [
                 threading.Thread(target=until_killed, args=(server, f"k{moment}-{number}", records, acknowledged))
@@ -201,6 +202,8 @@ def kill(options):
         twice = len(rows) - len(kept)
         print(f"{options.kills} kills, {len(acknowledged):,} acknowledged, {lost} lost or changed, {twice} twice")
         print(f"starts: median {statistics.median(seconds):.2f} s, longest after the first {max(seconds[1:]):.2f} s")
+        longest = max(cpu_seconds[1:])
+        print(f"processor time of a start: median {statistics.median(cpu_seconds):.2f} s, longest {longest:.2f} s")
 
 
 def until_killed(server, names, records, acknowledged):

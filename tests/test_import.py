@@ -33,7 +33,7 @@ def test_unknown_name_is_an_attribute_error():
         _ = bopl.BoostedPolcy
 
 
-LAZY = ["boosting", "evaluation", "learner", "learner.hist_tree", "log", "objective", "policy", "reward"]
+LAZY = ["boosting", "evaluation", "learner", "learner.hist_tree", "log", "objective", "policy", "report", "reward"]
 
 
 @pytest.mark.parametrize("package", LAZY)

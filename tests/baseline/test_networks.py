@@ -105,6 +105,22 @@ def test_plain_arrays_score_as_the_trained_network_and_as_a_naive_loop(owner):
     np.testing.assert_allclose(logged[0].detach().numpy(), expected[np.arange(50), log.action_idx], atol=1e-5)
 
 
+@pytest.mark.parametrize("policy_class", [DeepRewardPolicy, BanditNetPolicy])
+def test_records_of_a_batch_have_the_propensities_that_they_have_alone(policy_class):
+    log = make_log(3, n_samples=60)
+    policy = policy_class(**SMALL).fit(log)
+    together = policy.records_proba(log.context)
+    assert together.tobytes() == np.concatenate([policy.record_proba(row)[None] for row in log.context]).tobytes()
+    eligible = [[0, 1]] * 60
+    decided = policy.decide_many(log.context, eligible=eligible, random_state=0)
+    draws = np.random.default_rng(0).random(60)
+    alone = [
+        policy.decide(row, eligible=[0, 1], draw=float(draw)) for row, draw in zip(log.context, draws, strict=True)
+    ]
+    assert [(one.action, one.propensity) for one in decided] == [(one.action, one.propensity) for one in alone]
+    np.testing.assert_allclose(together, policy.predict_proba(log.context), atol=1e-5)
+
+
 def test_widths_are_halved_down_to_thirty_two():
     assert layer_widths(6, 512) == [512, 256, 128, 64, 32, 32]
     assert layer_widths(3, 8) == [8, 8, 8]

@@ -1,12 +1,18 @@
 """``bopl loop``: its words, its JSON and its exit codes."""
 
+import time
+
+import numpy as np
 import pytest
 
+import bopl
+from bopl.serving import joining
 from bopl.serving.events import EventStore
 from bopl.serving.folder import LoopFolder
+from bopl.serving.rehearsal import rehearse
 from bopl.serving.settings import LoopSettings
 from product import run_bopl, run_json
-from small_shop import ACTIONS, TRAIN, draw_visits, serve
+from small_shop import ACTIONS, TRAIN, click_chance, draw_visits, serve
 
 
 @pytest.fixture
@@ -46,6 +52,52 @@ def test_a_loop_by_commands(loop, capsys):
     assert (code, promoted["promotion"]["share"], promoted["promotion"]["reason"]) == (0, 1.0, "by hand")
     code, rolled = run_json(capsys, "loop", loop.path, "rollback")
     assert (code, rolled["promotion"]["policy"]) == (0, "uniform")
+
+
+def test_a_policy_climbs_all_ramps_and_a_bad_one_promoted_by_hand_is_taken_back(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(joining, "SLACK_S", 0.0)  # nobody is writing while it joins
+    settings = LoopSettings(
+        actions=ACTIONS, exploration=0.2, random_state=7, min_decisions=300, reward_window_s=0.01, train=TRAIN
+    )
+    assert settings.ramp == (0.01, 0.1, 0.5, 1.0)
+    loop = LoopFolder.create(tmp_path / "shop", settings)
+
+    def day(number, n_visits=500):
+        rng = np.random.default_rng(number)
+        rehearse(  # rewards have come when the short windows of the join have not closed yet
+            loop,
+            draw_visits(n_visits, seed=number),
+            lambda record, action: float(rng.random() < click_chance(record, action)),
+            name=f"day{number}",
+            window_s=60.0,
+        )
+        time.sleep(0.02)
+        return run_json(capsys, "loop", loop.path, "step")
+
+    seen = []
+    for number in range(6):
+        code, found = day(number)
+        assert code in (0, 4)
+        if found["action"] != "keep":
+            seen.append((found["action"], found["promotion"]["share"]))
+        if found["promotion"]["share"] == 1.0 and number:
+            break
+    assert seen == [("start", 0.01), ("raise", 0.1), ("raise", 0.5), ("raise", 1.0)]
+    good = found["promotion"]["policy"]
+
+    log = bopl.BanditLog.read(loop.log)
+    spoiled = bopl.BoostedPolicy("ips", n_rounds=10, progress=False, random_state=0).fit(
+        log.with_reward(1.0 - log.reward)
+    )
+    spoiled.sharpened(20.0).save(tmp_path / "bad.bopl")
+    bad = loop.add_policy(tmp_path / "bad.bopl")
+    code, promoted = run_json(capsys, "loop", loop.path, "promote", bad, "--share", 1)
+    assert (code, promoted["promotion"]["policy"]) == (0, bad)
+    code, taken_back = day(100)
+    assert (taken_back["action"], taken_back["verdict"]["verdict"]) == ("roll back", "worse")
+    assert (taken_back["promotion"]["policy"], taken_back["promotion"]["share"]) == (good, 1.0)
+    code, watched = run_json(capsys, "loop", loop.path, "watch", "--last", 600)
+    assert (watched["n_replayed"], watched["is_sound"]) == (600, True)
 
 
 def test_the_words_of_a_loop(loop, capsys):

@@ -7,7 +7,8 @@ import time
 import pytest
 
 from bopl._errors import UsageError
-from bopl.serving.limits import RateLimit
+from bopl.serving.hosts import AllowedHosts
+from bopl.serving.rate import ClientRates, RateLimit, client_of
 from bopl.serving.server import read_token, serve
 from bopl.serving.settings import LoopSettings
 from loops import Server, make_loop
@@ -129,6 +130,17 @@ def test_too_many_connections_are_refused_and_room_comes_back(server, client):
     assert client.decide()[0] == 200
 
 
+def test_a_name_that_somebody_else_gave_this_machine_is_refused(tmp_path):
+    make_loop(tmp_path / "loop", actions=("a", "b"), allowed_hosts=("shop.example",))
+    with Server(tmp_path / "loop") as open_server, open_server.client() as client:
+        for path in ("/decide", "/metrics", "/", "/health"):
+            status, answer = client.send("POST" if path == "/decide" else "GET", path, b"{}", Host="evil.example:8380")
+            assert status == 421
+            assert "'evil.example:8380' are not answered" in answer["error"]
+        assert client.send("POST", "/decide", {"context": {}}, Host="shop.example")[0] == 200
+        assert client.decide()[0] == 200
+
+
 # -- Without a server -------------------------------------------------------------------------------------------------
 
 
@@ -141,6 +153,59 @@ def test_the_rate_is_kept_over_time():
         n_taken += limit.take() == 0.0
     assert n_taken == pytest.approx(10 + 100, abs=2)
     assert all(RateLimit(0.0).take() == 0.0 for _ in range(1000))
+
+
+def test_an_address_has_a_rate_of_its_own():
+    now = 0.0
+    rates = ClientRates(2.0, clock=lambda: now)
+    assert [rates.take("192.0.2.1") > 0.0 for _ in range(3)] == [False, False, True]
+    assert rates.take("192.0.2.2") == 0.0
+    now = 0.5
+    assert rates.take("192.0.2.1") == 0.0
+
+
+def test_many_addresses_do_not_let_the_table_grow_or_push_busy_ones_out():
+    now = 0.0
+    rates = ClientRates(2.0, max_clients=3, clock=lambda: now)
+    for address in ("192.0.2.1", "192.0.2.2", "192.0.2.3"):
+        assert rates.take(address) == rates.take(address) == 0.0
+    crowd = [rates.take(f"198.51.100.{number}") for number in range(200)]
+    assert len(rates) == 3
+    assert [wait > 0.0 for wait in crowd] == [False, False] + 198 * [True]  # they share one bucket
+    assert rates.take("192.0.2.1") > 0.0
+    now = 2.0  # all have been quiet for long
+    assert rates.take("198.51.100.7") == 0.0
+    assert len(rates) == 3
+
+
+def test_no_limit_keeps_no_table():
+    rates = ClientRates(0.0)
+    assert all(rates.take("192.0.2.1") == 0.0 for _ in range(100))
+    assert len(rates) == 0
+
+
+def test_addresses_of_one_subscriber_are_one_client():
+    assert client_of("2001:db8::1") == client_of("2001:db8::ffff:2") != client_of("2001:db8:0:1::1")
+    assert client_of("::ffff:192.0.2.1") == client_of("192.0.2.1")
+    assert client_of("fe80::1%eth0") == client_of("fe80::2")
+    assert client_of("testclient") == "testclient"
+
+
+@pytest.mark.parametrize(
+    "host", ["localhost", "LOCALHOST:8380", "a.localhost", "127.0.0.1:8380", "[::1]:8380", "10.0.0.7"]
+)
+def test_local_names_and_addresses_are_answered_to(host):
+    assert AllowedHosts(["127.0.0.1"]).allows(host)
+
+
+@pytest.mark.parametrize(
+    "host", ["evil.example", "evil.example:8380", "localhost.evil.example", "127.0.0.1.evil.example"]
+)
+def test_other_names_are_answered_to_only_if_they_are_listed(host):
+    assert not AllowedHosts(["127.0.0.1"]).allows(host)
+    assert AllowedHosts(["*"]).allows(host)
+    assert AllowedHosts([host.partition(":")[0].upper()]).allows(host)
+    assert AllowedHosts(["*.evil.example"]).allows(host) == host.endswith(".evil.example")
 
 
 def test_an_open_address_needs_a_token(tmp_path, monkeypatch):

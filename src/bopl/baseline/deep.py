@@ -79,6 +79,11 @@ class NetworkPolicy(LearnedPolicy):
             reward_translation=float(getattr(self, "reward_translation", 0.0)),
         )
 
+    @property
+    def has_exact_rows(self) -> bool:
+        """Whether the digits of a row's probabilities do not depend on the rows that it comes with: not here."""
+        return False
+
     def score_actions(self, context: ContextMatrix) -> FloatArray:
         """Return the network's scores."""
         return self.network_.score(context)

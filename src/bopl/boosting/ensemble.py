@@ -15,6 +15,8 @@ from bopl.boosting.step import Step
 from bopl.learner.base import Predictor
 from bopl.learner.store import Scorer, stack_predictors
 
+EXACT_KINDS = ("hist_tree", "tree", "logging")  # predictors that add up every row in one order
+
 
 @dataclass(frozen=True)
 class Round:
@@ -41,6 +43,11 @@ class Ensemble:
     def coefficients(self) -> list[float]:
         """What each of `predictors` is multiplied by."""
         return [*self.start.coefficients, *(entry.step.size for entry in self.rounds)]
+
+    @property
+    def has_exact_rows(self) -> bool:
+        """Whether the digits of a row's scores do not depend on the rows that it comes with."""
+        return all(getattr(one, "kind", None) in EXACT_KINDS for one in self.predictors)
 
     def score(self, context: ContextMatrix) -> FloatArray:
         """Return the ensemble's scores of shape (n_samples, n_actions)."""

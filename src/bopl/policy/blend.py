@@ -112,6 +112,11 @@ class BlendedPolicy(ShownAsCard, ScoredPolicy):
         matrix = self._read(context)
         return self._sharp_mean(matrix, self._read_mask(action_mask, matrix.shape[0]), float(factor))
 
+    @property
+    def has_exact_rows(self) -> bool:
+        """Whether the digits of a row's probabilities do not depend on the rows that it comes with."""
+        return all(policy.has_exact_rows for policy in self.policies_)
+
     def _prob(self, matrix: ContextMatrix, mask: BoolArray | None) -> FloatArray:
         return self._sharp_mean(matrix, mask, float(self.trained_inverse_temperature))
 

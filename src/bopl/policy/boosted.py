@@ -478,6 +478,11 @@ class BoostedPolicy(ShownAsCard, ScoredPolicy):
         matrix = self._read(context)
         return self.ensemble_.score(matrix)
 
+    @property
+    def has_exact_rows(self) -> bool:
+        """Whether the digits of a row's probabilities do not depend on the rows that it comes with."""
+        return self.ensemble_.has_exact_rows
+
     def _prob(self, matrix: ContextMatrix, mask: BoolArray | None) -> FloatArray:
         return self._softmax(self.ensemble_.score(matrix), mask)
 

@@ -76,6 +76,11 @@ class BoostedDecider(Decider):
         """Return the predictors with their coefficients."""
         return ensemble_content(self.ensemble_)
 
+    @property
+    def has_exact_rows(self) -> bool:
+        """Whether the digits of a row's probabilities do not depend on the rows that it comes with."""
+        return self.ensemble_.has_exact_rows
+
     def _prob(self, matrix: ContextMatrix, mask: BoolArray | None) -> FloatArray:
         return self._softmax(self.ensemble_.score(matrix), mask)
 
@@ -92,6 +97,11 @@ class BlendedDecider(Decider):
     def content(self) -> Packed:
         """Return the parts' ids and their shares."""
         return content_of(self.policies_, self.weights_)
+
+    @property
+    def has_exact_rows(self) -> bool:
+        """Whether the digits of a row's probabilities do not depend on the rows that it comes with."""
+        return all(policy.has_exact_rows for policy in self.policies_)
 
     def _prob(self, matrix: ContextMatrix, mask: BoolArray | None) -> FloatArray:
         mixed = mean_prob(self.policies_, self.weights_, matrix, mask)

@@ -94,8 +94,20 @@ class RecordPolicy(Policy):
         served = self._served()
         return served.policy_id, served.labels
 
+    @property
+    def has_exact_rows(self) -> bool:
+        """Whether the digits of a row's probabilities do not depend on the rows that it comes with.
+
+        Where they do, as in products of matrices, several records are decided one by one.
+        """
+        return True
+
     def _records_proba(self, records: Sequence[Any], mask: BoolArray | None) -> FloatArray:
-        return self._prob(self._read_records(records), mask)
+        matrix = self._read_records(records)
+        if matrix.shape[0] == 1 or self.has_exact_rows:
+            return self._prob(matrix, mask)
+        rows = [slice(row, row + 1) for row in range(matrix.shape[0])]
+        return np.concatenate([self._prob(matrix[row], None if mask is None else mask[row]) for row in rows])
 
     def _read_records(self, records: Sequence[Any]) -> ContextMatrix:
         if type(records[0]) is dict or isinstance(records[0], Mapping):

@@ -338,6 +338,11 @@ class AutoPolicy(ShownAsCard, ScoredPolicy):
         matrix = self._read(context)
         return self.best_policy_.predict_proba(matrix, inverse_temperature=inverse_temperature, action_mask=action_mask)
 
+    @property
+    def has_exact_rows(self) -> bool:
+        """Whether the digits of a row's probabilities do not depend on the rows that it comes with."""
+        return self.best_policy_.has_exact_rows
+
     def _prob(self, matrix: ContextMatrix, mask: BoolArray | None) -> FloatArray:
         return self.best_policy_._prob(matrix, mask)
 

@@ -1,6 +1,26 @@
-"""One self-contained HTML page per run, made from a summary dictionary."""
+"""One self-contained HTML page per run, made from a summary dictionary.
 
-from bopl.report.page import render_page, write_page
-from bopl.report.summary import SCHEMA, summarise
+Names are imported when first used.
+"""
+
+from typing import TYPE_CHECKING
+
+from bopl._lazy import lazy_names
+
+if TYPE_CHECKING:
+    from bopl.report.page import render_page as render_page
+    from bopl.report.page import write_page as write_page
+    from bopl.report.summary import SCHEMA as SCHEMA
+    from bopl.report.summary import summarise as summarise
 
 __all__ = ["SCHEMA", "render_page", "summarise", "write_page"]
+
+__getattr__, __dir__ = lazy_names(
+    __name__,
+    {
+        "SCHEMA": "summary",
+        "render_page": "page",
+        "summarise": "summary",
+        "write_page": "page",
+    },
+)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import logging
 from collections.abc import Awaitable, Callable
+from importlib import import_module
 from typing import Any
 
 from starlette.applications import Starlette
@@ -72,9 +74,8 @@ class LoopApp:
 
     async def page(self, request: Request) -> Response:
         """GET /."""
-        from bopl.serving.page import render_page  # with all of the report, which decisions need not wait for
-
-        return HTMLResponse(render_page(self._live.summary()), headers=PAGE_HEADERS)
+        page = await asyncio.to_thread(import_module, "bopl.serving.page")  # which decisions need not wait for
+        return HTMLResponse(page.render_page(self._live.summary()), headers=PAGE_HEADERS)
 
 
 def make_app(service: DecisionService, live: LiveFigures, token: str | None) -> App:

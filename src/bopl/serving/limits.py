@@ -1,4 +1,4 @@
-"""What stands before the service: token, size, rate and patience; every refusal is one sentence."""
+"""What stands before the service: name, token, size, rate and patience; every refusal is one sentence."""
 
 from __future__ import annotations
 
@@ -7,10 +7,11 @@ import base64
 import binascii
 import hmac
 import json
-import time
 from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any, TypeAlias
 
+from bopl.serving.hosts import AllowedHosts
+from bopl.serving.rate import ClientRates
 from bopl.serving.settings import LoopSettings
 
 Scope: TypeAlias = MutableMapping[str, Any]
@@ -32,26 +33,6 @@ class Refusal(Exception):  # noqa: N818
         self.status, self.headers = status, headers
 
 
-class RateLimit:
-    """A token bucket that holds one second's worth of requests."""
-
-    def __init__(self, per_second: float, clock: Callable[[], float] = time.monotonic) -> None:
-        self._per_second, self._clock = per_second, clock
-        self._room, self._last = max(per_second, 1.0), clock()
-
-    def take(self) -> float:
-        """Take one request's worth, and return 0; or return the seconds until there will be one."""
-        if not self._per_second:
-            return 0.0
-        now = self._clock()
-        self._room = min(self._room + max(now - self._last, 0.0) * self._per_second, max(self._per_second, 1.0))
-        self._last = now
-        if self._room < 1.0:
-            return (1.0 - self._room) / self._per_second
-        self._room -= 1.0
-        return 0.0
-
-
 class Limits:
     """Lets through what carries the token and keeps to the limits, with its whole body.
 
@@ -68,7 +49,10 @@ class Limits:
     def __init__(self, app: App, settings: LoopSettings, token: str | None, count: Callable[[str, int], None]) -> None:
         self._app, self._settings, self._count = app, settings, count
         self._token = None if token is None else token.encode()
-        self._rate = RateLimit(settings.max_requests_per_second)
+        self._rates = ClientRates(settings.max_requests_per_second)
+        # A token says more than a name, so that names need not be listed where there is one.
+        is_named = token is None or settings.allowed_hosts
+        self._hosts = AllowedHosts([settings.host, *settings.allowed_hosts]) if is_named else None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
@@ -95,13 +79,15 @@ class Limits:
 
     async def _let_in(self, scope: Scope, receive: Receive) -> bytes:
         headers = dict(scope["headers"])
+        self._check_host(headers)
         if self._token is not None and scope["path"] not in OPEN_PATHS and not self._is_known(headers):
             raise Refusal(
                 401,
                 "the request needs the loop's token, as in 'Authorization: Bearer …'.",
                 **{"www-authenticate": 'Bearer, Basic realm="bopl"'},
             )
-        wait = 0.0 if scope["path"] in OPEN_PATHS else self._rate.take()
+        address = (scope.get("client") or ("",))[0]
+        wait = 0.0 if scope["path"] in OPEN_PATHS else self._rates.take(address)
         if wait:
             raise Refusal(
                 429,
@@ -120,6 +106,15 @@ class Limits:
             raise Refusal(
                 408, f"the body did not arrive within {self._settings.request_timeout_s:g} seconds.", connection="close"
             ) from None
+
+    def _check_host(self, headers: dict[bytes, bytes]) -> None:
+        """Refuse a request that was sent to a name that is not ours; without a name it does not come from a page."""
+        host = headers.get(b"host", b"").decode("latin-1")
+        if self._hosts is not None and host and not self._hosts.allows(host):
+            raise Refusal(
+                421,
+                f"requests to {host[:100]!r} are not answered; list the name as one of allowed_hosts in loop.toml.",
+            )
 
     def _is_known(self, headers: dict[bytes, bytes]) -> bool:
         assert self._token is not None

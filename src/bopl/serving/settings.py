@@ -53,8 +53,14 @@ class LoopSettings:
     token_file: str | None = _about(
         "File with the bearer token that requests must carry; the variable BOPL_TOKEN does the same.", None
     )
+    allowed_hosts: tuple[str, ...] = _about(
+        "Names that requests may be sent to, beside host, localhost and addresses; without a token others are refused.",
+        (),
+    )
     max_body_bytes: int = _about("Larger requests are refused.", 65_536)
-    max_requests_per_second: float = _about("More requests than this are refused; 0 for no limit.", 0.0)
+    max_requests_per_second: float = _about(
+        "More requests than this from one address are refused; 0 for no limit.", 0.0
+    )
     max_connections: int = _about("Connections at a time; more are refused.", 512)
     request_timeout_s: float = _about("Seconds within which a request must have arrived.", 5.0)
     max_events_mb: int = _about("Size at which events.db takes no more; 0 for no limit but the disk's.", 0)
@@ -186,6 +192,9 @@ def _check_listening(settings: LoopSettings) -> None:
         value = getattr(settings, name)
         if not isinstance(value, str) and not (name == "token_file" and value is None):
             raise TypeError(f"{name} must be text; got {value!r}.")
+    hosts = settings.allowed_hosts
+    if not isinstance(hosts, tuple) or not all(isinstance(one, str) and one for one in hosts):
+        raise TypeError(f"allowed_hosts must be a list of names, as in ['shop.example.org']; got {hosts!r}.")
     check_number("port", settings.port, low=0, high=65_535, integer=True)
     for name in ("time_budget_ms", "request_timeout_s"):
         check_number(name, getattr(settings, name), low=0.0, high=1e6, low_open=True)
