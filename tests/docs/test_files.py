@@ -1,9 +1,11 @@
 """The files around the package agree with it and with each other."""
 
 import importlib
+import inspect
 import re
 import time
 import tomllib
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -55,6 +57,39 @@ def test_every_check_of_an_audit_is_explained():
     explained = {name for line in table for name in re.findall(r"`(\w+)`", line.split("|")[1])}
     assert len(checks) > 18
     assert checks <= explained
+
+
+def undescribed(docstring):
+    """Return the parameters of a docstring that have a name and no description."""
+    _, _, section = (docstring or "").partition("Parameters\n----------\n")
+    lines = [*re.split(r"\n\n?[A-Z]\w+\n-{3,}", section)[0].splitlines(), ""]
+    return [line for line, below in pairwise(lines) if re.match(r"\S.*[^,]$", line) and below[:4] != "    "]
+
+
+def documented_objects():
+    """Yield the names in the pages of the API, with those of the public methods of classes."""
+    for page in sorted((ROOT / "docs" / "api").glob("*.md")):
+        for name in re.findall(r"^::: (\S+)", page.read_text("utf8"), re.M):
+            module, _, attribute = name.rpartition(".")
+            thing = getattr(importlib.import_module(module), attribute)
+            yield name, thing
+            methods = vars(thing) if isinstance(thing, type) else {}
+            yield from ((f"{name}.{one}", method) for one, method in methods.items() if one[0] != "_")
+
+
+def test_every_parameter_of_the_api_is_described():
+    pytest.importorskip("distributed")
+    missing = {
+        f"{name}: {line}"
+        for name, thing in documented_objects()
+        for line in undescribed(inspect.getdoc(thing) if callable(thing) or isinstance(thing, classmethod) else None)
+    }
+    assert missing == set()
+
+
+def test_a_parameter_without_a_description_is_found():
+    text = "Do.\n\nParameters\n----------\na : int\n    Good.\nb : int\n\nReturns\n-------\nint\n"
+    assert undescribed(text) == ["b : int"]
 
 
 SEARCH = """(() => {

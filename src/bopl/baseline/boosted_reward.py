@@ -30,6 +30,7 @@ class BoostedRewardPolicy(LearnedPolicy):
     learner : HistTree, optional
         By default trees of depth 6 with at least 20 samples in a leaf.
     n_rounds : int, default=100
+        Number of trees.
     learning_rate : float in (0, 2], default=0.1
         Share of each tree that is added.
     n_jobs : int, optional

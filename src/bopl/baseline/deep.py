@@ -117,15 +117,21 @@ class DeepRewardPolicy(NetworkPolicy):
     Parameters
     ----------
     n_hidden_layers : int, default=2
+        Number of hidden layers.
     first_layer_width : int, default=256
+        Width of the first hidden layer; each further one is half as wide, but not below 32.
     dropout : float in [0, 1), default=0.1
+        Share of the hidden units that are left out in each step of training.
     weight_decay : float, default=1e-5
         Share of a weight that a step takes away, in units of the learning rate.
     learning_rate : float, default=0.01
+        Of AdaGrad.
     n_epochs : int, default=1000
         Most epochs.
     batch_size : int, default=100
+        Samples in one step of training.
     early_stopping_patience : int, default=10
+        Epochs without a better estimate after which training stops.
     scaling : {"standard", "max", "none"}, default="standard"
         ``"standard"`` standardises columns that do not lie in [0, 1]; ``"max"`` divides by the largest value.
     device : {"auto", "cpu", "cuda"}, default="auto"

@@ -60,6 +60,7 @@ class LoggingPolicy(LearnedPolicy):
     inverse_penalty : float, default=1.0
         C of scikit-learn's `LogisticRegression`; smaller values give a policy nearer to the actions' shares.
     max_iter : int, default=200
+        Iterations after which the regression stops, converged or not.
 
     Attributes
     ----------

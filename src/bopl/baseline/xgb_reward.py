@@ -25,16 +25,21 @@ class XGBRewardPolicy(LearnedPolicy):
     Parameters
     ----------
     n_rounds : int, default=100
+        Number of trees.
     max_depth : int, default=6
+        Maximum depth of a tree.
     min_child_weight : float, default=1.0
         Least number of samples in a leaf.
     reg_lambda : float, default=1.0
         Ridge penalty on the leaves.
     learning_rate : float in (0, 1], default=0.1
+        What each tree is multiplied by.
     tree_method : {"exact", "hist"}, default="exact"
+        XGBoost's way to find splits: among all values, or among 256 bins.
     n_jobs : int, optional
         Threads; all processors if None.
     random_state : int, optional
+        Seed of XGBoost.
 
     Attributes
     ----------

@@ -108,10 +108,13 @@ def fit_ensemble(
     Parameters
     ----------
     problem : Problem
+        Samples, objective and start.
     learner : BoundLearner
         Bound to the same log.
     step_rule : StepRule
+        Chooses the step sizes.
     n_rounds : int
+        How many to add at most.
     n_jobs : int, default=1
         Threads for what is not the learner's; the result does not depend on it.
     seed : int
@@ -119,6 +122,7 @@ def fit_ensemble(
     settings : dict, optional
         The caller's settings as plain values, for checkpoints.
     callbacks : sequence of callables
+        Asked after every round whether to go on.
     resumed : BoostingState, optional
         Where an earlier fit of the same log stood.
     """
@@ -137,10 +141,13 @@ def boost(
     Parameters
     ----------
     state : BoostingState
+        Where boosting stands; it is moved.
     begin : callable
         Returns the run, if there are rounds to be made.
     n_rounds : int
+        How many to add at most.
     callbacks : sequence of callables
+        Asked after every round whether to go on.
     """
     stop_reason = None
     try:

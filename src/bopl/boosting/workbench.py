@@ -34,6 +34,7 @@ class Workbench:
     Parameters
     ----------
     log : BanditLog
+        Samples to learn from.
     sample_weight : ndarray of shape (n_samples,), optional
         With mean 1.
     n_folds : int, default=5
@@ -45,6 +46,7 @@ class Workbench:
     keeper : Keeper, optional
         Keeps reward models, under names that begin with ``name``.
     name : str, default="fit"
+        What the work is called in files that keep it.
     """
 
     def __init__(

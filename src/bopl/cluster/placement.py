@@ -30,6 +30,7 @@ class Placement:
     Parameters
     ----------
     cluster : Cluster
+        Where the pieces are placed.
     pieces : sequence
         Any picklable records that ``build`` can read.
     build : callable

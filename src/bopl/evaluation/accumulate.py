@@ -50,6 +50,8 @@ class ValueAccumulator:
     reward_model : fitted model, optional
         For estimators that need one: it must have been fitted on other samples than these.
     logging_policy : object with ``predict_proba``, optional
+        The policy that wrote the log: its probabilities of all actions sharpen the uplift of estimators with a reward
+        model.
     n_samples : int, optional
         How many samples there will be: settings left to the data are chosen from the first part, and ``clipped_ips``
         cuts weights at ``sqrt(n_samples)``. By default the length of the first part.

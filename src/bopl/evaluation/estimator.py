@@ -142,6 +142,7 @@ class Estimator(ABC):
         Parameters
         ----------
         which : {0, 1}
+            0 for the value, 1 for the uplift.
         limits : (float, float)
             Range of the rewards.
         max_weight : float

@@ -51,11 +51,13 @@ def estimate_propensity(
     Parameters
     ----------
     log : BanditLog
+        Its propensities, if it has any, are not looked at.
     model : scikit-learn classifier, optional
         Anything with ``predict_proba``, in the place of the regression and the trees.
     n_folds : int, default=5
         Samples of one group share a fold.
     random_state : int, optional
+        Seed of folds and models.
     """
     blend = cross_fit_actions(log, model=model, n_folds=n_folds, random_state=random_state)
     logged = np.empty(log.n_samples)

@@ -111,9 +111,11 @@ def anytime_difference(
     Parameters
     ----------
     terms : DifferenceTerms
+        As `difference_terms` makes them.
     confidence : float in (0, 1)
         Of both bounds together.
     reward_range : (float, float)
+        No reward lies outside.
     """
     width = reward_range[1] - reward_range[0]
     delta = (1.0 - confidence) / 2.0

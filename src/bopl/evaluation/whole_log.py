@@ -75,6 +75,7 @@ def evaluate(
     interval : {"normal", "bootstrap", "empirical_bernstein", "log_smoothing", "betting"}, default="normal"
         The first two hold for many samples and any estimator; the last three for any number of samples, for IPS.
     confidence : float in (0, 1), default=0.95
+        Of the intervals, and of the verdict.
     min_uplift : float or str, default=0
         Smallest uplift of interest, per decision (``0.001``) or as a share of what is earned now (``"1%"``): `better`
         takes a lower bound above it.
@@ -224,7 +225,9 @@ def compare(
     Parameters
     ----------
     log : BanditLog
+        Held-out samples.
     policies : mapping of name to policy
+        Policies to compare with each other; as for `evaluate`.
     against : policy, or name of one of ``policies``, optional
         What runs now; by default every policy is compared with every other one.
     estimators, confidence, min_uplift, guards, segment, reward_model, logging_policy, random_state

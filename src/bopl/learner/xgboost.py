@@ -28,6 +28,7 @@ class XGBTree(BaseEstimator):
     tree_method : {"exact", "hist"}, default="hist"
         ``"exact"`` tries every split and is what the paper used; ``"hist"`` tries ``max_bins`` per column.
     max_depth : int, default=8
+        Maximum depth of a tree.
     min_child_weight : float, default=1
         Least sum of weights ``|r|/p`` on each side of a split.
     reg_lambda : float, default=0

@@ -240,6 +240,7 @@ class BanditLog:
         Parameters
         ----------
         frame : frame of n_samples rows
+            A pandas or polars frame, an Arrow table, or whatever narwhals knows.
         action, reward, propensity : str
             Names of the columns; ``propensity=None`` if there is none.
         context : sequence of str, optional
@@ -638,6 +639,7 @@ class BanditLog:
         Parameters
         ----------
         test_fraction : float in (0, 1), default=0.2
+            Share of the samples, or of the groups, that is held out.
         by : {"random", "time", "group"}, default="random"
             ``"group"`` is ``"random"`` for a log that must have groups. ``"time"`` puts the latest samples into the
             test part (needs ``time``): what deployment looks like. No training sample is later than the first test

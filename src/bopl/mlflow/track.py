@@ -146,7 +146,9 @@ class Track(Callback):
         Parameters
         ----------
         policy : policy
+            Fitted.
         name : str, default="policy"
+            Name of the model in the run.
         more
             As for `log_policy`.
         """

@@ -13,6 +13,7 @@ def log_softmax(score: FloatArray, action_mask: BoolArray | None = None) -> Floa
     Parameters
     ----------
     score : ndarray of shape (n_samples, n_actions)
+        Scores before the softmax.
     action_mask : boolean ndarray of shape (n_samples, n_actions), optional
         Ineligible actions have probability zero, and the logarithm of that.
 
@@ -34,6 +35,7 @@ def softmax(score: FloatArray, *, inverse_temperature: float = 1.0, action_mask:
     Parameters
     ----------
     score : ndarray of shape (n_samples, n_actions)
+        Scores before the softmax.
     inverse_temperature : float in [0, inf], default=1
         beta: 0 is the uniform policy, infinity puts all probability on the highest score (the first, among ties).
     action_mask : boolean ndarray of shape (n_samples, n_actions), optional

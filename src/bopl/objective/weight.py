@@ -47,6 +47,7 @@ class Clipped:
     Parameters
     ----------
     tau : float in [0, 1], default=0.05
+        Smaller propensities count as this one; 0 is plain.
     """
 
     name: ClassVar[str] = "clipped"
@@ -67,6 +68,7 @@ class ImplicitExploration:
     Parameters
     ----------
     gamma : float of at least 0, default=0.05
+        What is added to every propensity; 0 is plain.
     """
 
     name: ClassVar[str] = "implicit_exploration"
@@ -87,6 +89,7 @@ class ExponentialSmoothing:
     Parameters
     ----------
     alpha : float in [0, 1], default=0.5
+        Exponent of the propensity: 1 is plain, 0 leaves it out.
     """
 
     name: ClassVar[str] = "exponential_smoothing"

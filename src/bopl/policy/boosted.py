@@ -104,6 +104,7 @@ class BoostedPolicy(ShownAsCard, ScoredPolicy):
     progress : bool, default=True
         Show a progress bar where standard error is a terminal.
     random_state : int, RandomState instance or None, default=None
+        Seed of folds, of drawn columns and samples, and of the validation split.
 
     Attributes
     ----------
@@ -348,6 +349,7 @@ class BoostedPolicy(ShownAsCard, ScoredPolicy):
         Parameters
         ----------
         result : BoostingResult
+            What the loop returned.
         log : BanditLog
             What it was trained on.
         n_rounds : int
@@ -545,6 +547,7 @@ class BoostedPolicy(ShownAsCard, ScoredPolicy):
         Parameters
         ----------
         context : array-like or frame of shape (n_samples, n_features)
+            Contexts to explain.
         action : sequence of labels of shape (n_samples,), optional
             The actions to explain; by default the one with the highest score. It needs trees of `bopl.HistTree` or
             `bopl.HistTreeClassifier`.
@@ -612,6 +615,7 @@ class BoostedPolicy(ShownAsCard, ScoredPolicy):
         Parameters
         ----------
         path : path
+            File to write.
         raw : bool, default=False
             Whether the inputs are the columns of the log, by name and of shape (n_samples, 1): numbers and flags as
             float32 (NaN is missing), text as strings (the empty one is missing), times as int64 milliseconds since

@@ -103,6 +103,7 @@ class ScoredPolicy(RecordPolicy, BaseEstimator):
         Parameters
         ----------
         context : array-like or frame of shape (n_samples, n_features)
+            One row per decision, with the columns of the training log.
         inverse_temperature : float in [0, inf], optional
             0 is the uniform policy, infinity always takes the highest score; by default the policy that was trained:
             1 for policies trained as a softmax, infinity for those that predict rewards.

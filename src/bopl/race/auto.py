@@ -67,6 +67,7 @@ class AutoPolicy(ShownAsCard, ScoredPolicy):
     progress : bool, default=True
         Show one line of progress where standard error is a terminal.
     random_state : int, RandomState instance or None, default=None
+        Seed of everything that is drawn.
 
     Attributes
     ----------

@@ -35,6 +35,7 @@ def write_page(summary: Mapping[str, Any], path: str | Path) -> None:
     summary : mapping
         What `summarise` returned, or what JSON made of it.
     path : str or Path
+        File to write.
     """
     write_text(path, render_page(summary))
 

@@ -53,6 +53,7 @@ def summarise(
     evaluation : Evaluation
         Its first policy is ``policy``.
     audit : Audit, optional
+        What the audit of the log found.
     config : mapping, optional
         Settings of the run, shown as they are.
     steps : sequence of mappings with ``step``, ``seconds`` and ``peak_mib``, optional

@@ -49,9 +49,11 @@ class BoostedRewardModel(BaseEstimator):
     learner : HistTree, optional
         By default trees of depth 6 with at least 20 samples in a leaf.
     n_rounds : int, default=100
+        Number of trees.
     learning_rate : float in (0, 2], default=0.1
         Share of each tree that is added; above 1 the fit overshoots, above 2 it would diverge.
     random_state : int, optional
+        Seed of drawn columns and samples.
 
     Attributes
     ----------

@@ -69,13 +69,17 @@ def cross_fit(
     Parameters
     ----------
     log : BanditLog
+        Samples to learn from and to predict on.
     model : model, optional
         `BoostedRewardModel` by default, whose rounds end where the error on samples not seen stops falling
         (``n_rounds`` is the maximum). Any other with ``fit(log)`` and ``predict(context)``, or a scikit-learn
         regressor of rows ``[x; onehot(a)]``, is fitted as it is.
     n_folds : int, default=5
+        Number of parts; each is predicted by a model of the others.
     seed : int, default=0
+        Of the folds and of the models.
     sample_weight : ndarray of shape (n_samples,), optional
+        How much each sample counts.
     binding : RewardBinding, optional
         Pairs of this log that are binned already.
     is_over : callable, optional

@@ -78,8 +78,11 @@ class NetworkRewardModel(BaseEstimator):
     hidden : sequence of int, default=(512, 256)
         Widths of the hidden layers.
     dropout : float in [0, 1), default=0.3
+        Share of the hidden units that are left out in each step of training.
     learning_rate : float, default=0.001
+        Of Adam.
     batch_size : int, default=256
+        Samples in one step of training.
     n_epochs : int, default=30
         Maximum number of epochs.
     patience : int, default=6
@@ -87,6 +90,7 @@ class NetworkRewardModel(BaseEstimator):
     device : {"auto", "cpu", "cuda"}, default="auto"
         ``"auto"`` is CUDA where there is a GPU.
     random_state : int, optional
+        Seed of initial weights, batches and dropout.
 
     Attributes
     ----------

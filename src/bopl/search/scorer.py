@@ -30,9 +30,11 @@ def off_policy_score(
     Parameters
     ----------
     log : BanditLog
+        Held-out samples.
     logged_prob : ndarray of shape (n_samples,)
         The policy's probabilities of the logged actions.
     estimator : {"snips", "ips"}, default="snips"
+        Of the value; `snips` is less noisy.
     confidence : float in (0.5, 1), optional
         Of the lower bound, one-sided.
     """
@@ -68,6 +70,7 @@ class SimulatedScorer:
     make_problem : callable of a trial number that returns a `SimulatedProblem`
         Called once per trial in every worker process, so it must be importable: a function or a `functools.partial`.
     trials : sequence of int
+        Numbers of the trials whose means are scored.
     is_seeded : bool, default=False
         The trial's number is the ``random_state`` of the policy that its log trains.
     """
@@ -101,9 +104,11 @@ class CrossValidatedScorer:
     Parameters
     ----------
     log : BanditLog
+        Samples that are divided into folds.
     n_folds : int, default=3
         Samples of one group share a fold.
     estimator : {"snips", "ips"}, default="snips"
+        Of the value; `snips` is less noisy.
     confidence : float in (0.5, 1) or None, default=None
         With it configurations are ranked by what they earn at least with this confidence, the lower end of the normal
         interval of `bopl.evaluate`, which distrusts policies that few logged samples speak for.

@@ -77,6 +77,7 @@ def search(
         An unfitted policy whose settings are changed with ``set_params`` (nested names such as ``learner__max_depth``
         are fine), or a function that builds one.
     space : mapping of str to Int, Float or Choice
+        What is searched, by the name of the setting.
     scorer : Scorer
         `CrossValidatedScorer` for a real log, `SimulatedScorer` where the truth is known.
     study : path, optional
@@ -95,6 +96,7 @@ def search(
         Of the numerical libraries of each such process, the networks' among them; with it there is a process of its
         own for a single job, too.
     random_state : int, default=0
+        Seed of the settings that are tried.
     identity : mapping of str to anything with a text of its own, optional
         What else the scores depend on, by name, such as the data and the settings that stay fixed. By default the
         scorer and the policy's parameters, as text.

@@ -40,7 +40,9 @@ class LoopApp:
     Parameters
     ----------
     service : DecisionService
+        Decides and records.
     live : LiveFigures
+        Figures of the page and of the metrics.
     """
 
     def __init__(self, service: DecisionService, live: LiveFigures) -> None:

@@ -105,10 +105,13 @@ def judge_trial(
     Parameters
     ----------
     rows : TrialRows
+        Decisions of the trial, with their rewards.
     trial, ramp : sequence of PromotionRow
         See `Standing`.
     settings : LoopSettings
+        What `loop.toml` says.
     reward_range : (float, float)
+        No reward lies outside.
     """
     whole = bounds_of(rows.of(trial), trial, settings.confidence, reward_range)
     if whole.upper < 0.0:

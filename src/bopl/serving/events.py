@@ -194,6 +194,7 @@ class EventStore:
         Parameters
         ----------
         row : PromotionRow
+            What is promoted, by whom and why.
         after : int, optional
             Id of the row that must be in force, or 0 for none: what was decided knowing it must not overrule what came
             since.

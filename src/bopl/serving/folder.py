@@ -27,6 +27,7 @@ class LoopFolder:
     Parameters
     ----------
     path : path
+        Folder of the loop.
     """
 
     def __init__(self, path: str | Path) -> None:

@@ -127,7 +127,9 @@ def join(
     folder : path
         Of the loop.
     store : EventStore
+        Events of the loop.
     settings : LoopSettings
+        What `loop.toml` says.
     now : int, optional
         Microseconds since 1970; by default the store's time.
     max_rows : int

@@ -66,6 +66,7 @@ class ServedMixture:
     Parameters
     ----------
     promotion : PromotionRow
+        What is served, and its share.
     policy, baseline : policy or None
         None stands for the uniform policy.
     """
@@ -147,9 +148,11 @@ class ServedMixture:
         Parameters
         ----------
         record : mapping
+            Values by the name of their column.
         eligible : sequence of actions, optional
             All by default.
         draw : float in [0, 1)
+            The uniform number that chooses.
         decider : {"mixture", "baseline", "uniform"}
             What the action is drawn from; the last two are for fallbacks, and have exploration mixed in too.
         """

@@ -25,6 +25,7 @@ def promote(folder: str | Path, policy: str, *, share: float | None = None) -> P
     Parameters
     ----------
     folder : path
+        Folder of the loop.
     policy : str
         Its id, the beginning of it, the path of a policy file, which is copied into the folder, or ``"uniform"``.
     share : float in (0, 1], optional

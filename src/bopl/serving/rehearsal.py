@@ -22,7 +22,9 @@ def rehearse(
     Parameters
     ----------
     loop : LoopFolder
+        The loop.
     records : sequence of mappings
+        Contexts that were logged.
     reward : callable of record and action
         What comes of an action; None where no reward is sent.
     name : str

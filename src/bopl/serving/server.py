@@ -35,6 +35,7 @@ def serve(path: str | Path, settings: LoopSettings, *, ready: Callable[[str], No
     path : path
         The folder of the loop.
     settings : LoopSettings
+        What `loop.toml` says.
     ready : callable, optional
         Told the address once requests are answered.
 

@@ -35,7 +35,9 @@ class DecisionService:
     Parameters
     ----------
     folder : LoopFolder
+        The loop.
     settings : LoopSettings
+        What `loop.toml` says.
     store : EventStore
         Closed by whoever opened it.
 

@@ -77,6 +77,7 @@ def step(
     say : callable, optional
         Gets a sentence, or something that can be printed, after every part.
     progress : bool, default=False
+        Whether to show a line of progress.
     """
     loop = LoopFolder(folder)
     settings = loop.settings()

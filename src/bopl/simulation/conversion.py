@@ -22,6 +22,7 @@ def reward_matrix(
     label : array-like of shape (n_samples,), or 0/1 array of shape (n_samples, n_actions)
         Classes, or indicators of several labels per row: reward 1 for every true label.
     actions : ndarray of shape (n_actions,)
+        Labels that can be chosen, in the order of the columns.
     partial_credit : sequence of groups of labels
         Choosing another label of the true one's group earns ``credit``.
     """
@@ -67,11 +68,13 @@ def supervised_to_bandit(
     Parameters
     ----------
     context : array-like of shape (n_samples, n_features)
+        What a policy may look at.
     reward : ndarray of shape (n_samples, n_actions)
         Reward of every action, e.g. from `reward_matrix`; the log only gets to see that of the action drawn.
     logging_policy : Policy
         Its ``actions_`` are the actions of the log.
     random_state : int, optional
+        Seed of the drawn actions.
     """
     action_prob = logging_policy.predict_proba(context)
     if action_prob.shape != reward.shape:
@@ -96,7 +99,9 @@ def true_value(policy: Policy, context: Any, reward: FloatArray, *, is_greedy: b
     Parameters
     ----------
     policy : Policy
+        Fitted, or made by hand.
     context : array-like of shape (n_samples, n_features)
+        Contexts whose true rewards are known.
     reward : ndarray of shape (n_samples, n_actions)
         Of every action.
     is_greedy : bool, default=True

@@ -292,6 +292,7 @@ def paper_split(dataset: Dataset, *, random_state: int | None = None) -> Split:
     Parameters
     ----------
     dataset : Dataset
+        Labelled data.
     random_state : int, optional
         The seed of our results if None: 0, but 4 for Scene, the first split in which the logging policies, over ten
         trials, earn what the paper's earn. The rule looks at the logging policies alone.

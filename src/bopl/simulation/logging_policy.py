@@ -65,9 +65,11 @@ def fit_logging_policy(
     Parameters
     ----------
     context : array-like of shape (n_samples, n_features)
+        Contexts of the training part.
     reward : ndarray of shape (n_samples, n_actions)
         Reward of every action; the best actions of a row are what the policy learns to imitate.
     actions : ndarray of shape (n_actions,)
+        Labels that can be chosen.
     target_reward : float
         Must lie between the uniform policy's reward and that of the least penalised fit. A policy that misses it by
         more than 0.0005 comes with a warning, by more than 0.02 it is an error.

@@ -61,10 +61,13 @@ def make_mixture(n_actions: int, *, n_features: int = 12, n_clusters: int = 2, s
     Parameters
     ----------
     n_actions : int
+        Number of actions.
     n_features : int, default=12
+        Number of context columns.
     n_clusters : int, default=2
         Of every action: more than one is more than a linear policy can follow.
     seed : int, default=0
+        Decides the world.
 
     Examples
     --------
@@ -98,6 +101,7 @@ def simulate_mixture(
     Parameters
     ----------
     mixture : Mixture
+        The world, as `make_mixture` made it.
     trial : int
         Decides all draws: contexts, labelled samples, logged actions.
     n_samples : int, default=20000

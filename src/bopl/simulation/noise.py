@@ -30,6 +30,7 @@ def with_noisy_rewards(
     right, wrong : float in [0, 1]
         Probability of a reward of 1.
     random_state : int
+        Seed of the drawn rewards.
     """
     check_number("right", right, low=0.0, high=1.0)
     check_number("wrong", wrong, low=0.0, high=1.0)

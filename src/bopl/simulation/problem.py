@@ -61,7 +61,9 @@ def simulate(dataset: Dataset, split: Split, *, trial: int = 0, epsilon: float =
     Parameters
     ----------
     dataset : Dataset
+        Labelled data.
     split : Split
+        Which rows train, validate and test.
     trial : int
         Decides which tenth it is, and seeds the actions drawn.
     epsilon : float in [0, 1], default=0

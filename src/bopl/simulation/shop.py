@@ -67,7 +67,9 @@ def simulate_shop(n_samples: int = 40_000, *, random_state: int = 0) -> Shop:
     Parameters
     ----------
     n_samples : int, default=40000
+        Number of decisions.
     random_state : int, default=0
+        Decides the shop and the log.
 
     Examples
     --------

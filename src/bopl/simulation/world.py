@@ -111,7 +111,9 @@ def make_world(
     Parameters
     ----------
     name : str
+        What the world is called.
     n_actions : int
+        Number of actions.
     sharpness : float
         Of the logging policy's softmax: how far it is from uniform.
     exploration : float in (0, 1]
@@ -120,10 +122,13 @@ def make_world(
         0: the policy follows the logging policy's score, without its exploration; 1: it follows another score; more:
         it does so more sharply.
     reward_range : (float, float)
+        Least and greatest reward.
     rate : float in (0, 1)
         Mean reward of a typical action, as a share of the range.
     n_samples : int
+        Size of the logs that are drawn.
     seed : int
+        Decides the world.
     """
     rng = np.random.default_rng([seed, 7])
     context = rng.normal(size=(N_CONTEXTS, N_FEATURES))

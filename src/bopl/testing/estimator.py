@@ -30,7 +30,9 @@ def check_estimator(estimator: str | Estimator, *, seed: int = 0) -> None:
     Parameters
     ----------
     estimator : str or Estimator
+        Its name if it is registered, or the object.
     seed : int, default=0
+        Other seeds draw other samples.
     """
     (known,) = get_estimators(estimator, get_interval("normal", 0.95), has_reward_model=True)
     require(isinstance(known.name, str) and known.name, "An estimator needs a name.")

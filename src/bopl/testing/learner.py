@@ -31,6 +31,7 @@ def check_learner(learner: Any, *, seed: int = 0, can_be_saved: bool = True) -> 
     learner : learner
         With ``bind``, or a scikit-learn regressor or classifier.
     seed : int, default=0
+        Other seeds draw other logs.
     can_be_saved : bool, default=True
         False leaves the last promise out.
     """

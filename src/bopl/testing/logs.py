@@ -24,7 +24,9 @@ def random_log(
     Parameters
     ----------
     seed : int
+        Decides everything that is drawn.
     n_samples, n_features, n_actions : int
+        Its size.
     min_propensity : float
         Propensities are spread between it and 1.
     has_mask : bool, default=False

@@ -29,9 +29,11 @@ def check_objective(objective: str | Objective, *, n_logs: int = 8, seed: int = 
     Parameters
     ----------
     objective : str or Objective
+        Its name if it is registered, or the object.
     n_logs : int, default=8
         Logs of each kind: with and without masks, with and without sample weights.
     seed : int, default=0
+        Other seeds draw other logs.
     """
     known = get_objective(objective)
     for trait, kind in (("name", str), ("title", str), ("needs_reward_model", bool)):

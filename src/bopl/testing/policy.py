@@ -31,6 +31,7 @@ def check_policy(policy: Any, *, seed: int = 0, can_be_saved: bool = True) -> No
     policy : policy
         Unfitted, as `bopl.BoostedPolicy` or a subclass of `bopl.policy.LearnedPolicy`.
     seed : int, default=0
+        Other seeds draw other logs.
     can_be_saved : bool, default=True
         False leaves files out.
     """

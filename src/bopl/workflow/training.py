@@ -95,6 +95,7 @@ def train(
     Parameters
     ----------
     config : TrainConfig
+        All that the run is told.
     say : callable, optional
         Gets a sentence, or something that can be printed, after every step.
     progress : bool, default=False

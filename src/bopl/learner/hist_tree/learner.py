@@ -47,6 +47,7 @@ class HistTree(BaseEstimator):
     Parameters
     ----------
     max_depth : int, default=8
+        Maximum depth of a tree.
     max_leaves : int or None, default=None
         Keep the splits that a best-first growth would have made first. The tree is grown in full, so this costs no
         less time.
@@ -58,6 +59,7 @@ class HistTree(BaseEstimator):
     min_samples_leaf : int, default=1
         Least number of eligible (context, action) pairs of a child.
     reg_lambda : float, default=0.0
+        Ridge penalty on the values of the leaves.
     max_bins : int, default=256
         Bins of a context column, 2 to 256.
     colsample : float, default=1.0

@@ -110,6 +110,7 @@ class PartitionedLog:
         Parameters
         ----------
         batches : iterable of Arrow record batches, tables, or pandas or polars frames
+            Each is one piece; they are read once and kept in a folder of their own.
         folder : str or Path, optional
             Where the files are written, and stay; a cluster's workers must see it. By default a temporary folder, which
             is removed with the last log that needs it, or by `close`.
@@ -386,6 +387,7 @@ class PartitionedLog:
         Parameters
         ----------
         n_samples : int
+            How many to draw, without replacement.
         random_state : int, optional
             Seed of the draw.
         """
@@ -416,6 +418,7 @@ class PartitionedLog:
         Parameters
         ----------
         policy, logging_policy : object with ``predict_proba``, optional
+            As for `BanditLog.audit`.
         keep, strict
             As for `BanditLog.audit`.
         """

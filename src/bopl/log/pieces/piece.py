@@ -70,7 +70,9 @@ class Piece:
         Parameters
         ----------
         is_taken : ndarray of bool, shape (n_rows,)
+            Which of its rows to keep.
         offset : int
+            Number of its first row in the log that is left.
         """
         n_rows = int(np.count_nonzero(is_taken))
         if n_rows == 0:
