@@ -6,7 +6,7 @@ STAMP := $(VENV)/.installed
 STAMP_ALL := $(VENV)/.installed-all
 JOBS ?= 2
 
-.PHONY: benchmark demo docs docs-refresh fuzz fuzz-examples test test-slow setup lint format clean
+.PHONY: benchmark demo docs docs-refresh fuzz fuzz-examples package test test-slow setup lint format clean
 
 demo: $(STAMP)
 	$(BIN)/bopl demo
@@ -36,6 +36,14 @@ fuzz: $(STAMP_ALL)
 # The tests by example, with examples that no run before had.
 fuzz-examples: $(STAMP_ALL)
 	$(BIN)/python -m pytest -n $(JOBS) -m "not slow" --hypothesis-profile fuzz -k "$(TESTS)"
+
+# Wheel and source archive, and the wheel, built from that archive, in an environment without the extras.
+package: $(STAMP)
+	rm -rf build/package
+	$(BIN)/python -m build --outdir build/package . >build/package.log 2>&1 || (cat build/package.log; exit 1)
+	$(PYTHON) -m venv build/package/bare
+	build/package/bare/bin/python -m pip install --quiet build/package/*.whl
+	cd build/package && bare/bin/python -P ../../tests/bare.py
 
 # About seven minutes, with nothing else running.
 benchmark: $(STAMP_ALL)

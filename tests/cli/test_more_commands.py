@@ -414,3 +414,10 @@ def test_an_onnx_model_of_raw_columns_is_checked_on_raw_rows(trained, raced, cap
     assert "of log.parquet" in capsys.readouterr().out
     assert run_bopl("export", raced, "--to", "xgboost", "--raw") == 2
     assert "takes encoded contexts only" in capsys.readouterr().err
+
+
+def test_a_log_of_arrays_that_was_written_to_a_file_serves_all_commands(tmp_path):
+    bopl.simulation.simulate_digits(random_state=0).train.to_parquet(tmp_path / "digits.parquet")
+    policy = tmp_path / "policy.bopl"
+    assert run_bopl("train", tmp_path / "digits.parquet", *SMALL, "--out", policy) in (0, 3, 4)
+    assert run_bopl("predict", tmp_path / "digits.parquet", policy, "--out", tmp_path / "decisions.csv") == 0

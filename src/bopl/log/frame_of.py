@@ -160,7 +160,7 @@ def _eligible_lists(mask: BoolArray, actions: AnyArray) -> Any:
 
 
 def _names(log: BanditLog) -> tuple[str, ...]:
-    return log.feature_names or tuple(f"x{idx}" for idx in range(log.n_features))
+    return log.feature_names or usual_names(log.n_features)
 
 
 def _sparse_columns(log: BanditLog) -> dict[str, Any]:
@@ -265,3 +265,8 @@ def _free(name: str, taken: Collection[str]) -> str:
     while name in taken:
         name += "_"
     return name
+
+
+def usual_names(n_features: int) -> tuple[str, ...]:
+    """Return what columns without names are called in a frame or a file: ``x0``, ``x1`` and so on."""
+    return tuple(f"x{idx}" for idx in range(n_features))

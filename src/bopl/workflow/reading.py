@@ -14,6 +14,7 @@ from bopl.evaluation import estimate_propensity
 from bopl.log import BanditLog, PartitionedLog, PiecesSplit
 from bopl.log.column import Column
 from bopl.log.context import quoted
+from bopl.log.frame_of import usual_names
 from bopl.log.read import LogRequest, read_log
 from bopl.log.schema import LogSchema
 from bopl.log.split import LogSplit, divide, divide_latest
@@ -81,15 +82,13 @@ def noting_unseen() -> Iterator[list[str]]:
 
 
 def schema_of(policy: Any) -> LogSchema:
-    """Return how a policy reads columns: as it remembers, or as numbers where it knows the names alone."""
+    """Return how a policy reads columns: as it remembers, or as numbers where it knows the names alone.
+
+    One that was fitted on arrays reads the columns that `BanditLog.to_parquet` gives such logs.
+    """
     if policy.schema_ is not None:
         return policy.schema_
-    names = getattr(policy, "feature_names_in_", None)
-    if names is None:
-        raise UsageError(
-            "the policy was fitted on arrays and does not remember the names of its columns: train it from a file or a "
-            "frame, or call it from Python."
-        )
+    names = getattr(policy, "feature_names_in_", usual_names(policy.n_features_in_))
     return LogSchema(tuple(Column(str(name), "number") for name in names))
 
 
