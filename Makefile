@@ -13,7 +13,7 @@ demo: $(STAMP)
 
 test: $(STAMP_ALL)
 	$(MAKE) --no-print-directory --jobs $(JOBS) kernels lint docs
-	$(BIN)/python -m pytest -n $(JOBS) -m "not slow"
+	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal -m "not slow"
 
 # Compiled code that tests share, where it is not there yet.
 kernels: $(STAMP_ALL)

@@ -21,8 +21,8 @@ def main() -> None:
         os.environ["BOPL_CACHE"] = folder
         write_seeds(Path(folder) / "seeds")
         log = informative_log()
-        bopl.evaluate(log, bopl.AutoPolicy(["dr"], progress=False, random_state=0).fit(log))
         policy = bopl.BoostedPolicy(n_rounds=2, progress=False, random_state=0).fit(log)
+        bopl.evaluate(log, policy)
         policy.explain(log.context[:5])
         policy.decide(log.context[0].tolist())
         with bopl.PartitionedLog.from_batches([log.to_frame("pyarrow")], piece_rows=200) as pieces:

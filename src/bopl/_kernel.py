@@ -131,7 +131,7 @@ class _Place(caching.FunctionCache):
         super().__init__(function)
         locator = self._impl.locator
         # Beside numba's own files, not in their place: those have no digest. Code with bounds checks is other code.
-        base = f"{self._impl.filename_base}-bopl{'-checked' if numba.config.BOUNDSCHECK else ''}"
+        base = f"{self._impl.filename_base}-bopl{'-checked' if caching.config.BOUNDSCHECK else ''}"
         self._cache_file = _CheckedFile(self._cache_path, base, locator.get_source_stamp())
 
 
