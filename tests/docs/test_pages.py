@@ -21,8 +21,8 @@ def words(text):
     return re.sub(r"[\s│┃┏┓┗┛└┘┌┐├┤┡┩╇╈┳┻┴┬─━+-]+", " ", re.sub(r"\d[\d,.e]*", "#", text)).strip()
 
 
-# Pages that let candidates race take long, and who wins on a small log may hang on the last bit of a processor's sums: one of
-# them, README.md, is enough here.
+# Pages that let candidates race take long, and who wins on a small log may hang on the last bit of a processor's sums.
+# README.md races all the same: it has the code of the index.
 RACING = ("index", "start", "commands", "tutorial", "choosing", "coming-from", "objectives")
 
 
