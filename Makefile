@@ -6,13 +6,18 @@ STAMP := $(VENV)/.installed
 STAMP_ALL := $(VENV)/.installed-all
 JOBS ?= 2
 
-.PHONY: benchmark demo docs docs-refresh fuzz fuzz-examples package test test-slow setup lint format clean
+.PHONY: benchmark demo docs docs-refresh fuzz fuzz-examples kernels package test test-slow setup lint format clean
 
 demo: $(STAMP)
 	$(BIN)/bopl demo
 
-test: $(STAMP_ALL) lint docs
-	$(BIN)/python -m pytest -n $(JOBS) -m "not slow"
+test: $(STAMP_ALL)
+	$(MAKE) --no-print-directory --jobs $(JOBS) kernels lint docs
+	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal -m "not slow"
+
+# Compiled code that tests share, where it is not there yet.
+kernels: $(STAMP_ALL)
+	$(BIN)/python tests/compile_kernels.py
 
 # The site, with every warning an error: open build/site/index.html.
 docs: $(STAMP_ALL)

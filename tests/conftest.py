@@ -27,6 +27,16 @@ def paper_data(monkeypatch):
         monkeypatch.setenv("BOPL_DATA", str(SHARED_DATA))
 
 
+@pytest.fixture(scope="module")
+def short_reward_models():
+    """Races with reward models of a quarter of their rounds, which take most of their time on a small log."""
+    from bopl.race import candidate
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setitem(candidate.rewards.__kwdefaults__, "n_rounds", candidate.REWARD_ROUNDS // 4)
+        yield
+
+
 @pytest.fixture(scope="session")
 def browser():
     """Headless Chromium, or skip visibly."""

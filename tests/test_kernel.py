@@ -77,6 +77,13 @@ def test_a_damaged_cache_is_compiled_again_and_then_whole(compiled, pattern, dam
     assert run(compiled) == (["42", "1"], "")
 
 
+def test_code_without_bounds_checks_is_not_taken_where_they_are_asked_for(compiled):
+    words, said = run(compiled, NUMBA_BOUNDSCHECK="1")
+    assert words[0] == "42"
+    assert words[1] != "1"
+    assert said == ""
+
+
 def test_an_altered_byte_of_compiled_code_is_never_run(compiled):
     (file,) = (compiled / "__pycache__").glob("*.nbc")
     content = bytearray(file.read_bytes())

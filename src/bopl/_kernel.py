@@ -130,8 +130,8 @@ class _Place(caching.FunctionCache):
     def __init__(self, function: Any) -> None:
         super().__init__(function)
         locator = self._impl.locator
-        # Beside numba's own files, not in their place: those have no digest.
-        base = f"{self._impl.filename_base}-bopl"
+        # Beside numba's own files, not in their place: those have no digest. Code with bounds checks is other code.
+        base = f"{self._impl.filename_base}-bopl{'-checked' if caching.config.BOUNDSCHECK else ''}"
         self._cache_file = _CheckedFile(self._cache_path, base, locator.get_source_stamp())
 
 

@@ -103,8 +103,10 @@ SEARCH = """(() => {
 FOUND = "[...document.querySelectorAll('.md-search-result__link')].map(link => new URL(link.href).pathname)"
 
 
-def site_of_two_pages(folder):
-    """Build a site with the settings of ours, and return its folder."""
+@pytest.fixture(scope="module")
+def site_of_two_pages(tmp_path_factory):
+    """The folder of a site with the settings of ours."""
+    folder = tmp_path_factory.mktemp("docs")
     config = pytest.importorskip("mkdocs.config")
     build = importlib.import_module("mkdocs.commands.build").build
     ours = yaml.safe_load((ROOT / "mkdocs.yml").read_text("utf8"))
@@ -118,14 +120,15 @@ def site_of_two_pages(folder):
     kept = {name: ours[name] for name in ("site_name", "theme", "use_directory_urls", "extra")}
     kept |= {"plugins": [one for one in ours["plugins"] if isinstance(one, str)], "docs_dir": "pages"}
     (folder / "mkdocs.yml").write_text(yaml.safe_dump(kept))
-    build(config.load_config(str(folder / "mkdocs.yml")))
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setenv("NO_MKDOCS_2_WARNING", "1")
+        build(config.load_config(str(folder / "mkdocs.yml")))
     return site
 
 
 @pytest.mark.parametrize("page", ["index.html", "sub/other.html"])
-def test_the_search_finds_pages_of_a_site_opened_from_its_folder(browser, tmp_path, monkeypatch, page):
-    monkeypatch.setenv("NO_MKDOCS_2_WARNING", "1")
-    site = site_of_two_pages(tmp_path)
+def test_the_search_finds_pages_of_a_site_opened_from_its_folder(browser, site_of_two_pages, page):
+    site = site_of_two_pages
     browser.open(site / page)
     browser.evaluate(SEARCH)
     for _ in range(300):  # the index is read and built meanwhile

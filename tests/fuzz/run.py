@@ -88,6 +88,7 @@ class Settings:
     seconds: float
     seeds: Path
     work: Path
+    has_bounds_checks: bool = True
 
 
 def run_cases(target: str, start: int, stop: int, settings: Settings, tally: Tally) -> None:
@@ -104,7 +105,7 @@ def _run_worker(target: str, start: int, stop: int, settings: Settings, tally: T
         [sys.executable, "-X", "faulthandler", str(Path(__file__).with_name("worker.py")), *map(str, arguments)],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
-        env=worker_environment(),
+        env=worker_environment(settings.has_bounds_checks),
         text=True,
     )
     lines: queue.Queue[str | None] = queue.Queue()
@@ -152,18 +153,28 @@ def _forward(stream: object, put: object) -> None:
     put(None)  # type: ignore[operator]
 
 
-def worker_environment() -> dict[str, str]:
-    """Return the environment of workers: bounds checks on, and their own cache, for code without them is cached too."""
+def worker_environment(has_bounds_checks: bool = True) -> dict[str, str]:
+    """Return the environment of workers.
+
+    numba cannot keep compiled code with bounds checks: every worker compiles anew, which takes minutes.
+    """
     cache = Path(os.environ.get("BOPL_FUZZ_CACHE", TESTS.parent / "build" / "fuzz" / "numba"))
     cache.mkdir(parents=True, exist_ok=True)
     threads = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "ARROW_NUM_THREADS"), "1")
     arrow = {"ARROW_DEFAULT_MEMORY_POOL": "system"}  # the pool that notices what is written outside
-    checks = {"NUMBA_BOUNDSCHECK": "1", "NUMBA_CACHE_DIR": str(cache), "MALLOC_CHECK_": "3", "BOPL_OFFLINE": "1"}
-    return {**os.environ, **threads, **arrow, **checks}
+    checks = {"NUMBA_BOUNDSCHECK": "1", "NUMBA_CACHE_DIR": str(cache)} if has_bounds_checks else {}
+    return {**os.environ, **threads, **arrow, **checks, "MALLOC_CHECK_": "3", "BOPL_OFFLINE": "1"}
 
 
 def fuzz(
-    n_files: int, *, seed: int = 0, n_jobs: int = 1, seconds: float = 60.0, only: str | None = None, first: int = 0
+    n_files: int,
+    *,
+    seed: int = 0,
+    n_jobs: int = 1,
+    seconds: float = 60.0,
+    only: str | None = None,
+    first: int = 0,
+    has_bounds_checks: bool = True,
 ) -> Tally:
     """Spoil and use files; return what became of them."""
     from fuzz.seeds import write_seeds
@@ -171,7 +182,7 @@ def fuzz(
 
     tally = Tally()
     with tempfile.TemporaryDirectory(prefix="bopl-fuzz-") as folder:
-        settings = Settings(seed, seconds, Path(folder) / "seeds", Path(folder) / "work")
+        settings = Settings(seed, seconds, Path(folder) / "seeds", Path(folder) / "work", has_bounds_checks)
         settings.work.mkdir()
         write_seeds(settings.seeds)
         tasks: queue.Queue[tuple[str, int, int]] = queue.Queue()

@@ -19,7 +19,7 @@ def test_two_thousand_spoiled_files_are_refused_or_used_without_a_fault():
 
 
 def test_two_hundred_spoiled_files_are_refused_or_used_without_a_fault():
-    tally = fuzz(200, seed=2, n_jobs=1, seconds=300.0)
+    tally = fuzz(200, seed=2, n_jobs=1, seconds=300.0, has_bounds_checks=False)
     assert tally.n_bad == 0, "\n".join(map(str, tally.faults))
     assert sum(tally.counts["policy"].values()) == 120
     assert BAD[0] == "crash"

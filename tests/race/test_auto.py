@@ -87,12 +87,12 @@ def test_wrong_settings_are_refused_before_anything_is_trained(settings, message
 
 def test_more_actions_than_a_reward_model_takes_leave_the_candidates_without_one():
     rng = np.random.default_rng(0)
-    context, action = rng.normal(size=(1500, 3)), rng.integers(0, 300, size=1500)
+    context, action = rng.normal(size=(400, 3)), rng.integers(0, 257, size=400)
     reward = (action % 2 == (context[:, 0] > 0)).astype(float)
-    log = bopl.BanditLog(context, action, reward, np.full(1500, 1 / 300), actions=list(range(300)))
+    log = bopl.BanditLog(context, action, reward, np.full(400, 1 / 257), actions=list(range(257)))
     policy = auto(["dr", "regression", "ips", "likelihood"]).fit(log)
     assert sorted(set(names(policy)) - {"blend"}) == ["ips", "likelihood", "logging"]
-    assert policy.predict_proba(context[:5]).shape == (5, 300)
+    assert policy.predict_proba(context[:5]).shape == (5, 257)
 
 
 # -- What it takes -----------------------------------------------------------------------------------------------------
@@ -312,6 +312,7 @@ def interrupting(monkeypatch, owner, method, call):
     monkeypatch.setattr(owner, method, pressed)
 
 
+@pytest.mark.usefixtures("full_reward_models")
 @pytest.mark.parametrize("call", [1, 2, 3])
 def test_ctrl_c_between_rounds_keeps_the_best_so_far(monkeypatch, tmp_path, call):
     interrupting(monkeypatch, Contender, "advance", call)
@@ -349,6 +350,7 @@ def test_ctrl_c_after_the_logging_policy_was_judged_keeps_it(monkeypatch):
     assert statuses(policy) == {"logging": "won", "regression": "not begun", "ips": "not begun"}
 
 
+@pytest.mark.usefixtures("full_reward_models")
 @pytest.mark.parametrize("call", [1, 2])
 def test_ctrl_c_while_the_winners_are_trained_keeps_the_race_s_own(monkeypatch, call):
     interrupting(monkeypatch, InMemory, "fit", call)
@@ -365,6 +367,7 @@ def test_ctrl_c_while_the_winners_are_trained_keeps_the_race_s_own(monkeypatch, 
         assert part.n_rounds_ == rounds[name]
 
 
+@pytest.mark.usefixtures("full_reward_models")
 def test_a_winner_whose_training_was_interrupted_ends_the_training_of_the_others(monkeypatch):
     plain, calls = InMemory.fit, []
 

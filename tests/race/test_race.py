@@ -240,6 +240,7 @@ def test_a_blend_has_a_limited_number_of_parts_and_can_be_forbidden(panel):
     assert isinstance(policy.best_policy_, bopl.BoostedPolicy)
 
 
+@pytest.mark.usefixtures("full_reward_models")
 def test_the_judges_see_the_blend_as_it_is_saved():
     log = certain_world(0, n_samples=500)[0]
     policy = race_on(log, ["regression", "surrogate", "ips"])

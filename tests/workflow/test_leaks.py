@@ -63,9 +63,10 @@ def test_a_column_to_keep_must_be_there(leaking):
         audit_for_training(read_training_log(config), config, say=print)
 
 
-def test_a_price_in_a_log_without_propensities_stops_the_training(leaking):
+def test_a_price_in_a_log_without_propensities_stops_the_training(tmp_path):
+    with_leaks(simulate_shop(2000)).to_parquet(tmp_path / "log.parquet")
     ignored = {"ignore": ["p", "order_id", "revenue"], "assume_propensity": "estimate"}
-    config = make_config({"log": leaking, "action": "banner", "reward": "click", **ignored})
+    config = make_config({"log": str(tmp_path / "log.parquet"), "action": "banner", "reward": "click", **ignored})
     with pytest.raises(AuditError, match="did not explore"):
         audit_for_training(read_training_log(config), config, say=print)
 
