@@ -42,7 +42,7 @@ def scheduler(tmp_path_factory, environment):
             command = [sys.executable, "-m", f"distributed.cli.dask_{program}", "--scheduler-file", str(file), *words]
             process = subprocess.Popen([*command, "--host", "127.0.0.1", "--no-dashboard"], **quiet)
             stack.callback(process.wait)
-            stack.callback(process.terminate)
+            stack.callback(process.kill)
 
         start("scheduler", "--port", "0")
         until(lambda: file.exists() and file.read_text().strip().endswith("}"))
