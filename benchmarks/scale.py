@@ -1,16 +1,22 @@
 """Beyond one memory and one machine: out of core and Dask beside the fit in memory, and XGBoost's Dask interface.
 
-    python benchmarks/scale.py                                              # small: 200,000 rows × 20 × 10
-    python benchmarks/scale.py --rows 5e6 --columns 20 --depth 8 --rounds 5
-    python benchmarks/scale.py --rows 5e6 --budgets 1GB,2GB,4GB --only memory,pieces
-    python benchmarks/scale.py --rows 20e6 --columns 30 --rounds 20 --only pieces --budgets 2GB --address-space 3GiB
+    python benchmarks/scale.py                  # everything, small: 200,000 rows × 20 × 10
+    python benchmarks/scale.py --show limit     # 20 million rows × 30 × 10 under an address-space limit of 3 GiB
+    python benchmarks/scale.py --show budgets   # peak memory by memory= budget
+    python benchmarks/scale.py --show ratio     # out of core beside memory, with a cold and a warm cache
+    python benchmarks/scale.py --show dask      # two workers beside two threads, at 5 million × 20 × 10, depth 8
+    python benchmarks/scale.py --show xgboost   # XGBoost's Dask interface: two runs, two numbers of workers
+    python benchmarks/scale.py --show wire      # bytes and tasks per round beside the page's formula
+
+Each of them has a size of its own; --rows and the other flags change it (--rows 20e3 to try one).
 
 The log is written as Parquet files first. Every measurement is a process of its own, so peak memory is its own too.
 Seconds per round are the median after the first round; "begin" is everything before the first round ended. Workers have
 one thread each, the fit in memory has as many threads as there are workers. The same model has the same digest.
 
-Bytes and tasks per round come from the cluster's own counts. A histogram is 8 bytes for each of H bins, and one is sent
-for about each split of a node with more than 4,096 rows.
+Bytes and tasks per round come from the cluster's own counts, of the rounds alone. By the formula a histogram is 8 bytes
+for each of H bins, and each thread sends one for about each split of a node with more than 4,096 rows; the number of
+these splits, and of the rows that were gathered, is that of the trees that were grown.
 
 XGBoost gets the expanded matrix [x; onehot(a)] of the same files, row groups expanded on the workers, with the gradient
 of the first round as labels: the time of its rounds, not the quality of its policy.
@@ -185,18 +191,40 @@ def expanded(path: str, row_group: int, n_actions: int):
 def recording(kind, *arguments, **settings):
     """Return a cluster that keeps what it placed."""
 
+    from bopl.learner.hist_tree.wave import Wave
+
     class Recording(kind):
         placements = ()
+        n_histograms = n_bins = n_gathered = n_gradients = 0
 
         def place(self, *given, **named):
             placed = super().place(*given, **named)
             self.placements = (*self.placements, placed)
+            pass_over = placed.update_reduce
+
+            def counted(function, *shared, **settings):
+                answer = pass_over(function, *shared, **settings)
+                if shared and isinstance(shared[0], Wave):
+                    self.note(shared[0], answer)
+                return answer
+
+            placed.update_reduce = counted
             return placed
+
+        def note(self, wave, answer) -> None:
+            self.n_histograms += sum(one.has_histogram for one in wave.counts)
+            self.n_bins = max(self.n_bins, answer.counts.packed.shape[1])
+            self.n_gathered += sum(int(rows.counts.sum()) for rows in answer.rows.values())
+            self.n_gradients += sum(len(rows.gradient) for rows in answer.rows.values())
 
         def facts(self, n_rounds: int) -> dict:
             traffic = self.placements[-1].traffic  # of the rounds; the placements before found the bins
             return {
+                "histogram_bytes": 8 * self.n_bins * self.n_histograms / n_rounds,  # of one thread
+                "gathered_rows": self.n_gathered / n_rounds,
+                "gathered_gradients": self.n_gradients / n_rounds,
                 "bytes": traffic.n_bytes / n_rounds,
+                "sent": traffic.n_sent / n_rounds,
                 "tasks": traffic.n_tasks / n_rounds,
                 "passes": traffic.n_passes / n_rounds,
                 "waiting": traffic.waiting_share,
@@ -233,7 +261,8 @@ def measured(options) -> dict:
         resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
     began = time.perf_counter()
     facts = MEASURES[options.measure](options)
-    return facts | {"seconds": time.perf_counter() - began, "peak": peak_memory_mib()}
+    facts |= {"seconds": time.perf_counter() - began, "peak": peak_memory_mib(), "workers": options.workers}
+    return facts
 
 
 # -- The table ---------------------------------------------------------------------------------------------------------
@@ -247,6 +276,50 @@ def run(options, measure: str, cache: Path, **changes) -> dict:
     if done.returncode:
         return {"error": (done.stderr.strip().splitlines() or ["killed"])[-1][:100]}
     return json.loads(done.stdout.splitlines()[-1])
+
+
+#: What must be shown, each with the size that it is shown at.
+SHOWN = {
+    "limit": {
+        "rows": 20e6,
+        "columns": 30,
+        "rounds": 20,
+        "only": "pieces",
+        "memory": "2GB",
+        "address_space": "3GiB",
+        "workers": 1,
+    },
+    "budgets": {"rows": 5e6, "columns": 30, "rounds": 3, "only": "memory,pieces", "budgets": "500MB,1GB,2GB,4GB"},
+    "ratio": {"rows": 2e6, "only": "memory,pieces"},
+    "dask": {"rows": 5e6, "columns": 20, "depth": 8, "only": "memory,dask"},
+    "xgboost": {"rows": 1e6, "only": "dask,xgboost"},
+    "wire": {"rows": 1e6, "only": "dask"},
+}
+COLUMNS = (
+    "begin s",
+    "s/round",
+    "ratio",
+    "peak MiB",
+    "MB/round",
+    "by formula",
+    "passes/round",
+    "tasks/round",
+    "waiting",
+    "digest",
+)
+DEFAULTS = {
+    "rows": 200e3,
+    "columns": 20,
+    "actions": 10,
+    "depth": 8,
+    "rounds": 5,
+    "workers": 2,
+    "row_group": 100_000,
+    "only": "memory,pieces,dask,xgboost",
+    "budgets": "",
+    "memory": None,
+    "address_space": None,
+}
 
 
 def rows_of(options, cache: Path):
@@ -268,7 +341,7 @@ def rows_of(options, cache: Path):
         yield f"xgboost, {options.workers} workers, again", run(options, "xgboost", cache)
 
 
-def print_row(name: str, facts: dict, baseline: dict | None) -> None:
+def print_row(name: str, facts: dict, baseline: dict | None, options) -> None:
     if "error" in facts:
         print(f"| {name} | {facts['error']} |")
         return
@@ -279,43 +352,69 @@ def print_row(name: str, facts: dict, baseline: dict | None) -> None:
     waiting = f"{facts['waiting']:.0%}" if "waiting" in facts else ""
     print(
         f"| {name} | {facts['begin']:.1f} | {facts['per_round']:.3f} | {ratio:.2f} | {peak:.0f} | {sent} | "
-        f"{' | '.join(traffic)} | {waiting} | {facts['digest']} |",
+        f"{formula_text(facts, options)} | {' | '.join(traffic)} | {waiting} | {facts['digest']} |",
         flush=True,
     )
+
+
+def formula_text(facts: dict, options) -> str:
+    """Return the bytes that the page's formula gives for the splits that were made, in MB."""
+    if "histogram_bytes" not in facts:
+        return ""
+    rows = facts["gathered_rows"] * (3 * options.columns + 8) + 8 * facts["gathered_gradients"]
+    return f"{(facts['histogram_bytes'] * facts['workers'] + rows) / 1e6:.2f}"
+
+
+def print_verdicts(found: dict[str, dict]) -> None:
+    """Print whether models are the same, and the ratios that the page promises."""
+    fine = {name: facts for name, facts in found.items() if "error" not in facts}
+    for measure, whose in (("", "bopl"), ("xgboost", "XGBoost")):
+        digests = {facts["digest"] for name, facts in fine.items() if name.startswith("xgboost") == bool(measure)}
+        if digests:
+            print(
+                f"{whose}: {'the same model everywhere' if len(digests) == 1 else f'{len(digests)} different models'}."
+            )
+    memory = next((facts for name, facts in fine.items() if name.startswith("in memory")), None)
+    for name, most in (("pieces, warm cache", 2.0), ("dask, 2 workers", 1.7)):
+        if memory is not None and name in fine:
+            ratio = fine[name]["per_round"] / memory["per_round"]
+            print(f"{name}: {ratio:.2f} times a round in memory; at most {most:g} is promised.")
 
 
 def print_formulas(options, n_rows: int, commit: str) -> None:
     """Print what the page on scale says of such a log."""
     state, histogram = 3 * options.columns + 24 * options.actions + 40, 8 * 256 * options.columns
+    whole = 7 * options.columns + 24 * options.actions + 40
     splits = 2**options.depth - 1
     print(f"{n_rows:,} rows × {options.columns} × {options.actions} actions, depth {options.depth}, commit {commit}")
-    print(
-        f"By the formulas: a state takes {state} bytes a row, {state * n_rows / 1e6:.0f} MB in all; a histogram takes"
-    )
-    print(
-        f"{histogram / 1e6:.3f} MB, and {splits} splits send {splits * histogram / 1e6:.1f} MB per thread and round.\n"
-    )
+    print(f"By the formulas: a state takes {state} bytes a row, {state * n_rows / 1e6:.0f} MB in all; in memory a row")
+    print(f"takes {whole} bytes, {whole * n_rows / 1e6:.0f} MB in all, beside the table it is read from. A histogram")
+    print(f"takes {histogram / 1e6:.3f} MB at most; {splits} splits: {splits * histogram / 1e6:.1f} MB per thread.\n")
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rows", type=float, default=200_000)
-    parser.add_argument("--columns", type=int, default=20)
-    parser.add_argument("--actions", type=int, default=10)
-    parser.add_argument("--depth", type=int, default=8)
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--workers", type=int, default=2)
-    parser.add_argument("--row-group", type=int, default=100_000)
-    parser.add_argument("--only", default="memory,pieces,dask,xgboost", help="what to measure")
-    parser.add_argument("--budgets", default="", help="memory budgets for pieces, as 1GB,2GB")
-    parser.add_argument("--memory", default=None, help="memory budget of every fit of pieces")
-    parser.add_argument("--address-space", default=None, help="limit of each process, as 3GiB")
+    parser.add_argument("--show", choices=SHOWN, help="one of what must be shown, at its size")
+    parser.add_argument("--rows", type=float)
+    parser.add_argument("--columns", type=int)
+    parser.add_argument("--actions", type=int)
+    parser.add_argument("--depth", type=int)
+    parser.add_argument("--rounds", type=int)
+    parser.add_argument("--workers", type=int)
+    parser.add_argument("--row-group", type=int)
+    parser.add_argument("--only", help="what to measure: memory,pieces,dask,xgboost")
+    parser.add_argument("--budgets", help="memory budgets for pieces, as 1GB,2GB")
+    parser.add_argument("--memory", help="memory budget of every fit of pieces")
+    parser.add_argument("--address-space", help="limit of each process, as 3GiB")
     parser.add_argument("--folder", default=None, help="keep the files of the log here, and find them there again")
     parser.add_argument("--settings", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.settings:
         print(json.dumps(measured(argparse.Namespace(**json.loads(options.settings)))))
         return
+    for name, value in (DEFAULTS | SHOWN.get(options.show, {})).items():
+        if getattr(options, name) is None:
+            setattr(options, name, value)
     n_rows, options.threads = int(options.rows), options.workers
     with tempfile.TemporaryDirectory() as temporary:
         options.folder = options.folder or f"{temporary}/log"
@@ -323,12 +422,15 @@ def main() -> None:
             write_log(Path(options.folder), n_rows, options.columns, options.actions, options.row_group)
         commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True).stdout.strip()
         print_formulas(options, n_rows, commit)
-        print("| | begin s | s/round | ratio | peak MiB | MB/round | passes/round | tasks/round | waiting | digest |")
-        print("|---|---:|---:|---:|---:|---:|---:|---:|---:|---|")
-        baseline = None
+        print("| " + " | ".join(["", *COLUMNS]) + " |")
+        print("|---|" + "---:|" * (len(COLUMNS) - 1) + "---|")
+        baseline, found = None, {}
         for name, facts in rows_of(options, Path(temporary) / "cache"):
             baseline = facts if name.startswith("in memory") else baseline
-            print_row(name, facts, baseline)
+            found[name] = facts
+            print_row(name, facts, baseline, options)
+        print()
+        print_verdicts(found)
 
 
 if __name__ == "__main__":

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import io
+import re
+import sys
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
@@ -13,6 +16,7 @@ from hypothesis import strategies as st
 from scipy import sparse
 
 import bopl
+from bopl.cluster import ThisMachine
 from bopl.learner.hist_tree import levels
 from bopl.objective import DR, IPS, OBJECTIVES, Clipped, RowWise
 from sliced_log import SlicedLog, cuts_of
@@ -284,3 +288,32 @@ def test_network_is_refused_with_a_reason():
 def test_cluster_and_memory_are_for_pieces_only():
     with pytest.raises(ValueError, match="for logs in pieces"):
         bopl.BoostedPolicy("ips").fit(make_log(), memory="1GB")
+
+
+def test_progress_tells_what_share_of_a_round_was_spent_waiting(monkeypatch):
+    said = []
+
+    class Terminal(io.StringIO):
+        def isatty(self):
+            return True
+
+    monkeypatch.setattr(sys, "stderr", Terminal())
+    monkeypatch.setattr("rich.progress.Progress.update", lambda self, task, **fields: said.append(fields["value"]))
+    bopl.BoostedPolicy(**settings(progress=True)).fit(SlicedLog(make_log(), cuts_of(N, 3)))
+    assert len(said) == 3
+    assert all(re.fullmatch(r"reward -?[0-9.]+, waiting \d+%", one) for one in said)
+
+
+def test_bytes_of_a_wave_are_counted_with_all_its_histograms(monkeypatch):
+    placements = []
+
+    class Recording(ThisMachine):
+        def place(self, *given, **named):
+            placements.append(super().place(*given, **named))
+            return placements[-1]
+
+    with Recording(n_threads=1) as cluster:
+        fitted = bopl.BoostedPolicy(**settings(n_rounds=1)).fit(SlicedLog(make_log(), cuts_of(N, 3)), cluster=cluster)
+    n_splits = len(fitted.ensemble_.rounds[0].predictor.tree.value) // 2
+    n_bins = 4 * 100  # far fewer than the columns have
+    assert placements[-1].traffic.n_bytes > 8 * n_bins * min(n_splits, 3)

@@ -71,6 +71,7 @@ def test_verbs_equal_a_plain_loop_on_any_number_of_workers(running, n_workers):
     with DaskCluster(client) as dask, dask.place(numbers(), build, rows=[one.n_rows for one in numbers()]) as placement:
         assert story(placement) == plain_story()
         assert placement.traffic.n_built == len(numbers())
+        assert placement.traffic.n_sent > 0
     until(lambda: nothing_is_left(client, placement.id))
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, TextIO
@@ -212,10 +213,12 @@ class ProgressBar(Callback):
     ----------
     stream : text stream, optional
         Standard error by default.
+    note : callable, optional
+        Returns a word more about the round that was made.
     """
 
-    def __init__(self, stream: TextIO | None = None) -> None:
-        self.stream = stream
+    def __init__(self, stream: TextIO | None = None, note: Callable[[], str] | None = None) -> None:
+        self.stream, self.note = stream, note
         self._bar: Any = None
         self._task: Any = None
         self._line: RunLine | None = None
@@ -252,6 +255,8 @@ class ProgressBar(Callback):
         has_validation = np.isfinite(record.get("validation_value", np.nan))
         text = f"{'validation' if has_validation else 'reward'} "
         text += f"{record['validation_value' if has_validation else 'snips_value']:.4f}"
+        note = "" if self.note is None else self.note()
+        text += f", {note}" if note else ""
         if self._line is not None:
             self._line.say(f"round {len(state.rounds)} of {state.n_rounds}, {text}")
         else:

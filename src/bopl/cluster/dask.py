@@ -16,6 +16,7 @@ from typing import Any
 
 import bopl
 from bopl._errors import UsageError
+from bopl.cluster.add import n_bytes
 from bopl.cluster.dask_worker import carry_out, hold, lease_key, merge
 from bopl.cluster.homes import Homes, Slot
 from bopl.cluster.order import Answer, Build, Order, merge_answers
@@ -108,7 +109,8 @@ class DaskCluster:
         gone = [piece_idx for slot in lost for piece_idx in groups[slot]]
         for piece_idx in gone:
             homes.slot_of.pop(piece_idx, None)
-        return merge_answers([*answers, Answer(missing=tuple(gone))], order.add)
+        n_sent = len(groups) * n_bytes(order.change) + n_bytes(order.recipe)
+        return merge_answers([*answers, Answer(missing=tuple(gone), n_sent=n_sent)], order.add)
 
     def settle(self, placement: str) -> None:
         """Let workers that have joined take pieces."""

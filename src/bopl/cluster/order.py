@@ -126,6 +126,8 @@ class Answer:
         States that were made from their files.
     n_tasks : int
         Pieces of work that were handed to workers.
+    n_sent : int
+        Bytes of what workers were asked, where they are other processes.
     """
 
     total: Any = None
@@ -134,6 +136,7 @@ class Answer:
     n_bytes: int = 0
     n_built: int = 0
     n_tasks: int = 0
+    n_sent: int = 0
 
 
 def merge_answers(answers: Iterable[Answer], add: Add) -> Answer:
@@ -141,7 +144,7 @@ def merge_answers(answers: Iterable[Answer], add: Add) -> Answer:
     total: Any = None
     missing: list[int] = []
     busy: list[float] = []
-    size = built = tasks = 0
+    size = built = tasks = sent = 0
     for answer in answers:
         if answer.total is not None:
             total = answer.total if total is None else add(total, answer.total)
@@ -150,4 +153,5 @@ def merge_answers(answers: Iterable[Answer], add: Add) -> Answer:
         size += answer.n_bytes
         built += answer.n_built
         tasks += answer.n_tasks
-    return Answer(total, tuple(sorted(missing)), tuple(busy), size, built, tasks)
+        sent += answer.n_sent
+    return Answer(total, tuple(sorted(missing)), tuple(busy), size, built, tasks, sent)

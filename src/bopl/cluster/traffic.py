@@ -19,6 +19,8 @@ class Traffic:
         Pieces of work that were handed to workers.
     n_bytes : int
         Bytes of partial results that workers handed on.
+    n_sent : int
+        Bytes of what workers were asked, where they are other processes.
     n_built : int
         States that were made from their files, rebuilt ones included.
     seconds : float
@@ -30,6 +32,7 @@ class Traffic:
     n_passes: int = 0
     n_tasks: int = 0
     n_bytes: int = 0
+    n_sent: int = 0
     n_built: int = 0
     seconds: float = 0.0
     waiting: float = 0.0
@@ -39,6 +42,7 @@ class Traffic:
         self.n_passes += 1
         self.n_tasks += answer.n_tasks
         self.n_bytes += answer.n_bytes
+        self.n_sent += answer.n_sent
         self.n_built += answer.n_built
         self.seconds += seconds
         if answer.busy:
@@ -59,6 +63,7 @@ class Traffic:
             self.n_passes - before.n_passes,
             self.n_tasks - before.n_tasks,
             self.n_bytes - before.n_bytes,
+            self.n_sent - before.n_sent,
             self.n_built - before.n_built,
             self.seconds - before.seconds,
             self.waiting - before.waiting,

@@ -14,7 +14,7 @@ import numpy as np
 from bopl._typing import AnyArray, FloatArray
 from bopl.boosting import BoostingState, ProgressBar, Start, Validation, read_checkpoint
 from bopl.boosting.loop import AnyCallback, BoostingResult, BoostingRun, boost, result_of
-from bopl.boosting.pieces import PiecesProblem, run_over_pieces
+from bopl.boosting.pieces import PiecesProblem, WaitingShare, run_over_pieces
 from bopl.boosting.pieces.certificate import optimal_risk
 from bopl.boosting.pieces.models import AfterPrior, PiecesBench, StartModels, own_reward
 from bopl.boosting.pieces.state import BuildPolicy
@@ -23,7 +23,7 @@ from bopl.boosting.workbench import LoggingFit, reward_start
 from bopl.cluster import Cluster
 from bopl.learner import HistTree, with_categories
 from bopl.learner.hist_tree.learner import categorical_mask, check_tree_settings, feature_matrix
-from bopl.learner.pieces import Part, parts_of
+from bopl.learner.pieces import Part, parts_of, place_parts
 from bopl.learner.pieces.facts import (
     LoadedPiece,
     LoadLog,
@@ -100,11 +100,14 @@ def fit_over_pieces(
         watch = _watch(policy, validation, cluster)
         if isinstance(watch, PiecesValidation):
             stack.callback(watch.close)
-        watchers: list[AnyCallback] = ([watch] if watch else []) + ([ProgressBar()] if policy.progress else [])
+        waiting = WaitingShare()
+        bar = [ProgressBar(note=waiting.text)] if policy.progress else []
+        watchers: list[AnyCallback] = [*([watch] if watch else []), *bar]
 
         def begin() -> BoostingRun:
             run = run_over_pieces(ready.problem, cluster, seed=state.seed, n_jobs=n_jobs, rounds=state.rounds)
             trees, ascent = stack.enter_context(run)
+            waiting.watch(ascent.traffic)
             return BoostingRun(trees, ascent, np.zeros(0), policy._step_rule(), state, ready.optimal_risk)
 
         reason = boost(state, begin, policy.n_rounds, [*watchers, *callbacks])
@@ -131,7 +134,7 @@ class _Ready:
         if validation is not None and not is_in_pieces(validation):
             others = [decision_keys(validation, self.actions)]
         elif validation is not None:
-            with cluster.place(parts_of(validation), LoadLog(validation.spec)) as placed:
+            with place_parts(cluster, parts_of(validation), LoadLog(validation.spec)) as placed:
                 others = [gather_values(placed, partial(decision_keys, actions=self.actions))]
         return RowSketch.from_keys(self.keys, self.reward, len(self.keys), *others)
 
@@ -141,7 +144,7 @@ def _prepare(
 ) -> _Ready:
     """Look at the whole log: bins, models, certificate."""
     learner, objective = _tree_of(policy, log), _objective_of(policy)
-    with cluster.place(parts_of(log, sample_weight=weight), LoadLog(log.spec)) as raw:
+    with place_parts(cluster, parts_of(log, sample_weight=weight), LoadLog(log.spec)) as raw:
         numbers = find_numbers(raw, policy.reward_translation)
         check_reward_size(numbers.largest_reward)
         policy._check_has_reward(numbers.has_reward, log.n_samples)
@@ -173,7 +176,7 @@ def _prepare(
         digest = content_digest(gather_values(raw, sample_keys), log)
     optimal = float("nan")
     if policy.certificate:
-        with cluster.place(parts, LoadLog(log.spec)) as raw:
+        with place_parts(cluster, parts, LoadLog(log.spec)) as raw:
             optimal = optimal_risk(raw, build, log.n_samples)
     problem = PiecesProblem(
         parts,

@@ -26,7 +26,7 @@ from bopl.learner.hist_tree.problem import Target
 from bopl.learner.hist_tree.storage import BinnedContext, Layout
 from bopl.learner.hist_tree.tree import Tree
 from bopl.learner.hist_tree.wave import Answer, Nodes, TreeTask, Wave, run_wave
-from bopl.learner.pieces import Loader, Part, PiecesLog
+from bopl.learner.pieces import Loader, Part, PiecesLog, place_parts
 from bopl.learner.pieces.facts import LoadedPiece, add_some, find_layout, without_rows
 from bopl.learner.pieces.stored import StoredContext, store_piece
 from bopl.log import BanditLog
@@ -209,7 +209,7 @@ def cross_fit_pieces(
     initial = tuple(value_of(one.rewarded) / value_of(one.weight) for one in facts)
     build = BuildReward(log.spec, read_reward, layout, initial, model.learning_rate, is_sparse)
     total = value_of(facts[0].weight + raw.reduce(_unseen, 0, n_folds, add=operator.add))
-    with cluster.place(parts, build) as placed:
+    with place_parts(cluster, parts, build) as placed:
         runs = [
             PlacedRun(placed, k, learner, layout, facts[k], log.n_samples, seed + k, n_jobs, is_sparse, model)
             for k in range(n_folds)

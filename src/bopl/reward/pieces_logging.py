@@ -8,7 +8,7 @@ import numpy as np
 
 from bopl._typing import AnyArray, FloatArray
 from bopl.cluster import Cluster, Placement
-from bopl.learner.pieces import PiecesLog, parts_of
+from bopl.learner.pieces import PiecesLog, parts_of, place_parts
 from bopl.learner.pieces.facts import LoadedPiece, LoadLog, add_some, gather_log, gather_values
 from bopl.log import BanditLog
 from bopl.log.layout import ColumnTotals, category_sizes, layout_from
@@ -53,7 +53,7 @@ def fit_logging_pieces(
         model = fit_linear_part(some, layout, has_floor=False)
     fold = folds_of(log.n_samples, group_of(log, raw), 2, seed)
     parts = parts_of(log, fold=fold)
-    with cluster.place(parts, LoadLog(log.spec)) as placed:
+    with place_parts(cluster, parts, LoadLog(log.spec)) as placed:
         fitted = cross_fit_pieces(
             log,
             parts,

@@ -1,5 +1,5 @@
 """Boosting over a log in pieces: the same model, to the last byte, as in memory."""
 
-from bopl.boosting.pieces.run import PiecesProblem, run_over_pieces
+from bopl.boosting.pieces.run import PiecesProblem, WaitingShare, run_over_pieces
 
-__all__ = ["PiecesProblem", "run_over_pieces"]
+__all__ = ["PiecesProblem", "WaitingShare", "run_over_pieces"]

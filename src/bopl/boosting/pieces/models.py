@@ -11,7 +11,7 @@ from bopl._exact import limbs_of, value_of, values_of
 from bopl._typing import FloatArray
 from bopl.boosting.prior import Prior, PriorSums, find_prior, has_spread
 from bopl.cluster import Cluster, Placement
-from bopl.learner.pieces import Part, PiecesLog, parts_of
+from bopl.learner.pieces import Part, PiecesLog, parts_of, place_parts
 from bopl.learner.pieces.facts import LoadedPiece, LoadLog, add_some
 from bopl.log import BanditLog
 from bopl.reward.boosted import BoostedRewardModel
@@ -139,7 +139,7 @@ class PiecesBench:
         """Return the models of all folds, and the pieces with their folds."""
         fold = folds_of(self._log.n_samples, group_of(self._log, self._raw), self._n_folds, self._seed)
         parts = parts_of(self._log, sample_weight=self._weight, fold=fold)
-        with self._cluster.place(parts, LoadLog(self._log.spec)) as raw:
+        with place_parts(self._cluster, parts, LoadLog(self._log.spec)) as raw:
             fitted = cross_fit_pieces(
                 self._log,
                 parts,

@@ -17,12 +17,12 @@ from bopl.boosting.ascent import Standing, Sums, standing_of, step_sums
 from bopl.boosting.ensemble import Round
 from bopl.boosting.pieces import state as work
 from bopl.boosting.pieces.state import BuildPolicy, GrownTree, MadeRound
-from bopl.cluster import Cluster, Placement
+from bopl.cluster import Cluster, Placement, Traffic
 from bopl.learner.base import FittedStep
 from bopl.learner.hist_tree.learner import HistTree, PlacedTrees, WeightFacts
 from bopl.learner.hist_tree.storage import BinnedContext
 from bopl.learner.hist_tree.wave import TreeTask, Wave
-from bopl.learner.pieces import Part
+from bopl.learner.pieces import Part, place_parts
 from bopl.learner.pieces.facts import add_some
 from bopl.objective import StepTarget
 
@@ -67,6 +67,11 @@ class PlacedAscent:
         self.gradient: FloatArray = np.zeros((0, n_actions))
         self.standing: Standing = self._stand(placed.update_reduce(work.look, add=operator.add))
 
+    @property
+    def traffic(self) -> Traffic:
+        """What the cluster had to do so far."""
+        return self._placed.traffic
+
     def measure(self, prediction: FloatArray) -> Sums:
         """Return what the step size along the prediction of the tree grown last is computed from."""
         totals = self._placed.update_reduce(work.measure, self._learner.grown, add=operator.add)
@@ -79,6 +84,26 @@ class PlacedAscent:
 
     def _stand(self, totals: Any) -> Standing:
         return standing_of(totals, self._n_samples, self._least)
+
+
+class WaitingShare:
+    """The share of each round that workers spent waiting for the slowest of them, for progress lines."""
+
+    def __init__(self) -> None:
+        self._traffic: Traffic | None = None
+        self._before = Traffic()
+
+    def watch(self, traffic: Traffic) -> None:
+        """Look at these counts from now on."""
+        self._traffic, self._before = traffic, traffic.copy()
+
+    def text(self) -> str:
+        """Return the share since the last time, in words; nothing before there is something to watch."""
+        if self._traffic is None:
+            return ""
+        now = self._traffic.copy()
+        since, self._before = now - self._before, now
+        return f"waiting {since.waiting_share:.0%}"
 
 
 @dataclass(frozen=True)
@@ -113,7 +138,7 @@ def run_over_pieces(
 ) -> Iterator[tuple[PlacedLearner, PlacedAscent]]:
     """Yield a learner and an ascent whose samples are on a cluster, after the rounds that were made before."""
     settled = [MadeRound(made.predictor, made.step.size) for made in rounds]
-    with cluster.place(problem.parts, problem.build, settled) as placed:
+    with place_parts(cluster, problem.parts, problem.build, settled) as placed:
         found = placed.reduce(work.weight_facts, add=operator.add)
         trees = PlacedTrees(
             problem.learner,

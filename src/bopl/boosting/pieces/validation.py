@@ -15,7 +15,7 @@ from bopl.boosting.callback import BoostingState, Validation, watched_totals
 from bopl.boosting.ensemble import Round
 from bopl.boosting.start import Start
 from bopl.cluster import Cluster, Placement
-from bopl.learner.pieces import Loader, Part, PiecesLog, parts_of
+from bopl.learner.pieces import Loader, Part, PiecesLog, parts_of, place_parts
 from bopl.log import BanditLog
 
 
@@ -55,7 +55,7 @@ class PiecesValidation(Validation):
 
     def _begin(self, state: BoostingState) -> None:
         self.close()
-        self._placed = self._cluster.place(parts_of(self._pieces), BuildWatched(self._pieces.spec, state.start))
+        self._placed = place_parts(self._cluster, parts_of(self._pieces), BuildWatched(self._pieces.spec, state.start))
         self._least = float(self._placed.reduce(_least, add=min))
 
     def _move(self, made: Round) -> None:

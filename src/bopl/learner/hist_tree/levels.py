@@ -455,7 +455,7 @@ class _Growth:
     def _grow_whole(self, node: _Node, parts: list[_Extract], number: int) -> Piece:
         """Grow a node in memory to its end."""
         spans = [(part.rows, *part.span(number)) for part in parts]
-        binned = join_rows([(rows.binned, start, end) for rows, start, end in spans])
+        binned = join_rows(self._grower._layout, [(rows.codes, start, end) for rows, start, end in spans])
         n_rows, n_actions = binned.n_samples, len(self._target.gradient)
         gradient = np.empty((n_actions, n_rows))
         gradient[node.actions] = np.concatenate([part.gradient(number) for part in parts], axis=1)

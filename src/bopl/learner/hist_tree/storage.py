@@ -588,16 +588,29 @@ def take_rows(binned: BinnedContext, rows: NDArray[np.int32]) -> BinnedContext:
     return _with_rows(binned, codes, starts, block_code, np.ascontiguousarray(arrays.part_bins[:, rows]), n_rows)
 
 
-def join_rows(parts: Sequence[tuple[BinnedContext, int, int]]) -> BinnedContext:
+class RowCodes(NamedTuple):
+    """Those arrays of `Binned` that have something for each row; the others are the layout's."""
+
+    codes: NDArray[np.uint16]
+    row_start: NDArray[np.int64]
+    block_code: NDArray[np.int64]
+    part_bins: NDArray[Any]
+
+    @classmethod
+    def of(cls, binned: BinnedContext) -> RowCodes:
+        """Return the arrays of stored contexts."""
+        return cls(*(getattr(binned.arrays, name) for name in cls._fields))
+
+
+def join_rows(layout: BinnedContext, parts: Sequence[tuple[RowCodes, int, int]]) -> BinnedContext:
     """Return contexts of one layout one after the other: of each part those from one place to another."""
-    n_rows, n_blocks = sum(end - start for _, start, end in parts), len(parts[0][0].arrays.row_width)
+    n_rows, n_blocks = sum(end - start for _, start, end in parts), len(layout.arrays.row_width)
     codes, starts, block_code = [], np.zeros((n_blocks, n_rows + 1), np.int64), []
     base = 0
-    for block, width in enumerate(parts[0][0].arrays.row_width.tolist()):
+    for block, width in enumerate(layout.arrays.row_width.tolist()):
         block_code.append(base)
         place = 0
-        for part, start, end in parts:
-            arrays = part.arrays
+        for arrays, start, end in parts:
             if width > 0:
                 first = int(arrays.block_code[block])
                 codes.append(arrays.codes[first + start * width : first + end * width])
@@ -607,8 +620,8 @@ def join_rows(parts: Sequence[tuple[BinnedContext, int, int]]) -> BinnedContext:
                 starts[block, place : place + end - start + 1] = own - own[0] + base
             base += len(codes[-1])
             place += end - start
-    part_bins = np.concatenate([part.arrays.part_bins[:, start:end] for part, start, end in parts], axis=1)
-    return _with_rows(parts[0][0], codes, starts, block_code, part_bins, n_rows)
+    part_bins = np.concatenate([arrays.part_bins[:, start:end] for arrays, start, end in parts], axis=1)
+    return _with_rows(layout, codes, starts, block_code, part_bins, n_rows)
 
 
 def _with_rows(

@@ -28,7 +28,7 @@ from bopl.learner.hist_tree.problem import (
     sum_leaf,
     sum_norms,
 )
-from bopl.learner.hist_tree.storage import BinnedContext, take_rows
+from bopl.learner.hist_tree.storage import BinnedContext, RowCodes, take_rows
 
 # What `Measure` returns.
 M_ROWS, M_OF_PAIRS, M_NORMS, N_MEASURES = 0, 1, 2, 6
@@ -127,7 +127,7 @@ class Rows:
     """Rows of the gathered nodes of one piece, node after node, as the engine needs them to grow these."""
 
     counts: NDArray[np.int64]  # rows of each node
-    binned: BinnedContext
+    codes: RowCodes
     gradient: NDArray[np.float64]  # of the actions of each node, action after action
     weight: NDArray[np.float64]
     mask: NDArray[np.bool_] | None  # (n_rows, n_actions)
@@ -360,7 +360,7 @@ def _extract(binned: BinnedContext, target: Target, nodes: Nodes, wanted: Sequen
     gradient = np.empty(int((counts * np.diff(action_start)).sum()))
     _take_gradients(target.gradient, rows, row_start, actions, action_start, gradient)
     mask = target.mask[rows] if target.has_mask else None
-    return Rows(counts, take_rows(binned, rows), gradient, target.weight[rows], mask)
+    return Rows(counts, RowCodes.of(take_rows(binned, rows)), gradient, target.weight[rows], mask)
 
 
 @njit(nogil=True, cache=True)

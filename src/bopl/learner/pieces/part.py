@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 from bopl._typing import AnyArray, FloatArray, IntArray
+from bopl.cluster import Cluster, Placement
 from bopl.log import BanditLog
 from bopl.log.schema import LogSchema
 
@@ -93,6 +94,11 @@ class Part:
     def rows(self) -> slice:
         """Numbers of its samples."""
         return slice(self.first, self.first + self.n_rows)
+
+
+def place_parts(cluster: Cluster, parts: Sequence[Part], build: Any, settled: Iterable[Any] = ()) -> Placement:
+    """Return pieces on a cluster, shared out by their rows."""
+    return cluster.place(parts, build, settled, rows=[part.n_rows for part in parts])
 
 
 def parts_of(log: PiecesLog, *, sample_weight: FloatArray | None = None, fold: IntArray | None = None) -> list[Part]:
