@@ -4,6 +4,7 @@ import copy
 import datetime
 import math
 import pickle
+import re
 
 import numpy as np
 import pandas as pd
@@ -167,3 +168,19 @@ def test_a_frame_of_one_row_may_hold_none():
     schema = LogSchema(tuple(Column(kind, kind, CITIES) for kind in ("number", "flag", "category", "time", "vector")))
     frame = pd.DataFrame([dict.fromkeys(["number", "flag", "category", "time", "vector"])])
     assert np.isnan(schema.encode(frame)).all()
+
+
+@settings(max_examples=200)
+@given(
+    st.lists(st.floats(width=64) | st.integers(-(1 << 53), 1 << 53) | st.booleans() | st.none(), min_size=3, max_size=3)
+)
+def test_a_single_record_is_rounded_as_records_of_a_batch_are(values):
+    schema = LogSchema(tuple(Column(f"n{place}", "number") for place in range(3)))
+    record = {f"n{place}": value for place, value in enumerate(values)}
+    try:
+        together = schema.encode_records([record, record])
+    except ValueError as error:
+        with pytest.raises(ValueError, match=re.escape(str(error).partition(" ")[0])):
+            schema.encode_records([record])
+        return
+    assert schema.encode_record(record).tobytes() == together[0].tobytes() == together[1].tobytes()

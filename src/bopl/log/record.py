@@ -69,12 +69,13 @@ class RecordEncoder:
     def encode(self, records: Sequence[Mapping[str, Any]]) -> AnyArray:
         """Return records as a float32 matrix of shape (n_records, n_features)."""
         read = self._sparse_row if self._is_sparse else self._row
-        if len(records) == 1:
-            rows = np.frombuffer(array("d", read(records[0])))  # sooner than numpy reads a list
+        matrix: AnyArray
+        if len(records) == 1:  # sooner than numpy reads a list; it rounds to float32 in the same way, without warnings
+            matrix = np.frombuffer(array("f", read(records[0])), dtype=CONTEXT_DTYPE).reshape(1, len(self._names))
         else:
             rows = np.array([read(record) for record in records], dtype=np.float64)
-        with np.errstate(over="ignore"):  # what overflows float32 becomes infinite and is refused with its name
-            matrix: AnyArray = rows.reshape(len(records), len(self._names)).astype(CONTEXT_DTYPE)
+            with np.errstate(over="ignore"):  # what overflows float32 becomes infinite and is refused with its name
+                matrix = rows.reshape(len(records), len(self._names)).astype(CONTEXT_DTYPE)
         if np.isinf(matrix).any():
             check_values(matrix, self._names)
         return matrix
