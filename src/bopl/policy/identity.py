@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from bopl._typing import AnyArray
-from bopl.learner.store import pack_predictors
 
 if TYPE_CHECKING:
     from bopl.boosting import Ensemble
@@ -42,6 +41,8 @@ def ensemble_content(ensemble: Ensemble) -> tuple[dict[str, Any], dict[str, AnyA
     TypeError
         A predictor has no plain form.
     """
+    from bopl.learner.store import pack_predictors  # with the compiled engine, which other policies do without
+
     facts, arrays = pack_predictors(ensemble.predictors)
     return {"predictors": facts}, arrays | {"coefficients": np.array(ensemble.coefficients)}
 
