@@ -48,7 +48,7 @@ package: $(STAMP)
 	$(BIN)/python -m build --outdir build/package . >build/package.log 2>&1 || (cat build/package.log; exit 1)
 	$(PYTHON) -m venv build/package/bare
 	build/package/bare/bin/python -m pip install --quiet build/package/*.whl
-	cd build/package && bare/bin/python -P ../../tests/bare.py
+	cd build/package && bare/bin/python -P ../../.ci/try_package.py
 
 # About seven minutes, with nothing else running.
 benchmark: $(STAMP_ALL)

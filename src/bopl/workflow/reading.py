@@ -33,6 +33,8 @@ _NOUNS = {
 def read_training_log(config: TrainConfig) -> BanditLog:
     """Return the log of a run, with the propensities it has or is said to have."""
     log = read_log(config.request())
+    if log.feature_names is None:  # a log of arrays that was written to a file: there its columns have names
+        log = log.without_schema(usual_names(log.n_features))
     check_training_log(log)
     return fill_propensity(log, config.assume_propensity, config.random_state)
 
@@ -82,13 +84,15 @@ def noting_unseen() -> Iterator[list[str]]:
 
 
 def schema_of(policy: Any) -> LogSchema:
-    """Return how a policy reads columns: as it remembers, or as numbers where it knows the names alone.
-
-    One that was fitted on arrays reads the columns that `BanditLog.to_parquet` gives such logs.
-    """
+    """Return how a policy reads columns: as it remembers, or as numbers where it knows the names alone."""
     if policy.schema_ is not None:
         return policy.schema_
-    names = getattr(policy, "feature_names_in_", usual_names(policy.n_features_in_))
+    names = getattr(policy, "feature_names_in_", None)
+    if names is None:
+        raise UsageError(
+            "the policy was fitted on arrays and does not remember the names of its columns: train it from a file or a "
+            "frame, or call it from Python."
+        )
     return LogSchema(tuple(Column(str(name), "number") for name in names))
 
 
