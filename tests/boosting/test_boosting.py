@@ -69,7 +69,7 @@ LEARNERS = {
     has_weight=st.booleans(),
     start=st.sampled_from([0.0, 1.0, 30.0]),
 )
-@settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 def test_no_bound_is_ever_broken(name, log, settings, learner, translation, rule, has_mask, has_weight, start):
     """The recursive bound and Theorem 1, with negative rewards, tiny propensities, penalties, any learner and start."""
     log = masked(log) if has_mask else log
