@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import time
-
 import numpy as np
 import pytest
 
 import bopl
 from bopl.learner.hist_tree import levels
 
-distributed = pytest.importorskip("distributed")
+pytest.importorskip("distributed")
 pandas = pytest.importorskip("pandas")
 
+from cluster.processes import scale, some_workers  # noqa: E402
+
 N = 900
-BOUND = 60.0  # seconds in which workers have come, on a busy machine
 
 
 @pytest.fixture(autouse=True)
@@ -54,29 +53,10 @@ def saved(policy, tmp_path):
 def test_one_two_and_three_workers_give_the_bytes_of_the_log_in_memory(start, pieces, tmp_path):
     expected = saved(fit(pieces.to_log(), start), tmp_path)
     checkpoint = tmp_path / "fit.ckpt"
-    with (
-        distributed.LocalCluster(
-            processes=True,
-            n_workers=1,
-            threads_per_worker=1,
-            host="127.0.0.1",
-            dashboard_address=":0",
-            silence_logs=50,
-            memory_limit="1GB",
-        ) as cluster,
-        distributed.Client(cluster, set_as_default=False) as client,
-    ):
+    with some_workers(1) as (cluster, client):
         fit(pieces, start, 1, cluster=client, callbacks=[bopl.Checkpoint(checkpoint)])
         assert saved(fit(pieces, start, cluster=client), tmp_path) == expected
         scale(cluster, client, 2)
         assert saved(fit(pieces, start, cluster=client), tmp_path) == expected
         scale(cluster, client, 3)
         assert saved(fit(pieces, start, cluster=client, resume_from=checkpoint), tmp_path) == expected
-
-
-def scale(cluster, client, n_workers):
-    cluster.scale(n_workers)
-    ends = time.monotonic() + BOUND
-    while len(client.nthreads()) < n_workers and time.monotonic() < ends:
-        time.sleep(0.05)
-    assert len(client.nthreads()) == n_workers
