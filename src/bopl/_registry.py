@@ -66,6 +66,10 @@ class Registry(MutableMapping[str, T], Generic[T]):
     def __contains__(self, name: object) -> bool:
         return name in self._known or name in self._offered
 
+    def put_later(self, name: str, home: str) -> None:
+        """Name where something of ours stands, as ``"module:name"``; it is imported when it is asked for."""
+        self._known.setdefault(name, home)
+
     def usable(self) -> Iterator[tuple[str, T]]:
         """Yield names and what they stand for; warn of what an installed package offers and cannot be imported."""
         for name in tuple(self):

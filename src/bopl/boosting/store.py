@@ -11,13 +11,13 @@ from bopl._typing import AnyArray, FloatArray
 from bopl.boosting.ensemble import Round
 from bopl.boosting.history import COLUMNS
 from bopl.boosting.step import Step
-from bopl.learner.store import Packed, pack_predictors, register_home, unpack_predictors
+from bopl.learner.store import PREDICTORS, Packed, pack_predictors, unpack_predictors
 from bopl.learner.tree_check import MAX_NUMBER
 
 MAX_ROUNDS = 1 << 53  # whole numbers that a float can count
 STEP_FIELDS = ("alpha", "factor", "guaranteed_decrease")
-register_home("logging", "bopl.reward.logging_model")
-register_home("network", "bopl.reward.network")
+PREDICTORS.put_later("logging", "bopl.reward.logging_model:CODEC")
+PREDICTORS.put_later("network", "bopl.reward.network:CODEC")
 
 
 def pack_rounds(rounds: Sequence[Round]) -> Packed:

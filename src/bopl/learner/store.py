@@ -6,7 +6,6 @@ import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from importlib import import_module
 from itertools import groupby
 from typing import Any
 
@@ -49,9 +48,6 @@ PREDICTORS: Registry[Codec] = Registry(
 )
 
 
-_HOME_OF_KIND: dict[str, str] = {}
-
-
 def register_predictor(
     kind: str, pack: Callable[[Sequence[Any]], Packed], unpack: Callable[..., Any], *, needs_columns: bool = True
 ) -> None:
@@ -73,11 +69,6 @@ def register_predictor(
         memory however many actions there are.
     """
     PREDICTORS[kind] = Codec(pack, unpack, needs_columns)
-
-
-def register_home(kind: str, module: str) -> None:
-    """Name the module that registers a kind of predictor when it is imported, which is done once a file holds one."""
-    _HOME_OF_KIND[kind] = module
 
 
 def pack_predictors(predictors: Sequence[Predictor]) -> Packed:
@@ -156,8 +147,6 @@ class _ActionColumns:
 def _unpack_kind(
     facts: dict[str, Any], arrays: dict[str, AnyArray], n_features: int, columns: _ActionColumns
 ) -> Sequence[Predictor]:
-    if facts.get("kind") in _HOME_OF_KIND and facts["kind"] not in PREDICTORS:
-        import_module(_HOME_OF_KIND[facts["kind"]])
     if facts.get("kind") not in PREDICTORS:
         raise ValueError(f"predictors of kind {facts.get('kind')!r} are not known to this version")
     codec = PREDICTORS[facts["kind"]]

@@ -17,7 +17,7 @@ from bopl._archive import check_array, grouped
 from bopl._typing import AnyArray, ContextMatrix, FloatArray
 from bopl.learner.hist_tree.predict import FlatEnsemble
 from bopl.learner.hist_tree.predictor import HistTreePredictor, pack_hist_trees, stack_trees, unpack_hist_trees
-from bopl.learner.store import register_predictor
+from bopl.learner.store import PREDICTORS, Codec
 from bopl.learner.tree_check import MAX_NUMBER
 from bopl.log.context import is_sparse
 from bopl.log.layout import InputLayout, category_sizes, fit_layout, unpack_layout
@@ -346,4 +346,4 @@ def _unpack_terms(
     return terms
 
 
-register_predictor(LoggingTerm.kind, _pack_terms, _unpack_terms, needs_columns=False)
+CODEC = PREDICTORS[LoggingTerm.kind] = Codec(_pack_terms, _unpack_terms, needs_columns=False)

@@ -15,7 +15,7 @@ from bopl._archive import check_array, grouped
 from bopl._settings import check_number
 from bopl._torch import import_torch, pick_device
 from bopl._typing import AnyArray, ContextMatrix, FloatArray
-from bopl.learner import register_predictor
+from bopl.learner.store import PREDICTORS, Codec
 from bopl.log import BanditLog
 from bopl.log.context import is_sparse, read_context
 from bopl.log.layout import InputLayout, category_sizes, fit_layout, unpack_layout
@@ -274,4 +274,4 @@ def _unpack(
     return found
 
 
-register_predictor(Layers.kind, _pack, _unpack, needs_columns=False)
+CODEC = PREDICTORS[Layers.kind] = Codec(_pack, _unpack, needs_columns=False)
