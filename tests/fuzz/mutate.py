@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import io
 import json
@@ -71,7 +72,7 @@ def _an_array(rng: np.random.Generator, members: dict[str, bytes]) -> tuple[str,
     name = pick(rng, [name for name in members if name.endswith(".npy")] or [""])
     try:
         return name, np.load(io.BytesIO(members[name]), allow_pickle=False)
-    except (ValueError, KeyError, EOFError, OSError, SyntaxError, TypeError):
+    except Exception:  # spoiled by an earlier change: headers that are no Python, or ask for exabytes
         return None
 
 
@@ -96,7 +97,7 @@ def change_entries(rng: np.random.Generator, members: dict[str, bytes]) -> None:
             value = flat[int(rng.integers(0, len(flat)))]
         elif rng.random() < 0.3:
             value = flat[place].item() + pick(rng, [-2, -1, 1, 2]) if kind in "iuf" else flat[place]
-        with np.errstate(all="ignore"):
+        with np.errstate(all="ignore"), contextlib.suppress(OverflowError):  # text of one array as a number of another
             flat[place] = np.array(value).astype(flat.dtype)
         if rng.random() < 0.05:
             flat[:] = flat[place]

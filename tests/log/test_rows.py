@@ -197,3 +197,9 @@ def test_wrong_propensities_are_not_blamed_on_copies():
     rng = np.random.default_rng(0)
     frame = rich_log(20_000, 0).assign(x=rng.integers(0, 50, 20_000), y=rng.integers(0, 40, 20_000), z=0, p=0.2)
     assert "chance" in bopl.BanditLog.from_frame(frame, **ROLES).audit()["duplicated_rows"].sentence
+
+
+def test_percentages_beside_actions_that_cannot_be_counted_are_one_sentence():
+    table = pa.table({"x": [1.0, 2.0], "a": pa.array([[[1]], [[2]]]), "r": [0.0, 1.0], "p": [50.0, 0.5]})
+    with pytest.raises(ValueError, match="propensity must lie in"):
+        bopl.BanditLog.from_frame(table, action="a", reward="r", propensity="p")

@@ -207,3 +207,18 @@ def test_sparse_contexts_that_point_outside_are_refused_before_any_kernel(model,
     ):
         with pytest.raises(ValueError, match="point outside it"):
             use()
+
+
+def test_a_policy_with_an_infinite_setting_is_written_and_read_again(tmp_path):
+    policy = XGBRewardPolicy(reg_lambda=np.inf, n_rounds=2)
+    assert policy._plain_settings()["reg_lambda"] == "inf"
+
+
+@pytest.mark.parametrize("names", [3, "dr", ["dr", 3]])
+def test_names_of_candidates_in_a_file_are_a_list_of_names(names):
+    from bopl.policy.model_file import read_settings
+
+    defaults = bopl.AutoPolicy().get_params(deep=False)
+    with pytest.raises(ValueError, match="'include' must be a list of names"):
+        read_settings({"include": names}, defaults)
+    assert read_settings({"include": ["dr"]}, defaults) == {"include": ["dr"]}

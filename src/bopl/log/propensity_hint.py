@@ -7,6 +7,7 @@ from typing import Any
 
 import narwhals.stable.v1 as nw
 import numpy as np
+import pyarrow
 
 from bopl._typing import BoolArray, FloatArray
 from bopl.log.column import TEXT, distinct_values
@@ -45,7 +46,7 @@ def propensity_hint(
         )
     above = values > 1.0
     is_percent = bool((values[above] <= 100.0).all())
-    n_actions = columns[action].n_unique() if action is not None else None
+    n_actions = _n_distinct(columns[action]) if action is not None else None
     if _is_whole_column(values, above, n_actions, 100.0 if is_percent else None):
         if is_percent:
             return "Values up to 100 usually mean percentages: divide by 100."
@@ -55,6 +56,14 @@ def propensity_hint(
         f"Only some rows seem to hold {kind}, so converting the whole column would be wrong. "
         f"{_rows_text(above, shared_value(above, columns))}Convert those rows alone, or {DROP}."
     )
+
+
+def _n_distinct(values: nw.Series[Any]) -> int | None:
+    """Return how many values differ; None for columns, such as nested lists, whose values cannot be compared."""
+    try:
+        return int(values.n_unique())
+    except (pyarrow.ArrowException, TypeError, NotImplementedError):
+        return None
 
 
 def _is_whole_column(values: FloatArray, above: BoolArray, n_actions: int | None, unit: float | None) -> bool:

@@ -111,12 +111,11 @@ class LearnedPolicy(ScoredPolicy):
         return policy
 
     def _plain_settings(self) -> dict[str, Any]:
-        plain = (bool, int, float, str, type(None))
-        values = {
-            name: value.item() if isinstance(value, np.generic) else value
-            for name, value in self.get_params(deep=False).items()
-        }
-        return {name: value for name, value in values.items() if isinstance(value, plain)}
+        from bopl.policy.model_file import to_plain
+
+        plain = (bool, int, float, str, type(None), np.generic)
+        values = self.get_params(deep=False)
+        return {name: to_plain(value) for name, value in values.items() if isinstance(value, plain)}
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "actions_")

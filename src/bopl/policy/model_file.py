@@ -225,11 +225,13 @@ def read_settings(given: Any, defaults: Mapping[str, Any]) -> dict[str, Any]:
         raise ValueError(f"setting {wrong!r} cannot be {given[wrong]!r}")
     settings = {name: from_plain(value) for name, value in given.items() if name in defaults}
     for name, value in settings.items():
-        if value is None:
+        if value is None and defaults[name] is None:
             continue
-        if name == "random_state" and isinstance(value, np.random.RandomState):
+        if name in _NAMES:
+            _check_names(name, value)
+        elif name == "random_state" and isinstance(value, np.random.RandomState):
             continue
-        if name in _COUNTS or name == "random_state":
+        elif name in _COUNTS or name == "random_state":
             check_number(name, value, low=_COUNTS.get(name, 0), high=MAX_SETTING, integer=True)
         elif name == "inverse_temperature":
             check_number(name, value, low=0.0)
@@ -238,6 +240,12 @@ def read_settings(given: Any, defaults: Mapping[str, Any]) -> dict[str, Any]:
     return settings
 
 
+def _check_names(name: str, value: Any) -> None:
+    if not isinstance(value, list) or not all(isinstance(one, str) for one in value):
+        raise ValueError(f"setting {name!r} must be a list of names; it is {value!r}")
+
+
+_NAMES = ("include", "exclude")  # settings that list names
 _COUNTS = {"n_jobs": 1, "n_rounds": 0, "n_folds": 1, "early_stopping_rounds": 1, "max_depth": 1}  # with the least
 MAX_SETTING = 1 << 62
 
