@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, Self, TypeVar
 
 import numpy as np
 
@@ -15,6 +15,8 @@ from bopl.log.instant import instant_text
 if TYPE_CHECKING:
     from bopl.log.bandit_log import BanditLog
     from bopl.log.drift import Drift
+
+SomeLog = TypeVar("SomeLog")
 
 MAX_DROPPED = 0.5  # share of the earlier samples that may be dropped without a warning
 
@@ -161,7 +163,7 @@ class Division:
         return LogSplit(log.subset(self.train), log.subset(self.test), self.facts(log))
 
 
-class LogSplit(tuple["BanditLog", "BanditLog"]):
+class SplitPair(tuple[SomeLog, SomeLog]):
     """The pair ``(train, test)`` of logs; ``print`` says what was held out.
 
     Attributes
@@ -172,36 +174,40 @@ class LogSplit(tuple["BanditLog", "BanditLog"]):
 
     facts: SplitFacts
 
-    def __new__(cls, train: BanditLog, test: BanditLog, facts: SplitFacts) -> LogSplit:
+    def __new__(cls, train: SomeLog, test: SomeLog, facts: SplitFacts) -> Self:
         """Return the pair."""
         pair = super().__new__(cls, (train, test))
         pair.facts = facts
         return pair
 
-    def __getnewargs__(self) -> tuple[BanditLog, BanditLog, SplitFacts]:
+    def __getnewargs__(self) -> tuple[SomeLog, SomeLog, SplitFacts]:
         return (*self, self.facts)
 
     @property
-    def train(self) -> BanditLog:
+    def train(self) -> SomeLog:
         """The part to train on."""
         return self[0]
 
     @property
-    def test(self) -> BanditLog:
+    def test(self) -> SomeLog:
         """The part to judge on."""
         return self[1]
+
+    def __str__(self) -> str:
+        return self.facts.sentence
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}(train={self[0]!r}, test={self[1]!r})"
+
+
+class LogSplit(SplitPair["BanditLog"]):
+    """The pair ``(train, test)`` of logs in memory, with their ``facts``; ``print`` says what was held out."""
 
     def drift(self) -> tuple[Drift, ...]:
         """Return the columns, action and reward included, that differ between the parts beyond chance, worst first."""
         from bopl.log.drift import find_drift
 
         return find_drift(*self)
-
-    def __str__(self) -> str:
-        return self.facts.sentence
-
-    def __repr__(self) -> str:
-        return f"LogSplit(train={self[0]!r}, test={self[1]!r})"
 
 
 def divide(log: Numbered, test_fraction: float, *, by: str = "random", random_state: int | None = None) -> Division:

@@ -18,6 +18,7 @@ from bopl.log.leak.reward_test import try_reward
 from bopl.log.leak.rules import ERROR, Suspicion, judge_action, judge_reward, judge_told_action
 from bopl.log.leak.trial import Trial, make_trial
 from bopl.log.leak.view import ColumnView, column_views, striking_columns
+from bopl.log.propensity_audit import propensity_findings
 
 if TYPE_CHECKING:
     from bopl.log.bandit_log import BanditLog
@@ -57,8 +58,6 @@ def _rows(log: BanditLog) -> IntArray:
 
 def _suspicion(trial: Trial, log: BanditLog) -> Suspicion:
     """Return whether propensities pass where no column is looked at, and what they leave open."""
-    from bopl.log.audit import propensity_findings  # which asks for leaks itself
-
     if trial.inverse is None:
         return Suspicion(log.n_features, 0.0, are_propensities_sound=False)
     is_sound = (
