@@ -22,7 +22,7 @@ from bopl.learner.hist_tree.predictor import HistTreePredictor, stack_trees
 from bopl.learner.hist_tree.tree import ACTION_SPLIT, WORD_BITS, Tree
 from bopl.learner.store import MIN_PARALLEL_ROWS
 from bopl.log import BanditLog
-from bopl.log.context import is_sparse, read_context
+from bopl.log.context import read_context, with_columns
 from bopl.log.row_sketch import RowSketch
 from bopl.objective import StepTarget
 
@@ -227,12 +227,7 @@ def default_reward_learner() -> HistTree:
 
 def with_action_column(context: ContextMatrix, action_idx: AnyArray) -> ContextMatrix:
     """Return contexts with the action as one more column."""
-    column = action_idx.astype(np.float32)[:, None]
-    if is_sparse(context):
-        from scipy.sparse import csr_array, hstack
-
-        return csr_array(hstack([context, csr_array(column)], format="csr"))
-    return np.hstack([context, column])
+    return with_columns(context, action_idx.astype(np.float32)[:, None])
 
 
 def score_all_actions(tree: Tree, n_actions: int, n_action_features: int = 0) -> Tree:
