@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import ClassVar, Protocol, cast
 
 from bopl._exact import Limbs
 from bopl._settings import check_choice
 from bopl._typing import FloatArray
 from bopl.objective.training_data import TrainingData
-from bopl.objective.weight import Weight
+from bopl.objective.weight import Plain, Weight
 
 SMOOTHNESS = ("sharp", "paper")
 
@@ -122,7 +122,19 @@ def check_options(weight: Weight, smoothness: str) -> None:
     check_choice("smoothness", smoothness, SMOOTHNESS)
 
 
-def weighted_rewards(data: TrainingData, weight: Weight) -> FloatArray:
-    """Return ``v(r, p)``, times the sample weight where there is one, of shape (n_samples,)."""
-    value = weight(data.log.reward, data.log.propensity)
-    return value if data.sample_weight is None else value * data.sample_weight
+@dataclass(frozen=True)
+class OfWeightedReward(RowWise):
+    """Base of objectives that are functions of ``v(r, p)``, the weighted reward of the logged action."""
+
+    needs_reward_model: ClassVar[bool] = False
+
+    weight: Weight = field(default_factory=Plain)
+    smoothness: str = "sharp"
+
+    def __post_init__(self) -> None:
+        check_options(self.weight, self.smoothness)
+
+    def value(self, data: TrainingData) -> FloatArray:
+        """Return ``v(r, p)``, times the sample weight where there is one, of shape (n_samples,)."""
+        value = self.weight(data.log.reward, data.log.propensity)
+        return value if data.sample_weight is None else value * data.sample_weight
