@@ -357,11 +357,10 @@ def test_data_is_not_asked_for_when_every_trial_is_done(tmp_path):
 
 
 def test_failures_are_told_although_nothing_can_be_tabulated(tmp_path, monkeypatch):
-    from bopl.experiment import command
+    from bopl.experiment import runner
 
-    broken = Outcome(failures=["scene drr trial 0: it broke."])
-    monkeypatch.setattr(command, "_run_trials", lambda *arguments: broken)
-    monkeypatch.setattr(command, "_run_figure", lambda *arguments: [])
+    outcomes = iter([Outcome(failures=["scene drr trial 0: it broke."]), Outcome(failures=[])])
+    monkeypatch.setattr(runner, "run_plan", lambda *arguments, **options: next(outcomes))
     result = CliRunner().invoke(cli.app, ["reproduce", "--out", str(tmp_path)])
     assert str(result.exception) == "1 task failed, the first: scene drr trial 0: it broke."
     assert "there are no result lines" in result.output
@@ -423,10 +422,10 @@ def test_the_default_runs_where_xgboost_is_not_installed():
 
 
 def test_methods_that_cannot_run_here_are_left_out_with_a_word(monkeypatch, capsys):
-    from bopl.experiment import command
+    from bopl.cli import experiment_names
 
-    monkeypatch.setattr(command, "find_spec", lambda package: None)
+    monkeypatch.setattr(experiment_names, "find_spec", lambda package: None)
     left = ["logging", "brr-gb", "bopl-regr", "bopl-class", "bopl-s-regr", "bopl-s-class", "bopl"]
-    assert command._methods("all", print) == left
+    assert experiment_names.read_methods("all", print) == left
     assert "drr and banditnet are left out: they need torch, pip install 'bopl[deep]'" in capsys.readouterr().out
-    assert command._methods("drr", print) == ["drr"]  # asked for by name: its task says what is missing
+    assert experiment_names.read_methods("drr", print) == ["drr"]  # asked for by name: its task says what is missing
