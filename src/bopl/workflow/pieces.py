@@ -9,7 +9,7 @@ from pathlib import Path
 
 from bopl._errors import UsageError
 from bopl.cluster import map_over
-from bopl.evaluation import Evaluation, evaluate
+from bopl.evaluation import Evaluation
 from bopl.evaluation.registry import ESTIMATORS
 from bopl.log import PartitionedLog
 from bopl.log.finding import Audit
@@ -21,6 +21,7 @@ from bopl.workflow.judging import (
     align_policy,
     chosen_estimators,
     estimator_needs_model,
+    evaluate_as_set,
     policy_names,
     warnings_about,
 )
@@ -73,20 +74,14 @@ def evaluate_pieces_of(
         warnings = [*log.origin.sentences()]
         for name, policy in policies.items():
             warnings += warnings_about(name, policy, log)
-        evaluation = evaluate(
+        evaluation = evaluate_as_set(
+            config,
             log,
             {name: align_policy(policy, log) for name, policy in policies.items()},
-            estimators=_estimators(config),
-            interval=config.interval,
-            confidence=config.confidence,
-            confounding=config.confounding or None,
-            min_uplift=config.min_uplift,
-            guards=config.guard,
+            _estimators(config),
             against=None if running is None else names[-1],
-            random_state=config.random_state,
-            n_jobs=config.n_jobs,
-            cluster=config.cluster,
             head_to_head=head_to_head,
+            cluster=config.cluster,
         )
     acting = [describe_acting(policy, name) for name, policy in policies.items()]
     evaluation = replace(evaluation, notes=(*acting, *evaluation.notes))
