@@ -13,18 +13,18 @@ _DEVICE = re.compile(r"auto|cpu|cuda(:\d+)?")
 
 def read_datasets(text: str, quick: bool) -> list[str]:
     """Return the datasets asked for; of all datasets, those that a run of this size has."""
-    from bopl.experiment import config
+    from bopl.experiment import catalogue
 
-    everything = [name for name in config.DATASETS if not quick or "_v1" not in name]
-    return read_names(text, "datasets", list(config.COLUMNS)) or everything
+    everything = [name for name in catalogue.DATASETS if not quick or "_v1" not in name]
+    return read_names(text, "datasets", list(catalogue.COLUMNS)) or everything
 
 
 def read_methods(text: str, say: Callable[[str], None], everything: list[str] | None = None) -> list[str]:
     """Return the methods asked for; of all methods those that can run here, with a word about the others."""
-    from bopl.experiment import config
+    from bopl.experiment import catalogue
 
-    runnable = everything or list(config.METHODS)
-    for package, extra, methods in (("torch", "deep", config.NETWORKS), ("xgboost", "xgboost", ("brr-xgb",))):
+    runnable = everything or list(catalogue.METHODS)
+    for package, extra, methods in (("torch", "deep", catalogue.NETWORKS), ("xgboost", "xgboost", ("brr-xgb",))):
         if text == "all" and find_spec(package) is None:
             say(f"{' and '.join(methods)} are left out: they need {package}, pip install 'bopl[{extra}]'.")
             runnable = [name for name in runnable if name not in methods]
@@ -33,9 +33,9 @@ def read_methods(text: str, say: Callable[[str], None], everything: list[str] | 
 
 def known_methods() -> list[str]:
     """Return all methods that can be named."""
-    from bopl.experiment import config
+    from bopl.experiment import catalogue
 
-    return [*config.METHODS, config.GREEDY_LOGGING]
+    return [*catalogue.METHODS, catalogue.GREEDY_LOGGING]
 
 
 def read_names(text: str, option: str, known: list[str]) -> list[str]:
@@ -67,7 +67,7 @@ def read_trials(text: str) -> list[int]:
 
 def read_device(methods: list[str], device: str) -> str:
     """Return where networks will run: what ``auto`` means here, if there are networks to run at all."""
-    from bopl.experiment.config import NETWORKS
+    from bopl.experiment.catalogue import NETWORKS
     from bopl.experiment.method import resolve_device
 
     if not _DEVICE.fullmatch(device):

@@ -15,7 +15,7 @@ from bopl.cli.options import LOG_SETTINGS, Json, with_settings
 from bopl.cli.output import Output
 
 if TYPE_CHECKING:
-    from bopl.workflow.planning import FilePlan
+    from bopl.workflow.file_plan import FilePlan
 
 RACE_SETTINGS = ("include", "exclude", "minutes")
 TRAINING_SETTINGS = ("objective", *RACE_SETTINGS, "n_rounds", "max_depth", "holdout", "validation_fraction", "force")
@@ -50,7 +50,7 @@ def plan(
     """
     from bopl._settings import check_number
     from bopl.workflow.config import AUTO, make_config
-    from bopl.workflow.planning import PlanQuestion, plan_curve, plan_file
+    from bopl.workflow.file_plan import PlanQuestion, plan_curve, plan_file
 
     output = Output(json)
     _check_use(policies or [], curve, settings)

@@ -22,9 +22,9 @@ from bopl.cli.experiment_names import (
 from bopl.cli.output import Output
 
 if TYPE_CHECKING:
-    from bopl.experiment.plan import Task
-    from bopl.experiment.result import Line
+    from bopl.experiment.result_line import Line
     from bopl.experiment.runner import Outcome
+    from bopl.experiment.task import Task
 
 app = typer.Typer(invoke_without_command=True, no_args_is_help=False)
 
@@ -66,7 +66,7 @@ class _Run:
 
     def trials(self, datasets: str, methods: str, trials: str, together: int) -> Outcome:
         """Run what is missing of the paper's experiments."""
-        from bopl.experiment.plan import quick_plan
+        from bopl.experiment.task import quick_plan
 
         on, by = read_datasets(datasets, self.quick), read_methods(methods, self.output.say)
         if not self.quick:
@@ -75,7 +75,7 @@ class _Run:
 
     def full_trials(self, datasets: list[str], methods: list[str], trials: str, together: int) -> Outcome:
         """Run what is missing of some columns, on all of their samples."""
-        from bopl.experiment.plan import full_plan
+        from bopl.experiment.task import full_plan
 
         place = read_device(methods, self.device)
         size = together or (10 if place.startswith("cuda") else 1)
@@ -84,7 +84,7 @@ class _Run:
 
     def figure_runs(self) -> Outcome:
         """Run what is missing of Figure 1."""
-        from bopl.experiment.plan import figure_plan
+        from bopl.experiment.task import figure_plan
 
         return self._work(figure_plan(threads=self.threads, quick=self.quick))
 
@@ -96,8 +96,8 @@ class _Run:
 
     def lines(self) -> list[Line]:
         """Return the result lines of today's settings, with a word about others."""
-        from bopl.experiment.plan import current_lines
-        from bopl.experiment.result import read_results
+        from bopl.experiment.result_line import read_results
+        from bopl.experiment.task import current_lines
 
         found = read_results(self.folder)
         lines = current_lines(found, quick=self.quick)
@@ -107,7 +107,7 @@ class _Run:
 
     def tables(self) -> dict[str, Any]:
         """Write and say the tables and claims; return them as plain values."""
-        from bopl.experiment.page import write_noisy, write_tables
+        from bopl.experiment.result_page import write_noisy, write_tables
 
         lines = self.lines()
         if not lines:
@@ -161,20 +161,20 @@ def show(out: Path | None = OUT, quick: bool = QUICK, json: bool = JSON) -> None
 
     Example: bopl reproduce list
     """
-    from bopl.experiment import config
-    from bopl.experiment.result import collect
+    from bopl.experiment import catalogue
+    from bopl.experiment.result_line import collect
 
     asked = _Run(out, Output(json), quick)
     cells = collect(asked.lines())
     done = {
-        dataset: {name: cells[name, dataset].n_trials for name in config.NOISY_METHODS if (name, dataset) in cells}
-        for dataset in (*config.DATASETS, *sorted({name for _, name in cells} - {*config.DATASETS}))
+        dataset: {name: cells[name, dataset].n_trials for name in catalogue.NOISY_METHODS if (name, dataset) in cells}
+        for dataset in (*catalogue.DATASETS, *sorted({name for _, name in cells} - {*catalogue.DATASETS}))
     }
     for dataset, trials in done.items():
         listed = ", ".join(f"{method} {n_trials}" for method, n_trials in trials.items())
         asked.output.say(f"{dataset}: {listed or 'nothing done yet'}")
-    asked.output.say(f"methods: {', '.join(config.METHODS)}")
-    asked.output.finish({"done": done, "methods": list(config.METHODS)})
+    asked.output.say(f"methods: {', '.join(catalogue.METHODS)}")
+    asked.output.finish({"done": done, "methods": list(catalogue.METHODS)})
 
 
 @app.command()
@@ -223,13 +223,13 @@ def noisy(
 
     Example: bopl reproduce noisy --datasets digits,world_50 --methods bopl,drr,logging-greedy
     """
-    from bopl.experiment import config
-    from bopl.experiment.page import write_noisy
+    from bopl.experiment import catalogue
+    from bopl.experiment.result_page import write_noisy
 
     asked = _Run(out, Output(json), False, jobs, threads, device, minutes)
-    known = {name.removeprefix("noisy_"): name for name in config.NOISY}
+    known = {name.removeprefix("noisy_"): name for name in catalogue.NOISY}
     wanted = [known[name] for name in read_names(datasets, "datasets", list(known)) or known]
-    by = read_methods(methods, asked.output.say, list(config.NOISY_METHODS))
+    by = read_methods(methods, asked.output.say, list(catalogue.NOISY_METHODS))
     done = asked.full_trials(wanted, by, trials, together)
     told = write_noisy(asked.lines(), asked.folder, say=asked.output.say)
     _raise(done.failures)
@@ -284,14 +284,14 @@ def search(
 
     Example: bopl reproduce search --dataset scene --method bopl-regr --configurations 20
     """
-    from bopl.experiment import config, tuning
+    from bopl.experiment import catalogue, paper_search
 
     asked = _Run(None, Output(json), False, jobs, threads, device, minutes)
-    on, by = read_name("dataset", dataset, list(config.COLUMNS)), read_name("method", method, known_methods())
+    on, by = read_name("dataset", dataset, list(catalogue.COLUMNS)), read_name("method", method, known_methods())
     file, numbers, place = study or Path(f"runs/study-{on}-{by}.log"), read_trials(trials), read_device([by], device)
-    tuning.paper_space(on, by)  # raises where there is none, before a folder is made
+    paper_search.paper_space(on, by)  # raises where there is none, before a folder is made
     file.parent.mkdir(parents=True, exist_ok=True)
-    result = tuning.tune(
+    result = paper_search.tune(
         on,
         by,
         trials=numbers,

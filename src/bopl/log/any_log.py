@@ -7,7 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING, ClassVar
 
 from bopl._typing import AnyArray, IntArray
-from bopl.log.split import Numbered, divide, divide_latest
+from bopl.log.log_split import Numbered, divide, divide_latest
 
 if TYPE_CHECKING:
     from bopl.log.bandit_log import BanditLog
@@ -141,6 +141,6 @@ class AnyLog:
 
     def _audit(self, policy: object | None, logging_policy: object | None, keep: Sequence[str | int]) -> Audit:
         """Return what all checks say of a log in memory."""
-        from bopl.log.audit import audit_log
+        from bopl.log.log_audit import audit_log
 
         return audit_log(self._looked_at(), policy, logging_policy, keep)

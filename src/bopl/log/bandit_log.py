@@ -30,11 +30,11 @@ from bopl.log.context import read_context
 from bopl.log.identical import ContextKeys, fingerprint_of
 from bopl.log.instant import check_time
 from bopl.log.log_files import LogFiles
+from bopl.log.log_split import LogSplit, divide, warn_of_dropped
 from bopl.log.logger import mixture_propensity, uniform_propensity
 from bopl.log.origin import LogOrigin
 from bopl.log.read_only import read_only
 from bopl.log.schema import LogSchema
-from bopl.log.split import LogSplit, divide, warn_of_dropped
 
 OPTIONAL = ("propensity", "time", "group", "segment")  # columns that a log may do without
 # Fields with a row per sample; other rewards have such, too.
@@ -226,7 +226,7 @@ class BanditLog(LogFiles, AnyLog):
         )
 
     def _repr_html_(self) -> str:
-        from bopl.log.notebook import log_card
+        from bopl.log.log_card import log_card
 
         return log_card(self)
 

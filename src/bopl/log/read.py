@@ -17,7 +17,7 @@ from bopl.log.column import Column, distinct_values
 from bopl.log.context import quoted
 from bopl.log.format import LogParts, read_parts
 from bopl.log.format.columnar import Wanted
-from bopl.log.format.parts import SparseContext
+from bopl.log.format.log_parts import SparseContext
 from bopl.log.from_frame import log_of_frame, named_context
 from bopl.log.identical import context_keys
 from bopl.log.meaning import meaning_of

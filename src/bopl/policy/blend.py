@@ -228,7 +228,7 @@ class BlendedPolicy(PackedPolicy):
 
     def _repr_html_inner(self) -> str:
         """Return what notebooks show, in place of scikit-learn's diagram."""
-        from bopl.policy.notebook import blend_card
+        from bopl.policy.policy_card import blend_card
 
         return blend_card(self, repr(self))
 

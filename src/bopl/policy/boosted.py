@@ -23,7 +23,7 @@ from bopl.boosting.loop import AnyCallback, BoostingRun
 from bopl.boosting.workbench import Workbench
 from bopl.learner.store import Packed
 from bopl.log import BanditLog
-from bopl.log.split import divide_latest
+from bopl.log.log_split import divide_latest
 from bopl.objective.training_data import check_sample_weight
 from bopl.policy.boosting_plan import BoostingPlan
 from bopl.policy.ensemble_policy import EnsemblePolicy
@@ -373,6 +373,6 @@ class BoostedPolicy(EnsemblePolicy):
 
     def _repr_html_inner(self) -> str:
         """Return what notebooks show, in place of scikit-learn's diagram."""
-        from bopl.policy.notebook import policy_card
+        from bopl.policy.policy_card import policy_card
 
         return policy_card(self, repr(self))

@@ -40,7 +40,7 @@ from bopl.log.learnable import check_reward_size
 from bopl.log.row_sketch import RowSketch
 from bopl.objective import RowWise, TrainingData
 from bopl.objective.training_data import check_sample_weight
-from bopl.reward.boosted import BoostedRewardModel
+from bopl.reward.boosted_model import BoostedRewardModel
 
 if TYPE_CHECKING:
     from bopl.policy.boosted import BoostedPolicy

@@ -31,9 +31,9 @@ from bopl.race.contender import SHARPNESS
 from bopl.race.delegated import DelegatedPolicy
 from bopl.race.final import InMemory, OverPieces, WinnerFit, folds_for
 from bopl.race.leaderboard import Leaderboard
-from bopl.race.part import raced_rows
 from bopl.race.progress import RaceProgress
 from bopl.race.race import Outcome, Race, RaceSettings, make_panel
+from bopl.race.raced_part import raced_rows
 
 MAX_WHOLE = 60_000  # of a log with more samples, a part races: it is as sure, and quick
 CROSS_VALIDATE_BELOW = 12_000  # samples below which all of them judge, by cross-validation
@@ -352,6 +352,6 @@ class AutoPolicy(DelegatedPolicy):
 
     def _repr_html_inner(self) -> str:
         """Return what notebooks show, in place of scikit-learn's diagram."""
-        from bopl.race.notebook import race_card
+        from bopl.race.race_card import race_card
 
         return race_card(self, repr(self))

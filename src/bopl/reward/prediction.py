@@ -14,7 +14,7 @@ from bopl.learner.expanded import action_columns, predict_expanded
 from bopl.log import BanditLog
 from bopl.log.context import is_sparse, with_columns
 from bopl.log.row_sketch import RowSketch
-from bopl.reward.boosted import BoostedRewardModel
+from bopl.reward.boosted_model import BoostedRewardModel
 from bopl.reward.folds import draw_folds
 
 Predict = Callable[[ContextMatrix], FloatArray]  # contexts to (n_rows, n_actions)

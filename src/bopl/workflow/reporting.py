@@ -14,7 +14,7 @@ from bopl.workflow.judging import align_policy, evaluate_on, rows_warnings, warn
 from bopl.workflow.reading import fill_propensity, noting_unseen, read_log_for
 from bopl.workflow.run_folder import check_writable
 from bopl.workflow.sharpness import with_sharpness
-from bopl.workflow.step import StepClock
+from bopl.workflow.step_clock import StepClock
 
 
 def report_run(source: str | Path, out: Path | None) -> tuple[Path, dict[str, Any]]:

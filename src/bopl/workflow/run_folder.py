@@ -19,11 +19,11 @@ from bopl._files import copy_file, recover_file, recover_folder, replaced_folder
 from bopl._interrupt import uninterrupted
 from bopl._lock import only_writer
 from bopl._machine import versions
-from bopl.log.split import SplitFacts
+from bopl.log.log_split import SplitFacts
 from bopl.policy import BlendedPolicy, BoostedPolicy
 from bopl.race import AutoPolicy, Leaderboard
 from bopl.workflow.config import TrainConfig
-from bopl.workflow.step import StepClock
+from bopl.workflow.step_clock import StepClock
 
 SUFFIX = ".bopl"
 FILES = ("policy.bopl", "report.html", "summary.json", "config.toml", "history.csv", "run.json")

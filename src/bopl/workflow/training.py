@@ -18,11 +18,11 @@ from bopl.learner import HistTree
 from bopl.log import BanditLog, LogSplit, PartitionedLog, PiecesSplit
 from bopl.log.drift import drift_finding
 from bopl.log.finding import Audit
-from bopl.log.split import SplitFacts
+from bopl.log.log_split import SplitFacts
 from bopl.objective.registry import get_objective, make_objective, parse_weight
 from bopl.policy import BoostedPolicy
 from bopl.race import AutoPolicy
-from bopl.workflow.audit import audit_for_training
+from bopl.workflow.auditing import audit_for_training
 from bopl.workflow.checkpoints import Checkpoints, digest_of, drop_checkpoints
 from bopl.workflow.config import AUTO, TrainConfig
 from bopl.workflow.judging import fit_reward_model, judge
@@ -39,7 +39,7 @@ from bopl.workflow.reading import (
 from bopl.workflow.run_folder import RunFolder
 from bopl.workflow.scale import Scale, scale_of
 from bopl.workflow.sharpness import sharpen_trained
-from bopl.workflow.step import StepClock
+from bopl.workflow.step_clock import StepClock
 from bopl.workflow.translation import MAX_SAMPLES, SHARES, choose_translation, is_interrupted
 
 Say = Callable[[object], None]

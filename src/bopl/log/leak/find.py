@@ -11,12 +11,12 @@ from bopl.log.context import is_sparse
 from bopl.log.finding import PROBLEM
 from bopl.log.leak.action_test import told_action, try_action
 from bopl.log.leak.bins import MISSING, BinnedColumn, bin_column, constant_column
+from bopl.log.leak.column_trial import Trial, make_trial
 from bopl.log.leak.identifier import judge_identifier
 from bopl.log.leak.late import judge_time, lags
-from bopl.log.leak.record import OUTCOME, REWARD, TIME, Leak
+from bopl.log.leak.leak import OUTCOME, REWARD, TIME, Leak
 from bopl.log.leak.reward_test import try_reward
 from bopl.log.leak.rules import ERROR, Suspicion, judge_action, judge_reward, judge_told_action
-from bopl.log.leak.trial import Trial, make_trial
 from bopl.log.leak.view import ColumnView, column_views, striking_columns
 from bopl.log.propensity_audit import propensity_findings
 

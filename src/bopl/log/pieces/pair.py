@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from bopl.log.split import SplitPair
+from bopl.log.log_split import SplitPair
 
 if TYPE_CHECKING:
     from bopl.log.drift import Drift

@@ -15,17 +15,17 @@ from bopl._typing import AnyArray, FloatArray
 from bopl.log.any_log import AnyLog
 from bopl.log.bandit_log import BanditLog
 from bopl.log.cleaning import RowChoice
+from bopl.log.log_split import Division, divide, divide_latest, warn_of_dropped
 from bopl.log.origin import LogOrigin
-from bopl.log.pieces.facts import LogFacts
 from bopl.log.pieces.join import join_parts
+from bopl.log.pieces.log_facts import LogFacts
+from bopl.log.pieces.log_step import ExactPropensity, Translation, UniformPropensity, WithoutColumns
 from bopl.log.pieces.pair import PiecesSplit
 from bopl.log.pieces.piece import Piece, rows_taken, taking
 from bopl.log.pieces.spec import PieceSpec, RowColumns, Step
 from bopl.log.pieces.spill import PIECE_ROWS, Spill, spill
-from bopl.log.pieces.step import ExactPropensity, Translation, UniformPropensity, WithoutColumns
 from bopl.log.request import LogRequest
 from bopl.log.schema import LogSchema
-from bopl.log.split import Division, divide, divide_latest, warn_of_dropped
 
 if TYPE_CHECKING:
     from bopl.log.finding import Audit
@@ -385,11 +385,11 @@ class PartitionedLog(AnyLog):
         return replace(self, spec=self.spec.with_step(step), facts=replace(self.facts, **facts))
 
     def _looked_at(self) -> BanditLog:
-        from bopl.log.pieces.audit import MAX_CONTEXTS
+        from bopl.log.pieces.pieces_audit import MAX_CONTEXTS
 
         return self.sample(MAX_CONTEXTS, 0)
 
     def _audit(self, policy: object | None, logging_policy: object | None, keep: Sequence[str | int]) -> Audit:
-        from bopl.log.pieces.audit import audit_pieces
+        from bopl.log.pieces.pieces_audit import audit_pieces
 
         return audit_pieces(self, policy, logging_policy, keep)

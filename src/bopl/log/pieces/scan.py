@@ -13,14 +13,14 @@ from bopl._errors import UsageError
 from bopl.log.action import check_action_count, check_action_list, label_array, python_labels
 from bopl.log.check import check_features
 from bopl.log.cleaning import ChosenRows, no_row_left
-from bopl.log.format.parts import LogParts
-from bopl.log.format.registry import PARQUET
-from bopl.log.format.written import table_parts
+from bopl.log.format.log_format import PARQUET
+from bopl.log.format.log_parts import LogParts
+from bopl.log.format.written_parts import table_parts
 from bopl.log.meaning import Meaning, meaning_of
 from bopl.log.origin import MAX_FIRST, Dropped, LogOrigin, uneven_by_action
-from bopl.log.pieces.facts import LogFacts
-from bopl.log.pieces.fit import Collector, Groups, Labels, SchemaFit, Times
+from bopl.log.pieces.collector import Collector, Groups, Labels, SchemaFit, Times
 from bopl.log.pieces.footer import Footer, common_types, find_footers
+from bopl.log.pieces.log_facts import LogFacts
 from bopl.log.pieces.partitioned import PartitionedLog
 from bopl.log.pieces.piece import Piece
 from bopl.log.pieces.place import naming_rows

@@ -17,9 +17,9 @@ from bopl.log.bandit_log import BanditLog, replaced
 from bopl.log.check import check_reward, number_groups
 from bopl.log.cleaning import ChosenRows, RowChoice, choose_rows
 from bopl.log.format.columnar import checked, validated
-from bopl.log.format.parts import LogParts
-from bopl.log.format.registry import PARQUET
-from bopl.log.format.written import table_parts
+from bopl.log.format.log_format import PARQUET
+from bopl.log.format.log_parts import LogParts
+from bopl.log.format.written_parts import table_parts
 from bopl.log.instant import from_epoch, read_times
 from bopl.log.pieces.footer import check_unchanged, plain_type
 from bopl.log.pieces.piece import Piece

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from bopl.experiment.config import COLUMNS
+from bopl.experiment.catalogue import COLUMNS
 
 Line = dict[str, Any]
 

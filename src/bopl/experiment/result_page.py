@@ -7,11 +7,11 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from bopl.experiment.catalogue import DATASETS, DEFAULT, METHODS, NOISY, NOISY_FILE, SPLITS
 from bopl.experiment.claim import check_claims
-from bopl.experiment.config import DATASETS, DEFAULT, METHODS, NOISY, NOISY_FILE, SPLITS
-from bopl.experiment.result import Line
-from bopl.experiment.standing import Standing, against_best, against_logging
-from bopl.experiment.table import (
+from bopl.experiment.default_standing import Standing, against_best, against_logging
+from bopl.experiment.result_line import Line
+from bopl.experiment.result_table import (
     TOLERANCE,
     noisy_table,
     of_quick_run,

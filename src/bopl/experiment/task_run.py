@@ -11,10 +11,10 @@ import numpy as np
 
 from bopl._machine import peak_memory_mib, versions
 from bopl._typing import FloatArray
-from bopl.experiment.config import COLUMNS, DEFAULT, LOGGING, read_config
+from bopl.experiment.catalogue import COLUMNS, DEFAULT, LOGGING, read_config
 from bopl.experiment.method import build_policy, resolve_device
-from bopl.experiment.plan import Task, shrink
-from bopl.policy.base import Policy
+from bopl.experiment.task import Task, shrink
+from bopl.policy.policy import Policy
 from bopl.simulation import (
     SimulatedProblem,
     Split,

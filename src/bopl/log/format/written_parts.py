@@ -10,7 +10,7 @@ import numpy as np
 from bopl._typing import BoolArray
 from bopl.log.column import distinct_values
 from bopl.log.context import quoted
-from bopl.log.format.parts import LogParts, SparseContext
+from bopl.log.format.log_parts import LogParts, SparseContext
 from bopl.log.written import Written, description_of
 
 

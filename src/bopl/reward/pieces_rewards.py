@@ -30,7 +30,7 @@ from bopl.learner.pieces import Loader, Part, PiecesLog, place_parts
 from bopl.learner.pieces.facts import LoadedPiece, add_some, find_layout, without_rows
 from bopl.learner.pieces.stored import StoredContext, store_piece
 from bopl.log import BanditLog
-from bopl.reward.boosted import BoostedRewardModel, with_action_column
+from bopl.reward.boosted_model import BoostedRewardModel, with_action_column
 from bopl.reward.cross_fitting import boost_folds
 
 ReadReward = Callable[[BanditLog], FloatArray]

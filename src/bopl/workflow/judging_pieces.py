@@ -13,9 +13,9 @@ from bopl.evaluation import Evaluation
 from bopl.evaluation.registry import ESTIMATORS
 from bopl.log import PartitionedLog
 from bopl.log.finding import Audit
-from bopl.log.pieces.audit import audit_pieces
+from bopl.log.pieces.pieces_audit import audit_pieces
 from bopl.policy import load
-from bopl.workflow.audit import check_keep
+from bopl.workflow.auditing import check_keep
 from bopl.workflow.config import TrainConfig
 from bopl.workflow.judging import (
     align_policy,

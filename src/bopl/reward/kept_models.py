@@ -15,10 +15,10 @@ from bopl._archive import Archive, read_archive, reason_of, write_archive
 from bopl._typing import FloatArray
 from bopl.learner.store import pack_predictors, unpack_predictors
 from bopl.log import BanditLog
-from bopl.reward.boosted import BoostedRewardModel
+from bopl.reward.boosted_model import BoostedRewardModel
 from bopl.reward.cross_fitting import CrossFit, draw_model_folds, estimate_unseen
 from bopl.reward.logging_model import LoggingModel, LoggingTerm
-from bopl.reward.network import NetworkRewardModel
+from bopl.reward.network_model import NetworkRewardModel
 
 KIND = "reward models"
 FORMAT_NUMBER = 1

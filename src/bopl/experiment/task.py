@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from bopl.experiment.config import (
+from bopl.experiment.catalogue import (
     BOOSTED,
     COLUMNS,
     DATASETS,

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from bopl._errors import UsageError
-from bopl.experiment.config import read_config
+from bopl.experiment.catalogue import read_config
 from bopl.experiment.method import build_policy
-from bopl.experiment.trial import make_problem
+from bopl.experiment.task_run import make_problem
 from bopl.search import Float, Int, SearchResult, SimulatedScorer, search
 from bopl.search.space import Space
 from bopl.simulation import SimulatedProblem
