@@ -8,7 +8,7 @@ from typing import ClassVar
 import numpy as np
 
 from bopl import theory
-from bopl.objective.base import OfWeightedReward
+from bopl.objective.protocol import OfWeightedReward
 from bopl.objective.terms import RewardTerms
 from bopl.objective.training_data import TrainingData
 
