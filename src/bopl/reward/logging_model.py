@@ -137,7 +137,7 @@ def fit_logging_model(log: BanditLog, *, seed: int = 0) -> LoggingModel:
     under the propensities (uniform exploration), that predict those of samples held out best. Where a linear model is
     not enough, boosted trees learn what it leaves over.
     """
-    from bopl.reward.boosted import BoostedRewardModel  # which a fitted model does without
+    from bopl.reward.boosted_model import BoostedRewardModel  # which a fitted model does without
     from bopl.reward.cross_fitting import cross_fit
 
     model = _fit_linear(log, seed)
