@@ -9,6 +9,7 @@ from typing import Any, Protocol
 import numpy as np
 from sklearn.base import clone
 
+from bopl._logged import logged_entries
 from bopl._settings import check_choice, check_number
 from bopl._typing import FloatArray
 from bopl.boosting.loop import INTERRUPTED
@@ -149,4 +150,4 @@ class CrossValidatedScorer:
         mask = {} if log.action_mask is None else {"action_mask": log.action_mask}
         temperature = {"inverse_temperature": np.inf} if self.is_greedy else {}
         action_prob: FloatArray = policy.predict_proba(log.context, **temperature, **mask)
-        return action_prob[np.arange(log.n_samples), log.action_idx]
+        return logged_entries(action_prob, log.action_idx)
