@@ -40,11 +40,11 @@ class Books:
     log : BanditLog
         The first part.
     unit : float
-        Of the main reward.
+        Unit of the main reward.
     is_whole : bool
         Whether the log is the whole.
     n_samples : int
-        Of the whole log.
+        Samples of the whole log.
     """
 
     def __init__(
@@ -155,6 +155,11 @@ class Books:
         """Raise one sentence if the rewards of later parts are far from those of the first."""
         for name, ledger in {"the rewards": self.main, **self.guards}.items():
             check_unit(max(abs(ledger.reward.low), abs(ledger.reward.high)), ledger.unit, name)
+
+    @property
+    def chosen(self) -> list[list[Estimator]]:
+        """The estimators of every ledger and policy, with the settings that were chosen."""
+        return [totals.estimators for ledger in (self.main, *self.guards.values()) for totals in ledger.totals]
 
     @property
     def units(self) -> tuple[float, ...]:

@@ -36,7 +36,7 @@ class BoundedTerm:
     ----------
     direction : ndarray of shape (n_moments,)
     width : float
-        Of the range of the terms.
+        Width of the range of the terms.
     origin : float
     """
 
@@ -62,7 +62,7 @@ class Estimator(ABC):
     is_monotone_in_weight : bool
         Whether a sample moves the estimate one way only as its weight grows, the other samples being as they are.
     is_tuned_for_rounding : bool
-        Whether what `tuned` chooses changes the estimate by rounding only: it is then no setting to speak of.
+        Whether what `tuned` chooses changes the estimate by rounding only, and need not be reported.
     clips_weights : bool
         Whether large weights do not enter as they are. What is clipped off is lost, or left to the reward model where
         there is one.
@@ -73,8 +73,8 @@ class Estimator(ABC):
     carries_verdict : bool
         Whether a verdict may rest on it; that of a reward model alone may not.
     priority : int
-        Of all estimators of a policy the one with the least priority decides. Settled beforehand: choosing the
-        estimator by its answer would be choosing the answer.
+        The estimator with the smallest priority is the primary one: it decides about a policy. That is settled
+        beforehand, because choosing the estimator by its answer would be choosing the answer.
     is_default : bool
         Whether it is taken where nobody names an estimator.
     title, about : str
@@ -131,7 +131,7 @@ class Estimator(ABC):
         return importance_weight
 
     def is_clipped(self, importance_weight: FloatArray) -> BoolArray:
-        """Return which weights the estimator cuts or sets aside."""
+        """Return which weights the estimator clips or sets aside."""
         return np.zeros(len(importance_weight), dtype=np.bool_)
 
     def bounded_terms(
@@ -219,7 +219,7 @@ class IPS(MeanEstimator):
 
 @dataclass(frozen=True)
 class ClippedIPS(IPS):
-    """IPS with weights cut at ``max_importance_weight``: less variance, biased towards zero (Ionides, 2008).
+    """IPS with weights clipped at ``max_importance_weight``: less variance, biased towards zero (Ionides, 2008).
 
     Parameters
     ----------
@@ -236,7 +236,7 @@ class ClippedIPS(IPS):
     priority: ClassVar[int] = 30
     is_default: ClassVar[bool] = False
     title: ClassVar[str] = "Clipped IPS"
-    about: ClassVar[str] = "As IPS with the largest weights cut: less noise, some bias."
+    about: ClassVar[str] = "As IPS with the largest weights clipped: less noise, some bias."
 
     def __post_init__(self) -> None:
         if self.max_importance_weight is not None:
@@ -249,17 +249,17 @@ class ClippedIPS(IPS):
         return replace(self, max_importance_weight=max(float(np.sqrt(pilot.n_samples)), 1.0))
 
     def moments(self, terms: Terms) -> FloatArray:
-        """Return the moments of `IPS` with cut weights, and the cut weights themselves, by which bounds are drawn."""
+        """Return the moments of `IPS` with clipped weights, and the clipped weights themselves, for bounds."""
         weight = self.modified(terms.importance_weight)
         return np.column_stack([super().moments(replace(terms, importance_weight=weight)), weight])
 
     def modified(self, importance_weight: FloatArray) -> FloatArray:
-        """Return the cut weights."""
+        """Return the clipped weights."""
         assert self.max_importance_weight is not None
         return np.minimum(importance_weight, self.max_importance_weight)
 
     def is_clipped(self, importance_weight: FloatArray) -> BoolArray:
-        """Return which weights are cut."""
+        """Return which weights are clipped."""
         assert self.max_importance_weight is not None
         return importance_weight > self.max_importance_weight
 
@@ -276,7 +276,7 @@ class ClippedIPS(IPS):
         return BoundedTerm(term - low * clipped, width, low), BoundedTerm(high * clipped - term, width, -high)
 
     def largest(self, max_weight: float) -> float:
-        """Return the largest cut weight if no weight is larger than ``max_weight``."""
+        """Return the largest clipped weight if no weight is larger than ``max_weight``."""
         assert self.max_importance_weight is not None
         return min(max_weight, self.max_importance_weight)
 

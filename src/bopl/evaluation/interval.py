@@ -33,7 +33,7 @@ class Evidence:
     groups : GroupSum or None
         Sums by group, if samples are not independent.
     replicate_means : ndarray of shape (n_replicates, n_moments) or None
-        Of the bootstrap.
+        Means of the moments in each bootstrap replicate.
     importance_weight, reward : ndarray of shape (n_samples,) or None
         Only for intervals that need every sample.
     reward_range : (float, float)

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from bopl._logged import logged_entries
 from bopl._typing import BoolArray, FloatArray, IntArray
 from bopl.evaluation.estimator import Estimator, Need
 from bopl.evaluation.rounding import relative_error
@@ -31,16 +32,18 @@ class Sources:
     ----------
     log : BanditLog
     readers : tuple of PolicyReader
-        Of the policies.
+        One per policy.
     rewards : RewardPredictor or None
     logging : PolicyReader or None
-        Of the logging policy, where it is known in full.
+        Reader of the logging policy, where it is known in full.
     group : ndarray of int64, shape (n_samples,) or None
         Groups of the samples, numbered as in the whole log if this is a part of one.
     unit : float
         What terms count rewards in; see `bopl.evaluation.unit`.
     hat_is_scaled : bool
         Whether the reward predictions are in that unit already.
+    notes : tuple of str
+        What was done to read them, in sentences.
     """
 
     log: BanditLog
@@ -50,6 +53,7 @@ class Sources:
     group: IntArray | None
     unit: float = 1.0
     hat_is_scaled: bool = False
+    notes: tuple[str, ...] = ()
 
     @cached_property
     def _error(self) -> FloatArray | None:
@@ -98,7 +102,7 @@ class Sources:
             reward_hat = in_unit(reward_hat, self.unit)
         return replace(
             plain,
-            reward_hat=reward_hat[np.arange(len(reward_hat)), log.action_idx[rows]],
+            reward_hat=logged_entries(reward_hat, log.action_idx[rows]),
             policy_reward_hat=(block.action_prob * reward_hat).sum(axis=1),
             logging_reward_hat=None if logging_prob is None else (logging_prob * reward_hat).sum(axis=1),
         )
