@@ -17,7 +17,6 @@ from bopl.evaluation.result import Evaluation
 from bopl.evaluation.task import EvaluationTask
 from bopl.log import PartitionedLog, Piece
 from bopl.log.pieces.spec import PieceSpec
-from bopl.reward.prediction import is_fitted
 
 
 def evaluate_pieces(log: PartitionedLog, task: EvaluationTask, cluster: Any = None) -> Evaluation:
@@ -59,12 +58,17 @@ def check_suits_pieces(
         raise UsageError(
             "confounding needs the log in memory: ask for it on a part of the log, drawn with log.sample(…)."
         )
-    is_array = isinstance(reward_model, np.ndarray | list)
-    if reward_model is not None and (is_array or not is_fitted(reward_model)):
+    if reward_model is not None and not _is_fitted(reward_model):
         raise UsageError(
             "a log in pieces is not cross-fitted: give a reward model that was fitted on other samples, such as "
             "train.sample(200_000)."
         )
+
+
+def _is_fitted(reward_model: object) -> bool:
+    from bopl.reward.prediction import is_fitted
+
+    return not isinstance(reward_model, np.ndarray | list) and is_fitted(reward_model)
 
 
 def _arrays(log: PartitionedLog, task: EvaluationTask) -> dict[str, Any]:

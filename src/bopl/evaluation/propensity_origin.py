@@ -10,7 +10,6 @@ import numpy as np
 from bopl._logged import logged_entries
 from bopl._settings import check_choice
 from bopl._typing import BoolArray, FloatArray
-from bopl.evaluation.propensity import estimate_logging_prob
 from bopl.log import BanditLog, PartitionedLog
 from bopl.objective.softmax import softmax
 
@@ -54,6 +53,8 @@ class PropensityOrigin:
             )
         if self.propensity == "uniform":
             return log.with_propensity("uniform"), UniformPolicy(log.n_actions)
+        from bopl.evaluation.propensity import estimate_logging_prob  # with the booster
+
         action_prob = estimate_logging_prob(log, model=self.model, n_folds=n_folds, random_state=seed)
         logged = logged_entries(action_prob, log.action_idx)
         return log.with_propensity(logged, source="estimated"), action_prob

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -18,7 +18,9 @@ from bopl.evaluation.unit import in_unit
 from bopl.log import BanditLog
 from bopl.log.context import quoted
 from bopl.log.policy_prob import PolicyBlock, PolicyReader, read_policy, row_blocks
-from bopl.reward.prediction import RewardPredictor
+
+if TYPE_CHECKING:
+    from bopl.reward.prediction import RewardPredictor
 
 MATCH_TOLERANCE = 1e-3  # between the propensities and the logging policy's probabilities of the logged actions
 PILOT_CELLS = 1 << 16  # rows × actions, about, from which the share of large weights is read

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -17,7 +18,9 @@ from bopl.evaluation.unit import reward_unit
 from bopl.log import BanditLog
 from bopl.log.context import quoted
 from bopl.log.policy_prob import PolicyReader, read_policy
-from bopl.reward.prediction import RewardPredictor, is_fitted, predict_rewards
+
+if TYPE_CHECKING:
+    from bopl.reward.prediction import RewardPredictor
 
 
 @dataclass(frozen=True, eq=False)
@@ -127,6 +130,10 @@ class EvaluationTask:
         return tuple(read_policy(policy, log, f"policy {name!r}") for name, policy in given.items())
 
     def _rewards(self, log: BanditLog, readers: tuple[PolicyReader, ...]) -> RewardPredictor:
+        from bopl.reward.prediction import (
+            predict_rewards,
+        )  # with scikit-learn and the booster, which most calls need not
+
         check_all_actions(readers, self.estimators)
         if self.reward_model is None and self.n_folds is None:
             raise ValueError("estimators with a reward model need one that was fitted on other samples here.")
@@ -136,6 +143,8 @@ class EvaluationTask:
 
     def _scaled(self, log: BanditLog) -> BanditLog:
         """Return the log that a reward model is cross-fitted on: with rewards in their unit, which 32 bits can hold."""
+        from bopl.reward.prediction import is_fitted
+
         unit, model = reward_unit(log.reward), self.reward_model
         is_given = isinstance(model, np.ndarray | list) or (model is not None and is_fitted(model))
         return log if unit == 1.0 or is_given else log.with_reward(log.reward / unit)
