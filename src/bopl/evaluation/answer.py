@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import cached_property
 from typing import NamedTuple
 
@@ -222,17 +222,5 @@ class Answers:
 
 
 def _of_segment(label: str, view: LedgerView, estimate: Estimate) -> SegmentEstimate:
-    return SegmentEstimate(
-        policy=estimate.policy,
-        segment=label,
-        logging_value=view.ledger.mean,
-        estimator=estimate.estimator,
-        n=estimate.n,
-        ess=estimate.ess,
-        value=estimate.value,
-        uplift=estimate.uplift,
-        uplift_ci_lower=estimate.uplift_ci_lower,
-        uplift_ci_upper=estimate.uplift_ci_upper,
-        verdict=estimate.verdict,
-        reason=estimate.reason,
-    )
+    shared = {field.name: estimate[field.name] for field in fields(SegmentEstimate) if field.name in estimate}
+    return SegmentEstimate(segment=label, logging_value=view.ledger.mean, **shared)

@@ -18,22 +18,10 @@ PROPENSITY_CHOICES = ("estimate", "uniform")
 
 @dataclass(frozen=True, eq=False)
 class PropensityOrigin:
-    """What the caller says of the logging policy; the fields are keywords of `bopl.evaluate`.
-
-    Attributes
-    ----------
-    propensity : {"estimate", "uniform"} or None
-        None takes the propensities of the log.
-    model : scikit-learn classifier or None
-        For ``"estimate"``.
-    logging_policy : object
-        The logging policy, where it is known in full.
-    logger, logger_propensity : object
-        Of a log that several policies wrote.
-    """
+    """What the caller says of the logging policy; the fields are keywords of `bopl.evaluate`, which describes them."""
 
     propensity: str | None = None
-    model: object = None
+    propensity_model: object = None
     logging_policy: object = None
     logger: object = None
     logger_propensity: object = None
@@ -55,7 +43,7 @@ class PropensityOrigin:
             return log.with_propensity("uniform"), UniformPolicy(log.n_actions)
         from bopl.evaluation.propensity import estimate_logging_prob  # with the booster
 
-        action_prob = estimate_logging_prob(log, model=self.model, n_folds=n_folds, random_state=seed)
+        action_prob = estimate_logging_prob(log, model=self.propensity_model, n_folds=n_folds, random_state=seed)
         logged = logged_entries(action_prob, log.action_idx)
         return log.with_propensity(logged, source="estimated"), action_prob
 

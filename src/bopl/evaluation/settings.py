@@ -19,37 +19,8 @@ from bopl.evaluation.registry import get_estimators
 class EvaluationSettings:
     """How policies are evaluated, whatever form the log comes in.
 
-    The fields are keywords of `bopl.evaluate`, `bopl.evaluate_parquet` and `bopl.ValueAccumulator`, which build this
-    record and pass on nothing else.
-
-    Attributes
-    ----------
-    estimators : names or Estimators, "all", or None
-        What to estimate with; None takes the default ones.
-    interval : str
-        Kind of interval.
-    confidence : float in (0, 1)
-        Confidence level of intervals and verdicts.
-    min_uplift : float or str
-        Smallest uplift of interest.
-    guards : sequence of str or Guard
-        Other rewards that must not get worse.
-    against : str or None
-        Name of the policy that runs now, if that is not the logging policy.
-    head_to_head : bool
-        Compare every policy with every other one.
-    simultaneous : bool
-        Let the verdicts on several policies hold together.
-    n_replicates : int
-        Replicates of the bootstrap.
-    reward_range : (float, float) or None
-        Range of the rewards, for bounds; None takes it from the log.
-    min_propensity : float or None
-        Smallest propensity, for bounds; None takes it from the log.
-    random_state : int
-        Seed of folds and replicates.
-    n_jobs : int or None
-        Threads of the bootstrap; None takes all cores.
+    The fields are keywords of `bopl.evaluate`, which describes them, of `bopl.evaluate_parquet` and of
+    `bopl.ValueAccumulator`; all three build this record and pass on nothing else. ``against`` is the name of a policy.
     """
 
     estimators: object = None

@@ -158,7 +158,7 @@ def _check_group(group: object, log: BanditLog) -> IntArray:
     numbers = np.asarray(group)
     if numbers.shape != (log.n_samples,) or numbers.dtype.kind not in "iu" or numbers.min() < 0:
         raise ValueError(
-            f"group must hold {log.n_samples} whole numbers from 0, one per sample: the number of its group in the "
+            f"group must hold {log.n_samples} integers of at least 0, one per sample: the number of its group in the "
             "whole log."
         )
     return numbers.astype(np.int64)
