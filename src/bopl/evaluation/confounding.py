@@ -114,12 +114,10 @@ class Sensitivity:
             estimator=self.estimator,
             moments=MomentSum.of(moments),
             groups=groups,
-            replicate_means=None,
             importance_weight=weight,
             reward=terms.reward,
             reward_range=self.reward_range,
             max_weight=float(weight.max()),
-            is_logging_policy=False,
         )
 
 
@@ -148,7 +146,7 @@ def find_tipping_point(estimate: Estimate, sensitivity: Sensitivity) -> TippingP
     ----------
     estimate : Estimate
     sensitivity : Sensitivity
-        Of its policy and estimator.
+        That of its policy and estimator.
     """
     if estimate.verdict not in DECIDED or not sensitivity.estimator.is_monotone_in_weight:
         return None

@@ -52,22 +52,21 @@ class Estimator(ABC):
     ----------
     name : str
     needs : frozenset of Need
-        Without these it refuses.
+        What it cannot do without.
     sharpened_by : frozenset of Need
-        What makes the uplift sharper where it is known.
+        What sharpens the uplift if it is known.
     is_unbiased : bool
         Whether its expectation is the policy's value if the propensities are right.
     needs_pilot : bool
         Whether `tuned` looks at the samples.
     is_monotone_in_weight : bool
-        Whether a sample moves the estimate one way only as its weight grows, the other samples being as they are.
+        Whether the estimate is monotone in the weight of each sample.
     is_tuned_for_rounding : bool
         Whether what `tuned` chooses changes the estimate by rounding only, and need not be reported.
     clips_weights : bool
-        Whether large weights do not enter as they are. What is clipped off is lost, or left to the reward model where
-        there is one.
+        Whether large weights are clipped. The excess is lost, or left to the reward model if there is one.
     has_bounded_terms : bool
-        Whether `bounded_terms` says in which range the terms lie, so that bounds on their mean can be drawn.
+        Whether `bounded_terms` gives the range of the terms, from which bounds on their mean follow.
     is_weighted_mean : bool
         Whether the estimate is ``mean(w r)`` itself, for bounds that look at weights and rewards one by one.
     carries_verdict : bool
@@ -76,7 +75,7 @@ class Estimator(ABC):
         The estimator with the smallest priority is the primary one: it decides about a policy. That is settled
         beforehand, because choosing the estimator by its answer would be choosing the answer.
     is_default : bool
-        Whether it is taken where nobody names an estimator.
+        Whether it is used when the caller names none.
     title, about : str
         What reports call it, and what it does in a sentence or two.
     """
@@ -194,8 +193,8 @@ class IPS(MeanEstimator):
     is_default: ClassVar[bool] = True
     title: ClassVar[str] = "Inverse propensity scoring"
     about: ClassVar[str] = (
-        "Weighs every logged reward by how much more often the new policy would have acted so. Unbiased and noisy: the "
-        "reference for all others."
+        "Weighs every logged reward by how much more often the new policy would have taken the action. Unbiased and "
+        "noisy: the reference for all others."
     )
 
     def moments(self, terms: Terms) -> FloatArray:

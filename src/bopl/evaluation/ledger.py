@@ -23,7 +23,7 @@ class Block:
     terms : list of Terms
         One per policy.
     action_prob : list of ndarrays of shape (n_rows, n_actions), or None
-        Of each policy, where they are known.
+        Probabilities of each policy, where they are known.
     action_idx : ndarray of shape (n_rows,)
     impossible : boolean ndarray of shape (n_rows, n_actions), or None
         Actions that the logging policy could not choose.
@@ -65,10 +65,10 @@ class Ledger:
     names : sequence of str
         Names of the policies.
     estimators : sequence of sequences of Estimator
-        Of each policy, with their settings chosen.
+        Estimators of each policy, with their settings chosen.
     n_actions : int
     unit : float
-        What rewards are counted in.
+        Unit of the rewards.
     """
 
     def __init__(

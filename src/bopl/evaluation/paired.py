@@ -70,7 +70,7 @@ class Difference(Estimator):
 
 
 class PairTotals:
-    """Sums over samples for one pair of policies, of which the second is what the first is compared with."""
+    """Sums over samples for one pair of policies; the first is compared with the second."""
 
     def __init__(self, first: int, second: int, estimator: Difference) -> None:
         self.first, self.second, self.estimator = first, second, estimator
@@ -113,7 +113,7 @@ class PairTotals:
     def difference(self, interval: Interval, unit: float) -> tuple[float, Bounds]:
         """Return the difference and its interval."""
         assert self.moments is not None
-        evidence = Evidence(self.estimator, self.moments, self.groups, None, None, None, (0.0, 0.0), 1.0, False)
+        evidence = Evidence(self.estimator, self.moments, self.groups)
         lower, upper = interval.value(evidence)
         return evidence.value * unit, (lower * unit, upper * unit)
 

@@ -14,7 +14,7 @@ class Estimate(Record):
 
     policy: Annotated[str, "name of the policy"]
     estimator: Annotated[str, "name of the estimator"]
-    is_primary: Annotated[bool, "whether this estimator decides about the policy"]
+    is_primary: Annotated[bool, "whether this is the primary estimator, which decides about the policy"]
     value: Annotated[float, "estimated reward per decision"]
     std_err: Annotated[float, "its standard error"]
     ci_lower: Annotated[float, "lower end of its interval"]

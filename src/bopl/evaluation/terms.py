@@ -43,7 +43,7 @@ class Terms:
         return Terms(*(None if part is None else part[rows] for part in vars(self).values()))  # type: ignore[arg-type]
 
     def with_reward(self, reward: FloatArray) -> Terms:
-        """Return the same weights with another reward, of which no model predicts anything."""
+        """Return the same weights with another reward, which no model predicts."""
         return Terms(self.importance_weight, reward, error=self.error)
 
     @property
