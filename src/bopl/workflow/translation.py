@@ -12,9 +12,9 @@ from bopl._logged import logged_entries
 from bopl._typing import FloatArray
 from bopl.boosting import Workbench
 from bopl.boosting.loop import INTERRUPTED
+from bopl.evaluation.off_policy_score import off_policy_score
 from bopl.log import BanditLog, PartitionedLog
 from bopl.policy import BoostedPolicy
-from bopl.search.scorer import off_policy_score
 
 SHARES = (0.0, 0.5, 1.0, 1.5)  # how far from the least reward to the mean one, and beyond
 MAX_SAMPLES = 100_000  # more do not make the choice better, only slower
