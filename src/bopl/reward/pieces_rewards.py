@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from bopl._exact import Limbs, limbs_of, no_limbs, value_of
+from bopl._logged import logged_entries
 from bopl._typing import AnyArray, FloatArray
 from bopl.cluster import Cluster, Placement
 from bopl.learner import HistTree
@@ -263,7 +264,7 @@ def _squares(
     if state.log is None:
         return no_limbs(2)
     log, weight = state.log, state.part.sample_weight
-    logged = estimate_rewards(models, state.part, log)[np.arange(log.n_samples), log.action_idx]
+    logged = logged_entries(estimate_rewards(models, state.part, log), log.action_idx)
     reward = read_reward(log)
     error, spread = (reward - logged) ** 2, (reward - mean) ** 2
     return np.stack([limbs_of(one if weight is None else one * weight) for one in (error, spread)])
