@@ -18,7 +18,7 @@ from bopl.boosting.keeper import Keeper
 from bopl.boosting.prior import Prior, PriorSums, find_prior, has_spread
 from bopl.boosting.start import Start, mean_of
 from bopl.learner import BoundLearner, HistTree, bind_learner, with_categories
-from bopl.learner.hist_tree.learner import BoundHistTree
+from bopl.learner.hist_tree.bound import BoundHistTree
 from bopl.learner.store import learner_settings
 from bopl.log import BanditLog
 from bopl.reward.boosted_model import BoostedRewardModel, RewardBinding
