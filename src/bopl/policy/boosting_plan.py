@@ -122,7 +122,7 @@ class BoostingPlan:
             if logging is not None:
                 score += logging.log_prob
             if "reward_model" in parts and rewards is not None:
-                for action in range(workbench.log.n_actions):  # in place, a column at a time
+                for action in range(log.n_actions):  # in place, a column at a time
                     score[:, action] += factor * rewards.estimate[:, action]
             return score
 
