@@ -20,6 +20,7 @@ FEW_SAMPLES = 20  # an action taken less often is hardly logged
 SMALL_PROPENSITY = 1e-3
 MAX_ROUNDING = 0.05  # relative error of the smallest propensity that rounding may have made
 MAX_DECIMALS = 6
+HEAD = 1000  # values that mostly tell that not all of them end soon
 MATCH_TOLERANCE = 1e-3
 MAX_ACTION_Z = 3.5  # of an action's sum of 1/p, without its skewness; if normal, 4 in 10,000 sound logs exceed it
 MAX_ESTIMATED_ACTION_GAP = 0.25  # of an action's sum of 1/p under estimated propensities
@@ -75,6 +76,8 @@ def _rounding(log: BanditLog) -> Finding:
 
 
 def _ends_after(values: FloatArray, decimals: int) -> bool:
+    if len(values) > HEAD and not _ends_after(values[:HEAD], decimals):
+        return False
     scaled = values * 10.0**decimals
     return bool(np.all(np.abs(scaled - np.round(scaled)) <= 1e-9 * scaled))
 
@@ -151,11 +154,16 @@ def _sums_by_action(log: BanditLog, inverse: FloatArray, mean: FloatArray) -> tu
 
     These are ``sum_c (S_c - n_c · mean)^k`` over the groups, ``S_c`` being the sum in a group of ``n_c`` samples.
     """
-    group = np.arange(log.n_samples) if log.group is None else log.group
-    size = np.bincount(group).astype(np.float64)
-    pair, own = np.unique(group * log.n_actions + log.action_idx, return_inverse=True)
-    action_idx, total = pair % log.n_actions, np.bincount(own, weights=inverse)
-    own_size = size[pair // log.n_actions]
+    action_idx: IntArray
+    total: AnyArray
+    if log.group is None:  # each sample is a group of its own
+        action_idx, total, size = log.action_idx, inverse, np.ones(log.n_samples)
+        own_size = size
+    else:
+        size = np.bincount(log.group).astype(np.float64)
+        pair, own = np.unique(log.group * log.n_actions + log.action_idx, return_inverse=True)
+        action_idx, total = pair % log.n_actions, np.bincount(own, weights=inverse)
+        own_size = size[pair // log.n_actions]
 
     def sum_of(part: AnyArray) -> AnyArray:
         return np.bincount(action_idx, weights=part, minlength=log.n_actions)

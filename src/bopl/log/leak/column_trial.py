@@ -69,6 +69,17 @@ class Trial:
         return (rows, rows[::-1])
 
     @cached_property
+    def openness(self) -> FloatArray:
+        """``-ln p`` of each sample."""
+        assert self.inverse is not None
+        return np.log(self.inverse)
+
+    @cached_property
+    def spread(self) -> float:
+        """Sum of the squares of the target about its mean."""
+        return float(((self.target - self.target.mean()) ** 2).sum())
+
+    @cached_property
     def reward_bin(self) -> IntArray:
         """The bin of each sample's reward, numbered from 0."""
         code = bin_column(self.reward).code if self.event is None else self.event.astype(np.int64)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from bopl._typing import AnyArray, IntArray
+from bopl.log.by_column import each_column
 from bopl.log.context import is_sparse
 from bopl.log.finding import PROBLEM
 from bopl.log.leak.action_test import told_action, try_action
@@ -45,7 +46,7 @@ def find_leaks(log: BanditLog) -> tuple[Leak, ...]:
     else:
         tried = views
     asking = _Asking(trial, log, rows, context, _suspicion(trial, log))
-    found = (asking.ask(view) for view in tried)
+    found = each_column(asking.ask, tried, len(rows))
     return tuple(leak for leak in found if leak is not None)
 
 

@@ -70,7 +70,7 @@ def try_reward(trial: Trial, column: BinnedColumn, values: AnyArray | None = Non
     """
     predicted, is_told = _predict(trial, column)
     error = ((trial.target - predicted) ** 2).sum()
-    explained = 1.0 - float(error / max(float(((trial.target - trial.target.mean()) ** 2).sum()), 1e-300))
+    explained = 1.0 - float(error / max(trial.spread, 1e-300))
     honest_z, leak_z = _order(trial, predicted) if trial.contrast is not None and explained > 0.0 else (0.0, 0.0)
     if trial.event is None or not is_told.any():
         is_copy = values is not None and explained > MIN_COPY and _is_copy(trial, values)
