@@ -3,10 +3,13 @@
 import hashlib
 import io
 import json
+import os
 import tracemalloc
 import zipfile
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
+import pytest
 
 from bopl._archive import DOCUMENT, Archive, read_archive, write_archive
 
@@ -71,3 +74,13 @@ def test_writing_takes_no_copy_of_the_arrays(tmp_path):
     finally:
         tracemalloc.stop()
     assert peak < 16 * MIB
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="the system has no named pipes")
+def test_a_pipe_gets_the_same_bytes(tmp_path):
+    archive = Archive("policy", 1, {}, {"numbers": np.arange(1000)})
+    os.mkfifo(tmp_path / "pipe")
+    with ThreadPoolExecutor(1) as pool:
+        content = pool.submit((tmp_path / "pipe").read_bytes)
+        write_archive(tmp_path / "pipe", archive)
+    assert content.result() == as_one_string(archive)
