@@ -12,7 +12,7 @@ from bopl.evaluation.estimator import Estimator
 from bopl.evaluation.interval import Bounds, Evidence, Interval
 from bopl.evaluation.moments import GroupSum, MomentSum
 from bopl.evaluation.row import Comparison
-from bopl.evaluation.terms import Terms
+from bopl.evaluation.sample_terms import Terms
 from bopl.evaluation.verdict import (
     INCONCLUSIVE,
     NOT_TRUSTWORTHY,

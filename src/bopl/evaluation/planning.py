@@ -16,8 +16,8 @@ from bopl._table import Tabular
 from bopl._typing import FloatArray
 from bopl.evaluation.estimator import SNIPS
 from bopl.evaluation.moments import GroupSum, MomentSum
+from bopl.evaluation.sample_terms import Pilot, Terms
 from bopl.evaluation.sources import named_policies
-from bopl.evaluation.terms import Pilot, Terms
 from bopl.log import BanditLog
 from bopl.log.policy_prob import read_policy, row_blocks
 

@@ -13,7 +13,7 @@ from bopl._logged import logged_entries
 from bopl._typing import BoolArray, FloatArray, IntArray
 from bopl.evaluation.estimator import Estimator, Need
 from bopl.evaluation.rounding import relative_error
-from bopl.evaluation.terms import Pilot, Terms
+from bopl.evaluation.sample_terms import Pilot, Terms
 from bopl.evaluation.unit import in_unit
 from bopl.log import BanditLog
 from bopl.log.context import quoted

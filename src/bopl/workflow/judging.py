@@ -13,8 +13,8 @@ from bopl._errors import UsageError
 from bopl._typing import BoolArray, FloatArray
 from bopl.evaluation import Evaluation, evaluate
 from bopl.evaluation.estimator import Need
+from bopl.evaluation.estimator_registry import ESTIMATORS, estimator_names
 from bopl.evaluation.interval import get_interval
-from bopl.evaluation.registry import ESTIMATORS, estimator_names
 from bopl.log import BanditLog, PartitionedLog
 from bopl.log.action import label_array
 from bopl.log.context import quoted

@@ -10,9 +10,9 @@ import numpy as np
 
 from bopl._typing import IntArray
 from bopl.evaluation.estimator import Estimator
+from bopl.evaluation.evaluation_settings import EvaluationSettings
 from bopl.evaluation.interval import Interval
 from bopl.evaluation.question import Question
-from bopl.evaluation.settings import EvaluationSettings
 from bopl.evaluation.sources import Sources, check_all_actions, named_policies, read_logging_policy
 from bopl.evaluation.unit import reward_unit
 from bopl.log import BanditLog
