@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from bopl._errors import UsageError
+from bopl._errors import UsageError, quoted
 from bopl._typing import FloatArray
 from bopl.evaluation.diagnosis import PropensityTotals
 from bopl.evaluation.estimator import SNIPS, Estimator
@@ -18,7 +18,6 @@ from bopl.evaluation.question import Question
 from bopl.evaluation.sample_terms import Pilot, Terms
 from bopl.evaluation.unit import check_unit, in_unit, reward_unit
 from bopl.log import BanditLog
-from bopl.log.context import quoted
 
 MAX_SEGMENTS = 100
 

@@ -7,6 +7,7 @@ from typing import ClassVar
 
 import numpy as np
 
+from bopl._trust import SAME_POLICY
 from bopl._typing import FloatArray, IntArray
 from bopl.evaluation.estimator import Estimator
 from bopl.evaluation.interval import Bounds, Evidence, Interval
@@ -23,7 +24,6 @@ from bopl.evaluation.verdict import (
     few_rewards,
     find_complaint,
 )
-from bopl.log.weight import SAME_POLICY
 
 
 @dataclass(frozen=True)
