@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from bopl._errors import quoted
+from bopl._policy_reader import read_policy
 from bopl.log.column_audit import audit_columns
-from bopl.log.context import quoted
 from bopl.log.duplicate import audit_duplicates
 from bopl.log.finding import NOTE, OK, PROBLEM, Audit, Finding
 from bopl.log.leak import Leak, find_leaks
 from bopl.log.leak.leak import ACTION
 from bopl.log.leak.view import column_views
-from bopl.log.policy_prob import read_policy
 from bopl.log.propensity_audit import FEW_SAMPLES, logging_policy_finding, propensity_findings
 from bopl.log.weight_audit import weight_findings
 

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from bopl._policy_reader import PolicyReader, row_blocks
 from bopl._typing import AnyArray, FloatArray, IntArray
+from bopl._weight import without_skewness
 from bopl.log.finding import NOTE, OK, PROBLEM, Finding
-from bopl.log.policy_prob import PolicyReader, row_blocks
-from bopl.log.weight import without_skewness
 from bopl.log.weight_audit import ESTIMATED_HINT, mean_weight_finding, uniform_weight, z_text
 
 if TYPE_CHECKING:
@@ -21,7 +21,6 @@ SMALL_PROPENSITY = 1e-3
 MAX_ROUNDING = 0.05  # relative error of the smallest propensity that rounding may have made
 MAX_DECIMALS = 6
 HEAD = 1000  # values that mostly tell that not all of them end soon
-MATCH_TOLERANCE = 1e-3
 MAX_ACTION_Z = 3.5  # of an action's sum of 1/p, without its skewness; if normal, 4 in 10,000 sound logs exceed it
 MAX_ESTIMATED_ACTION_GAP = 0.25  # of an action's sum of 1/p under estimated propensities
 
@@ -180,7 +179,7 @@ def logging_policy_finding(log: BanditLog, reader: PolicyReader) -> Finding:
     n_off = 0
     for rows in row_blocks(log.n_samples, log.n_actions):
         propensity = log.propensity[rows]
-        n_off += int((np.abs(reader.block(rows).logged_prob - propensity) > MATCH_TOLERANCE * propensity).sum())
+        n_off += int(reader.block(rows).differs_from(propensity).sum())
     if n_off:
         return Finding(
             "logging_policy",

@@ -8,14 +8,13 @@ from typing import Any
 
 import narwhals.stable.v1 as nw
 
-from bopl._errors import UsageError
+from bopl._errors import UsageError, quoted
 from bopl._machine import return_unused_memory
 from bopl.log.action import new_labels
 from bopl.log.bandit_log import BanditLog
 from bopl.log.check import context_columns
 from bopl.log.cleaning import ChosenRows, RowChoice, choose_rows, select
 from bopl.log.column import Column, distinct_values
-from bopl.log.context import quoted
 from bopl.log.format import LogParts, read_parts
 from bopl.log.format.columnar import Wanted
 from bopl.log.format.log_parts import SparseContext
