@@ -53,10 +53,6 @@ class EpochHistory:
     snips_value: list[list[float]] = field(default_factory=list)
 
 
-# A loss maps (scores of the logged or of all actions, batch of columns) to one number per log, of shape (T,).
-LossFunction = Callable[[Any, "Columns", float], Any]
-
-
 @dataclass(frozen=True)
 class Columns:
     """The logs' columns on the device, of shape (T, n_samples)."""
