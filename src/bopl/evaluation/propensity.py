@@ -23,7 +23,7 @@ from bopl.evaluation.action_model import (
 from bopl.evaluation.calibration import Calibration, choose_calibration, fit_shares
 from bopl.log import BanditLog
 from bopl.log.context import CONTEXT_DTYPE, with_columns
-from bopl.log.layout import category_sizes
+from bopl.log.input_layout import category_sizes
 from bopl.log.policy_prob import row_blocks
 from bopl.reward.folds import draw_folds
 

@@ -10,7 +10,7 @@ from bopl._typing import AnyArray, IntArray
 from bopl.log.context import is_sparse
 from bopl.log.finding import PROBLEM
 from bopl.log.leak.action_test import told_action, try_action
-from bopl.log.leak.bins import MISSING, BinnedColumn, bin_column, constant_column
+from bopl.log.leak.column_bins import MISSING, BinnedColumn, bin_column, constant_column
 from bopl.log.leak.column_trial import Trial, make_trial
 from bopl.log.leak.identifier import judge_identifier
 from bopl.log.leak.late import judge_time, lags
