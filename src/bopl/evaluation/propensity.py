@@ -24,7 +24,7 @@ from bopl.evaluation.action_model import (
 from bopl.evaluation.calibration import Calibration, choose_calibration, fit_shares
 from bopl.log import BanditLog
 from bopl.log.context import CONTEXT_DTYPE, with_columns
-from bopl.log.layout import category_sizes
+from bopl.log.input_layout import category_sizes
 from bopl.reward.folds import draw_folds
 
 MIN_PROB = 1e-6  # of an action that could be chosen: a fold may never have seen it

@@ -33,8 +33,9 @@ def audit_log(
 
     ``seen`` is the log, or a part of it, whose contexts are looked at, where those of ``log`` are not in memory.
     """
+    propensities = propensity_findings(log) if log.has_propensity else []
+    leaks = find_leaks(log, propensities) if seen is None else find_leaks(seen)
     seen = log if seen is None else seen
-    leaks = find_leaks(seen)
     findings = [
         *([] if log.origin is None else log.origin.findings()),
         audit_duplicates(_without_told_actions(seen, leaks)),
@@ -53,7 +54,7 @@ def audit_log(
             ),
         )
         return Audit(tuple(findings), log.n_samples, leaks)
-    findings = propensity_findings(log) + findings
+    findings = propensities + findings
     if logging_policy is not None:
         findings.append(logging_policy_finding(log, read_policy(logging_policy, log, "logging_policy")))
     return Audit((*findings, *weight_findings(log, policy)), log.n_samples, leaks)

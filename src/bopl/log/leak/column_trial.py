@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from bopl._typing import AnyArray, BoolArray, FloatArray, IntArray
-from bopl.log.leak.bins import bin_column
+from bopl.log.leak.column_bins import bin_column
 
 if TYPE_CHECKING:
     from bopl.log.bandit_log import BanditLog
