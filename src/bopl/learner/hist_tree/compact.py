@@ -39,8 +39,6 @@ N_RULES = 3
 LANES = 8  # values stored at once
 MAX_PLACES = 1024  # at a time: the lists, and the values they lead to, stay in the first cache
 
-_DOUBLES, _FLAGS = ir.VectorType(ir.DoubleType(), LANES), ir.VectorType(ir.IntType(1), LANES)
-
 
 class CompactTrees(NamedTuple):
     """The trees of a `Walk`, without what no action reaches. Questions are grouped by column and rule."""
@@ -155,11 +153,12 @@ def _put(typing_context: Any, values_out: Any, start: Any, value: Any, bits: Any
 
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         data = context.make_array(signature.args[0])(context, builder, args[0]).data
-        address = builder.bitcast(builder.gep(data, [args[1]]), _DOUBLES.as_pointer())
-        chosen = builder.bitcast(builder.trunc(args[3], ir.IntType(LANES)), _FLAGS)
-        one = builder.insert_element(ir.Constant(_DOUBLES, ir.Undefined), args[2], ir.IntType(32)(0))
+        doubles, flags = ir.VectorType(ir.DoubleType(), LANES), ir.VectorType(ir.IntType(1), LANES)
+        address = builder.bitcast(builder.gep(data, [args[1]]), doubles.as_pointer())
+        chosen = builder.bitcast(builder.trunc(args[3], ir.IntType(LANES)), flags)
+        one = builder.insert_element(ir.Constant(doubles, ir.Undefined), args[2], ir.IntType(32)(0))
         zeros = ir.Constant(ir.VectorType(ir.IntType(32), LANES), [0] * LANES)
-        everywhere = builder.shuffle_vector(one, ir.Constant(_DOUBLES, ir.Undefined), zeros)
+        everywhere = builder.shuffle_vector(one, ir.Constant(doubles, ir.Undefined), zeros)
         before = builder.load(address, align=8)
         builder.store(builder.select(chosen, everywhere, before), address, align=8)
         return context.get_dummy_value()

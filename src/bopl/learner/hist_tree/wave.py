@@ -368,7 +368,7 @@ def _count_sums(target, rows, actions, asked, number, scratch, counted_out):  # 
 @njit(nogil=True, cache=True)
 def _count_histogram(binned, rows, is_wide, scratch, at, counted_out):  # type: ignore[no-untyped-def]
     """Add a node's rows, turned into integers before, to its histograms."""
-    for block in range(len(binned.row_width)):
+    for block in range(len(binned.block)):
         add_rows(binned, block, rows, scratch.packed, 1, 0 if is_wide else HALF, counted_out.packed[at])
         if is_wide:
             add_rows(binned, block, rows, scratch.wide, 1, 0, counted_out.wide[at])
