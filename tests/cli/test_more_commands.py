@@ -87,11 +87,11 @@ def test_text_that_nobody_reads_changes_no_exit_code(trained, more):
     assert into_closed_pipe("--help") == into_closed_pipe("--version") == (0, "")
 
 
-def test_rivals_cannot_be_exported_and_say_so(trained, capsys):
+def test_baselines_cannot_be_exported_and_say_so(trained, capsys):
     log = bopl.BanditLog.read(trained / "log.parquet", action="item", reward="click", propensity="p", context=["age"])
-    bopl.baseline.BoostedRewardPolicy(n_rounds=2).fit(log).save(trained / "rival.bopl")
+    bopl.baseline.BoostedRewardPolicy(n_rounds=2).fit(log).save(trained / "baseline.bopl")
     for target in ("onnx", "xgboost"):
-        assert run_bopl("export", trained / "rival.bopl", "--to", target) == 2
+        assert run_bopl("export", trained / "baseline.bopl", "--to", target) == 2
         assert "a BoostedRewardPolicy cannot be exported, a BoostedPolicy can" in capsys.readouterr().err
 
 

@@ -156,7 +156,7 @@ def watch(
 
     output = Output(json)
     found = watch_loop(ctx.obj, last=last)
-    output.say(f"{found.n_replayed:,} decisions replayed, {found.n_mismatches:,} of them not found again.")
+    output.say(f"{found.n_replayed:,} decisions replayed, {found.n_mismatches:,} of them not reproduced.")
     for mismatch in found.mismatches:
         output.say(f"Mismatch: {mismatch.sentence}")
     for one in found.weights:
