@@ -299,8 +299,8 @@ def commit() -> str:
 def compare(args, folder: Path) -> None:
     print(f"commit {commit()}, {args.threads} threads, {args.rounds} rounds\n")
     print(
-        "| workload | baseline | s/round | HistTree | ratio | bind s | HistTree | peak MiB | HistTree | ratio | rounds | "
-        "leaves | HistTree | reward | HistTree |"
+        "| workload | baseline | s/round | HistTree | ratio | bind s | HistTree | peak MiB | HistTree | ratio | "
+        "rounds | leaves | HistTree | reward | HistTree |"
     )
     print("|---|---|" + "---:|" * 13)
     for workload in args.workloads.split(","):

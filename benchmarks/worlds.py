@@ -5,8 +5,8 @@
 
 Every world is drawn anew: contexts, who earns what where, how noisy rewards are, who wrote the log and how much was
 explored. Values are true rewards of greedy policies on fresh contexts, scaled so that 0 is the value of actions drawn
-uniformly and 1 is the best that any policy can earn. `best single` is the best of the baselines in each world, which only
-the truth knows.
+uniformly and 1 is the best that any policy can earn. `best single` is the best of the baselines in each world, which
+only the truth knows.
 """
 
 from __future__ import annotations

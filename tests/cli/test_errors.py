@@ -181,7 +181,7 @@ WRONG_CALLS = {
     "broken config": (["train", "--config", "{folder}/broken.toml"], "is not valid TOML"),
     "unknown setting": (
         ["train", "--config", "{folder}/unknown.toml"],
-        "which is no setting. Did you mean 'n_rounds'?",
+        "which is not a setting. Did you mean 'n_rounds'?",
     ),
     "wrong type of setting": (
         ["train", "--config", "{folder}/wrong.toml"],

@@ -178,7 +178,7 @@ def test_a_policy_that_always_takes_its_best_action_is_said_to_explore_nothing(r
     policy.save(tmp_path / "greedy.bopl")
     out = tmp_path / "decisions.parquet"
     assert run_bopl("predict", raced.parent / "log.parquet", tmp_path / "greedy.bopl", "--out", out, *more) == 0
-    assert "The policy always takes its best action, which explores nothing" in capsys.readouterr().out
+    assert "The policy always takes its best action and explores nothing" in capsys.readouterr().out
 
 
 def test_contexts_for_the_check_visit_the_splits_of_all_parts(raced):
@@ -324,14 +324,14 @@ def test_every_command_has_help_with_an_example(command):
 
 def test_paragraphs_of_the_help_flow():
     output = CliRunner().invoke(app, ["evaluate", "--help"], env={"COLUMNS": "80"}).output
-    assert "of them together; the exit code is 0 only if all are better than the logging" in output
+    assert "Several policies are judged on the same samples, and their verdicts hold" in output
 
 
 def test_there_are_no_other_commands_and_completion_is_offered():
     output = CliRunner().invoke(main_app, ["--help"]).output
     assert [line.split()[1] for line in output.splitlines() if line.startswith("│ ") and line.split()[1] in COMMANDS]
     assert "--install-completion" in output
-    assert "Exit codes: 0 fine; 1 bad data; 2 wrong use" in output
+    assert "Exit codes: 0 success; 1 bad data; 2 wrong usage" in output
 
 
 def test_help_and_completion_import_nothing_heavy():

@@ -141,7 +141,7 @@ def test_what_cannot_be_done_in_pieces_is_told(capsys, tmp_path, files, policy):
     code, _, said = run(capsys, "evaluate", *files, *small)
     assert (code, "there is no policy to evaluate" in said) == (2, True)
     code, _, said = run(capsys, "audit", *files, policy, policy + "x", *small)
-    assert (code, "looks at one policy" in said) == (2, True)
+    assert (code, "takes only one policy" in said) == (2, True)
     csv = tmp_path / "log.csv"
     a_log(20).to_csv(csv, index=False)
     code, _, said = run(capsys, "audit", csv, *ROLES, *small)
