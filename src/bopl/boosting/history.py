@@ -16,14 +16,14 @@ COLUMNS: dict[str, str] = {
     "round": "number of rounds in the ensemble, from 1",
     "empirical_risk": "mean of -r/p · pi(a_i) on the translated training rewards",
     "surrogate_risk": "the surrogate risk, never below the empirical risk",
-    "objective_risk": "the risk that was boosted, of which the bounds speak; one of the above or your own",
+    "objective_risk": "the risk that was boosted and that the bounds apply to; one of the above or your own",
     "gradient_norm": "Euclidean norm of the gradient of the mean risk in all scores, before the round",
     "alpha": "ensemble weight of the round",
-    "guaranteed_decrease": "by how much smoothness promises the objective's risk to fall",
-    "recursive_bound": "the objective's risk before the round less the guaranteed decrease",
+    "guaranteed_decrease": "guaranteed decrease of the objective's risk, from its smoothness",
+    "recursive_bound": "the objective's risk before the round minus the guaranteed decrease",
     "theorem_bound": "Theorem 1: opt_emp_risk + excess_emp_risk_0 · exp(-total decrease / excess_emp_risk_0)",
-    "opt_emp_risk": "least risk of the objective that any policy can have on this log; NaN without a certificate",
-    "excess_emp_risk_0": "risk of the start, the uniform policy by default, above opt_emp_risk",
+    "opt_emp_risk": "minimum risk of the objective over all policies on this log; NaN without a certificate",
+    "excess_emp_risk_0": "risk of the start, the uniform policy by default, minus opt_emp_risk",
     "mean_importance_weight": "mean of pi(a_i)/p; near 1 unless the policy overfits the propensities",
     "effective_sample_size": "(sum of weights)² / sum of squared weights",
     "snips_value": "self-normalised estimate of the reward on the training log, untranslated",
@@ -35,8 +35,8 @@ COLUMNS: dict[str, str] = {
 class History(Mapping[str, AnyArray]):
     """Training history: one row per round, one array per column.
 
-    ``history["alpha"]`` is an array; ``history.to_frame()`` a frame; ``history.plot()`` a figure. It also speaks the
-    Arrow interface, so that ``polars.DataFrame(history)`` and the like take it as it is.
+    ``history["alpha"]`` is an array, ``history.to_frame()`` a frame, ``history.plot()`` a figure. It also supports the
+    Arrow interface, so that ``polars.DataFrame(history)`` and the like accept it directly.
 
     Attributes
     ----------
@@ -45,7 +45,7 @@ class History(Mapping[str, AnyArray]):
     objective : str
         Name of the objective.
     title : str
-        What its risk is called.
+        Name of its risk.
     """
 
     columns: dict[str, AnyArray]
@@ -74,7 +74,7 @@ class History(Mapping[str, AnyArray]):
 
     @property
     def objective_risk(self) -> AnyArray:
-        """The risk that the bounds speak of."""
+        """The risk that the bounds apply to."""
         return self.columns["objective_risk"]
 
     def __getitem__(self, name: str) -> AnyArray:
