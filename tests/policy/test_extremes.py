@@ -75,7 +75,7 @@ def test_forty_thousand_actions_work_or_are_refused_in_one_sentence(monkeypatch)
     log = many_actions()
     assert log.audit().table is not None
     assert small_policy("surrogate").fit(log).predict(log.context[:2]).shape == (2,)
-    with pytest.raises(ValueError, match=r"40000 actions need max_bins.*Objectives 'ips' and 'surrogate'"):
+    with pytest.raises(ValueError, match=r"40000 actions need max_bins.*Use objective 'ips' or 'surrogate'"):
         small_policy("dr").fit(log)
     monkeypatch.setattr(learnable, "available_memory", lambda: 1 << 20)
     with pytest.raises(ValueError, match=r"40 samples and 40,000 actions takes 0.0 GiB, more than"):
