@@ -1,4 +1,4 @@
-"""The leaderboard of a race: one row per candidate, with what the judges saw."""
+"""The leaderboard of a race: one row per candidate, with its results."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ COLUMNS: dict[str, str] = {
     "candidate": "name of the candidate",
     "about": "what it is",
     "value": "estimated reward on validation samples, doubly robust",
-    "uplift": "estimated reward above the logging policy's",
+    "uplift": "estimated reward minus that of the logging policy",
     "lower": "lower end of the uplift's 95% interval",
     "upper": "upper end of the uplift's 95% interval",
     "rounds": "rounds at which it was best",
-    "sharpness": "inverse temperature at which it was judged, of the winner that at which it acts; infinity is greedy",
+    "sharpness": "inverse temperature at which it was judged, or at which the winner acts; infinity is greedy",
     "seconds": "time it took",
     "status": "won, in the blend, dropped after some rounds, raced to the end, or not begun",
 }
 
 
-_TYPES: dict[Any, Any] = {"str": str, "int": int, "float": (int, float)}  # of an entry's fields in JSON
+_TYPES: dict[Any, Any] = {"str": str, "int": int, "float": (int, float)}  # types of an entry's fields in JSON
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ class Entry:
 
 @dataclass(frozen=True)
 class Leaderboard(Sequence[Entry]):
-    """What a race has found, the best first.
+    """The result of a race, best first.
 
     Attributes
     ----------
@@ -54,11 +54,11 @@ class Leaderboard(Sequence[Entry]):
     verdict : str
         One sentence: what was chosen, and why.
     n_judged : int
-        Samples that the judges looked at.
+        Number of samples that the judges used.
     n_parts : int
-        Divisions of the log: 1 is a validation part, more are cross-validation.
+        Divisions of the log: 1 is a validation part, more is cross-validation.
     judged_by : str
-        Which samples judged, in words: the latest ones, some drawn at random, or all in turn.
+        Description of the judging samples: the latest ones, random ones, or all in turn.
     """
 
     entries: tuple[Entry, ...]
@@ -77,7 +77,7 @@ class Leaderboard(Sequence[Entry]):
         return iter(self.entries)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return it as plain values; an infinite sharpness is the word ``greedy``."""
+        """Return it as plain values; an infinite sharpness becomes the word ``greedy``."""
         rows = [asdict(entry) for entry in self.entries]
         for row in rows:
             row["sharpness"] = "greedy" if np.isinf(row["sharpness"]) else row["sharpness"]
@@ -100,7 +100,7 @@ class Leaderboard(Sequence[Entry]):
             if not all(isinstance(value, _TYPES[kinds[name]]) for name, value in values.items()):
                 raise ValueError("an entry of the leaderboard is not valid")
             rows.append(Entry(**values))
-        judged_by = str(plain.get("judged_by", ""))  # not in files of before
+        judged_by = str(plain.get("judged_by", ""))  # not in older files
         return cls(tuple(rows), str(plain["verdict"]), int(plain["n_judged"]), int(plain["n_parts"]), judged_by)
 
     def columns(self) -> dict[str, Any]:
