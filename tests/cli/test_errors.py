@@ -119,9 +119,12 @@ WRONG_CALLS = {
     "no log": (["train", *ROLES], "there is no log to read"),
     "out is no policy file": (
         ["train", "{log}", *ROLES, "--out", "{folder}/policy.zip"],
-        "a policy file ends in .bopl",
+        "the name of a policy file must end in .bopl",
     ),
-    "out is taken": (["train", "{log}", *ROLES, "--out", "{folder}/taken.bopl"], "holds other files than a run's"),
+    "out is taken": (
+        ["train", "{log}", *ROLES, "--out", "{folder}/taken.bopl"],
+        "contains files that are not from a run",
+    ),
     "no such estimator": (["train", "{log}", *ROLES, "--estimators", "magic"], "estimators must be one of"),
     "no such interval": (["evaluate", "{log}", "{policy}", "--interval", "wide"], "interval must be one of"),
     "out of range": (["train", "{log}", *ROLES, "--holdout", "1.5"], "holdout must lie in (0, 1)"),
@@ -197,13 +200,16 @@ WRONG_CALLS = {
         "writing would destroy it",
     ),
     "a page over the log": (["report", "{log}", "{policy}", "--out", "{log}"], "writing would destroy it"),
-    "a page over a policy": (["report", "{log}", "{policy}", "--out", "{folder}/p.bopl"], "a report ends in .html"),
+    "a page over a policy": (
+        ["report", "{log}", "{policy}", "--out", "{folder}/p.bopl"],
+        "the name of a report must end in .html",
+    ),
     "settings over the log": (["tune", "{log}", *ROLES, "--out", "{log}"], "writing would destroy it"),
     "a column kept under a decision's name": (
         ["predict", "{folder}/named.parquet", "{policy}", "--keep", "action"],
         "'action' cannot be kept",
     ),
-    "a file in the demo's way": (["demo", "--out", "{log}"], "cannot be made: File exists"),
+    "a file in the demo's way": (["demo", "--out", "{log}"], "cannot be created: File exists"),
     "decisions without a format": (["predict", "{log}", "{policy}", "--out", "{folder}/d.xls"], "tells no format"),
     "no run folder": (["report", "{folder}/none.run"], "there is no summary"),
     "a log alone has no report": (["report", "{log}"], "name the policy file as well"),
@@ -214,7 +220,7 @@ WRONG_CALLS = {
     "a dataset that cannot be searched": (["reproduce", "search", "--dataset", "all"], "--dataset knows covertype"),
     "nothing to search": (["reproduce", "search", "--method", "logging"], "the paper searched nothing for logging"),
     "a device that cannot be searched on": (["reproduce", "search", "--device", "x"], "--device takes auto, cpu"),
-    "two propensities": (["train", "{log}", *ROLES, "--assume-propensity", "uniform"], "give one of them"),
+    "two propensities": (["train", "{log}", *ROLES, "--assume-propensity", "uniform"], "give only one of them"),
 }
 
 
@@ -247,7 +253,7 @@ def test_wrong_use_is_exit_code_2(folder, capsys, call, sentence):
 def test_a_folder_that_cannot_be_written_is_wrong_use(folder, tmp_path, capsys):
     tmp_path.chmod(0o500)
     code, line = refused(capsys, "train", folder / "log.parquet", *ROLES, "--out", tmp_path / "p.bopl")
-    assert (code, "cannot be made: Permission denied" in line) == (WRONG_USE, True)
+    assert (code, "cannot be created: Permission denied" in line) == (WRONG_USE, True)
 
 
 def test_a_run_that_is_refused_leaves_no_folder_behind(folder, tmp_path, capsys):
@@ -258,7 +264,7 @@ def test_a_run_that_is_refused_leaves_no_folder_behind(folder, tmp_path, capsys)
 def test_an_unwritable_place_is_told_before_anything_is_read(tmp_path, capsys):
     (tmp_path / "file").write_text("in the way")
     code, line = refused(capsys, "train", tmp_path / "no.parquet", *ROLES, "--out", tmp_path / "file" / "p.bopl")
-    assert (code, "cannot be made" in line) == (WRONG_USE, True), line
+    assert (code, "cannot be created" in line) == (WRONG_USE, True), line
 
 
 def test_a_log_without_the_policys_columns_is_bad_data(folder, tmp_path, capsys):

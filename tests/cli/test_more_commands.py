@@ -92,7 +92,7 @@ def test_baselines_cannot_be_exported_and_say_so(trained, capsys):
     bopl.baseline.BoostedRewardPolicy(n_rounds=2).fit(log).save(trained / "baseline.bopl")
     for target in ("onnx", "xgboost"):
         assert run_bopl("export", trained / "baseline.bopl", "--to", target) == 2
-        assert "a BoostedRewardPolicy cannot be exported, a BoostedPolicy can" in capsys.readouterr().err
+        assert "a BoostedRewardPolicy cannot be exported, but a BoostedPolicy can" in capsys.readouterr().err
 
 
 def test_categories_that_a_policy_never_saw_are_told(trained, capsys):
@@ -131,7 +131,7 @@ def test_times_and_groups_that_a_later_log_does_not_have_are_done_without(traine
     pq.write_table(click_table(1000, seed=4).drop_columns(["user", "when"]), later)
     _, result = run_json(capsys, "evaluate", later, policy, "--estimators", "snips")
     assert result["warnings"] == [
-        "the log has no column 'user', which told what belongs together when grouped was trained: samples are taken to "
+        "the log has no column 'user', the group of samples when grouped was trained: samples are assumed to "
         "be independent, and intervals may be too narrow."
     ]
     code, result = run_json(capsys, "evaluate", later, policy, "--group", "user")
@@ -253,7 +253,7 @@ def test_a_policy_is_known_on_its_training_rows_beside_one_of_other_columns_and_
     assert set(result["verdicts"].values()) == {"not trustworthy"}
     for decision in result["decisions"]:
         assert "The policy was trained on" in decision["reason"]
-    assert [text.partition(" was trained on parts of this very log")[0] for text in result["warnings"]] == [
+    assert [text.partition(" was trained on parts of this log")[0] for text in result["warnings"]] == [
         "first",
         "second",
     ]
@@ -413,7 +413,7 @@ def test_an_onnx_model_of_raw_columns_is_checked_on_raw_rows(trained, raced, cap
     assert run_bopl("export", raced, "--to", "onnx", "--rows", trained / "log.parquet", "--out", out) == 0
     assert "of log.parquet" in capsys.readouterr().out
     assert run_bopl("export", raced, "--to", "xgboost", "--raw") == 2
-    assert "takes encoded contexts only" in capsys.readouterr().err
+    assert "takes only encoded contexts" in capsys.readouterr().err
 
 
 def test_a_log_of_arrays_that_was_written_to_a_file_serves_all_commands(tmp_path):

@@ -180,7 +180,9 @@ class Forgetful:
 def test_an_objective_that_could_not_come_back_is_refused_when_it_is_fitted(log):
     with pytest.raises(ValueError, match=r"Borrowed and IPS have the same name 'ips': .* another name"):
         make_policy(Borrowed()).fit(log)
-    with pytest.raises(TypeError, match=r"Forgetful has attributes that cannot be saved \(strength\): .* frozen dataclass"):
+    with pytest.raises(
+        TypeError, match=r"Forgetful has attributes that cannot be saved \(strength\): .* frozen dataclass"
+    ):
         make_policy(Forgetful(2.0)).fit(log)
 
 

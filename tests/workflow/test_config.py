@@ -139,5 +139,5 @@ def test_a_setting_out_of_range_is_named(changes, message):
 
 def test_values_without_a_place_in_toml_are_refused():
     assert tomllib.loads(to_toml({"a": [1, "x"], "b": None}, {"a": "Heading"})) == {"a": [1, "x"]}
-    with pytest.raises(TypeError, match="has no place in a TOML file"):
+    with pytest.raises(TypeError, match="cannot be written to a TOML file"):
         to_toml({"a": object()}, {})

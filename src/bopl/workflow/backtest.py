@@ -1,4 +1,4 @@
-"""Backtests: train on the past, judge on the next period, roll on; one verdict over all periods."""
+"""Backtests: train on the past, judge on the next period, repeat; one verdict over all periods."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from bopl.workflow.training import boost
 Say = Callable[[object], None]
 Fit = Callable[[BanditLog], tuple[Any, bool]]
 NOTE = (
-    "Judged is the way of training, repeated before every period: each sample by the policy that was trained before it."
+    "This judges the way of training, with retraining before every period: each sample by the policy trained before it."
 )
 
 
@@ -54,7 +54,7 @@ class Period:
 
     @property
     def row(self) -> Mapping[str, Any]:
-        """What the estimator says that decides."""
+        """The row of the primary estimator."""
         return _deciding(self.evaluation)
 
     def to_dict(self) -> dict[str, Any]:
@@ -65,7 +65,7 @@ class Period:
 
 @dataclass(frozen=True)
 class Backtest:
-    """What a backtest has found; ``print`` shows the periods and the verdict.
+    """Result of a backtest; ``print`` shows the periods and the verdict.
 
     Attributes
     ----------
@@ -82,7 +82,7 @@ class Backtest:
 
     @property
     def row(self) -> Mapping[str, Any]:
-        """The verdict over all periods, with its reason, of the estimator that decides."""
+        """The verdict of the primary estimator over all periods, with its reason."""
         return _deciding(self.evaluation)
 
     def to_dict(self) -> dict[str, Any]:
@@ -119,7 +119,7 @@ def backtest(
     n_jobs: int | None = None,
     say: Say = lambda text: None,
 ) -> Backtest:
-    """Train on the past, judge on the next period, and roll on.
+    """Train on the past, judge on the next period, and repeat.
 
     Parameters
     ----------
@@ -194,7 +194,7 @@ def backtest_file(
 
 
 def _deciding(evaluation: Evaluation) -> Mapping[str, Any]:
-    """Return the row of the estimator that decides, with the verdict that follows from all there is."""
+    """Return the row of the primary estimator, with the verdict that follows from all results."""
     row = next(row for row in evaluation.rows if row["policy"] == "policy" and row["is_primary"])
     return {**row, **evaluation.decision("policy")}
 

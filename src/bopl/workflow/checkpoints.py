@@ -27,8 +27,8 @@ INDIFFERENT = ("log", "out", "n_jobs")  # settings that change nothing that is l
 PATTERN = ".fit-*.checkpoint"
 HALF = "..fit-*.checkpoint"  # of a process that was killed while it wrote one
 
-GOING_ON = "Going on from the checkpoint of an earlier run with the same log and settings."
-NO_ROOM = "Without a checkpoint, a run that is killed starts again: {}"
+GOING_ON = "Resuming from the checkpoint of an earlier run with the same log and settings."
+NO_ROOM = "There is no checkpoint, so a killed run would start from the beginning: {}"
 
 Say = Callable[[object], None]
 T = TypeVar("T")
@@ -127,7 +127,7 @@ class Checkpoints:
     def tell(self) -> None:
         """Say of an interrupted run that it can go on."""
         if any(self._folder.glob(PATTERN)):
-            self._say("The same command, given again, goes on from here.")
+            self._say("Run the same command again to resume from here.")
 
 
 def digest_of(column: AnyArray | None) -> str:

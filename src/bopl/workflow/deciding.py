@@ -160,7 +160,7 @@ class Decider:
         """Raise if a column to keep is called as one that is decided."""
         taken = [name for name in self.keep if name in self.columns]
         if taken:
-            raise UsageError(f"{taken[0]!r} cannot be kept: a column of the decisions is called so; rename it first.")
+            raise UsageError(f"{taken[0]!r} cannot be kept: the decisions have a column of this name; rename it first.")
 
     def decide(self, parts: LogParts, first_row: int) -> tuple[IntArray, Any]:
         """Return how often each action is chosen on contexts, and the decisions as a table.

@@ -1,4 +1,4 @@
-"""Policies for other runtimes, written only if they score alike."""
+"""Policies for other runtimes, written only if their scores agree."""
 
 from __future__ import annotations
 
@@ -91,11 +91,11 @@ def export(
     if to not in TARGETS:
         raise UsageError(f"to must be one of {', '.join(TARGETS)}; got {to!r}.")
     if raw and to not in RAW_TARGETS:
-        raise UsageError(f"a model for {to} takes encoded contexts only: leave raw out, or export to onnx.")
+        raise UsageError(f"a model for {to} takes only encoded contexts: leave out raw, or export to onnx.")
     target = (RAW_TARGETS if raw else TARGETS)[to]
     if inverse_temperature is not None and not target.has_probability:
         raise UsageError(
-            f"inverse_temperature has no effect here: a model for {to} gives scores and no probabilities. Multiply its "
+            f"inverse_temperature has no effect here: a model for {to} returns scores, not probabilities. Multiply its "
             "scores by it before the softmax."
         )
     path = Path(policy_file).with_suffix(target.extension) if out is None else Path(out)
@@ -103,7 +103,7 @@ def export(
     policy = winner(with_sharpness(load(policy_file), inverse_temperature))
     if not boosted_parts(policy):
         raise UsageError(
-            f"a {type(policy).__name__} cannot be exported, a BoostedPolicy can; bopl.load and bopl predict serve all."
+            f"a {type(policy).__name__} cannot be exported, but a BoostedPolicy can; bopl predict supports all."
         )
     with noting_unseen(), _refusing_as_usage():
         checked = target.rows(policy) if rows is None else target.rows_of(policy, rows)

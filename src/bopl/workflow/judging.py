@@ -43,7 +43,7 @@ def fit_reward_model(log: BanditLog | PartitionedLog, config: TrainConfig) -> An
 def judge(
     log: BanditLog | PartitionedLog, policy: Any, config: TrainConfig, reward_model: Any, *, cluster: str | None = None
 ) -> Evaluation:
-    """Return what the held-out samples say of the policy; those of a log in pieces may be read on a cluster."""
+    """Evaluate the policy on the held-out samples; those of a log in pieces may be read on a cluster."""
     names = chosen_estimators(config)
     if reward_model is None and config.estimators is None:
         names = tuple(name for name in names if not estimator_needs_model(name))
@@ -111,7 +111,7 @@ def evaluate_files(
     *,
     head_to_head: bool = False,
 ) -> tuple[Evaluation, list[str]]:
-    """Judge policy files on a log; return the evaluation and what should be known of it.
+    """Judge policy files on a log; return the evaluation and its warnings.
 
     Every policy reads the log in the columns it was fitted on. The log's own columns are those that the first policy
     remembers, unless the settings name others. ``running`` is the file of the policy that runs now: the verdict on the
@@ -119,7 +119,7 @@ def evaluate_files(
     """
     if head_to_head and running is not None:
         raise UsageError(
-            "the policies are compared with each other, or all with the one that runs now: give one of both."
+            "policies are compared either with each other or with the one in production: give only one of the two."
         )
     files = [*files, *([] if running is None else [running])]
     names = policy_names(files)
@@ -223,25 +223,25 @@ def policy_names(files: Sequence[str | Path]) -> list[str]:
 
 
 def rows_warnings(log: BanditLog) -> list[str]:
-    """Return what should be known of the rows of a log: those left out, and those that came more than once."""
+    """Return warnings about the rows of a log: those dropped, and those that occur more than once."""
     found = [] if log.origin is None else log.origin.sentences()
     copies = audit_duplicates(log)
     return [*found, copies.sentence] if copies.status == PROBLEM else found
 
 
 def warnings_about(name: str, policy: Any, log: BanditLog | PartitionedLog) -> list[str]:
-    """Return what should be known before the verdict of a log on a policy is believed."""
+    """Return what to know before trusting the verdict of a log on a policy."""
     found = []
     if policy.trained_on_ is not None and policy.trained_on_ == log.fingerprint():
         found.append(
-            f"{name} was trained on parts of this very log: its numbers here are too good. The verdict on samples held "
-            "out is in its run folder; evaluate on decisions made later."
+            f"{name} was trained on parts of this log, so its numbers here are too good. The verdict on held-out "
+            "samples is in its run folder; evaluate on later decisions."
         )
     group = None if policy.schema_ is None else policy.schema_.group
     if group is not None and log.group_labels is None:
         found.append(
-            f"the log has no column {group!r}, which told what belongs together when {name} was trained: samples are "
-            "taken to be independent, and intervals may be too narrow."
+            f"the log has no column {group!r}, the group of samples when {name} was trained: samples are "
+            "assumed to be independent, and intervals may be too narrow."
         )
     unknown = [label for label in log.actions.tolist() if label not in set(policy.actions_.tolist())]
     if unknown:

@@ -69,7 +69,7 @@ class PeriodPlan:
         starts = [start for start in starts if np.count_nonzero(time < start) >= MIN_PAST]
         if not starts:
             raise ValueError(
-                f"periods of every={self.every} leave none with {MIN_PAST} samples before it; make them shorter, or "
+                f"no period of every={self.every} has {MIN_PAST} samples before it; make periods shorter, or "
                 "use a longer log."
             )
         return starts if self.n_periods is None else starts[-self.n_periods :]
@@ -126,7 +126,7 @@ def _by_samples(time: AnyArray, n_periods: int) -> list[Any]:
     starts = np.unique([ordered[place] for place in places if ordered[place] > ordered[0]])
     if len(starts) < n_periods:
         raise ValueError(
-            f"the times of this log allow {len(starts)} periods and not {n_periods}: too many samples have the same "
+            f"the times of this log allow only {len(starts)} periods, not {n_periods}: too many samples have the same "
             "time. Ask for fewer periods."
         )
     return list(starts)

@@ -65,8 +65,8 @@ def evaluate_pieces_of(
     other = [name for name, policy in policies.items() if schema_of(policy) != schema_of(first)]
     if other:
         raise UsageError(
-            f"{names[0]!r} and {other[0]!r} read the columns of a log in different ways, and a log in pieces is read "
-            "in one: evaluate them one by one, or give the log more memory with memory=…."
+            f"{names[0]!r} and {other[0]!r} read the columns of a log differently, but a log in pieces is read only "
+            "once: evaluate them one by one, or give the log more memory with memory=…."
         )
     with noting_unseen() as unseen:
         log = scale.scan(config, first)

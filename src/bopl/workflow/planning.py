@@ -55,7 +55,7 @@ class PlanQuestion:
             return size
         now = abs(float(log.reward.mean()))
         if now == 0.0:
-            raise ValueError("the log earns nothing, and no share of that is an uplift: give min_uplift as a number.")
+            raise ValueError("the log earns nothing, so a share of it is not an uplift: give min_uplift as a number.")
         return size / 100.0 * now
 
 
@@ -157,7 +157,7 @@ def usable_parts(log: BanditLog, seed: int) -> list[BanditLog]:
     sizes = dict.fromkeys(part.n_samples for part in parts)
     if len(sizes) < 2:
         raise ValueError(
-            f"the log is too small for a learning curve: of its {log.n_samples:,} training samples a half must be at "
+            f"the log is too small for a learning curve: half of its {log.n_samples:,} training samples must be at "
             f"least {MIN_TRAINED} and have different rewards."
         )
     return list({part.n_samples: part for part in parts}.values())

@@ -1,4 +1,4 @@
-"""The race of a run: what it is told, and what it tells."""
+"""The race of a run: its settings, and its leaderboard."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def race(
     # A race that was over before Ctrl-C may have had its winner's training cut short.
     was_interrupted = policy.is_interrupted_ or any(part.stop_reason_ == INTERRUPTED for part in boosted_parts(policy))
     if was_interrupted:
-        say("Interrupted: the policy is the best of what was trained so far.")
+        say("Interrupted: the policy is the best of those trained so far.")
     return policy, was_interrupted
 
 

@@ -47,7 +47,7 @@ class Scale:
         assert self.footers is not None
         if config.assume_propensity == "estimate":
             raise UsageError(
-                "propensities are estimated from a log in memory, and this one is read in pieces: give it more memory "
+                "propensities can only be estimated in memory, but this log is read in pieces: give it more memory "
                 "with memory=…, log the propensities, or say that they are uniform with assume_propensity='uniform'."
             )
         request = config.request()
@@ -87,14 +87,14 @@ def choose_scale(
     is_asked = memory is not None or cluster is not None
     if format_of(find_files(paths), format) != "parquet":
         if is_asked:
-            raise UsageError("memory and cluster are for logs of Parquet files, which can be read in pieces.")
+            raise UsageError("memory and cluster apply only to Parquet files, which can be read in pieces.")
         return Scale()
     footers = find_footers(paths)
     n_pieces = sum(n_rows > 0 for footer in footers for n_rows in footer.group_rows)
     if cluster is not None:
         return Scale(footers, f"Read in {_pieces(n_pieces)}, by the workers of {cluster}.")
     need, budget = memory_needed(footers, is_training=is_training), memory_budget(memory)
-    why = f"it takes about {in_words(need)} of memory, and {in_words(budget)} may be taken"
+    why = f"it takes about {in_words(need)} of memory, and the limit is {in_words(budget)}"
     if need > budget:
         return Scale(footers, f"Read in {_pieces(n_pieces)}: {why}.")
     return Scale(sentence=f"Read whole: {why}." if is_asked or len(footers) > 1 else None)

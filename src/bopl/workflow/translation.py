@@ -49,7 +49,7 @@ def candidates(reward: FloatArray) -> tuple[float, ...]:
     """Return translations that put zero between the least reward and half as far again as the mean."""
     low, mean = float(reward.min()), float(reward.mean())
     if low == mean:
-        raise ValueError(f"all {len(reward)} rewards are {low:g}: there is nothing to choose between the actions by.")
+        raise ValueError(f"all {len(reward)} rewards are {low:g}: nothing distinguishes the actions.")
     return tuple(dict.fromkeys(translation_at(reward, share) for share in SHARES))
 
 

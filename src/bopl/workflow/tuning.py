@@ -1,4 +1,4 @@
-"""Settings searched on the samples that training may see; the samples held out stay unseen until the verdict."""
+"""Settings searched on the training samples; the held-out samples stay unseen until the verdict."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def search_space(config: TrainConfig) -> dict[str, Int | Float | Choice]:
 
 
 def apply_settings(config: TrainConfig, settings: dict[str, Any], reward: FloatArray) -> TrainConfig:
-    """Return the configuration with the settings of a search; the translation is told by its place among rewards."""
+    """Return the configuration with the settings of a search; the translation is given relative to the rewards."""
     changes = {name: value for name, value in settings.items() if name != "translation_share"}
     needs_model = get_objective(settings["objective"]).needs_reward_model  # a translation then changes nothing
     translation = 0.0 if needs_model else translation_at(reward, settings["translation_share"])
