@@ -188,7 +188,7 @@ WRONG_CALLS = {
     ),
     "wrong type of setting": (
         ["train", "--config", "{folder}/wrong.toml"],
-        "n_rounds must be a whole number; got 'many'",
+        "n_rounds must be an integer; got 'many'",
     ),
     "no folder for decisions": (
         ["predict", "{log}", "{policy}", "--out", "{folder}/no/d.parquet"],
