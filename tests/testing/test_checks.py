@@ -172,7 +172,7 @@ class Steep(MeanEstimator):
         (Silent(), "clips_weights is False"),
         (Hidden(), "declare that it clips"),
         (Uneven(), "exactly zero"),
-        (Steep(), "value_gradient must hold"),
+        (Steep(), "value_gradient must be the derivatives"),
     ],
     ids=["silent", "hidden", "uneven", "steep"],
 )
