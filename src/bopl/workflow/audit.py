@@ -29,9 +29,9 @@ class Audited(NamedTuple, Generic[LogT]):
     Attributes
     ----------
     log : BanditLog or PartitionedLog
-        Without the columns that surely know too much.
+        The log without the columns that surely leak.
     audit : Audit
-        Of that log; its finding ``left_out`` names the columns that are not in it.
+        Audit of that log; its finding ``left_out`` names the columns that were left out.
     left_out : tuple of Leak
     """
 

@@ -28,12 +28,12 @@ from bopl.workflow.reading import fill_propensity, noting_unseen, read_log_for, 
 from bopl.workflow.sharpness import describe_acting, with_sharpness
 from bopl.workflow.translation import drawn_part
 
-MAX_REWARD_SAMPLES = 200_000  # of the reward model: it only sharpens estimates, and more samples hardly do
+MAX_REWARD_SAMPLES = 200_000  # of the reward model: it only makes estimates more precise, and more samples hardly help
 MAX_MODEL_ACTIONS = 256  # the reward model has a bin for every action
 
 
 def fit_reward_model(log: BanditLog | PartitionedLog, config: TrainConfig) -> Any:
-    """Return a reward model of the training samples for the estimators that want one, or None."""
+    """Return a reward model of the training samples for the estimators that need one, or None."""
     if log.n_actions > MAX_MODEL_ACTIONS or not any(map(estimator_needs_model, chosen_estimators(config))):
         return None
     part = drawn_part(log, MAX_REWARD_SAMPLES, [config.random_state, 3])
@@ -64,11 +64,11 @@ def judge(
 
 
 def chosen_estimators(config: TrainConfig) -> tuple[str, ...]:
-    """Return the names of the estimators: those asked for, or all that the interval can be drawn for."""
+    """Return the names of the estimators: those requested, or all that support the interval."""
     if config.estimators is not None:
         return config.estimators
     possible = estimator_names(get_interval(config.interval, config.confidence))
-    # Those of a plain evaluation first, and among them what decides.
+    # Those of a plain evaluation first, with the primary estimator among them.
     return tuple(sorted(possible, key=lambda name: (not ESTIMATORS[name].is_default, ESTIMATORS[name].priority)))
 
 
@@ -114,8 +114,8 @@ def evaluate_files(
     """Judge policy files on a log; return the evaluation and its warnings.
 
     Every policy reads the log in the columns it was fitted on. The log's own columns are those that the first policy
-    remembers, unless the settings name others. ``running`` is the file of the policy that runs now: the verdict on the
-    others is then on their difference to it. ``head_to_head`` compares all of them with each other instead.
+    remembers, unless the settings name others. ``running`` is the file of the policy in production: the verdict on the
+    others is then about their difference from it. ``head_to_head`` compares all of them with each other instead.
     """
     if head_to_head and running is not None:
         raise UsageError(
@@ -141,9 +141,9 @@ class ReadForPolicies:
     log : BanditLog
     policies : dict of name to policy, or to `PolicyOnRows` if it reads the log in other columns
     warnings : list of str
-        What should be known before a verdict is believed.
+        What to know before trusting a verdict.
     acting : list of str
-        Of what the values are: of each policy as it samples, or of its best actions.
+        Whether the values are those of each policy as it samples, or of its best actions.
     """
 
     log: BanditLog
@@ -153,7 +153,7 @@ class ReadForPolicies:
 
 
 def read_for_policies(policies: Mapping[str, Any], config: TrainConfig) -> ReadForPolicies:
-    """Return a log in the columns of the first policy, with policies that act as sharply as asked for."""
+    """Return a log in the columns of the first policy, with policies that act as sharply as requested."""
     policies = {name: with_sharpness(policy, config.inverse_temperature) for name, policy in policies.items()}
     first = next(iter(policies.values()))
     log = fill_propensity(read_log_for(first, config.request()), config.assume_propensity, config.random_state)
@@ -178,7 +178,7 @@ def evaluate_on(
     against: str | None = None,
     head_to_head: bool = False,
 ) -> Evaluation:
-    """Return what a log says of policies that know nothing of it; the reward model is cross-fitted on the log.
+    """Evaluate policies on a log that they were not trained on; the reward model is cross-fitted on the log.
 
     Parameters
     ----------
@@ -186,9 +186,9 @@ def evaluate_on(
     policies : mapping of name to policy, `PolicyOnRows`, or array of shape (n_samples, n_actions)
     config : TrainConfig
     quick : bool, default=False
-        Take the few estimators that a decision needs, where the settings name none.
+        Use the few estimators that a decision needs, if the settings name none.
     against : str, optional
-        Name of the policy that runs now.
+        Name of the policy in production.
     head_to_head : bool, default=False
         Compare every policy with every other one.
     """
@@ -214,7 +214,7 @@ def evaluate_on(
 
 
 def policy_names(files: Sequence[str | Path]) -> list[str]:
-    """Return a name for each file: its stem, or its path where stems repeat."""
+    """Return a name for each file: its stem, or its path if stems repeat."""
     repeated = [str(file) for place, file in enumerate(files) if file in files[:place]]
     if repeated:
         raise UsageError(f"{repeated[0]!r} is named more than once; name each policy once.")
@@ -261,12 +261,12 @@ def align_policy(policy: Any, log: BanditLog | PartitionedLog) -> Any:
 
 
 def probabilities_on(policy: Any, log: BanditLog, config: TrainConfig) -> FloatArray:
-    """Return the probabilities of a policy that was fitted on other columns than the log was read in."""
+    """Return the probabilities of a policy that was fitted on other columns than those of the log."""
     return _probabilities(policy, read_log_for(policy, config.request()), log)
 
 
 def _probabilities(policy: Any, own: BanditLog, log: BanditLog) -> FloatArray:
-    """Return probabilities of the actions of a log, by the same rows in the policy's own columns."""
+    """Return probabilities of the actions of a log, for the same rows in the policy's own columns."""
     padded = PaddedPolicy(policy, own.actions)
     position = {label: column for column, label in enumerate(own.actions.tolist())}
     found = padded.predict_proba(own.context, action_mask=own.action_mask)

@@ -43,7 +43,7 @@ def audit_pieces_of(
 
 
 def audit_over(log: PartitionedLog, config: TrainConfig, policy: object = None) -> Audit:
-    """Return the audit of a log in pieces, made on the cluster of a run where it has one."""
+    """Return the audit of a log in pieces, computed on the cluster of a run if there is one."""
     return audit_pieces(log, policy, None, config.keep, over=partial(map_over, config.cluster))
 
 
@@ -94,7 +94,7 @@ def evaluate_pieces_of(
 
 
 def _estimators(config: TrainConfig) -> list[str]:
-    """Return the estimators that are asked for, or the usual ones that need no reward model."""
+    """Return the requested estimators, or the usual ones that need no reward model."""
     names = chosen_estimators(config)
     if config.estimators is not None:
         return list(names)

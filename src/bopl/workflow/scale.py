@@ -1,4 +1,4 @@
-"""Whether a command reads a log whole or in pieces: by the footers of its files, and the memory that may be taken."""
+"""Whether a command reads a log whole or in pieces: depends on the footers of its files, and on the memory limit."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ class Scale:
     Attributes
     ----------
     footers : list of Footer or None
-        Of the files of a log that is read in pieces; None if it is read whole.
+        Footers of the files of a log that is read in pieces; None if it is read whole.
     sentence : str or None
-        What was decided, where there was something to decide.
+        The decision, if there was one to make.
     """
 
     footers: list[Footer] | None = None
@@ -41,7 +41,7 @@ class Scale:
         return self.footers is not None
 
     def scan(self, config: TrainConfig, policy: Any = None) -> PartitionedLog:
-        """Return the log in pieces, in the columns of a policy if there is one, with the propensities asked for."""
+        """Return the log in pieces, in the columns of a policy if there is one, with the requested propensities."""
         from bopl.workflow.reading import check_policy_reads, schema_of
 
         assert self.footers is not None
@@ -70,15 +70,15 @@ def choose_scale(
     cluster: str | None = None,
     is_training: bool = False,
 ) -> Scale:
-    """Decide how the files of a command are read.
+    """Decide how to read the files of a command.
 
     Parameters
     ----------
     paths : path, pattern, or several of them
     format : str, optional
-        Where the extension does not tell it.
+        If the extension does not show it.
     memory : str, optional
-        What may be taken, as ``"4GB"``; half of what is free by default.
+        Memory limit, such as ``"4GB"``; half of the free memory by default.
     cluster : str, optional
         Address of a Dask scheduler: its workers read the log in pieces.
     is_training : bool, default=False
@@ -101,7 +101,7 @@ def choose_scale(
 
 
 def scale_of(config: TrainConfig, *, is_training: bool = False) -> Scale:
-    """Decide how the log of a run is read."""
+    """Decide how to read the log of a run."""
     return choose_scale(
         config.paths,
         format=config.format,
@@ -112,7 +112,7 @@ def scale_of(config: TrainConfig, *, is_training: bool = False) -> Scale:
 
 
 def memory_needed(footers: Sequence[Footer], *, is_training: bool = False) -> int:
-    """Return about how many bytes a log of Parquet files takes in memory, to be read or to be trained on."""
+    """Return approximately how many bytes a log of Parquet files takes in memory, for reading or for training."""
     n_rows = sum(sum(footer.group_rows) for footer in footers)
     return COPIES * sum(footer.n_bytes for footer in footers) + (FIT_BYTES * n_rows if is_training else 0)
 
