@@ -504,7 +504,7 @@ BAD_CALLS = {
     ),
     "not fitted": (
         lambda: bopl.ValueAccumulator(TablePolicy(), estimators="dr", reward_model=LinearRegression()).add(LOG),
-        "the reward model is not fitted, and parts of a log are not cross-fitted: fit it on other samples before",
+        "the reward model is not fitted, and parts of a log are not cross-fitted: fit it on other samples first",
     ),
     "no model": (lambda: bopl.evaluate(LOG, UNIFORM, estimators="dm", reward_model=3), "got int"),
     "logging policy": (

@@ -157,7 +157,7 @@ def test_a_weight_that_is_not_known_here_does_not_keep_a_policy_from_predicting(
     monkeypatch.setattr(registry, "WEIGHTS", {name: kind for name, kind in WEIGHTS.items() if name != "clipped"})
     loaded = bopl.load(path)
     assert loaded.predict(log.context).shape == (log.n_samples,)
-    with pytest.raises(ValueError, match="its class, or that of its weight, is not known here"):
+    with pytest.raises(ValueError, match="its class, or that of its weight, is unknown here"):
         clone(loaded).fit(log)
 
 
