@@ -218,7 +218,7 @@ WRONG_CALLS = {
     "unknown trials": (["reproduce", "run", "--trials", "x"], "--trials takes a number of trials"),
     "an unknown device": (["reproduce", "run", "--device", "tpu"], "--device takes auto, cpu or cuda; got 'tpu'"),
     "a dataset that cannot be searched": (["reproduce", "search", "--dataset", "all"], "--dataset knows covertype"),
-    "nothing to search": (["reproduce", "search", "--method", "logging"], "the paper searched nothing for logging"),
+    "nothing to search": (["reproduce", "search", "--method", "logging"], "the paper has no search for logging"),
     "a device that cannot be searched on": (["reproduce", "search", "--device", "x"], "--device takes auto, cpu"),
     "two propensities": (["train", "{log}", *ROLES, "--assume-propensity", "uniform"], "give only one of them"),
 }
