@@ -231,7 +231,7 @@ def test_a_fitted_model_is_used_as_it_is():
 def test_a_model_fitted_on_the_same_rows_is_refused(rows):
     log = make_log(n_samples=200)
     model = bopl.BoostedRewardModel(n_rounds=3).fit(log.subset(rows))
-    with pytest.raises(ValueError, match=r"was fitted on (100|50)% of the rows that it is to be evaluated on"):
+    with pytest.raises(ValueError, match=r"was fitted on (100|50)% of the rows of this evaluation"):
         bopl.evaluate(log, np.full((200, 4), 0.25), estimators="dr", reward_model=model)
 
 

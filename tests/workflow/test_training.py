@@ -43,7 +43,7 @@ def test_candidates_put_zero_between_the_least_reward_and_beyond_the_mean(reward
 
 
 def test_equal_rewards_leave_nothing_to_choose_by():
-    with pytest.raises(ValueError, match="all 4 rewards are 2: there is nothing to choose"):
+    with pytest.raises(ValueError, match="all 4 rewards are 2: nothing distinguishes"):
         candidates(np.full(4, 2.0))
 
 
