@@ -31,7 +31,7 @@ import pandas as pd
 
 import bopl
 from bopl.objective.softmax import softmax
-from bopl.policy.base import draw_actions
+from bopl.policy.policy import draw_actions
 
 GOAL = 0.01
 SIZES = (500, 2_000, 10_000, 40_000)

@@ -12,7 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from bopl.experiment.method import build_policy
-from bopl.experiment.result import read_results
+from bopl.experiment.result_line import read_results
 from bopl.simulation.dataset import load_dataset, paper_split
 from bopl.simulation.problem import simulate
 

@@ -25,7 +25,7 @@ import numpy as np
 
 import bopl
 from bopl.objective.softmax import softmax
-from bopl.policy.base import draw_actions
+from bopl.policy.policy import draw_actions
 
 GOAL = 0.95
 N_SAMPLES, N_ACTIONS, N_COLUMNS = (500, 1000, 2000, 4000), (2, 3, 5, 10, 20), (2, 6, 15)

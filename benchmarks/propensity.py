@@ -38,7 +38,7 @@ import numpy as np
 
 import bopl
 from bopl.objective.softmax import softmax
-from bopl.policy.base import draw_actions
+from bopl.policy.policy import draw_actions
 
 GOAL = 0.95
 CHECKS = ("mean_weight_uniform", "mean_weight_logging", "sum_inverse_propensity")

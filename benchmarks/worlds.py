@@ -24,7 +24,7 @@ import numpy as np
 
 import bopl
 from bopl.objective.softmax import softmax
-from bopl.policy.base import draw_actions
+from bopl.policy.policy import draw_actions
 
 N_NEW = 4000
 N_SAMPLES, N_ACTIONS, N_COLUMNS = (1500, 3000, 6000, 16_000), (2, 3, 5, 10, 25, 60), (4, 10, 25)

@@ -9,7 +9,7 @@ import numpy as np
 
 from bopl.learner.base import FittedStep
 from bopl.learner.hist_tree import HistTree
-from bopl.objective.base import StepTarget
+from bopl.objective.protocol import StepTarget
 
 MIN_GAIN = 1e-6  # what a split must gain, here as in XGBoost
 # Half a unit of a row's integers as part of the node's mean row: 30 bits hold all gradients of a problem, which makes

@@ -6,7 +6,7 @@ import numpy as np
 
 import bopl
 from bopl.objective.softmax import softmax
-from bopl.policy.base import draw_actions
+from bopl.policy.policy import draw_actions
 
 N_NEW = 4000  # fresh contexts on which policies are compared with the truth
 

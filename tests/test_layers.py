@@ -24,7 +24,7 @@ LAYERS = [
         "_kernel",
         "_lazy",
     },
-    {"_exact_kernel", "_files", "_lock", "_product"},
+    {"_exact_kernel", "_files", "_lock"},
     {"_archive", "_exact", "_table"},
     {"log"},
     {"cluster"},

@@ -9,6 +9,7 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
+from bopl import report
 from bopl.evaluation import evaluate
 from bopl.learner import HistTree
 from bopl.log import BanditLog
@@ -18,7 +19,6 @@ from bopl.race import AutoPolicy
 from bopl.reward import BoostedRewardModel
 from bopl.simulation import SimulatedProblem, simulate_digits
 from bopl.workflow.run_folder import make_folder, write_summary
-from bopl.workflow.summary import summarise, write_page
 
 OBJECTIVE_NAMES = {"ips": "BOPL-regr", "surrogate": "BOPL-S-regr"}
 RACE_NAME = "AutoPolicy"
@@ -107,8 +107,9 @@ def _write_report(policy: Policy, name: str, problem: SimulatedProblem, path: Pa
     log = _named(problem.test)
     model = BoostedRewardModel(random_state=0).fit(_named(problem.train))
     evaluation = evaluate(log, {name: policy}, estimators="all", reward_model=model)
-    summary = summarise(policy, log, evaluation, problem.train.audit(), {"data": "handwritten digits"})
-    write_page(summary, path)
+    told = {"data": "handwritten digits"}
+    summary = report.summarise(policy, log, evaluation, audit=problem.train.audit(), config=told, encoder=log.schema)
+    report.write_page(summary, path)
     write_summary(summary, path.with_name("summary.json"))
 
 

@@ -15,7 +15,7 @@ from helpers import informative_log, make_log
 torch = pytest.importorskip("torch", reason="torch is an optional dependency")
 
 from bopl.baseline import BanditNetPolicy, DeepRewardPolicy, fit_together  # noqa: E402
-from bopl.baseline.training import Columns, Training, ips_risk, squared_error  # noqa: E402
+from bopl.baseline.network_training import Columns, Training, ips_risk, squared_error  # noqa: E402
 
 SMALL = {"n_hidden_layers": 2, "first_layer_width": 16, "n_epochs": 4, "batch_size": 20, "random_state": 0}
 POLICIES = [DeepRewardPolicy, BanditNetPolicy]

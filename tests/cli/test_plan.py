@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import bopl
-from bopl.workflow.planning import nested_parts
+from bopl.workflow.file_plan import nested_parts
 from helpers import informative_log
 from product import ROLES, SMALL, click_table, run_bopl, run_json, write_log
 

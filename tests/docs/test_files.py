@@ -73,7 +73,8 @@ def documented_objects():
             module, _, attribute = name.rpartition(".")
             thing = getattr(importlib.import_module(module), attribute)
             yield name, thing
-            methods = vars(thing) if isinstance(thing, type) else {}
+            ours = [kind for kind in getattr(thing, "__mro__", ()) if kind.__module__.startswith("bopl.")]
+            methods = {one: method for kind in reversed(ours) for one, method in vars(kind).items()}
             yield from ((f"{name}.{one}", method) for one, method in methods.items() if one[0] != "_")
 
 

@@ -7,7 +7,7 @@ import bopl
 from bopl.evaluation.calibration import Calibration, choose_calibration, fit_shares
 from bopl.evaluation.propensity import cross_fit_actions
 from bopl.objective.softmax import softmax
-from bopl.policy.base import draw_actions
+from bopl.policy.policy import draw_actions
 
 CHECKS = ("mean_weight_uniform", "mean_weight_logging", "sum_inverse_propensity")
 

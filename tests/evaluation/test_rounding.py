@@ -7,9 +7,9 @@ import pytest
 from pyarrow import csv
 
 import bopl
-from bopl.log.rounding import find_grid
+from bopl.log.propensity_grid import find_grid
 from bopl.objective.softmax import softmax
-from bopl.policy.base import draw_actions
+from bopl.policy.policy import draw_actions
 
 
 def verdicts(decimals, n_logs=20, n=20_000):

@@ -7,7 +7,7 @@ from importlib.resources import files
 import pytest
 
 import bopl
-from bopl.experiment.config import (
+from bopl.experiment.catalogue import (
     BOOSTED,
     COLUMNS,
     DATASETS,
@@ -23,7 +23,7 @@ from bopl.experiment.config import (
     read_config,
 )
 from bopl.experiment.method import build_policy
-from bopl.experiment.plan import Task, figure_plan, full_plan, identity, quick_plan, task_identity, without_done
+from bopl.experiment.task import Task, figure_plan, full_plan, identity, quick_plan, task_identity, without_done
 
 TRAINED = [method for method in METHODS if method != "logging"]
 

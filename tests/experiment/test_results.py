@@ -7,12 +7,21 @@ import pytest
 from typer.testing import CliRunner
 
 from bopl import cli
+from bopl.experiment.catalogue import (
+    DATASETS,
+    DEFAULT,
+    METHODS,
+    NOISY,
+    NOISY_METHODS,
+    PAPER_METHODS,
+    SPLITS,
+    read_config,
+)
 from bopl.experiment.claim import check_claims
-from bopl.experiment.config import DATASETS, DEFAULT, METHODS, NOISY, NOISY_METHODS, PAPER_METHODS, SPLITS, read_config
+from bopl.experiment.default_standing import against_best, against_logging
 from bopl.experiment.figure import draw_figure, write_figure
-from bopl.experiment.paper import paper_direct_method, paper_reward
-from bopl.experiment.plan import figure_plan, quick_plan
-from bopl.experiment.result import (
+from bopl.experiment.paper_result import paper_direct_method, paper_reward
+from bopl.experiment.result_line import (
     Cell,
     append_lines,
     collect,
@@ -22,8 +31,8 @@ from bopl.experiment.result import (
     paired_gap,
     read_results,
 )
-from bopl.experiment.standing import against_best, against_logging
-from bopl.experiment.table import noisy_table, shortfalls, splits_table, table_1, table_2
+from bopl.experiment.result_table import noisy_table, shortfalls, splits_table, table_1, table_2
+from bopl.experiment.task import figure_plan, quick_plan
 
 
 def line(method="bopl-regr", dataset="scene", trial=0, reward=0.5, **more):

@@ -15,10 +15,10 @@ from typer.testing import CliRunner
 
 from bopl import cli
 from bopl.experiment.method import resolve_device
-from bopl.experiment.plan import Task, without_done
-from bopl.experiment.result import append_lines, read_results
+from bopl.experiment.result_line import append_lines, read_results
 from bopl.experiment.runner import Clock, Outcome, run_plan
-from bopl.experiment.trial import _describe_race, make_problem, run_task
+from bopl.experiment.task import Task, without_done
+from bopl.experiment.task_run import _describe_race, make_problem, run_task
 from bopl.simulation import load_dataset, paper_split
 
 SETTINGS = {"n_rounds": 5, "max_depth": 4, "min_child_weight": 5, "reward_translation": -0.2}
@@ -243,7 +243,7 @@ def test_a_run_whose_time_is_up_ends_its_workers_and_says_what_is_left(tmp_path,
 
 ENDLESS = """
 import sys, pathlib
-from bopl.experiment.plan import Task
+from bopl.experiment.task import Task
 from bopl.experiment.runner import run_plan
 if __name__ == '__main__':
     settings = {'n_rounds': 100000, 'max_depth': 4, 'min_child_weight': 5}
@@ -357,11 +357,10 @@ def test_data_is_not_asked_for_when_every_trial_is_done(tmp_path):
 
 
 def test_failures_are_told_although_nothing_can_be_tabulated(tmp_path, monkeypatch):
-    from bopl.experiment import command
+    from bopl.experiment import runner
 
-    broken = Outcome(failures=["scene drr trial 0: it broke."])
-    monkeypatch.setattr(command, "_run_trials", lambda *arguments: broken)
-    monkeypatch.setattr(command, "_run_figure", lambda *arguments: [])
+    outcomes = iter([Outcome(failures=["scene drr trial 0: it broke."]), Outcome(failures=[])])
+    monkeypatch.setattr(runner, "run_plan", lambda *arguments, **options: next(outcomes))
     result = CliRunner().invoke(cli.app, ["reproduce", "--out", str(tmp_path)])
     assert str(result.exception) == "1 task failed, the first: scene drr trial 0: it broke."
     assert "there are no result lines" in result.output
@@ -400,8 +399,8 @@ def test_networks_run_where_neither_the_compiled_engine_nor_xgboost_is_installed
         "sys.modules.update(dict.fromkeys(['numba', 'llvmlite', 'xgboost', 'optuna']))\n"
         "from bopl import cli\n"
         "from bopl.experiment import runner\n"
-        "from bopl.experiment.plan import Task\n"
-        "from bopl.experiment.trial import run_task\n"
+        "from bopl.experiment.task import Task\n"
+        "from bopl.experiment.task_run import run_task\n"
         "settings = {'n_hidden_layers': 1, 'first_layer_width': 8, 'n_epochs': 1}\n"
         "print(len(run_task(Task('digits', 'banditnet', (0, 1), settings, device='cpu', threads=2))))\n"
     )
@@ -414,8 +413,8 @@ def test_the_default_runs_where_xgboost_is_not_installed():
         "import sys\n"
         "sys.modules.update(dict.fromkeys(['xgboost', 'optuna']))\n"
         "from bopl import cli\n"
-        "from bopl.experiment.plan import Task\n"
-        "from bopl.experiment.trial import run_task\n"
+        "from bopl.experiment.task import Task\n"
+        "from bopl.experiment.task_run import run_task\n"
         "print(len(run_task(Task('digits', 'bopl', (0,), {'include': ['regression']}, 600))))\n"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
@@ -423,10 +422,10 @@ def test_the_default_runs_where_xgboost_is_not_installed():
 
 
 def test_methods_that_cannot_run_here_are_left_out_with_a_word(monkeypatch, capsys):
-    from bopl.experiment import command
+    from bopl.cli import experiment_names
 
-    monkeypatch.setattr(command, "find_spec", lambda package: None)
+    monkeypatch.setattr(experiment_names, "find_spec", lambda package: None)
     left = ["logging", "brr-gb", "bopl-regr", "bopl-class", "bopl-s-regr", "bopl-s-class", "bopl"]
-    assert command._methods("all", print) == left
+    assert experiment_names.read_methods("all", print) == left
     assert "drr and banditnet are left out: they need torch, pip install 'bopl[deep]'" in capsys.readouterr().out
-    assert command._methods("drr", print) == ["drr"]  # asked for by name: its task says what is missing
+    assert experiment_names.read_methods("drr", print) == ["drr"]  # asked for by name: its task says what is missing

@@ -26,7 +26,7 @@ from bopl.baseline import (
 from bopl.baseline.network import Network, fit_scaling
 from bopl.boosting import Start
 from bopl.log.layout import fit_layout
-from bopl.reward.network import Layers
+from bopl.reward.network_model import Layers
 
 N_SAMPLES = 120
 ROLES = {"action": "action", "reward": "reward", "propensity": "propensity"}

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 import bopl
 from bopl.evaluation.diagnosis import RewardTotals, WeightTotals
 from bopl.log import AuditError
-from bopl.log.audit import _frequency_mean_weight, _inverse_propensity_by_action, _sums_by_action
+from bopl.log.propensity_audit import _frequency_mean_weight, _inverse_propensity_by_action, _sums_by_action
 from bopl.log.weight import (
     differing_sample_size,
     effective_sample_size,

@@ -14,7 +14,8 @@ import pytest
 import bopl
 from bopl._errors import UsageError
 from bopl.log.format import read_parts, read_table, write_table
-from bopl.log.read import LogRequest, read_log
+from bopl.log.read import read_log
+from bopl.log.request import LogRequest
 from product import SMALL, click_table, run_bopl, run_json
 
 ROLES = {"action": "item", "reward": "click", "propensity": "p"}

@@ -8,7 +8,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 import bopl
-from bopl.log.split import divide, divide_at
+from bopl.log.log_split import divide, divide_at
 
 
 def timed_log(time, group=None):

@@ -105,11 +105,11 @@ def test_a_log_in_place_of_arrays_is_told_what_to_pass():
     assert GridSearchCV(policy(), {"n_rounds": [2, 5]}, cv=2).fit(log.context, outcomes).best_score_ > 0.4
 
 
-class SupervisedPolicy(bopl.BoostedPolicy):
+class Supervised:
     """A policy whose logging policy was uniform and always right.
 
     scikit-learn's checks call ``fit(X, y)`` and nothing else; reward and propensity, which a policy cannot do without,
-    are filled in here. Everything the checks then exercise is `BoostedPolicy`'s own.
+    are filled in here. Everything the checks then exercise is the policy's own.
     """
 
     def fit(self, X, y=None):
@@ -124,6 +124,26 @@ class SupervisedPolicy(bopl.BoostedPolicy):
         return super().score(X, y, reward=np.ones(n_samples), propensity=np.full(n_samples, 0.5))
 
 
+class SupervisedPolicy(Supervised, bopl.BoostedPolicy):
+    pass
+
+
+class SupervisedAuto(Supervised, bopl.AutoPolicy):
+    pass
+
+
+class SupervisedReward(Supervised, bopl.baseline.BoostedRewardPolicy):
+    pass
+
+
+class SupervisedLogging(Supervised, bopl.baseline.LoggingPolicy):
+    pass
+
+
+class SupervisedUniform(Supervised, bopl.baseline.UniformPolicy):
+    pass
+
+
 # What does not apply, and why.
 NOT_A_CLASSIFIER = (
     "having predict_proba, the estimator is asked for classifier tags; a policy has probabilities but is no "
@@ -135,10 +155,15 @@ EXPECTED_FAILURES = {
 }
 
 
+@pytest.mark.filterwarnings("ignore::bopl._errors.LeakWarning")  # some checks let the context give the action away
 @parametrize_with_checks(
     [
         SupervisedPolicy("surrogate", DecisionTreeRegressor(max_depth=2), n_rounds=3, random_state=0),
         SupervisedPolicy(n_rounds=3, reward_model=bopl.BoostedRewardModel(n_rounds=2), random_state=0),
+        SupervisedAuto(include=["regression"], n_jobs=1, random_state=0),
+        SupervisedReward(n_rounds=3, n_jobs=1),
+        SupervisedLogging(),
+        SupervisedUniform(),
     ],
     expected_failed_checks=lambda estimator: EXPECTED_FAILURES,
 )

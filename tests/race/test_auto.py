@@ -15,7 +15,7 @@ import bopl
 from bopl._errors import LeakWarning, UnseenCategoryWarning
 from bopl.boosting.loop import INTERRUPTED, Recorder
 from bopl.objective.softmax import softmax
-from bopl.policy.base import draw_actions
+from bopl.policy.policy import draw_actions
 from bopl.race.auto import RACE_SHARE
 from bopl.race.contender import Contender
 from bopl.race.final import InMemory

@@ -7,7 +7,7 @@ from sklearn.linear_model import LinearRegression
 
 import bopl
 from bopl.reward import BoostedRewardModel, cross_fit, draw_folds
-from bopl.reward.boosted import RewardBinding
+from bopl.reward.boosted_model import RewardBinding
 from helpers import informative_log, make_log
 
 

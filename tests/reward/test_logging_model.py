@@ -7,7 +7,7 @@ import pytest
 import bopl
 from bopl.boosting import Workbench
 from bopl.objective.softmax import softmax
-from bopl.policy.base import draw_actions
+from bopl.policy.policy import draw_actions
 from bopl.reward.logging_model import GOOD_FIT, LoggingModel, LoggingTerm, fit_logging_model
 from logging_starts import gappy_log, logging_model
 

@@ -22,7 +22,7 @@ def small(**settings):
 
 @pytest.fixture
 def torch(monkeypatch):
-    monkeypatch.setattr("bopl.reward.network.N_THREADS", 1)  # tests run side by side
+    monkeypatch.setattr("bopl.reward.network_model.N_THREADS", 1)  # tests run side by side
     return pytest.importorskip("torch")
 
 

@@ -15,7 +15,7 @@ from bopl.cli.train import train
 from bopl.evaluation.interval import INTERVALS
 from bopl.learner import default_learner
 from bopl.log.format import FORMATS
-from bopl.objective.base import SMOOTHNESS
+from bopl.objective.protocol import SMOOTHNESS
 from bopl.objective.registry import OBJECTIVES, get_objective, parse_weight
 from bopl.workflow import config as config_module
 from bopl.workflow.config import TrainConfig, make_config, read_config

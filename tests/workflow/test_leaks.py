@@ -8,7 +8,7 @@ from bopl._errors import UsageError
 from bopl.log import AuditError
 from bopl.simulation import simulate_shop
 from bopl.simulation.shop import BANNERS
-from bopl.workflow.audit import audit_for_training
+from bopl.workflow.auditing import audit_for_training
 from bopl.workflow.config import make_config
 from bopl.workflow.reading import read_training_log
 from bopl.workflow.training import train

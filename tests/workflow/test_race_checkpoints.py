@@ -192,7 +192,7 @@ def test_a_race_without_room_for_its_files_goes_on(log, whole, tmp_path, monkeyp
         raise OSError("no room.")
 
     said = []
-    for module in ("bopl.boosting.checkpoint", "bopl.reward.store"):
+    for module in ("bopl.boosting.checkpoint", "bopl.reward.kept_models"):
         monkeypatch.setattr(f"{module}.write_archive", fail)
     train(config_for(log, tmp_path / "policy.bopl"), say=said.append)
     assert said.count(checkpoints.NO_ROOM.format("no room.")) == 1

@@ -3,8 +3,9 @@
 Names are imported when first used: a network needs no compiled engine, a boosted reward model no torch.
 """
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from bopl._lazy import lazy_names
 
 if TYPE_CHECKING:
     from bopl.baseline.boosted_reward import BoostedRewardPolicy as BoostedRewardPolicy
@@ -14,16 +15,6 @@ if TYPE_CHECKING:
     from bopl.baseline.simple import LoggingPolicy as LoggingPolicy
     from bopl.baseline.simple import UniformPolicy as UniformPolicy
     from bopl.baseline.xgb_reward import XGBRewardPolicy as XGBRewardPolicy
-
-_HOME_OF = {
-    "BanditNetPolicy": "deep",
-    "BoostedRewardPolicy": "boosted_reward",
-    "DeepRewardPolicy": "deep",
-    "LoggingPolicy": "simple",
-    "UniformPolicy": "simple",
-    "XGBRewardPolicy": "xgb_reward",
-    "fit_together": "deep",
-}
 
 __all__ = [
     "BanditNetPolicy",
@@ -35,8 +26,15 @@ __all__ = [
     "fit_together",
 ]
 
-
-def __getattr__(name: str) -> Any:
-    if name in _HOME_OF:
-        return getattr(import_module(f"bopl.baseline.{_HOME_OF[name]}"), name)
-    raise AttributeError(f"module 'bopl.baseline' has no attribute {name!r}")
+__getattr__, __dir__ = lazy_names(
+    __name__,
+    {
+        "BanditNetPolicy": "deep",
+        "BoostedRewardPolicy": "boosted_reward",
+        "DeepRewardPolicy": "deep",
+        "LoggingPolicy": "simple",
+        "UniformPolicy": "simple",
+        "XGBRewardPolicy": "xgb_reward",
+        "fit_together": "deep",
+    },
+)

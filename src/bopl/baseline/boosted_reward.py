@@ -15,7 +15,7 @@ from bopl.learner.store import describe_learner, learner_from, pack_predictors, 
 from bopl.log import BanditLog
 from bopl.policy.learned import LearnedPolicy, Packed
 from bopl.reward import BoostedRewardModel
-from bopl.reward.boosted import default_reward_learner
+from bopl.reward.boosted_model import default_reward_learner
 
 
 class BoostedRewardPolicy(LearnedPolicy):

@@ -12,7 +12,7 @@ import numpy as np
 from bopl._settings import check_choice, check_number
 from bopl._typing import AnyArray, ContextMatrix, FloatArray
 from bopl.baseline.network import SCALINGS, Network, unpack_network
-from bopl.baseline.training import TrainingSettings, train_networks
+from bopl.baseline.network_training import TrainingSettings, train_networks
 from bopl.log import BanditLog
 from bopl.policy.learned import LearnedPolicy, Packed
 

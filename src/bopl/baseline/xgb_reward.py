@@ -9,9 +9,9 @@ import numpy as np
 from bopl._settings import check_choice, check_number
 from bopl._typing import AnyArray, BoolArray, ContextMatrix, FloatArray
 from bopl.baseline.booster_check import checked_booster
-from bopl.learner.expanded import action_columns, expand
+from bopl.learner.expanded import action_columns, predict_expanded
 from bopl.log import BanditLog
-from bopl.log.context import is_sparse
+from bopl.log.context import is_sparse, with_columns
 from bopl.policy.learned import LearnedPolicy, Packed
 
 EXPANDED_ROWS = 1 << 18  # (context, action) rows that are built at a time when predicting
@@ -81,7 +81,7 @@ class XGBRewardPolicy(LearnedPolicy):
         xgboost = _import_xgboost()
         by_action = action_columns(log.n_actions, log.action_features)
         self.absent_zero_ = _absent_zeros(log)
-        rows = _with_actions(_as_fitted(log.context, self.absent_zero_), by_action[log.action_idx])
+        rows = with_columns(_as_fitted(log.context, self.absent_zero_), by_action[log.action_idx])
         matrix = xgboost.DMatrix(rows, np.asarray(log.reward), nthread=params["nthread"])
         self.booster_ = xgboost.train(params, matrix, num_boost_round=self.n_rounds)
 
@@ -109,14 +109,14 @@ class XGBRewardPolicy(LearnedPolicy):
         """Return the predicted reward of every action."""
         xgboost = _import_xgboost()
         by_action = action_columns(len(self.actions_), self.action_features_)
-        n_rows, n_actions = context.shape[0], len(by_action)
-        step = max(EXPANDED_ROWS // n_actions, 1)
-        score = np.empty((n_rows, n_actions))
-        for start in range(0, n_rows, step):
-            rows = expand(_as_fitted(context[start : start + step], self.absent_zero_), by_action)
-            predicted = self.booster_.predict(xgboost.DMatrix(rows, nthread=-1 if self.n_jobs is None else self.n_jobs))
-            score[start : start + step] = predicted.reshape(-1, n_actions)
-        return score
+        n_threads = -1 if self.n_jobs is None else self.n_jobs
+        return predict_expanded(
+            lambda rows: self.booster_.predict(xgboost.DMatrix(rows, nthread=n_threads)),
+            context,
+            by_action,
+            chunk_rows=max(EXPANDED_ROWS // len(by_action), 1),
+            prepare=lambda chunk: _as_fitted(chunk, self.absent_zero_),
+        )
 
     def pack_learned(self) -> Packed:
         """Return what was learned."""
@@ -141,14 +141,6 @@ class XGBRewardPolicy(LearnedPolicy):
             raise ValueError(f"the booster cannot be read: {str(error).splitlines()[0]}") from None
         if not is_same and bytes(self.booster_.save_raw("ubj")) != content:
             raise ValueError("the booster holds more than trees that predict a reward")
-
-
-def _with_actions(context: ContextMatrix, columns: FloatArray) -> ContextMatrix:
-    if is_sparse(context):
-        from scipy.sparse import csr_array, hstack
-
-        return csr_array(hstack([context, csr_array(columns)], format="csr"))
-    return np.hstack([context, columns])
 
 
 def _absent_zeros(log: BanditLog) -> BoolArray:

@@ -17,7 +17,7 @@ from bopl.learner.tree_check import MAX_NUMBER
 MAX_ROUNDS = 1 << 53  # integers that a float can count
 STEP_FIELDS = ("alpha", "factor", "guaranteed_decrease")
 PREDICTORS.put_later("logging", "bopl.reward.logging_model:CODEC")
-PREDICTORS.put_later("network", "bopl.reward.network:CODEC")
+PREDICTORS.put_later("network", "bopl.reward.network_model:CODEC")
 
 
 def pack_rounds(rounds: Sequence[Round]) -> Packed:

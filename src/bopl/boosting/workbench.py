@@ -20,10 +20,10 @@ from bopl.learner import BoundLearner, HistTree, bind_learner, with_categories
 from bopl.learner.hist_tree.learner import BoundHistTree
 from bopl.learner.store import learner_settings
 from bopl.log import BanditLog
-from bopl.reward.boosted import BoostedRewardModel, RewardBinding
+from bopl.reward.boosted_model import BoostedRewardModel, RewardBinding
 from bopl.reward.cross_fitting import CrossFit, cross_fit
+from bopl.reward.kept_models import can_be_kept, read_cross_fit, write_cross_fit
 from bopl.reward.logging_model import LoggingModel, LoggingTerm, fit_logging_model
-from bopl.reward.store import can_be_kept, read_cross_fit, write_cross_fit
 
 MAX_KEPT = 200_000  # with more samples, logged pairs are binned again for every reward model: they take much memory
 

@@ -36,9 +36,9 @@ def audit(
 
     Several Parquet files form one log; a log that does not fit into memory is read in pieces: bopl audit days/*.parquet
     """
-    from bopl.workflow.audit import audit_file
+    from bopl.workflow.auditing import audit_file
     from bopl.workflow.config import make_config
-    from bopl.workflow.pieces import audit_pieces_of
+    from bopl.workflow.judging_pieces import audit_pieces_of
     from bopl.workflow.reading import describe_log, mean_reward, origin_facts
     from bopl.workflow.scale import scale_of
 

@@ -44,7 +44,7 @@ def evaluate(
     """
     from bopl.workflow.config import make_config
     from bopl.workflow.judging import evaluate_files
-    from bopl.workflow.pieces import evaluate_pieces_of
+    from bopl.workflow.judging_pieces import evaluate_pieces_of
     from bopl.workflow.scale import scale_of
 
     output = Output(json)

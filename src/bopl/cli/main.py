@@ -25,10 +25,10 @@ from bopl.cli.output import PatientStream
 from bopl.cli.plan import plan
 from bopl.cli.predict import predict
 from bopl.cli.report import report
+from bopl.cli.reproduce import app as reproduce_app
 from bopl.cli.serve import serve
 from bopl.cli.train import train
 from bopl.cli.tune import tune
-from bopl.experiment.command import app as reproduce_app
 from bopl.workflow.config import RENAMED, TrainConfig
 
 DEBUG = "--debug"

@@ -15,7 +15,7 @@ from bopl.cli.options import LOG_SETTINGS, Json, with_settings
 from bopl.cli.output import Output
 
 if TYPE_CHECKING:
-    from bopl.workflow.planning import FilePlan
+    from bopl.workflow.file_plan import FilePlan
 
 RACE_SETTINGS = ("include", "exclude", "minutes")
 TRAINING_SETTINGS = ("objective", *RACE_SETTINGS, "n_rounds", "max_depth", "holdout", "validation_fraction", "force")
@@ -51,7 +51,7 @@ def plan(
     """
     from bopl._settings import check_number
     from bopl.workflow.config import AUTO, make_config
-    from bopl.workflow.planning import PlanQuestion, plan_curve, plan_file
+    from bopl.workflow.file_plan import PlanQuestion, plan_curve, plan_file
 
     output = Output(json)
     _check_use(policies or [], curve, settings)
@@ -64,20 +64,7 @@ def plan(
         found = plan_curve(config, question, say=output.say, progress=not json)
     else:
         found = plan_file(config, policies or [], question)
-    output.say(
-        f"{found.log.n_samples:,} decisions; the logging policy earns {found.log.reward.mean():.4g}; "
-        f"{100.0 * config.confidence:.4g}% confidence, {100.0 * power:.4g}% power."
-    )
-    output.say(_table(found))
-    for row in found.plan.rows[-1:] if curve else found.plan.rows[: len(policies or [])]:
-        output.say(_sentence(row, found.min_uplift))
-    if not curve and not policies:
-        output.say("Each line is the policy that always takes this action; plan again once you have a policy file.")
-    if found.curve is not None:
-        output.say(found.curve.sentence)
-    for note in found.notes:
-        output.say(note)
-    output.say_warnings(found.warnings)
+    _say(found, config.confidence, power, policies or [], output)
     output.finish(
         {
             "n_samples": found.log.n_samples,
@@ -93,6 +80,24 @@ def plan(
         },
         exit_code.FINE if found.is_enough else exit_code.NOT_ENOUGH_EVIDENCE,
     )
+
+
+def _say(found: FilePlan, confidence: float, power: float, policies: list[Path], output: Output) -> None:
+    """Print what was found: a table, and what its lines mean."""
+    output.say(
+        f"{found.log.n_samples:,} decisions; the logging policy earns {found.log.reward.mean():.4g}; "
+        f"{100.0 * confidence:.4g}% confidence, {100.0 * power:.4g}% power."
+    )
+    output.say(_table(found))
+    for row in found.plan.rows[: len(policies)] if found.curve is None else found.plan.rows[-1:]:
+        output.say(_sentence(row, found.min_uplift))
+    if found.curve is None and not policies:
+        output.say("Each line is the policy that always takes this action; plan again once you have a policy file.")
+    if found.curve is not None:
+        output.say(found.curve.sentence)
+    for note in found.notes:
+        output.say(note)
+    output.say_warnings(found.warnings)
 
 
 def _check_use(policies: list[Path], curve: bool, settings: Mapping[str, Any]) -> None:

@@ -10,6 +10,15 @@ import typer
 from bopl.cli.options import InverseTemperature, Json
 from bopl.cli.output import Output
 
+_NO_EXPLORATION = (
+    "The policy always takes its best action and explores nothing. To learn from these decisions later, make some of "
+    "them at random."
+)
+_NOT_SAMPLED = (
+    "Always taking the most probable action explores nothing. To learn from these decisions later, use --sample and log "
+    "the propensities."
+)
+
 
 def predict(
     contexts: Annotated[str, typer.Argument(help="File, folder or pattern with the contexts to decide on.")],
@@ -68,16 +77,8 @@ def predict(
     )
     output.say(f"{result.n_samples:,} decisions written to {out}: {', '.join(result.columns)}.")
     output.say_warnings(result.warnings)
-    if result.is_certain:
-        output.say(
-            "The policy always takes its best action and explores nothing. To learn from these decisions later, make "
-            "some of them at random."
-        )
-    elif not sample:
-        output.say(
-            "Always taking the most probable action explores nothing. To learn from these decisions later, use "
-            "--sample and log the propensities."
-        )
+    if result.is_certain or not sample:
+        output.say(_NO_EXPLORATION if result.is_certain else _NOT_SAMPLED)
     output.finish(
         {
             "decisions": str(out),

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from bopl.cluster.base import Cluster
 from bopl.cluster.local import ThisMachine
+from bopl.cluster.seam import Cluster
 
 
 @contextmanager

@@ -13,7 +13,7 @@ from bopl.cluster.order import Add, Answer, Build, Change, Order, Recipe, merge_
 from bopl.cluster.traffic import Traffic
 
 if TYPE_CHECKING:
-    from bopl.cluster.base import Cluster
+    from bopl.cluster.seam import Cluster
 
 MAX_ATTEMPTS = 8  # attempts at one verb for pieces whose workers die
 

@@ -15,8 +15,7 @@ from bopl.evaluation.result import Evaluation
 from bopl.evaluation.sources import named_policies
 from bopl.log import BanditLog
 from bopl.log.check import check_group, context_columns
-from bopl.log.format.columnar import reading, validated
-from bopl.log.reader import open_parquet
+from bopl.log.format.columnar import open_parquet, reading, validated
 from bopl.log.schema import LogSchema
 
 

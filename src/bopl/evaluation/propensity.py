@@ -21,7 +21,7 @@ from bopl.evaluation.action_model import (
 )
 from bopl.evaluation.calibration import Calibration, choose_calibration, fit_shares
 from bopl.log import BanditLog
-from bopl.log.context import CONTEXT_DTYPE, is_sparse
+from bopl.log.context import CONTEXT_DTYPE, with_columns
 from bopl.log.layout import category_sizes
 from bopl.log.policy_prob import row_blocks
 from bopl.reward.folds import draw_folds
@@ -242,12 +242,7 @@ def _action_log(log: BanditLog) -> BanditLog:
 def _widened(context: ContextMatrix, further: Sequence[Any]) -> ContextMatrix:
     if not further:
         return context
-    columns = np.hstack(further).astype(CONTEXT_DTYPE)
-    if is_sparse(context):
-        from scipy.sparse import csr_array, hstack
-
-        return csr_array(hstack([context, csr_array(columns)], format="csr"))
-    return np.hstack([context, columns])
+    return with_columns(context, np.hstack(further).astype(CONTEXT_DTYPE))
 
 
 def _with_floor(action_prob: FloatArray, log: BanditLog) -> FloatArray:

@@ -12,7 +12,7 @@ from bopl.evaluation.estimator import Estimator
 from bopl.evaluation.interval import Bounds
 from bopl.evaluation.terms import Terms
 from bopl.log import BanditLog
-from bopl.log.rounding import find_grid
+from bopl.log.propensity_grid import find_grid
 
 
 def relative_error(log: BanditLog) -> FloatArray | None:

@@ -1,32 +1,20 @@
 """The paper's experiments: configuration, runner, tables, figure."""
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from bopl._lazy import lazy_names
 
 if TYPE_CHECKING:
-    from bopl.experiment.config import DATASETS as DATASETS
-    from bopl.experiment.config import METHODS as METHODS
-    from bopl.experiment.config import Config as Config
-    from bopl.experiment.config import read_config as read_config
+    from bopl.experiment.catalogue import DATASETS as DATASETS
+    from bopl.experiment.catalogue import METHODS as METHODS
+    from bopl.experiment.catalogue import Config as Config
+    from bopl.experiment.catalogue import read_config as read_config
     from bopl.experiment.method import build_policy as build_policy
-    from bopl.experiment.plan import Task as Task
-    from bopl.experiment.plan import full_plan as full_plan
-    from bopl.experiment.plan import quick_plan as quick_plan
-    from bopl.experiment.result import read_results as read_results
+    from bopl.experiment.result_line import read_results as read_results
     from bopl.experiment.runner import run_plan as run_plan
-
-_HOME_OF = {
-    "DATASETS": "config",
-    "METHODS": "config",
-    "Config": "config",
-    "Task": "plan",
-    "build_policy": "method",
-    "full_plan": "plan",
-    "quick_plan": "plan",
-    "read_config": "config",
-    "read_results": "result",
-    "run_plan": "runner",
-}
+    from bopl.experiment.task import Task as Task
+    from bopl.experiment.task import full_plan as full_plan
+    from bopl.experiment.task import quick_plan as quick_plan
 
 __all__ = [
     "DATASETS",
@@ -41,8 +29,18 @@ __all__ = [
     "run_plan",
 ]
 
-
-def __getattr__(name: str) -> Any:
-    if name in _HOME_OF:
-        return getattr(import_module(f"bopl.experiment.{_HOME_OF[name]}"), name)
-    raise AttributeError(f"module 'bopl.experiment' has no attribute {name!r}")
+__getattr__, __dir__ = lazy_names(
+    __name__,
+    {
+        "DATASETS": "catalogue",
+        "METHODS": "catalogue",
+        "Config": "catalogue",
+        "Task": "task",
+        "build_policy": "method",
+        "full_plan": "task",
+        "quick_plan": "task",
+        "read_config": "catalogue",
+        "read_results": "result_line",
+        "run_plan": "runner",
+    },
+)

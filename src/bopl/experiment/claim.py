@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from bopl.experiment.config import DATASETS, METHODS
-from bopl.experiment.result import Cell, Line, collect, collect_direct_method
-from bopl.experiment.table import cell_text
+from bopl.experiment.catalogue import DATASETS, METHODS
+from bopl.experiment.result_line import Cell, Line, collect, collect_direct_method
+from bopl.experiment.result_table import cell_text
 
 Cells = Mapping[tuple[str, str], Cell]
 

@@ -7,7 +7,7 @@ from importlib.util import find_spec
 from typing import Any
 
 from bopl._settings import check_choice
-from bopl.experiment.config import DEFAULT, NETWORKS
+from bopl.experiment.catalogue import DEFAULT, NETWORKS
 from bopl.policy.scored import ScoredPolicy
 
 _OBJECTIVE_OF = {

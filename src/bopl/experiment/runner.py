@@ -16,9 +16,9 @@ from threading import Thread
 from typing import Any
 
 from bopl._machine import thread_variables
-from bopl.experiment.config import COLUMNS
-from bopl.experiment.plan import Task, without_done
-from bopl.experiment.result import append_lines, read_results
+from bopl.experiment.catalogue import COLUMNS
+from bopl.experiment.result_line import append_lines, read_results
+from bopl.experiment.task import Task, without_done
 from bopl.simulation.dataset import check_dataset
 
 Report = Callable[[str], None]
@@ -189,7 +189,7 @@ def work(connection: Connection) -> None:
         while True:
             task = connection.recv()
             try:
-                from bopl.experiment.trial import run_task
+                from bopl.experiment.task_run import run_task
 
                 connection.send(run_task(task))
             except Exception as error:

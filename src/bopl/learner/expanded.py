@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import numpy as np
 
-from bopl._typing import ContextMatrix, FloatArray
+from bopl._typing import AnyArray, ContextMatrix, FloatArray
 from bopl.log.context import CONTEXT_DTYPE, is_sparse
 
 # Rows of a sparse context that are made dense at a time when a predictor needs dense input.
@@ -32,6 +32,35 @@ def expand(context: ContextMatrix, by_action: FloatArray) -> ContextMatrix:
     expanded[:, :, :n_features] = context[:, None, :]
     expanded[:, :, n_features:] = by_action
     return expanded.reshape(n_samples * n_actions, n_features + n_columns)
+
+
+def predict_expanded(
+    predict: Callable[[ContextMatrix], AnyArray],
+    context: ContextMatrix,
+    by_action: FloatArray,
+    *,
+    chunk_rows: int = CHUNK_ROWS,
+    prepare: Callable[[ContextMatrix], ContextMatrix] | None = None,
+) -> FloatArray:
+    """Return predictions for every context and action, of shape (n_samples, n_actions), expanding some at a time.
+
+    Parameters
+    ----------
+    predict : callable
+        Takes expanded rows and returns a number for each.
+    context : matrix of shape (n_samples, n_features)
+    by_action : ndarray of shape (n_actions, n_action_columns)
+    chunk_rows : int
+        Contexts to expand at a time.
+    prepare : callable, optional
+        What is done to contexts before they are expanded.
+    """
+    prediction = np.empty((context.shape[0], len(by_action)))
+    for start in range(0, context.shape[0], chunk_rows):
+        rows = slice(start, start + chunk_rows)
+        chunk = context[rows] if prepare is None else prepare(context[rows])
+        prediction[rows] = np.asarray(predict(expand(chunk, by_action)), np.float64).reshape(-1, len(by_action))
+    return prediction
 
 
 def _expand_sparse(context: ContextMatrix, by_action: FloatArray) -> ContextMatrix:

@@ -12,7 +12,7 @@ from sklearn.utils.validation import has_fit_parameter
 
 from bopl._typing import AnyArray, BoolArray, ContextMatrix, FloatArray
 from bopl.learner.base import BoundLearner, FittedStep, Predictor, pair_weight
-from bopl.learner.expanded import CHUNK_ROWS, action_columns, expand
+from bopl.learner.expanded import action_columns, expand, predict_expanded
 from bopl.learner.linear import LinearPredictor
 from bopl.learner.tree import LEAF, TreePredictor
 from bopl.log import BanditLog
@@ -117,12 +117,7 @@ class EstimatorPredictor:
 
     def predict(self, context: ContextMatrix) -> FloatArray:
         """Return scores of shape (n_samples, n_actions), expanding some rows at a time."""
-        prediction = np.empty((context.shape[0], self.n_actions))
-        for start in range(0, context.shape[0], CHUNK_ROWS):
-            piece = context[start : start + CHUNK_ROWS]
-            values = self.estimator.predict(expand(piece, self.by_action))
-            prediction[start : start + CHUNK_ROWS] = np.asarray(values, dtype=np.float64).reshape(-1, self.n_actions)
-        return prediction
+        return predict_expanded(self.estimator.predict, context, self.by_action)
 
     def gain_by_column(self) -> AnyArray | None:
         """Return None: what is inside is not known."""

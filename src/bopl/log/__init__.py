@@ -14,12 +14,12 @@ if TYPE_CHECKING:
     from bopl.log.finding import AuditError as AuditError
     from bopl.log.finding import Finding as Finding
     from bopl.log.leak import Leak as Leak
+    from bopl.log.log_split import LogSplit as LogSplit
+    from bopl.log.log_split import SplitFacts as SplitFacts
     from bopl.log.outcome import outcomes as outcomes
     from bopl.log.pieces import PartitionedLog as PartitionedLog
     from bopl.log.pieces import Piece as Piece
     from bopl.log.pieces import PiecesSplit as PiecesSplit
-    from bopl.log.split import LogSplit as LogSplit
-    from bopl.log.split import SplitFacts as SplitFacts
 
 __all__ = [
     "Audit",
@@ -44,11 +44,11 @@ __getattr__, __dir__ = lazy_names(
         "BanditLog": "bandit_log",
         "Finding": "finding",
         "Leak": "leak",
-        "LogSplit": "split",
+        "LogSplit": "log_split",
         "PartitionedLog": "pieces",
         "Piece": "pieces",
         "PiecesSplit": "pieces",
-        "SplitFacts": "split",
+        "SplitFacts": "log_split",
         "concat": "concatenation",
         "outcomes": "outcome",
     },

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from bopl.log.column import Column
 from bopl.log.finding import NOTE, OK, PROBLEM, Finding
-from bopl.log.leak.record import IDENTIFIER, Leak
+from bopl.log.leak.leak import IDENTIFIER, Leak
 from bopl.log.schema import LogSchema
 
 

@@ -218,3 +218,12 @@ def check_values(matrix: ContextMatrix, names: Sequence[str] | None) -> None:
         f"context must be finite or missing (NaN) in float32; {n_bad} of {n_samples} rows hold infinity or a value "
         f"beyond 3.4e38, the first at row {row}, column {name}. Replace it by NaN if it means missing, or rescale."
     )
+
+
+def with_columns(context: ContextMatrix, columns: AnyArray) -> ContextMatrix:
+    """Return contexts with further columns on their right; sparse if the contexts are."""
+    if is_sparse(context):
+        from scipy.sparse import csr_array, hstack
+
+        return csr_array(hstack([context, csr_array(columns)], format="csr"))
+    return np.hstack([context, columns])

@@ -20,7 +20,7 @@ import numpy.typing as npt
 from bopl._typing import AnyArray, BoolArray, FloatArray, IntArray
 from bopl.log.context import is_sparse
 from bopl.log.finding import NOTE, OK, PROBLEM, Finding
-from bopl.log.identical import context_keys, entry_keys, mix, row_keys
+from bopl.log.identical import entry_keys, keys_of, mix, row_keys
 
 if TYPE_CHECKING:
     from bopl.log.bandit_log import BanditLog
@@ -209,7 +209,7 @@ def _repetitions(log: BanditLog) -> Iterator[Repetition]:
 def _keys_without_one(log: BanditLog) -> Iterator[tuple[str | None, Keys]]:
     """Yield hashes of the contexts, of all columns and of all but the one that is named."""
     if is_sparse(log.context):
-        yield None, context_keys(log.context)
+        yield None, keys_of(log)
         return
     total = np.zeros(log.n_samples, dtype=np.uint64)
     columns = []

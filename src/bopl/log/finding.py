@@ -10,7 +10,7 @@ from bopl._frame import to_arrow, to_frame
 from bopl._table import to_table
 
 if TYPE_CHECKING:
-    from bopl.log.leak.record import Leak
+    from bopl.log.leak.leak import Leak
 
 OK, NOTE, PROBLEM = "ok", "note", "problem"
 STYLES = {OK: "green", NOTE: "yellow", PROBLEM: "bold red"}
@@ -107,6 +107,6 @@ class Audit:
         return text.getvalue().rstrip()
 
     def _repr_html_(self) -> str:
-        from bopl.log.notebook import audit_card
+        from bopl.log.log_card import audit_card
 
         return audit_card(self)

@@ -1,8 +1,9 @@
-"""Which samples share a context: a policy must treat them alike, which bounds what any policy can reach."""
+"""Hashes of samples and logs: which samples share a context, and which logs are the same."""
 
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -17,12 +18,45 @@ if TYPE_CHECKING:
 _MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)
 
 
-def group_identical_contexts(context: ContextMatrix) -> IntArray:
+class ContextKeys:
+    """Hashes of a log's contexts, computed when they are first asked for, and once for all logs that share them.
+
+    Parameters
+    ----------
+    keys : ndarray of uint64, shape (n_samples,), optional
+        Where they are known already.
+    """
+
+    def __init__(self, keys: npt.NDArray[np.uint64] | None = None) -> None:
+        self._keys = keys
+
+    def of(self, context: ContextMatrix) -> npt.NDArray[np.uint64]:
+        """Return the hashes; the contexts must be those of the log."""
+        if self._keys is None:
+            self._keys = context_keys(context)
+        return self._keys
+
+    def subset(self, rows: IntArray) -> ContextKeys:
+        """Return those of some rows, which need not be hashed again."""
+        return ContextKeys(None if self._keys is None else self._keys[rows])
+
+    def __reduce__(self) -> tuple[type[ContextKeys], tuple[()]]:
+        return ContextKeys, ()  # cheaper to compute than to send
+
+
+def keys_of(log: BanditLog) -> npt.NDArray[np.uint64]:
+    """Return a hash of every context of a log; see `context_keys`."""
+    return log._context_keys.of(log.context)
+
+
+def group_identical_contexts(context: ContextMatrix, keys: npt.NDArray[np.uint64] | None = None) -> IntArray:
     """Return a group number per sample; samples are in one group when all their context values are equal.
 
-    Missing values equal each other. Time is O(n_samples · n_features): rows are hashed, not sorted.
+    Missing values equal each other. Time is O(n_samples · n_features): rows are hashed, not sorted. ``keys`` are those
+    of `context_keys`, where they are known.
     """
-    _, first, group = np.unique(context_keys(context), return_index=True, return_inverse=True)
+    keys = context_keys(context) if keys is None else keys
+    _, first, group = np.unique(keys, return_index=True, return_inverse=True)
     if not _rows_equal(context, first[group]):  # two rows with one 64-bit hash: sort the rows themselves
         _, group = np.unique(_dense(context), axis=0, return_inverse=True, equal_nan=True)
     return np.asarray(group).reshape(-1)
@@ -39,7 +73,7 @@ def decision_keys(log: BanditLog, actions: AnyArray | None = None) -> npt.NDArra
     if actions is not None and log.actions.tolist() != actions.tolist():
         position = {label: number for number, label in enumerate(actions.tolist())}
         action_idx = np.array([position.get(label, -1) for label in log.actions.tolist()])[action_idx]
-    return mix(context_keys(log.context) + action_idx.astype(np.uint64) + _MULTIPLIER)
+    return mix(keys_of(log) + action_idx.astype(np.uint64) + _MULTIPLIER)
 
 
 def row_keys(log: BanditLog) -> npt.NDArray[np.uint64]:
@@ -66,6 +100,25 @@ def content_digest(keys: npt.NDArray[np.uint64], log: Any) -> str:
     features = None if log.action_features is None else np.asarray(log.action_features, np.float64).tolist()
     digest.update(repr((len(keys), log.actions.tolist(), log.feature_names, features)).encode())
     return digest.hexdigest()
+
+
+def fingerprint_of(log: BanditLog) -> str:
+    """Return a hash of a log's arrays, actions and names: equal for equal logs, in every process."""
+    digest = hashlib.sha256()
+    for array in _arrays_of(log):
+        digest.update(f"{array.dtype.str}{array.shape}".encode())
+        digest.update(np.ascontiguousarray(array).data)
+    digest.update(repr((log.actions.tolist(), log.feature_names)).encode())
+    return digest.hexdigest()
+
+
+def _arrays_of(log: BanditLog) -> Iterator[AnyArray]:
+    if is_sparse(log.context):
+        yield from (log.context.indptr.astype(np.int64), log.context.indices.astype(np.int64), log.context.data)
+    else:
+        yield log.context
+    yield from (log.action_idx, log.reward, log.propensity)
+    yield from (part for part in (log.action_mask, log.action_features) if part is not None)
 
 
 def mix(bits: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:

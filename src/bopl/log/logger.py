@@ -1,4 +1,4 @@
-"""Logs written by several policies over time: the propensity of their mixture."""
+"""What is known of logging policies: the propensity of a uniform one, and of a mixture of several."""
 
 from __future__ import annotations
 
@@ -7,8 +7,13 @@ from typing import Any
 
 import numpy as np
 
-from bopl._typing import AnyArray, FloatArray
+from bopl._typing import AnyArray, BoolArray, FloatArray
 from bopl.log.context import quoted
+
+
+def uniform_propensity(n_samples: int, n_actions: int, action_mask: BoolArray | None) -> FloatArray:
+    """Return the propensities of a policy to which all eligible actions are equally likely."""
+    return 1.0 / (np.full(n_samples, n_actions) if action_mask is None else action_mask.sum(axis=1))
 
 
 def mixture_propensity(logger: object, logger_propensity: object, n_samples: int) -> FloatArray:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from pathlib import Path
+from dataclasses import replace
 from typing import Any
 
 import narwhals.stable.v1 as nw
@@ -15,58 +14,18 @@ from bopl.log.bandit_log import BanditLog
 from bopl.log.check import context_columns
 from bopl.log.cleaning import ChosenRows, RowChoice, choose_rows, select
 from bopl.log.column import Column, distinct_values
-from bopl.log.context import MANY, quoted
+from bopl.log.context import quoted
 from bopl.log.format import LogParts, read_parts
 from bopl.log.format.columnar import Wanted
-from bopl.log.format.parts import SparseContext
+from bopl.log.format.log_parts import SparseContext
+from bopl.log.from_frame import log_of_frame, named_context
 from bopl.log.identical import context_keys
+from bopl.log.meaning import meaning_of
+from bopl.log.request import LogRequest
 from bopl.log.schema import LogSchema
 from bopl.log.written import Written
 
 CONTEXT_KEY = "(context)"  # what stands for a whole sparse context where rows are compared
-DEFAULT_ROLES = {"action": "action", "reward": "reward", "propensity": "propensity"}
-
-
-@dataclass(frozen=True)
-class LogRequest:
-    """What to read: a path, and what its columns are; see `BanditLog.read`."""
-
-    path: str | Path | Sequence[str | Path]
-    roles: Mapping[str, str | None] = field(default_factory=dict)
-    has_propensity: bool = True
-    context: Sequence[str] | None = None
-    ignore: Sequence[str] = ()
-    categorical: Sequence[str] = ()
-    format: str | None = None
-    rows: RowChoice = field(default_factory=RowChoice)
-    other_rewards: Sequence[str] = ()
-    segment: str | None = None
-    exact_propensity: bool = False
-
-    @property
-    def carried(self) -> list[str]:
-        """Names of the columns that the log carries beside its roles and its context."""
-        return [*self.other_rewards, *([] if self.segment is None else [self.segment])]
-
-    def roles_of(self, usual: Mapping[str, str], schema: LogSchema | None) -> dict[str, str]:
-        """Return the name of each role's column: given, remembered, the format's, or the usual one."""
-        remembered = {} if schema is None else schema.roles
-        given = {role: name for role, name in self.roles.items() if name is not None}
-        wanted = {role: name for role, name in usual.items() if name not in self.ignore}
-        roles = {**DEFAULT_ROLES, **wanted, **remembered, **given}
-        if not self.has_propensity:
-            roles.pop("propensity", None)
-        return roles
-
-    def check_named(self, roles: Mapping[str, str], columns: Sequence[str]) -> None:
-        """Raise if a column that nobody has named is not called what such columns are usually called."""
-        for role, usual in DEFAULT_ROLES.items():
-            if self.roles.get(role) is None and roles.get(role) == usual and usual not in columns:
-                hint = ", or say that there is none with has_propensity=False" if role == "propensity" else ""
-                raise UsageError(
-                    f"which column is the {role}? Name it with {role}=…{hint}; the columns are "
-                    f"{quoted(list(columns), limit=MANY)}."
-                )
 
 
 def read_log(
@@ -83,10 +42,14 @@ def read_log(
         Actions that can be chosen beside those that occur; they come first.
     schema : LogSchema, optional
     """
-    columns, ignore = _needed(request, schema), _unused(request, schema)
-    text = _text_columns(request, known_actions, schema)
-    ids = _label_columns(request, schema)
-    parts = read_parts(request.path, format=request.format, columns=columns, ignore=ignore, text=text, ids=ids)
+    parts = read_parts(
+        request.path,
+        format=request.format,
+        columns=request.needed_columns(schema),
+        ignore=request.unused_columns(schema),
+        text=request.text_columns(known_actions, schema),
+        ids=request.label_columns(schema),
+    )
     return log_of_parts(request, parts, actions=actions, known_actions=known_actions, schema=schema)
 
 
@@ -122,65 +85,12 @@ def log_of_parts(
     return log if log.origin is None else log.with_origin(log.origin.with_format(parts.format))
 
 
-@dataclass(frozen=True)
-class Meaning:
-    """What the columns of files are.
-
-    Attributes
-    ----------
-    parts : LogParts
-        Without what belongs to another action column than the one asked for.
-    roles : dict of role to column name
-    schema : LogSchema or None
-        How columns become contexts, where that is known beforehand.
-    written : Written or None
-        What a table that was made of a log says of itself, where nothing else is asked of its columns.
-    """
-
-    parts: LogParts
-    roles: dict[str, str]
-    schema: LogSchema | None
-    written: Written | None
-
-
-def meaning_of(request: LogRequest, parts: LogParts, schema: LogSchema | None) -> Meaning:
-    """Return what the columns are that files hold, or raise if a role is not told."""
-    written = parts.written if schema is None and _is_asked_as_written(request, parts.written) else None
-    if written is not None:
-        schema = written.reading_schema()
-    usual = request.roles_of(parts.roles, None if written is not None else schema)
-    roles = _without_absent(request, usual, parts.table.column_names)
-    if parts.written is not None:
-        parts, roles = _as_asked(request, parts, parts.written, roles)
-    request.check_named(roles, parts.table.column_names)
-    return Meaning(parts, roles, schema, written)
-
-
 def wanted_columns(request: LogRequest, schema: LogSchema | None) -> Wanted:
     """Return which columns of a file the log needs."""
-    return Wanted(_needed(request, schema), _unused(request, schema))
+    return Wanted(request.needed_columns(schema), request.unused_columns(schema))
 
 
 # -- Files that were made of a log ------------------------------------------------------------------------------------
-
-
-def _is_asked_as_written(request: LogRequest, written: Written | None) -> bool:
-    """Return whether a file was made of a log and nothing else is asked of its columns."""
-    if written is None or written.is_raw or request.context is not None or request.categorical:
-        return False
-    if any(name not in request.carried for name in request.ignore):
-        return False
-    return all(name is None or written.roles.get(role) == name for role, name in request.roles.items())
-
-
-def _as_asked(
-    request: LogRequest, parts: LogParts, written: Written, roles: Mapping[str, str]
-) -> tuple[LogParts, dict[str, str]]:
-    """Return parts and roles without what belongs to another action column, and without propensities never logged."""
-    if roles["action"] != written.roles.get("action"):
-        parts = replace(parts, actions=None, action_mask=None, action_features=None)
-    is_named = request.roles.get("propensity") is not None or "propensity" in written.roles
-    return parts, {role: name for role, name in roles.items() if role != "propensity" or is_named}
 
 
 def _with_carried(request: LogRequest, written: Written, present: Sequence[str]) -> LogRequest:
@@ -218,23 +128,19 @@ def _dense_log(
 ) -> BanditLog:
     """Return the log of contexts that are columns of the table."""
     context = None if schema is not None else request.context
-    return BanditLog.from_frame(
-        parts.table if schema is None else parts.table_for(schema),
-        action=roles["action"],
-        reward=roles["reward"],
-        propensity=roles.get("propensity"),
-        time=roles.get("time"),
-        group=roles.get("group"),
+    asked = replace(
+        request.with_roles(roles),
         context=context,
         ignore=[*_read_but_ignored(request, roles), *_beside(parts, roles)],
         categorical=categorical_columns(request, parts, roles, context),
+    )
+    return log_of_frame(
+        parts.table if schema is None else parts.table_for(schema),
+        asked,
         actions=actions,
         action_mask=parts.mask_for(actions),
         action_features=parts.features_for(actions),
-        other_rewards=request.other_rewards,
-        segment=request.segment,
         schema=schema,
-        **request.rows.parameters,
     )
 
 
@@ -249,12 +155,8 @@ def categorical_columns(
 
 def dense_context(request: LogRequest, parts: LogParts, roles: Mapping[str, str]) -> list[str]:
     """Return the names of the columns that become contexts of no schema yet, or raise if a column is not there."""
-    known_after = {f"other_rewards[{place}]": name for place, name in enumerate(request.other_rewards)}
-    if request.segment is not None:
-        context_columns(parts.table.column_names, {"segment": request.segment}, None)  # raises if it is not there
-    return context_columns(
-        parts.table.column_names, {**roles, **known_after}, request.context, _read_but_ignored(request, roles)
-    )
+    asked = replace(request.with_roles(roles), ignore=_read_but_ignored(request, roles))
+    return named_context(asked, parts.table.column_names)
 
 
 def _read_but_ignored(request: LogRequest, roles: Mapping[str, str]) -> list[str]:
@@ -355,49 +257,6 @@ def sparse_schema(
         )
     known = set(sparse.names)
     return LogSchema(tuple(Column(name, "number") for name in names if name in known), **roles, is_sparse=True)
-
-
-def _without_absent(request: LogRequest, roles: Mapping[str, str], columns: Sequence[str]) -> dict[str, str]:
-    """Return the roles without a time or group that nobody has named and that is not there: a log can do without."""
-    return {
-        role: name
-        for role, name in roles.items()
-        if role in DEFAULT_ROLES or name in columns or request.roles.get(role) is not None
-    }
-
-
-def _unused(request: LogRequest, schema: LogSchema | None) -> list[str]:
-    """Return the columns to leave in the file: a column to ignore may still be the group or the time."""
-    kept = {*request.roles_of({}, schema).values(), *request.rows.columns, *request.carried}
-    return [name for name in request.ignore if name not in kept]
-
-
-def _needed(request: LogRequest, schema: LogSchema | None) -> list[str] | None:
-    """Return the columns to read, None for all: a list only where every name is known beforehand."""
-    if schema is not None:
-        context: Sequence[str] = [column.name for column in schema.columns]
-    elif request.context is not None:
-        context = request.context
-    else:
-        return None
-    return list(
-        dict.fromkeys([*context, *request.roles_of({}, schema).values(), *request.rows.columns, *request.carried])
-    )
-
-
-def _text_columns(request: LogRequest, known_actions: Sequence[Any], schema: LogSchema | None) -> list[str]:
-    """Return the columns that are known to be text."""
-    context = [] if schema is None else schema.text_columns
-    is_text = bool(known_actions) and all(isinstance(label, str) for label in known_actions)
-    return [*context, *([request.roles_of({}, schema)["action"]] if is_text else [])]
-
-
-def _label_columns(request: LogRequest, schema: LogSchema | None) -> list[str]:
-    """Return the columns whose values are only ever compared: actions, groups, categories, numbers of decisions."""
-    roles = request.roles_of({}, schema)
-    compared = request.rows.drop_duplicates
-    named = () if isinstance(compared, bool) else compared
-    return [*(roles[role] for role in ("action", "group") if role in roles), *request.categorical, *named]
 
 
 def _all_actions(parts: LogParts, column: str, known: Sequence[Any]) -> list[Any] | None:

@@ -16,7 +16,7 @@ from bopl.log.column import Column, column_from_json, fit_column, fit_time_of_de
 from bopl.log.context import CONTEXT_DTYPE, check_unique_names, column_names, is_frame, is_sparse, quoted
 from bopl.log.frame import as_table
 from bopl.log.missing import missing_rows
-from bopl.log.record import RecordEncoder
+from bopl.log.record_encoder import RecordEncoder
 
 ROLES = ("action", "reward", "propensity", "time", "group")
 

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 from bopl._lazy import lazy_names
 
 if TYPE_CHECKING:
-    from bopl.objective.base import BoundObjective as BoundObjective
-    from bopl.objective.base import Objective as Objective
-    from bopl.objective.base import RowWise as RowWise
-    from bopl.objective.base import StepTarget as StepTarget
     from bopl.objective.dr import DR as DR
     from bopl.objective.ips import IPS as IPS
+    from bopl.objective.protocol import BoundObjective as BoundObjective
+    from bopl.objective.protocol import Objective as Objective
+    from bopl.objective.protocol import RowWise as RowWise
+    from bopl.objective.protocol import StepTarget as StepTarget
     from bopl.objective.registry import OBJECTIVES as OBJECTIVES
     from bopl.objective.registry import get_objective as get_objective
     from bopl.objective.registry import make_objective as make_objective
@@ -61,7 +61,7 @@ __getattr__, __dir__ = lazy_names(
     {
         "register_weight": "weight",
         "make_objective": "registry",
-        "BoundObjective": "base",
+        "BoundObjective": "protocol",
         "Clipped": "weight",
         "DR": "dr",
         "ExponentialSmoothing": "weight",
@@ -69,11 +69,11 @@ __getattr__, __dir__ = lazy_names(
         "ImplicitExploration": "weight",
         "LogSmoothing": "weight",
         "OBJECTIVES": "registry",
-        "Objective": "base",
+        "Objective": "protocol",
         "Plain": "weight",
         "RewardTerms": "terms",
-        "RowWise": "base",
-        "StepTarget": "base",
+        "RowWise": "protocol",
+        "StepTarget": "protocol",
         "Surrogate": "surrogate",
         "TrainingData": "training_data",
         "WEIGHTS": "weight",

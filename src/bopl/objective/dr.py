@@ -10,7 +10,7 @@ import numpy as np
 from bopl import theory
 from bopl._exact import Limbs, add_by_group, limbs_of, no_limbs, values_of
 from bopl._typing import FloatArray
-from bopl.objective.base import RowWise, check_options
+from bopl.objective.protocol import RowWise, check_options
 from bopl.objective.terms import RewardTerms
 from bopl.objective.training_data import TrainingData
 from bopl.objective.weight import Plain, Weight

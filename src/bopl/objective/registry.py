@@ -9,9 +9,9 @@ from typing import Any, ClassVar
 
 from bopl._errors import did_you_mean
 from bopl._registry import Registry
-from bopl.objective.base import BoundObjective, Objective
 from bopl.objective.dr import DR
 from bopl.objective.ips import IPS
+from bopl.objective.protocol import BoundObjective, Objective
 from bopl.objective.surrogate import Surrogate
 from bopl.objective.training_data import TrainingData
 from bopl.objective.weight import WEIGHTS, Plain, Weight

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
 
 from bopl import theory
-from bopl.objective.base import RowWise, check_options, weighted_rewards
+from bopl.objective.protocol import OfWeightedReward
 from bopl.objective.terms import RewardTerms
 from bopl.objective.training_data import TrainingData
-from bopl.objective.weight import Plain, Weight
 
 
 @dataclass(frozen=True)
-class Surrogate(RowWise):
+class Surrogate(OfWeightedReward):
     """Surrogate risk (Eq. "surrogate_objective"): ``-v · pi`` where v < 0, ``-v · (ln pi + 1)`` where v >= 0.
 
     It bounds the empirical risk from above. With no negative reward (``reward_translation = 0`` on non-negative
@@ -32,17 +31,10 @@ class Surrogate(RowWise):
 
     name: ClassVar[str] = "surrogate"
     title: ClassVar[str] = "surrogate risk"
-    needs_reward_model: ClassVar[bool] = False
-
-    weight: Weight = field(default_factory=Plain)
-    smoothness: str = "sharp"
-
-    def __post_init__(self) -> None:
-        check_options(self.weight, self.smoothness)
 
     def bind(self, data: TrainingData) -> RewardTerms:
         """Return the terms of a log: ``linear = v`` where v < 0, ``log = v`` elsewhere; weight ``|v|`` where v >= 0."""
-        value = weighted_rewards(data, self.weight)
+        value = self.value(data)
         curvature = theory.surrogate_loss_smoothness(value, smoothness=self.smoothness)
         weight = curvature if self.smoothness == "paper" else 2.0 * curvature
         return RewardTerms(data, np.minimum(value, 0.0), np.maximum(value, 0.0), None, weight, curvature)

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 from bopl._lazy import lazy_names
 
 if TYPE_CHECKING:
-    from bopl.policy.base import Policy as Policy
     from bopl.policy.blend import BlendedPolicy as BlendedPolicy
     from bopl.policy.boosted import BoostedPolicy as BoostedPolicy
     from bopl.policy.decision import Decision as Decision
@@ -17,6 +16,7 @@ if TYPE_CHECKING:
     from bopl.policy.model_file import register_policy as register_policy
     from bopl.policy.paper import PAPER_VARIANTS as PAPER_VARIANTS
     from bopl.policy.paper import paper_policy as paper_policy
+    from bopl.policy.policy import Policy as Policy
     from bopl.policy.scored import ScoredPolicy as ScoredPolicy
 
 __all__ = [
@@ -41,7 +41,7 @@ __getattr__, __dir__ = lazy_names(
         "BoostedPolicy": "boosted",
         "Decision": "decision",
         "PAPER_VARIANTS": "paper",
-        "Policy": "base",
+        "Policy": "policy",
         "ScoredPolicy": "scored",
         "load": "model_file",
         "paper_policy": "paper",

@@ -17,14 +17,14 @@ from bopl.learner.store import Packed
 from bopl.log import BanditLog
 from bopl.policy.boosted import BoostedPolicy
 from bopl.policy.mean_prob import LEAST_PROB, content_of, mean_prob, shares_of, sharpened_prob
-from bopl.policy.scored import ScoredPolicy, ShownAsCard
+from bopl.policy.packed import PackedPolicy
 
 if TYPE_CHECKING:
     from bopl.boosting import History
     from bopl.policy.explanation import Explanation
 
 
-class BlendedPolicy(ShownAsCard, ScoredPolicy):
+class BlendedPolicy(PackedPolicy):
     """The mean of several policies' probabilities.
 
     Parameters
@@ -189,13 +189,6 @@ class BlendedPolicy(ShownAsCard, ScoredPolicy):
 
     # -- Files ----------------------------------------------------------------------------------------------------
 
-    def save(self, path: str | Path) -> None:
-        """Write the policy to one file that `bopl.load` reads: JSON and plain arrays in a zip, nothing executable."""
-        from bopl.policy.model_file import save_packed
-
-        check_is_fitted(self)
-        save_packed(self, path)
-
     def pack(self) -> Packed:
         """Return the parts and their shares as JSON facts and arrays."""
         from bopl.policy.model_file import nest, to_plain
@@ -235,7 +228,7 @@ class BlendedPolicy(ShownAsCard, ScoredPolicy):
 
     def _repr_html_inner(self) -> str:
         """Return what notebooks show, in place of scikit-learn's diagram."""
-        from bopl.policy.notebook import blend_card
+        from bopl.policy.policy_card import blend_card
 
         return blend_card(self, repr(self))
 

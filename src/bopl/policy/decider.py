@@ -12,7 +12,6 @@ from bopl._archive import Archive
 from bopl._settings import check_number
 from bopl._typing import BoolArray, ContextMatrix, FloatArray
 from bopl.learner.store import Packed
-from bopl.policy.base import read_fitted_context
 from bopl.policy.boosted_file import ensemble_from
 from bopl.policy.identity import ensemble_content
 from bopl.policy.mean_prob import content_of, mean_prob, shares_of, sharpened_prob
@@ -24,6 +23,7 @@ from bopl.policy.model_file import (
     read_policy,
     restore_common,
 )
+from bopl.policy.policy import read_fitted_context
 from bopl.policy.records import RecordPolicy
 
 BOOSTED, BLENDED, AUTO = "BoostedPolicy", "BlendedPolicy", "AutoPolicy"

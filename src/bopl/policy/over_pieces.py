@@ -38,12 +38,13 @@ from bopl.learner.pieces.facts import (
 from bopl.log.identical import content_digest, decision_keys, sample_keys
 from bopl.log.learnable import check_reward_size
 from bopl.log.row_sketch import RowSketch
-from bopl.objective import RowWise, TrainingData, get_objective
+from bopl.objective import RowWise, TrainingData
 from bopl.objective.training_data import check_sample_weight
-from bopl.reward.boosted import BoostedRewardModel
+from bopl.reward.boosted_model import BoostedRewardModel
 
 if TYPE_CHECKING:
     from bopl.policy.boosted import BoostedPolicy
+    from bopl.policy.boosting_plan import BoostingPlan
 
 
 def is_in_pieces(log: Any) -> bool:
@@ -61,7 +62,7 @@ class PiecesFit:
 
 
 def fit_over_pieces(
-    policy: BoostedPolicy,
+    plan: BoostingPlan,
     log: Any,
     cluster: Cluster,
     *,
@@ -70,29 +71,29 @@ def fit_over_pieces(
     callbacks: Sequence[AnyCallback],
     seed: int,
     resume_from: str | Path | None,
-    n_jobs: int,
 ) -> PiecesFit:
     """Train a policy on a log in pieces.
 
     Parameters
     ----------
-    policy : BoostedPolicy
+    plan : BoostingPlan
+        What the settings of the policy mean.
     log : PiecesLog
     cluster : Cluster
     sample_weight : array-like of shape (n_samples,), optional
     validation : BanditLog or PiecesLog, optional
     callbacks : sequence of callables
-    seed, n_jobs : int
+    seed : int
     resume_from : str or Path, optional
     """
-    weight = check_sample_weight(sample_weight, log.n_samples)
+    policy, weight = plan.policy, check_sample_weight(sample_weight, log.n_samples)
     if policy.validation_fraction is not None and validation is None:
         rows, watched = log.split_rows(policy.validation_fraction, by="latest", random_state=seed)
         weight = None if weight is None else check_sample_weight(weight[rows], len(rows))
         log, validation = log.subset(rows), log.subset(watched)
     with ExitStack() as stack:
-        ready = _prepare(policy, log, cluster, weight, seed, n_jobs)
-        settings = policy._round_settings(policy._learner(), weight, policy.n_folds, seed)
+        ready = _prepare(plan, log, cluster, weight, seed)
+        settings = plan.round_settings(weight, policy.n_folds, seed)
         state = BoostingState(log, policy.n_rounds, seed, ready.start, settings, digest=ready.digest)
         if resume_from is not None:
             state = read_checkpoint(resume_from, log, settings, policy.n_rounds, digest=ready.digest)
@@ -105,13 +106,13 @@ def fit_over_pieces(
         watchers: list[AnyCallback] = [*([watch] if watch else []), *bar]
 
         def begin() -> BoostingRun:
-            run = run_over_pieces(ready.problem, cluster, seed=state.seed, n_jobs=n_jobs, rounds=state.rounds)
+            run = run_over_pieces(ready.problem, cluster, seed=state.seed, n_jobs=plan.n_threads, rounds=state.rounds)
             trees, ascent = stack.enter_context(run)
             waiting.watch(ascent.traffic)
-            return BoostingRun(trees, ascent, np.zeros(0), policy._step_rule(), state, ready.optimal_risk)
+            return BoostingRun(trees, ascent, np.zeros(0), plan.step_rule, state, ready.optimal_risk)
 
         reason = boost(state, begin, policy.n_rounds, [*watchers, *callbacks])
-        result = result_of(state, get_objective(policy.objective), reason)
+        result = result_of(state, plan.objective, reason)
         n_kept = len(result.ensemble.rounds) if watch is None or watch.best_value == -np.inf else watch.best_n_rounds
         return PiecesFit(result, n_kept, ready.sketch(validation, cluster))
 
@@ -139,15 +140,13 @@ class _Ready:
         return RowSketch.from_keys(self.keys, self.reward, len(self.keys), *others)
 
 
-def _prepare(
-    policy: BoostedPolicy, log: Any, cluster: Cluster, weight: FloatArray | None, seed: int, n_jobs: int
-) -> _Ready:
+def _prepare(plan: BoostingPlan, log: Any, cluster: Cluster, weight: FloatArray | None, seed: int) -> _Ready:
     """Look at the whole log: bins, models, certificate."""
-    learner, objective = _tree_of(policy, log), _objective_of(policy)
+    policy, learner, objective = plan.policy, _tree_of(plan, log), _objective_of(plan)
     with place_parts(cluster, parts_of(log, sample_weight=weight), LoadLog(log.spec)) as raw:
         numbers = find_numbers(raw, policy.reward_translation)
         check_reward_size(numbers.largest_reward)
-        policy._check_has_reward(numbers.has_reward, log.n_samples)
+        plan.check_has_reward(numbers.has_reward, log.n_samples)
         bench = PiecesBench(
             log,
             raw,
@@ -155,10 +154,10 @@ def _prepare(
             sample_weight=weight,
             n_folds=policy.n_folds,
             seed=seed,
-            n_jobs=n_jobs,
+            n_jobs=plan.n_threads,
             is_sparse=numbers.is_sparse,
         )
-        models, parts, start = _models(policy, objective, bench)
+        models, parts, start = _models(plan, bench)
         parts = parts_of(log, sample_weight=weight) if parts is None else parts
         categorical = categorical_mask(learner.categorical, log.n_features, log.feature_names)
         layout = find_layout(raw, plain_context, learner.max_bins, categorical, log.n_actions)
@@ -190,13 +189,10 @@ def _prepare(
     return _Ready(problem, start, optimal, digest, keys, reward, log.actions)
 
 
-def _models(
-    policy: BoostedPolicy, objective: Any, bench: PiecesBench
-) -> tuple[StartModels | None, list[Part] | None, Start]:
+def _models(plan: BoostingPlan, bench: PiecesBench) -> tuple[StartModels | None, list[Part] | None, Start]:
     """Return the models that boosting starts from, the pieces with their folds, and the start."""
-    words = policy._start_parts()
-    needs_model = objective.needs_reward_model or "reward_model" in words
-    if not words and not needs_model:
+    policy, words, needs_model = plan.policy, plan.start_parts, plan.needs_reward_model
+    if not plan.uses_models:
         return None, None, Start()
     model = BoostedRewardModel() if policy.reward_model is None else policy.reward_model
     if needs_model and not isinstance(model, BoostedRewardModel):
@@ -207,7 +203,7 @@ def _models(
     has_prior = needs_model and policy.reward_prior
     logging = bench.logging() if "logging" in words or has_prior else None
     prior = bench.prior(logging) if has_prior and logging is not None else None
-    factor = policy.start_sharpness / (bench.spread() or 1.0)
+    factor = plan.start_factor(bench.spread())
     fitted, parts = None, None
     if needs_model:
         read = own_reward if prior is None or logging is None else AfterPrior(logging, prior)
@@ -218,7 +214,7 @@ def _models(
     if "reward_model" in words and fitted is not None:
         start = start + reward_start(fitted, prior, factor)
     in_start = factor if "reward_model" in words else 0.0
-    models = StartModels(logging, fitted, prior, in_start, "logging" in words, objective.needs_reward_model)
+    models = StartModels(logging, fitted, prior, in_start, "logging" in words, plan.objective.needs_reward_model)
     return models, parts, start
 
 
@@ -230,8 +226,8 @@ def _watch(policy: BoostedPolicy, validation: Any, cluster: Cluster) -> Validati
     return Validation(validation, policy.early_stopping_rounds)
 
 
-def _tree_of(policy: BoostedPolicy, log: Any) -> HistTree:
-    learner = policy._learner()
+def _tree_of(plan: BoostingPlan, log: Any) -> HistTree:
+    learner = plan.learner
     if not isinstance(learner, HistTree):
         raise TypeError(
             f"a log in pieces is learned from by bopl.HistTree or bopl.HistTreeClassifier; {type(learner).__name__} "
@@ -242,8 +238,8 @@ def _tree_of(policy: BoostedPolicy, log: Any) -> HistTree:
     return learner
 
 
-def _objective_of(policy: BoostedPolicy) -> Any:
-    objective = get_objective(policy.objective)
+def _objective_of(plan: BoostingPlan) -> Any:
+    objective = plan.objective
     if not isinstance(objective, RowWise):
         raise TypeError(
             f"the objective {objective.name!r} may look at all samples at once, and those of a log in pieces are never "

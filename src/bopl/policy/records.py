@@ -15,8 +15,8 @@ from bopl.log.column import Column
 from bopl.log.context import CONTEXT_DTYPE
 from bopl.log.schema import LogSchema
 from bopl.objective.softmax import softmax
-from bopl.policy.base import Policy
 from bopl.policy.identity import digest
+from bopl.policy.policy import Policy
 
 
 @dataclass(frozen=True, eq=False)

@@ -24,8 +24,8 @@ from bopl.log.outcome import is_outcomes, read_outcomes
 from bopl.log.row_sketch import RowSketch
 from bopl.objective.softmax import softmax
 from bopl.objective.value import snips_value
-from bopl.policy.base import read_fitted_context
 from bopl.policy.drawing import draw_labels
+from bopl.policy.policy import read_fitted_context
 from bopl.policy.records import RecordPolicy
 from bopl.policy.records import check_scores as check_scores
 

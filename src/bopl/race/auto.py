@@ -5,8 +5,7 @@ from __future__ import annotations
 import time
 from copy import copy
 from functools import partial
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 import numpy as np
 from sklearn.utils import check_random_state
@@ -15,7 +14,7 @@ from sklearn.utils.validation import check_is_fitted
 from bopl._archive import Archive
 from bopl._errors import UsageError
 from bopl._settings import check_number
-from bopl._typing import BoolArray, ContextMatrix, FloatArray
+from bopl._typing import FloatArray
 from bopl.boosting import TimeLimit, Workbench
 from bopl.boosting.keeper import Keeper
 from bopl.boosting.loop import INTERRUPTED
@@ -26,18 +25,15 @@ from bopl.log.learnable import check_learnable
 from bopl.objective.training_data import check_sample_weight
 from bopl.policy.blend import BlendedPolicy
 from bopl.policy.boosted import BoostedPolicy
-from bopl.policy.scored import ScoredPolicy, ShownAsCard, as_training_log
+from bopl.policy.scored import as_training_log
 from bopl.race.candidate import choose
 from bopl.race.contender import SHARPNESS
+from bopl.race.delegated import DelegatedPolicy
 from bopl.race.final import InMemory, OverPieces, WinnerFit, folds_for
 from bopl.race.leaderboard import Leaderboard
-from bopl.race.part import raced_rows
 from bopl.race.progress import RaceProgress
 from bopl.race.race import Outcome, Race, RaceSettings, make_panel
-
-if TYPE_CHECKING:
-    from bopl.boosting import History
-    from bopl.policy.explanation import Explanation
+from bopl.race.raced_part import raced_rows
 
 MAX_WHOLE = 60_000  # of a log with more samples, only a part races: it is as reliable, and faster
 CROSS_VALIDATE_BELOW = 12_000  # with fewer samples, all of them judge, by cross-validation
@@ -46,7 +42,7 @@ MIN_RETRAINED = 0.5  # share of its rounds that a winner must make on all sample
 RACE_SHARE = 0.6  # of the time limit; the rest trains the winner
 
 
-class AutoPolicy(ShownAsCard, ScoredPolicy):
+class AutoPolicy(DelegatedPolicy):
     """A policy without settings: candidates race on validation samples, and the best is trained on all samples.
 
     Parameters
@@ -302,17 +298,11 @@ class AutoPolicy(ShownAsCard, ScoredPolicy):
         parts += [winner.trained() for winner in outcome.winners[len(parts) :]]
         if len(parts) == 1:
             factor = 1.0 if outcome.is_logging else SHARPNESS * outcome.sharpness
-            self.best_policy_: BoostedPolicy | BlendedPolicy = parts[0].set_params(inverse_temperature=factor)
+            self.best_policy_ = parts[0].set_params(inverse_temperature=factor)
         else:
             self.best_policy_ = BlendedPolicy.of(parts, outcome.weights, inverse_temperature=outcome.sharpness)
 
-    # -- Predicting: all of it is the best policy's ---------------------------------------------------------------
-
-    @property
-    def trained_inverse_temperature(self) -> float:
-        """Factor of the best policy's scores, unless the caller gives one."""
-        check_is_fitted(self)
-        return self.best_policy_.trained_inverse_temperature
+    # -- What came of it ------------------------------------------------------------------------------------------
 
     def sharpened(self, inverse_temperature: float) -> Self:
         """Return a copy whose best policy acts at another inverse temperature; not possible for the logging policy."""
@@ -326,81 +316,7 @@ class AutoPolicy(ShownAsCard, ScoredPolicy):
         sharp.best_policy_ = self.best_policy_.sharpened(inverse_temperature)
         return sharp
 
-    def decision_function(self, context: Any) -> FloatArray:
-        """Return the scores of the best policy before the softmax, of shape (n_samples, n_actions)."""
-        check_is_fitted(self)
-        return self.best_policy_.decision_function(context)
-
-    def predict_proba(
-        self, context: Any, *, inverse_temperature: float | None = None, action_mask: Any = None
-    ) -> FloatArray:
-        """Return action probabilities; see `bopl.BoostedPolicy.predict_proba`."""
-        check_is_fitted(self)
-        matrix = self._read(context)
-        return self.best_policy_.predict_proba(matrix, inverse_temperature=inverse_temperature, action_mask=action_mask)
-
-    @property
-    def has_exact_rows(self) -> bool:
-        """Whether the digits of a row's probabilities do not depend on the other rows."""
-        return self.best_policy_.has_exact_rows
-
-    def _prob(self, matrix: ContextMatrix, mask: BoolArray | None) -> FloatArray:
-        return self.best_policy_._prob(matrix, mask)
-
-    @property
-    def policy_id(self) -> str:
-        """Digest of everything the best policy decides by."""
-        return self._identity()[0]
-
-    def _identity(self) -> tuple[str, list[Any]]:
-        if not hasattr(self, "best_policy_"):
-            check_is_fitted(self)
-        return self.best_policy_._identity()
-
-    def predict(self, context: Any, *, action_mask: Any = None) -> Any:
-        """Return the most probable eligible action for each context."""
-        check_is_fitted(self)
-        return self.best_policy_.predict(self._read(context), action_mask=action_mask)
-
-    # -- What was learned -------------------------------------------------------------------------------------------
-
-    @property
-    def history_(self) -> History:
-        """Training history of the winner."""
-        return self.best_policy_.history_
-
-    @property
-    def stop_reason_(self) -> str:
-        """Why the winner's training ended."""
-        return self.best_policy_.stop_reason_
-
-    @property
-    def n_rounds_(self) -> int:
-        """Rounds of the winner."""
-        return self.best_policy_.n_rounds_
-
-    @property
-    def feature_importances_(self) -> FloatArray:
-        """Share of each context column in the gain of the winner's splits, of shape (n_features,)."""
-        return self.best_policy_.feature_importances_
-
-    @property
-    def action_importance_(self) -> float:
-        """Share of the splits on the action."""
-        return self.best_policy_.action_importance_
-
-    def explain(self, context: Any, action: Any = None) -> Explanation:
-        """Return SHAP values of the best policy's scores; see `bopl.BoostedPolicy.explain`."""
-        return self.best_policy_.explain(self._read(context), action)
-
     # -- Files ----------------------------------------------------------------------------------------------------
-
-    def save(self, path: str | Path) -> None:
-        """Write the policy and its leaderboard to one file that `bopl.load` reads."""
-        from bopl.policy.model_file import save_packed
-
-        check_is_fitted(self)
-        save_packed(self, path)
 
     def pack(self) -> Packed:
         """Return the best policy, the leaderboard and the settings as JSON facts and arrays."""
@@ -432,23 +348,10 @@ class AutoPolicy(ShownAsCard, ScoredPolicy):
         policy.is_logging_, policy.is_interrupted_ = bool(found["is_logging"]), bool(found["is_interrupted"])
         return policy
 
-    def to_onnx(self, path: str | Path, *, raw: bool = False) -> None:
-        """Write the best policy as an ONNX model; see `bopl.BoostedPolicy.to_onnx`."""
-        check_is_fitted(self)
-        self.best_policy_.to_onnx(path, raw=raw)
-
-    def to_xgboost(self, path: str | Path) -> None:
-        """Write the best policy as an XGBoost model, if it is a sum of trees."""
-        check_is_fitted(self)
-        self.best_policy_.to_xgboost(path)
-
     # -- Notebooks ------------------------------------------------------------------------------------------------
 
     def _repr_html_inner(self) -> str:
         """Return the HTML for notebooks, instead of scikit-learn's diagram."""
-        from bopl.race.notebook import race_card
+        from bopl.race.race_card import race_card
 
         return race_card(self, repr(self))
-
-    def __sklearn_is_fitted__(self) -> bool:
-        return hasattr(self, "best_policy_")

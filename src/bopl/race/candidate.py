@@ -20,6 +20,7 @@ from bopl.reward import BoostedRewardModel, NetworkRewardModel
 
 MAX_ROUNDS = 200
 REWARD_ROUNDS = 100
+BOTH = "logging+reward_model"  # where candidates start that know both
 MAX_BINNED_ACTIONS = 256  # of a boosted reward model, which the judges need as well
 MIN_NETWORK_COLUMNS, MIN_NETWORK_SAMPLES = 100, 5_000  # on fewer, trees are as good and faster
 
@@ -101,8 +102,7 @@ def rewards(
 
 def candidates() -> tuple[Candidate, ...]:
     """Return all candidates, the simpler ones first."""
-    both = "logging+reward_model"
-    smooth = {"reward_model": rewards(6, 100.0), "reward_prior": True, "start": both, "start_sharpness": 12.5}
+    smooth = {"reward_model": rewards(6, 100.0), "reward_prior": True, "start": BOTH, "start_sharpness": 12.5}
     likelihood = Surrogate(weight=ExponentialSmoothing(0.0))
     return (
         Candidate(
@@ -115,37 +115,7 @@ def candidates() -> tuple[Candidate, ...]:
             smooth,
             0,
         ),
-        Candidate(
-            "dr",
-            "doubly robust from predicted rewards and the logging policy",
-            {"reward_model": rewards(), "start": both},
-            complexity=3,
-        ),
-        Candidate(
-            "dr-deep",
-            "doubly robust from predicted rewards, deep trees with small leaves",
-            {"reward_model": rewards(25, 5.0, n_rounds=150), "start": "reward_model", "learner": trees(25, 10.0)},
-            complexity=2,
-            max_columns=200,
-        ),
-        Candidate(
-            "dr-logging",
-            "doubly robust from the logging policy and what it implies about rewards",
-            {"reward_model": rewards(), "reward_prior": True, "start": both},
-            complexity=3,
-        ),
-        Candidate(
-            "dr-smooth",
-            "doubly robust from the logging policy and what it implies about rewards, shallow trees with large leaves",
-            {**smooth, "learner": trees(6, 100.0)},
-            complexity=3,
-        ),
-        Candidate(
-            "dr-clipped",
-            "doubly robust with clipped weights, from predicted rewards and the logging policy",
-            {"objective": DR(weight=Clipped(0.1)), "reward_model": rewards(), "start": both},
-            complexity=3,
-        ),
+        *_doubly_robust(smooth),
         Candidate(
             "likelihood",
             "likelihood of the logged actions weighted by their rewards, from the logging policy",
@@ -165,6 +135,43 @@ def candidates() -> tuple[Candidate, ...]:
             "BOPL with clipped weights, from the logging policy",
             {"objective": IPS(weight=Clipped(0.1)), "start": "logging", "learner": trees(8, 50.0)},
             complexity=2,
+        ),
+    )
+
+
+def _doubly_robust(smooth: dict[str, Any]) -> tuple[Candidate, ...]:
+    """Return the candidates that boost the doubly robust estimate, from trees of several sizes."""
+    return (
+        Candidate(
+            "dr",
+            "doubly robust from predicted rewards and the logging policy",
+            {"reward_model": rewards(), "start": BOTH},
+            complexity=3,
+        ),
+        Candidate(
+            "dr-deep",
+            "doubly robust from predicted rewards, deep trees with small leaves",
+            {"reward_model": rewards(25, 5.0, n_rounds=150), "start": "reward_model", "learner": trees(25, 10.0)},
+            complexity=2,
+            max_columns=200,
+        ),
+        Candidate(
+            "dr-logging",
+            "doubly robust from the logging policy and what it implies about rewards",
+            {"reward_model": rewards(), "reward_prior": True, "start": BOTH},
+            complexity=3,
+        ),
+        Candidate(
+            "dr-smooth",
+            "doubly robust from the logging policy and what it implies about rewards, shallow trees with large leaves",
+            {**smooth, "learner": trees(6, 100.0)},
+            complexity=3,
+        ),
+        Candidate(
+            "dr-clipped",
+            "doubly robust with clipped weights, from predicted rewards and the logging policy",
+            {"objective": DR(weight=Clipped(0.1)), "reward_model": rewards(), "start": BOTH},
+            complexity=3,
         ),
     )
 

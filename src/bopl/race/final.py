@@ -18,7 +18,7 @@ from bopl.boosting.keeper import Keeper
 from bopl.log import PartitionedLog
 from bopl.policy.boosted import BoostedPolicy
 from bopl.race.contender import Contender
-from bopl.race.part import part_in_memory
+from bopl.race.raced_part import part_in_memory
 
 FINAL_FOLDS = ((100_000, 4), (500_000, 3), (np.inf, 2))  # folds of cross-fitting the winner's reward model, by samples
 ROUNDS_GROWTH = 0.25  # the number of rounds grows with this power of the number of samples

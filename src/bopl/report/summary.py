@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import platform
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
 import numpy as np
 
+from bopl._machine import versions
 from bopl.evaluation import Evaluation
 from bopl.log import BanditLog
 from bopl.log.finding import Audit
@@ -90,17 +90,7 @@ def summarise(
 
 
 def _versions() -> dict[str, str]:
-    import numpy
-    import sklearn
-
-    import bopl
-
-    return {
-        "bopl": bopl.__version__,
-        "python": platform.python_version(),
-        "numpy": numpy.__version__,
-        "scikit-learn": sklearn.__version__,
-    }
+    return {name: versions()[name] for name in ("bopl", "python", "numpy", "scikit-learn")}
 
 
 def _describe_log(log: BanditLog) -> dict[str, Any]:

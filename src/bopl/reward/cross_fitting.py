@@ -18,9 +18,9 @@ from bopl._settings import check_number
 from bopl._typing import FloatArray, IntArray
 from bopl.learner import Predictor
 from bopl.log import BanditLog
-from bopl.reward.boosted import BoostedRewardModel, RewardBinding
+from bopl.reward.boosted_model import BoostedRewardModel, RewardBinding
 from bopl.reward.folds import draw_folds
-from bopl.reward.network import NetworkRewardModel
+from bopl.reward.network_model import NetworkRewardModel
 from bopl.reward.prediction import predict_rewards
 
 PATIENCE = 10  # rounds without a smaller error on unseen samples, after which boosting ends

@@ -137,7 +137,7 @@ def fit_logging_model(log: BanditLog, *, seed: int = 0) -> LoggingModel:
     under the propensities (uniform exploration), are chosen to predict held-out samples best. If a linear model
     is not enough, boosted trees learn its residuals.
     """
-    from bopl.reward.boosted import BoostedRewardModel  # which a fitted model does not need
+    from bopl.reward.boosted_model import BoostedRewardModel  # which a fitted model does not need
     from bopl.reward.cross_fitting import cross_fit
 
     model = _fit_linear(log, seed)

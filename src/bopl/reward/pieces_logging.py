@@ -12,7 +12,7 @@ from bopl.learner.pieces import PiecesLog, parts_of, place_parts
 from bopl.learner.pieces.facts import LoadedPiece, LoadLog, add_some, gather_log, gather_values
 from bopl.log import BanditLog
 from bopl.log.layout import ColumnTotals, category_sizes, layout_from
-from bopl.reward.boosted import BoostedRewardModel
+from bopl.reward.boosted_model import BoostedRewardModel
 from bopl.reward.folds import folds_of
 from bopl.reward.logging_model import (
     LEAST_PROB,
@@ -23,7 +23,7 @@ from bopl.reward.logging_model import (
     rows_of_linear,
     with_trees,
 )
-from bopl.reward.pieces import cross_fit_pieces
+from bopl.reward.pieces_rewards import cross_fit_pieces
 
 
 def fit_logging_pieces(

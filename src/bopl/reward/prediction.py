@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 
 from bopl._typing import ContextMatrix, FloatArray, IntArray
-from bopl.learner.expanded import action_columns, expand
+from bopl.learner.expanded import action_columns, predict_expanded
 from bopl.log import BanditLog
-from bopl.log.context import is_sparse
+from bopl.log.context import is_sparse, with_columns
 from bopl.log.row_sketch import RowSketch
-from bopl.reward.boosted import BoostedRewardModel
+from bopl.reward.boosted_model import BoostedRewardModel
 from bopl.reward.folds import draw_folds
 
 Predict = Callable[[ContextMatrix], FloatArray]  # contexts to (n_rows, n_actions)
@@ -172,9 +172,7 @@ def _predict_of(model: Any, log: BanditLog) -> Predict:
         n_rows, n_columns = context.shape
         n_stored = 3 * (context.nnz // n_rows) if is_sparse(context) else n_columns  # sparse: values, positions
         step = max(EXPANDED_BYTES // (by_action.itemsize * log.n_actions * (n_stored + by_action.shape[1])), 1)
-        chunks = [context[start : start + step] for start in range(0, n_rows, step)]
-        flat = np.concatenate([np.asarray(model.predict(expand(chunk, by_action))) for chunk in chunks])
-        return flat.astype(np.float64).reshape(n_rows, log.n_actions)
+        return predict_expanded(model.predict, context, by_action, chunk_rows=step)
 
     return predict
 
@@ -198,10 +196,7 @@ def _check_actions(model: Any, log: BanditLog) -> Any:
 def _logged_rows(log: BanditLog) -> ContextMatrix:
     """Return the rows ``[x; onehot(a); features of a]`` of the logged pairs."""
     logged = action_columns(log.n_actions, log.action_features)[log.action_idx]
-    if is_sparse(log.context):
-        from scipy.sparse import csr_array, hstack
-
-        rows = csr_array(hstack([log.context, csr_array(logged)], format="csr"))
+    rows = with_columns(log.context, logged)
+    if is_sparse(rows):  # scikit-learn takes 32-bit indices only
         rows.indices, rows.indptr = rows.indices.astype(np.int32), rows.indptr.astype(np.int32)
-        return rows
-    return np.hstack([log.context, logged])
+    return rows

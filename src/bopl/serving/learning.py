@@ -16,17 +16,17 @@ from bopl.evaluation.verdict import BETTER
 from bopl.log import BanditLog
 from bopl.log.finding import Audit
 from bopl.log.format import read_parts
-from bopl.log.split import Division, divide
+from bopl.log.log_split import Division, divide
 from bopl.serving.columns import ROLES
 from bopl.serving.settings import LoopSettings
-from bopl.workflow.audit import audit_for_training
+from bopl.workflow.auditing import audit_for_training
 from bopl.workflow.config import AUTO, TrainConfig, make_config
 from bopl.workflow.judging import chosen_estimators, fit_reward_model, probabilities_on
 from bopl.workflow.racing import race
 from bopl.workflow.reading import noting_unseen, read_training_log
 from bopl.workflow.run_folder import without_machine
 from bopl.workflow.sharpness import sharpen_trained
-from bopl.workflow.step import StepClock
+from bopl.workflow.step_clock import StepClock
 from bopl.workflow.training import boost
 
 Say = Callable[[object], None]

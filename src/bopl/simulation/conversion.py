@@ -9,7 +9,7 @@ import numpy as np
 
 from bopl._typing import AnyArray, FloatArray
 from bopl.log import BanditLog
-from bopl.policy.base import Policy, draw_actions
+from bopl.policy.policy import Policy, draw_actions
 
 
 def reward_matrix(

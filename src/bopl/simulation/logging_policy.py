@@ -12,7 +12,7 @@ from bopl._settings import check_number
 from bopl._typing import AnyArray, ContextMatrix, FloatArray
 from bopl.log.context import read_context
 from bopl.objective.softmax import softmax
-from bopl.policy.base import Policy
+from bopl.policy.policy import Policy
 
 REWARD_TOLERANCE = 5e-4  # tolerance of the logging reward around its target
 MOST_MISSED = 0.02  # a larger miss is an error, a smaller one a warning

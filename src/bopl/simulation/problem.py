@@ -8,7 +8,7 @@ import numpy as np
 
 from bopl._typing import FloatArray, IntArray
 from bopl.log import BanditLog
-from bopl.policy.base import Policy
+from bopl.policy.policy import Policy
 from bopl.simulation.conversion import supervised_to_bandit, true_value
 from bopl.simulation.dataset import Dataset, Split, load_dataset, paper_split
 from bopl.simulation.logging_policy import fit_logging_policy

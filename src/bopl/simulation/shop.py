@@ -11,7 +11,7 @@ from bopl._frame import to_frame
 from bopl._typing import AnyArray, FloatArray
 from bopl.log import BanditLog
 from bopl.objective.softmax import softmax
-from bopl.policy.base import draw_actions
+from bopl.policy.policy import draw_actions
 
 CATEGORIES: dict[str, tuple[str, ...]] = {
     "device": ("phone", "desktop", "tablet"),

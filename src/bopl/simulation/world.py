@@ -9,7 +9,7 @@ import numpy as np
 from bopl._typing import FloatArray, IntArray
 from bopl.log import BanditLog
 from bopl.objective.softmax import softmax
-from bopl.policy.base import draw_actions
+from bopl.policy.policy import draw_actions
 
 N_CONTEXTS, N_FEATURES = 200, 4
 

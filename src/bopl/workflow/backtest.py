@@ -13,15 +13,15 @@ from bopl._typing import FloatArray
 from bopl.evaluation import Evaluation
 from bopl.log import BanditLog, SplitFacts
 from bopl.log.drift import Drift, drift_finding
-from bopl.log.split import Division
+from bopl.log.log_split import Division
 from bopl.race import AutoPolicy
-from bopl.workflow.audit import audit_for_training
+from bopl.workflow.auditing import audit_for_training
 from bopl.workflow.config import AUTO, TrainConfig
 from bopl.workflow.judging import fit_reward_model, judge
 from bopl.workflow.periods import PeriodPlan
 from bopl.workflow.racing import race
 from bopl.workflow.reading import describe_log, read_training_log
-from bopl.workflow.step import StepClock
+from bopl.workflow.step_clock import StepClock
 from bopl.workflow.training import boost
 
 Say = Callable[[object], None]

@@ -18,7 +18,7 @@ from bopl.workflow.toml import to_toml
 
 if TYPE_CHECKING:
     from bopl.evaluation.margin import Guard
-    from bopl.log.read import LogRequest
+    from bopl.log.request import LogRequest
 
 AUTO = "auto"
 ALL = "all"
@@ -176,12 +176,11 @@ class TrainConfig:
     def request(self) -> LogRequest:
         """Return the request to read the log."""
         from bopl.log.cleaning import RowChoice
-        from bopl.log.read import LogRequest
+        from bopl.log.request import ROLES, LogRequest
 
-        roles = {role: getattr(self, role) for role in ("action", "reward", "propensity", "time", "group")}
         return LogRequest(
             self.paths,
-            roles,
+            **{role: getattr(self, role) for role in ROLES},
             has_propensity=self.assume_propensity is None,
             context=self.context,
             ignore=self.ignore,
@@ -262,40 +261,21 @@ def make_config(*sources: Mapping[str, Any]) -> TrainConfig:
     return replace(TrainConfig(), **(given | lists)).check()
 
 
+_KINDS: tuple[tuple[tuple[str, ...], Any, str], ...] = (
+    (("log", "objective", "weight", "smoothness", "interval", "out"), str, "text"),
+    (("where", "memory", "cluster"), str | None, "text"),
+    (("action", "reward", "propensity", "time", "group", "segment"), str | None, "the name of a column"),
+    (("force", "confounding", "drop_invalid", "exact_propensity"), bool, "true or false"),
+)
+_NAMES = "more_logs context ignore categorical keep drop_duplicates include exclude estimators guard"
+
+
 def _check(config: TrainConfig) -> None:
     if not config.log:
         raise UsageError(
             "there is no log to read: name a file, as in `bopl train log.parquet`, or set log in the file."
         )
-    for name in ("log", "objective", "weight", "smoothness", "interval", "out"):
-        if not isinstance(getattr(config, name), str):
-            raise TypeError(f"{name} must be text; got {getattr(config, name)!r}.")
-    if not isinstance(config.where, str | None):
-        raise TypeError(f"where must be text; got {config.where!r}.")
-    for name in ("memory", "cluster"):
-        if not isinstance(getattr(config, name), str | None):
-            raise TypeError(f"{name} must be text; got {getattr(config, name)!r}.")
-    for name in ("action", "reward", "propensity", "time", "group", "segment"):
-        if not isinstance(getattr(config, name), str | None):
-            raise TypeError(f"{name} must be the name of a column; got {getattr(config, name)!r}.")
-    for name in ("force", "confounding", "drop_invalid", "exact_propensity"):
-        if not isinstance(getattr(config, name), bool):
-            raise TypeError(f"{name} must be true or false; got {getattr(config, name)!r}.")
-    for name in (
-        "more_logs",
-        "context",
-        "ignore",
-        "categorical",
-        "keep",
-        "drop_duplicates",
-        "include",
-        "exclude",
-        "estimators",
-        "guard",
-    ):
-        value = getattr(config, name)
-        if value is not None and not (isinstance(value, tuple) and all(isinstance(one, str) for one in value)):
-            raise TypeError(f"{name} must be a list of names; got {value!r}.")
+    _check_kinds(config)
     check_choice("smoothness", config.smoothness, SMOOTHNESS)
     if config.start is not None:
         check_choice("start", config.start, STARTS)
@@ -307,6 +287,29 @@ def _check(config: TrainConfig) -> None:
         raise TypeError(f"reward_translation must be a number or {AUTO}; got {config.reward_translation!r}.")
     if config.reward_translation != AUTO:
         check_number("reward_translation", config.reward_translation, low_open=True, high_open=True)
+    _check_ranges(config)
+    if config.where is not None:
+        from bopl.log.where import Where
+
+        Where.parse(config.where)
+    _check_names(config)
+    _check_estimators(config)
+
+
+def _check_kinds(config: TrainConfig) -> None:
+    """Raise if a setting is not of its kind."""
+    for names, kind, wanted in _KINDS:
+        for name in names:
+            if not isinstance(getattr(config, name), kind):
+                raise TypeError(f"{name} must be {wanted}; got {getattr(config, name)!r}.")
+    for name in _NAMES.split():
+        value = getattr(config, name)
+        if value is not None and not (isinstance(value, tuple) and all(isinstance(one, str) for one in value)):
+            raise TypeError(f"{name} must be a list of names; got {value!r}.")
+
+
+def _check_ranges(config: TrainConfig) -> None:
+    """Raise if a number is out of range."""
     for name in ("n_rounds", "max_depth", "early_stopping_rounds"):
         check_number(name, getattr(config, name), low=1, integer=True)
     check_number("random_state", config.random_state, low=0, integer=True)
@@ -322,12 +325,6 @@ def _check(config: TrainConfig) -> None:
         check_number("inverse_temperature", config.inverse_temperature, low=0.0)
     if config.n_jobs is not None:
         check_number("n_jobs", config.n_jobs, low=1, integer=True)
-    if config.where is not None:
-        from bopl.log.where import Where
-
-        Where.parse(config.where)
-    _check_names(config)
-    _check_estimators(config)
 
 
 def _check_names(config: TrainConfig) -> None:

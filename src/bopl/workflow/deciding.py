@@ -22,7 +22,7 @@ from bopl.log.pieces.spec import read_piece
 from bopl.log.schema import LogSchema
 from bopl.log.written import further_columns
 from bopl.policy import load
-from bopl.policy.base import draw_actions
+from bopl.policy.policy import draw_actions
 from bopl.workflow.reading import noting_unseen, schema_of
 from bopl.workflow.run_folder import check_writable
 from bopl.workflow.scale import WHOLE, Scale

@@ -47,16 +47,33 @@ def judge(
     names = chosen_estimators(config)
     if reward_model is None and config.estimators is None:
         names = tuple(name for name in names if not estimator_needs_model(name))
+    return evaluate_as_set(config, log, {"policy": policy}, names, reward_model=reward_model, cluster=cluster)
+
+
+def evaluate_as_set(
+    config: TrainConfig,
+    log: BanditLog | PartitionedLog,
+    policies: Mapping[str, Any],
+    estimators: Sequence[str],
+    *,
+    reward_model: Any = None,
+    against: str | None = None,
+    head_to_head: bool = False,
+    cluster: str | None = None,
+) -> Evaluation:
+    """Evaluate policies with the intervals, margins, guards and seed of the settings; see `bopl.evaluate`."""
     return evaluate(
         log,
-        {"policy": policy},
-        estimators=list(names),
+        dict(policies),
+        estimators=list(estimators),
         interval=config.interval,
         confidence=config.confidence,
         confounding=config.confounding or None,
         min_uplift=config.min_uplift,
         guards=config.guard,
         reward_model=reward_model,
+        against=against,
+        head_to_head=head_to_head,
         random_state=config.random_state,
         n_jobs=config.n_jobs,
         cluster=cluster,
@@ -197,20 +214,8 @@ def evaluate_on(
         has_model = log.n_actions <= MAX_MODEL_ACTIONS
         names = tuple(name for name in names if has_model or not estimator_needs_model(name))
         names = tuple(name for name in names if not quick or ESTIMATORS[name].is_default)
-    return evaluate(
-        log,
-        {name: align_policy(policy, log) for name, policy in policies.items()},
-        estimators=list(names),
-        interval=config.interval,
-        confidence=config.confidence,
-        confounding=config.confounding or None,
-        min_uplift=config.min_uplift,
-        guards=config.guard,
-        against=against,
-        head_to_head=head_to_head,
-        random_state=config.random_state,
-        n_jobs=config.n_jobs,
-    )
+    aligned = {name: align_policy(policy, log) for name, policy in policies.items()}
+    return evaluate_as_set(config, log, aligned, names, against=against, head_to_head=head_to_head)
 
 
 def policy_names(files: Sequence[str | Path]) -> list[str]:

@@ -13,7 +13,7 @@ from bopl._errors import UsageError
 from bopl._settings import check_number
 from bopl._typing import AnyArray
 from bopl.log import BanditLog
-from bopl.log.split import Division, divide_at
+from bopl.log.log_split import Division, divide_at
 
 DEFAULT_PERIODS = 4
 MIN_PAST = 100  # samples before a period; with fewer there is almost nothing to learn from

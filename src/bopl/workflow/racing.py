@@ -17,7 +17,7 @@ from bopl.race import AutoPolicy, Leaderboard
 from bopl.report.parts import boosted_parts
 from bopl.report.plain import MINUS, within_text
 from bopl.workflow.config import TrainConfig
-from bopl.workflow.step import StepClock
+from bopl.workflow.step_clock import StepClock
 
 
 def race(

@@ -15,9 +15,10 @@ from bopl.log import BanditLog, PartitionedLog, PiecesSplit
 from bopl.log.column import Column
 from bopl.log.context import quoted
 from bopl.log.frame_of import usual_names
-from bopl.log.read import LogRequest, read_log
+from bopl.log.log_split import LogSplit, divide, divide_latest
+from bopl.log.read import read_log
+from bopl.log.request import LogRequest
 from bopl.log.schema import LogSchema
-from bopl.log.split import LogSplit, divide, divide_latest
 from bopl.policy.model_file import label_to_json
 from bopl.workflow.config import TrainConfig
 

@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+from bopl import report
 from bopl._errors import UsageError
 from bopl.policy import load
 from bopl.workflow.config import TrainConfig
@@ -13,8 +14,7 @@ from bopl.workflow.judging import align_policy, evaluate_on, rows_warnings, warn
 from bopl.workflow.reading import fill_propensity, noting_unseen, read_log_for
 from bopl.workflow.run_folder import check_writable
 from bopl.workflow.sharpness import with_sharpness
-from bopl.workflow.step import StepClock
-from bopl.workflow.summary import summarise, write_page
+from bopl.workflow.step_clock import StepClock
 
 
 def report_run(source: str | Path, out: Path | None) -> tuple[Path, dict[str, Any]]:
@@ -29,7 +29,7 @@ def report_run(source: str | Path, out: Path | None) -> tuple[Path, dict[str, An
         summary = json.loads(file.read_text(encoding="utf8"))
         page = out or file.parent / "report.html"
         _check_page(page, read=[file])
-        write_page(summary, page)
+        report.write_page(summary, page)
     except (json.JSONDecodeError, KeyError, TypeError, AttributeError) as error:
         raise ValueError(f"{str(file)!r} is not the summary of a run: {error}.") from None
     return page, summary
@@ -62,7 +62,7 @@ def report_log(config: TrainConfig, policy_file: str | Path, out: Path) -> tuple
         name = Path(policy_file).stem
         evaluation = evaluate_on(log, {name: judged}, config)
     with clock.step("report"):
-        summary = summarise(judged, log, evaluation, audit, config.to_dict())
+        summary = report.summarise(judged, log, evaluation, audit=audit, config=config.to_dict(), encoder=log.schema)
     summary |= {"steps": clock.steps}
-    write_page(summary, out)
+    report.write_page(summary, out)
     return out, summary, [*rows_warnings(log), *warnings_about(name, policy, log), *unseen]

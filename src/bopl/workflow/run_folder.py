@@ -13,17 +13,17 @@ from typing import Any
 
 from sklearn.base import clone
 
+from bopl import report
 from bopl._errors import UsageError
 from bopl._files import copy_file, recover_file, recover_folder, replaced_folder, write_text
 from bopl._interrupt import uninterrupted
 from bopl._lock import only_writer
 from bopl._machine import versions
-from bopl.log.split import SplitFacts
+from bopl.log.log_split import SplitFacts
 from bopl.policy import BlendedPolicy, BoostedPolicy
 from bopl.race import AutoPolicy, Leaderboard
 from bopl.workflow.config import TrainConfig
-from bopl.workflow.step import StepClock
-from bopl.workflow.summary import write_page
+from bopl.workflow.step_clock import StepClock
 
 SUFFIX = ".bopl"
 FILES = ("policy.bopl", "report.html", "summary.json", "config.toml", "history.csv", "run.json")
@@ -137,7 +137,7 @@ class RunFolder:
         more |= {name: summary[name] for name in ("split", "left_out", "drift")}
         self._save_facts(config, policy, more, self.run)
         write_summary(summary, self.summary)
-        write_page(summary, self.report)
+        report.write_page(summary, self.report)
 
     def _save_facts(self, config: TrainConfig, policy: Any, more: dict[str, Any], path: Path) -> None:
         log = {"path": config.absolute().log, "fingerprint": policy.trained_on_, **self.log_facts}

@@ -11,7 +11,7 @@ from bopl._errors import UsageError
 from bopl.cluster.memory import in_words, memory_budget
 from bopl.log import PartitionedLog
 from bopl.log.format.files import find_files
-from bopl.log.format.registry import format_of
+from bopl.log.format.log_format import format_of
 from bopl.log.pieces.footer import Footer, find_footers
 from bopl.log.pieces.scan import scan
 from bopl.workflow.config import TrainConfig

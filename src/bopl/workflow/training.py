@@ -9,6 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from bopl import report
 from bopl._progress import RunLine, current_line
 from bopl.boosting import TimeLimit, Workbench
 from bopl.boosting.loop import AnyCallback
@@ -17,11 +18,11 @@ from bopl.learner import HistTree
 from bopl.log import BanditLog, LogSplit, PartitionedLog, PiecesSplit
 from bopl.log.drift import drift_finding
 from bopl.log.finding import Audit
-from bopl.log.split import SplitFacts
+from bopl.log.log_split import SplitFacts
 from bopl.objective.registry import get_objective, make_objective, parse_weight
 from bopl.policy import BoostedPolicy
 from bopl.race import AutoPolicy
-from bopl.workflow.audit import audit_for_training
+from bopl.workflow.auditing import audit_for_training
 from bopl.workflow.checkpoints import Checkpoints, digest_of, drop_checkpoints
 from bopl.workflow.config import AUTO, TrainConfig
 from bopl.workflow.judging import fit_reward_model, judge
@@ -38,8 +39,7 @@ from bopl.workflow.reading import (
 from bopl.workflow.run_folder import RunFolder
 from bopl.workflow.scale import Scale, scale_of
 from bopl.workflow.sharpness import sharpen_trained
-from bopl.workflow.step import StepClock
-from bopl.workflow.summary import summarise
+from bopl.workflow.step_clock import StepClock
 from bopl.workflow.translation import MAX_SAMPLES, SHARES, choose_translation, is_interrupted
 
 Say = Callable[[object], None]
@@ -161,7 +161,9 @@ def _run(
             evaluation = judge(held_out, policy, config, reward_model, cluster=cluster)
         with clock.step("report"):
             shown = held_out.sample(MAX_SHOWN, 0) if isinstance(held_out, PartitionedLog) else held_out
-            summary = summarise(policy, shown, evaluation, audit, config.to_dict())
+            summary = report.summarise(
+                policy, shown, evaluation, audit=audit, config=config.to_dict(), encoder=shown.schema
+            )
         summary |= {"split": split.to_dict(), "drift": [one.to_dict() for one in drift], "steps": clock.steps}
         summary |= {"left_out": [leak.to_dict() for leak in left_out]}
         folder.save_run(config, policy, summary, clock)

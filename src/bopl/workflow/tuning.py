@@ -16,7 +16,7 @@ from bopl.objective.registry import get_objective
 from bopl.policy import BoostedPolicy
 from bopl.search import Choice, CrossValidatedScorer, Float, Int, SearchResult, search
 from bopl.search.study import check_budget
-from bopl.workflow.audit import audit_for_training
+from bopl.workflow.auditing import audit_for_training
 from bopl.workflow.config import TrainConfig
 from bopl.workflow.reading import describe_log, read_training_log, split_log
 from bopl.workflow.run_folder import check_writable

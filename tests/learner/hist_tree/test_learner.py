@@ -111,7 +111,7 @@ def test_more_than_64_actions_are_scored():
 def test_a_bound_learner_bins_once_and_fits_many_rounds(data):
     context, gradient, weight = data
     bound = HistTree(4, n_jobs=2).bind(make_log(context, 3), seed=0)
-    from bopl.objective.base import StepTarget
+    from bopl.objective.protocol import StepTarget
 
     trees = [bound.fit(StepTarget(gradient, weight), r).predictor.tree.to_bytes() for r in range(3)]
     assert trees[0] == trees[1] == trees[2]

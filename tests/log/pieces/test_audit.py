@@ -5,7 +5,7 @@ import pytest
 
 from bopl import BanditLog
 from bopl.log import AuditError
-from bopl.log.pieces.audit import audit_pieces
+from bopl.log.pieces.pieces_audit import audit_pieces
 from pieces_logs import ROLES, a_frame, write
 
 

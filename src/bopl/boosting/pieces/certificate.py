@@ -13,7 +13,7 @@ from bopl.boosting.pieces.state import BuildPolicy
 from bopl.cluster import Placement
 from bopl.learner.pieces.facts import LoadedPiece, gather_values, taken_rows
 from bopl.log import BanditLog
-from bopl.log.identical import context_keys, mix
+from bopl.log.identical import context_keys, keys_of, mix
 from bopl.log.pieces.join import join_parts
 from bopl.objective import RewardTerms, TrainingData
 
@@ -52,7 +52,7 @@ def optimal_risk(raw: Placement, build: BuildPolicy, n_samples: int) -> float:
 
 
 def _keys(log: BanditLog) -> AnyArray:
-    keys = context_keys(log.context)
+    keys = keys_of(log)
     return keys if log.action_mask is None else mix(keys + context_keys(log.action_mask.astype(np.float32)))
 
 

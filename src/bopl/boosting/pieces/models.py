@@ -14,11 +14,11 @@ from bopl.cluster import Cluster, Placement
 from bopl.learner.pieces import Part, PiecesLog, parts_of, place_parts
 from bopl.learner.pieces.facts import LoadedPiece, LoadLog, add_some
 from bopl.log import BanditLog
-from bopl.reward.boosted import BoostedRewardModel
+from bopl.reward.boosted_model import BoostedRewardModel
 from bopl.reward.folds import folds_of
 from bopl.reward.logging_model import LoggingModel
-from bopl.reward.pieces import cross_fit_pieces, estimate_rewards
 from bopl.reward.pieces_logging import fit_logging_pieces, group_of
+from bopl.reward.pieces_rewards import cross_fit_pieces, estimate_rewards
 
 
 @dataclass(frozen=True)

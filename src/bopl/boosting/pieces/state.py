@@ -22,7 +22,7 @@ from bopl.learner.pieces import Loader, Part
 from bopl.learner.pieces.stored import StoredContext, store_piece
 from bopl.log import BanditLog
 from bopl.objective import RewardTerms, TrainingData
-from bopl.objective.base import PartObjective
+from bopl.objective.protocol import PartObjective
 
 
 @dataclass(frozen=True)

@@ -32,7 +32,7 @@ from bopl.learner.hist_tree.storage import BinnedContext, bin_context
 from bopl.learner.hist_tree.tree import Tree
 from bopl.learner.hist_tree.wave import Answer, TreeTask, Wave
 from bopl.log.context import quoted
-from bopl.objective.base import StepTarget
+from bopl.objective.protocol import StepTarget
 
 MIN_LARGE = 4096  # smaller problems are not worth handing to another thread
 PIECES = 16  # ... nor are those below this part of the contexts

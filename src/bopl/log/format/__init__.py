@@ -1,8 +1,8 @@
 """File formats: each is one file here, and one line in `registry`."""
 
 from bopl.log.format.columnar import Wanted
-from bopl.log.format.parts import LogParts
-from bopl.log.format.registry import FORMATS, LogFormat, read_parts, read_table, register_format
+from bopl.log.format.log_format import FORMATS, LogFormat, read_parts, read_table, register_format
+from bopl.log.format.log_parts import LogParts
 from bopl.log.format.writing import check_extension, write_table
 
 __all__ = [

@@ -211,6 +211,13 @@ def checked(file: str | Path, kind: str, read: Callable[[Path], Any]) -> Any:
         return read(source)
 
 
+def open_parquet(path: str | Path) -> Any:
+    """Return an open Parquet file, to be read in batches."""
+    import pyarrow.parquet as pq
+
+    return checked(path, "Parquet", pq.ParquetFile)
+
+
 @contextmanager
 def reading(file: str | Path, kind: str) -> Iterator[None]:
     """Turn what a library says of a file that it cannot read into one sentence; those of bopl stay as they are."""

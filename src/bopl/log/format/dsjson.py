@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from bopl.log.format.action_table import ActionTable, action_parts
-from bopl.log.format.parts import LogParts
+from bopl.log.format.log_parts import LogParts
 from bopl.log.format.vowpal import ROLES, text_lines
 
 TIME = "Timestamp"

@@ -14,7 +14,7 @@ import numpy as np
 
 from bopl._typing import AnyArray
 from bopl.log.format.columnar import Wanted, read_csv
-from bopl.log.format.parts import LogParts
+from bopl.log.format.log_parts import LogParts
 
 ROLES = {"action": "item_id", "reward": "click", "propensity": "propensity_score", "time": "timestamp"}
 POSITION = "position"

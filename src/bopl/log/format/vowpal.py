@@ -25,7 +25,7 @@ from zlib import error as zlib_error
 import numpy as np
 
 from bopl.log.format.action_table import ActionTable, action_parts
-from bopl.log.format.parts import LogParts, SparseContext
+from bopl.log.format.log_parts import LogParts, SparseContext
 
 ROLES = {"action": "_action", "reward": "_reward", "propensity": "_propensity"}
 _OPENERS: dict[str, Callable[..., TextIO]] = {".gz": gzip.open, ".bz2": bz2.open}

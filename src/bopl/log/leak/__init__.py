@@ -1,6 +1,6 @@
 """Columns that know too much: found before anything is learned from them."""
 
 from bopl.log.leak.find import find_leaks
-from bopl.log.leak.record import Leak
+from bopl.log.leak.leak import Leak
 
 __all__ = ["Leak", "find_leaks"]

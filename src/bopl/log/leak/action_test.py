@@ -14,7 +14,7 @@ import numpy as np
 
 from bopl._typing import BoolArray, FloatArray, IntArray
 from bopl.log.leak.bins import BinnedColumn
-from bopl.log.leak.trial import Trial
+from bopl.log.leak.column_trial import Trial
 
 STAKES = np.array([0.02, 0.1, 0.3, 0.6, 0.9])  # shares of the capital; their mean is a fair bet as well
 MIN_Z = 2.0  # of an action in a bin on the half that is learned from, to be bet on

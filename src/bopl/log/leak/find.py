@@ -11,13 +11,14 @@ from bopl.log.context import is_sparse
 from bopl.log.finding import PROBLEM
 from bopl.log.leak.action_test import told_action, try_action
 from bopl.log.leak.bins import MISSING, BinnedColumn, bin_column, constant_column
+from bopl.log.leak.column_trial import Trial, make_trial
 from bopl.log.leak.identifier import judge_identifier
 from bopl.log.leak.late import judge_time, lags
-from bopl.log.leak.record import OUTCOME, REWARD, TIME, Leak
+from bopl.log.leak.leak import OUTCOME, REWARD, TIME, Leak
 from bopl.log.leak.reward_test import try_reward
 from bopl.log.leak.rules import ERROR, Suspicion, judge_action, judge_reward, judge_told_action
-from bopl.log.leak.trial import Trial, make_trial
 from bopl.log.leak.view import ColumnView, column_views, striking_columns
+from bopl.log.propensity_audit import propensity_findings
 
 if TYPE_CHECKING:
     from bopl.log.bandit_log import BanditLog
@@ -57,8 +58,6 @@ def _rows(log: BanditLog) -> IntArray:
 
 def _suspicion(trial: Trial, log: BanditLog) -> Suspicion:
     """Return whether propensities pass where no column is looked at, and what they leave open."""
-    from bopl.log.audit import propensity_findings  # which asks for leaks itself
-
     if trial.inverse is None:
         return Suspicion(log.n_features, 0.0, are_propensities_sound=False)
     is_sound = (

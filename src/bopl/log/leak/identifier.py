@@ -8,7 +8,7 @@ import numpy as np
 
 from bopl._typing import AnyArray
 from bopl.log.column import Column
-from bopl.log.leak.record import DOUBTFUL, IDENTIFIER, SURE, Leak
+from bopl.log.leak.leak import DOUBTFUL, IDENTIFIER, SURE, Leak
 
 SURE_SHARE = 0.95  # distinct texts among those that are there, from which a column names rows
 MIN_DISTINCT = 100

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from bopl._typing import AnyArray, FloatArray
-from bopl.log.leak.record import DOUBTFUL, TIME, Leak
+from bopl.log.leak.leak import DOUBTFUL, TIME, Leak
 from bopl.log.leak.view import ColumnView
 
 MIN_LATER = 0.5  # share of the times that lie after the decision, from which that is told

@@ -14,7 +14,7 @@ import numpy as np
 
 from bopl._typing import AnyArray, BoolArray, FloatArray
 from bopl.log.leak.bins import BinnedColumn
-from bopl.log.leak.trial import Trial, rank
+from bopl.log.leak.column_trial import Trial, rank
 
 MIN_COPY, COPY = 0.5, 0.999  # share of the variance explained, and rank correlation, from which numbers are a copy
 SHRINK = 5.0  # samples of the overall mean that each bin is drawn towards

@@ -9,7 +9,7 @@ import numpy as np
 from scipy.special import betaincinv
 
 from bopl.log.leak.action_test import ActionTest
-from bopl.log.leak.record import ACTION, DOUBTFUL, SURE, Leak
+from bopl.log.leak.leak import ACTION, DOUBTFUL, SURE, Leak
 from bopl.log.leak.reward_test import RewardTest
 
 ERROR = 1e-3  # of a kind of test, over all columns of a log: chance that a bet against sound propensities is won

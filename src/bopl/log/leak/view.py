@@ -11,7 +11,7 @@ import numpy as np
 from bopl._errors import UsageError
 from bopl._typing import AnyArray, ContextMatrix, IntArray
 from bopl.log.context import MANY, is_sparse, quoted
-from bopl.log.leak.trial import Trial
+from bopl.log.leak.column_trial import Trial
 
 if TYPE_CHECKING:
     from bopl.log.bandit_log import BanditLog

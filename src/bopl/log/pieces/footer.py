@@ -10,9 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from bopl._errors import UsageError, did_you_mean
-from bopl.log.format.columnar import checked
+from bopl.log.format.columnar import checked, open_parquet
 from bopl.log.format.files import LogFile, find_files
-from bopl.log.reader import open_parquet
 
 _TAIL_BYTES = 8  # of a Parquet file: the length of the footer and four letters
 

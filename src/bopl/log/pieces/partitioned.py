@@ -5,48 +5,34 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from bopl._settings import check_flag, check_number
-from bopl._typing import AnyArray, BoolArray, FloatArray, IntArray
+from bopl._typing import AnyArray, FloatArray
+from bopl.log.any_log import AnyLog
 from bopl.log.bandit_log import BanditLog
-from bopl.log.check import check_rows
+from bopl.log.cleaning import RowChoice
+from bopl.log.log_split import Division, divide, divide_latest, warn_of_dropped
 from bopl.log.origin import LogOrigin
 from bopl.log.pieces.join import join_parts
-from bopl.log.pieces.piece import Piece
+from bopl.log.pieces.log_facts import LogFacts
+from bopl.log.pieces.log_step import ExactPropensity, Translation, UniformPropensity, WithoutColumns
+from bopl.log.pieces.pair import PiecesSplit
+from bopl.log.pieces.piece import Piece, rows_taken, taking
 from bopl.log.pieces.spec import PieceSpec, RowColumns, Step
 from bopl.log.pieces.spill import PIECE_ROWS, Spill, spill
-from bopl.log.pieces.step import ExactPropensity, Translation, UniformPropensity, WithoutColumns
+from bopl.log.request import LogRequest
 from bopl.log.schema import LogSchema
-from bopl.log.split import SplitFacts, divide, divide_latest, warn_of_dropped
 
 if TYPE_CHECKING:
-    from bopl.log.drift import Drift
     from bopl.log.finding import Audit
-    from bopl.log.leak import Leak
-
-MAX_COMPARED = 100_000  # samples of each part that drift is looked for in
-
-
-@dataclass(frozen=True, eq=False)
-class LogFacts:
-    """What all pieces of a log have in common; the fields are those of `BanditLog`."""
-
-    actions: AnyArray
-    feature_names: tuple[str, ...] | None
-    n_features: int
-    schema: LogSchema | None
-    action_features: FloatArray | None
-    has_action_mask: bool
-    propensity_source: str
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class PartitionedLog:
+class PartitionedLog(AnyLog):
     """A log in pieces: the row groups of Parquet files, read and checked when they are needed.
 
     `BanditLog.scan_parquet` makes one. Samples are numbered through all pieces, in their order; a piece is loaded as
@@ -76,6 +62,12 @@ class PartitionedLog:
     facts: LogFacts
     origin: LogOrigin
     spill: Spill | None = None
+
+    _without_propensity = (
+        "propensity is missing: name the column with the probability with which the logging policy chose each logged "
+        "action; without it no unbiased estimate exists. log.with_propensity('uniform') says that every eligible "
+        "action was equally likely."
+    )
 
     # -- Constructors ---------------------------------------------------------------------------------------------
 
@@ -120,27 +112,27 @@ class PartitionedLog:
         segment, schema, where, drop_invalid, exact_propensity
             As for `BanditLog.scan_parquet`.
         """
+        from bopl.log.pieces.scan import scan_files
+
         kept = spill(batches, folder, piece_rows)
         try:
-            log = BanditLog.scan_parquet(
+            request = LogRequest(
                 sorted(kept.folder.glob("*.parquet")),
                 action=action,
                 reward=reward,
                 propensity=propensity,
+                time=time,
+                group=group,
                 has_propensity=has_propensity,
                 context=context,
                 ignore=ignore,
                 categorical=categorical,
-                actions=actions,
-                time=time,
-                group=group,
+                rows=RowChoice.of(where, drop_invalid, drop_duplicates=False),
                 other_rewards=other_rewards,
                 segment=segment,
-                schema=schema,
-                where=where,
-                drop_invalid=drop_invalid,
                 exact_propensity=exact_propensity,
             )
+            log = scan_files(request, actions=actions, schema=schema)
         except BaseException:
             kept.close()
             raise
@@ -228,11 +220,6 @@ class PartitionedLog:
         return self.facts.n_features
 
     @property
-    def n_actions(self) -> int:
-        """Number of actions that can be chosen, logged or not."""
-        return len(self.facts.actions)
-
-    @property
     def actions(self) -> AnyArray:
         """All actions, in order."""
         return self.facts.actions
@@ -253,20 +240,9 @@ class PartitionedLog:
         return self.facts.feature_names
 
     @property
-    def categorical(self) -> tuple[int, ...]:
-        """Positions of the context columns that hold categories."""
-        schema = self.schema
-        return () if schema is None else tuple(schema.feature_names.index(name) for name in schema.categorical)
-
-    @property
     def propensity_source(self) -> str:
         """Where the propensities come from; see `BanditLog`."""
         return self.facts.propensity_source
-
-    @property
-    def has_propensity(self) -> bool:
-        """Whether propensities are there, logged or filled in."""
-        return self.propensity_source != "unknown"
 
     @property
     def has_action_mask(self) -> bool:
@@ -282,9 +258,6 @@ class PartitionedLog:
     def has_time(self) -> bool:
         """Whether each sample has a time."""
         return self.spec.time is not None
-
-    def __len__(self) -> int:
-        return self.n_samples
 
     def __repr__(self) -> str:
         return (
@@ -332,15 +305,7 @@ class PartitionedLog:
         rows : slice, boolean mask of shape (n_samples,), or sequence of row numbers
             Each row at most once: pieces keep the order of their files.
         """
-        is_taken = np.zeros(self.n_samples, dtype=np.bool_)
-        if isinstance(rows, np.ndarray) and rows.dtype == np.bool_ and rows.shape == is_taken.shape:
-            is_taken = rows
-        else:
-            index = check_rows(rows, self.n_samples)
-            is_taken[index] = True
-            if np.count_nonzero(is_taken) != len(index):
-                raise ValueError("a row is selected more than once: a log in pieces takes each row at most once.")
-        return replace(self, pieces=_taking(self.pieces, is_taken))
+        return replace(self, pieces=taking(self.pieces, rows_taken(rows, self.n_samples)))
 
     def split(self, test_fraction: float = 0.2, *, by: str = "random", random_state: int | None = None) -> PiecesSplit:
         """Return two logs in pieces, ``(train, test)``: the same samples as `BanditLog.split` of the whole log.
@@ -352,30 +317,20 @@ class PartitionedLog:
         test_fraction, by, random_state
             As for `BanditLog.split`.
         """
-        rows = self._row_columns()
-        division = divide(rows, test_fraction, by=by, random_state=random_state)
-        facts = division.facts(rows)
-        warn_of_dropped(facts)
-        return PiecesSplit(self.subset(division.train), self.subset(division.test), facts)
-
-    def split_rows(
-        self, test_fraction: float = 0.2, *, by: str = "random", random_state: int | None = None
-    ) -> tuple[IntArray, IntArray]:
-        """Return the rows of the two logs of `split`, for what belongs to the samples without being part of the log.
-
-        ``by="latest"`` divides by time where that is possible, else at random.
-        """
-        choose = divide_latest if by == "latest" else partial(divide, by=by)
-        division = choose(self._row_columns(), test_fraction, random_state=random_state)
-        return division.train, division.test
+        rows = self._divisible()
+        pair = self._pair(rows, divide(rows, test_fraction, by=by, random_state=random_state))
+        warn_of_dropped(pair.facts)
+        return pair
 
     def split_latest(self, test_fraction: float, *, random_state: int | None = None) -> PiecesSplit:
         """Return two logs in pieces, divided by time where that is possible, else at random; the split says which."""
-        rows = self._row_columns()
-        division = divide_latest(rows, test_fraction, random_state=random_state)
+        rows = self._divisible()
+        return self._pair(rows, divide_latest(rows, test_fraction, random_state=random_state))
+
+    def _pair(self, rows: RowColumns, division: Division) -> PiecesSplit:
         return PiecesSplit(self.subset(division.train), self.subset(division.test), division.facts(rows))
 
-    def _row_columns(self) -> RowColumns:
+    def _divisible(self) -> RowColumns:
         """Return the times and groups of all samples, where they have such."""
         if not self.has_time and self.group_labels is None:
             return RowColumns(self.n_samples)
@@ -400,40 +355,6 @@ class PartitionedLog:
             return self
         rng = np.random.default_rng(random_state)
         return self.subset(rng.choice(self.n_samples, n_samples, replace=False, shuffle=False))
-
-    def audit(
-        self,
-        policy: object | None = None,
-        *,
-        logging_policy: object | None = None,
-        keep: Sequence[str | int] = (),
-        strict: bool = False,
-    ) -> Audit:
-        """Check whether the log can be trusted, and whether it can answer for a policy.
-
-        Actions, propensities, rewards and weights of all samples are checked (of 10,000,000 drawn ones, if there are
-        more), some 50 bytes each. Leaks, copies and columns are looked for in 200,000 samples, drawn at random: a
-        finding says so.
-
-        Parameters
-        ----------
-        policy, logging_policy : object with ``predict_proba``, optional
-            As for `BanditLog.audit`.
-        keep, strict
-            As for `BanditLog.audit`.
-        """
-        from bopl.log.pieces.audit import audit_pieces
-
-        report = audit_pieces(self, policy, logging_policy, keep)
-        if strict:
-            report.raise_problems()
-        return report
-
-    def leaks(self) -> tuple[Leak, ...]:
-        """Find context columns that know too much in 200,000 samples, drawn at random; see `BanditLog.leaks`."""
-        from bopl.log.pieces.audit import MAX_CONTEXTS
-
-        return self.sample(MAX_CONTEXTS, 0).leaks()
 
     def with_propensity(self, propensity: str) -> PartitionedLog:
         """Return the log with propensities ``"uniform"``: every eligible action was equally likely."""
@@ -463,65 +384,12 @@ class PartitionedLog:
     def _with_step(self, step: Step, **facts: Any) -> PartitionedLog:
         return replace(self, spec=self.spec.with_step(step), facts=replace(self.facts, **facts))
 
-    def require_propensity(self) -> None:
-        """Raise one sentence if the log has no propensities."""
-        if not self.has_propensity:
-            raise ValueError(
-                "propensity is missing: name the column with the probability with which the logging policy chose each "
-                "logged action; without it no unbiased estimate exists. log.with_propensity('uniform') says that every "
-                "eligible action was equally likely."
-            )
+    def _looked_at(self) -> BanditLog:
+        from bopl.log.pieces.pieces_audit import MAX_CONTEXTS
 
+        return self.sample(MAX_CONTEXTS, 0)
 
-class PiecesSplit(tuple[PartitionedLog, PartitionedLog]):
-    """The pair ``(train, test)`` of logs in pieces; ``print`` says what was held out.
+    def _audit(self, policy: object | None, logging_policy: object | None, keep: Sequence[str | int]) -> Audit:
+        from bopl.log.pieces.pieces_audit import audit_pieces
 
-    Attributes
-    ----------
-    facts : SplitFacts
-        Samples, groups, first and last time of both parts, and what was dropped.
-    """
-
-    facts: SplitFacts
-
-    def __new__(cls, train: PartitionedLog, test: PartitionedLog, facts: SplitFacts) -> PiecesSplit:
-        """Return the pair."""
-        pair = super().__new__(cls, (train, test))
-        pair.facts = facts
-        return pair
-
-    def __getnewargs__(self) -> tuple[PartitionedLog, PartitionedLog, SplitFacts]:
-        return (*self, self.facts)
-
-    @property
-    def train(self) -> PartitionedLog:
-        """The part to train on."""
-        return self[0]
-
-    @property
-    def test(self) -> PartitionedLog:
-        """The part to judge on."""
-        return self[1]
-
-    def drift(self) -> tuple[Drift, ...]:
-        """Return the columns that differ between the parts beyond chance, by 100,000 samples drawn from each."""
-        from bopl.log.drift import find_drift
-
-        return find_drift(*(part.sample(MAX_COMPARED, 0) for part in self))
-
-    def __str__(self) -> str:
-        return self.facts.sentence
-
-
-def _taking(pieces: Sequence[Piece], is_taken: BoolArray) -> tuple[Piece, ...]:
-    """Return the pieces of a log with some of its samples, numbered anew."""
-    taken: list[Piece] = []
-    offset = 0
-    for piece in pieces:
-        part = piece.taking(is_taken[piece.rows], offset)
-        if part is not None:
-            taken.append(part)
-            offset += part.n_rows
-    if not taken:
-        raise ValueError("the subset is empty: no row was selected.")
-    return tuple(taken)
+        return audit_pieces(self, policy, logging_policy, keep)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from bopl._typing import BoolArray, IntArray
+from bopl.log.check import check_rows
 
 
 @dataclass(frozen=True)
@@ -83,3 +85,29 @@ class Piece:
         before = self.selected()
         bits[np.flatnonzero(is_taken) if before is None else before[is_taken]] = True
         return replace(self, offset=offset, n_rows=n_rows, selection=np.packbits(bits).tobytes())
+
+
+def rows_taken(rows: object, n_samples: int) -> BoolArray:
+    """Return which samples a slice, a mask or a sequence of row numbers selects, each at most once."""
+    if isinstance(rows, np.ndarray) and rows.dtype == np.bool_ and rows.shape == (n_samples,):
+        return rows
+    is_taken = np.zeros(n_samples, dtype=np.bool_)
+    index = check_rows(rows, n_samples)
+    is_taken[index] = True
+    if np.count_nonzero(is_taken) != len(index):
+        raise ValueError("a row is selected more than once: a log in pieces takes each row at most once.")
+    return is_taken
+
+
+def taking(pieces: Sequence[Piece], is_taken: BoolArray) -> tuple[Piece, ...]:
+    """Return the pieces of a log with some of its samples, numbered anew."""
+    taken: list[Piece] = []
+    offset = 0
+    for piece in pieces:
+        part = piece.taking(is_taken[piece.rows], offset)
+        if part is not None:
+            taken.append(part)
+            offset += part.n_rows
+    if not taken:
+        raise ValueError("the subset is empty: no row was selected.")
+    return tuple(taken)

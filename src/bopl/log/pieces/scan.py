@@ -13,25 +13,20 @@ from bopl._errors import UsageError
 from bopl.log.action import check_action_count, check_action_list, label_array, python_labels
 from bopl.log.check import check_features
 from bopl.log.cleaning import ChosenRows, no_row_left
-from bopl.log.format.parts import LogParts
-from bopl.log.format.registry import PARQUET
-from bopl.log.format.written import table_parts
+from bopl.log.format.log_format import PARQUET
+from bopl.log.format.log_parts import LogParts
+from bopl.log.format.written_parts import table_parts
+from bopl.log.meaning import Meaning, meaning_of
 from bopl.log.origin import MAX_FIRST, Dropped, LogOrigin, uneven_by_action
-from bopl.log.pieces.fit import Collector, Groups, Labels, SchemaFit, Times
-from bopl.log.pieces.footer import Footer, common_types
-from bopl.log.pieces.partitioned import LogFacts, PartitionedLog
+from bopl.log.pieces.collector import Collector, Groups, Labels, SchemaFit, Times
+from bopl.log.pieces.footer import Footer, common_types, find_footers
+from bopl.log.pieces.log_facts import LogFacts
+from bopl.log.pieces.partitioned import PartitionedLog
 from bopl.log.pieces.piece import Piece
 from bopl.log.pieces.place import naming_rows
 from bopl.log.pieces.spec import PieceSpec, read_piece
-from bopl.log.read import (
-    LogRequest,
-    Meaning,
-    categorical_columns,
-    dense_context,
-    meaning_of,
-    sparse_schema,
-    wanted_columns,
-)
+from bopl.log.read import categorical_columns, dense_context, sparse_schema, wanted_columns
+from bopl.log.request import LogRequest
 from bopl.log.schema import LogSchema, check_time_is_used
 from bopl.log.written import further_columns, with_one_description
 
@@ -68,6 +63,11 @@ def scan(
     look = _Look(plan, sum(piece.n_rows for piece in pieces))
     pieces = look.over(pieces)
     return look.log(pieces)
+
+
+def scan_files(request: LogRequest, *, actions: Any = None, schema: LogSchema | None = None) -> PartitionedLog:
+    """Return the log in pieces that the files of the request's path hold; see `BanditLog.scan_parquet`."""
+    return scan(request, find_footers(request.path), actions=actions, schema=schema)
 
 
 @dataclass(frozen=True)

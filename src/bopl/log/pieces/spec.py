@@ -17,14 +17,16 @@ from bopl.log.bandit_log import BanditLog, replaced
 from bopl.log.check import check_reward, number_groups
 from bopl.log.cleaning import ChosenRows, RowChoice, choose_rows
 from bopl.log.format.columnar import checked, validated
-from bopl.log.format.parts import LogParts
-from bopl.log.format.registry import PARQUET
-from bopl.log.format.written import table_parts
+from bopl.log.format.log_format import PARQUET
+from bopl.log.format.log_parts import LogParts
+from bopl.log.format.written_parts import table_parts
 from bopl.log.instant import from_epoch, read_times
 from bopl.log.pieces.footer import check_unchanged, plain_type
 from bopl.log.pieces.piece import Piece
 from bopl.log.pieces.place import naming_rows
-from bopl.log.read import LogRequest, log_of_parts, sparse_rows
+from bopl.log.read import log_of_parts, sparse_rows
+from bopl.log.read_only import read_only
+from bopl.log.request import LogRequest
 from bopl.log.schema import LogSchema
 
 Step = Callable[[BanditLog], BanditLog]
@@ -151,9 +153,9 @@ class PieceSpec:
         """Return the columns of a part that can only be told from the whole log."""
         found: dict[str, Any] = {}
         if self.time is not None:
-            found["time"] = _read_only(self.time.read(parts.table[self.roles["time"]]))
+            found["time"] = read_only(self.time.read(parts.table[self.roles["time"]]))
         if self.groups is not None and log.group is not None and log.group_labels is not None:
-            found["group"] = _read_only(positions_of(log.group_labels, self.groups)[log.group])
+            found["group"] = read_only(positions_of(log.group_labels, self.groups)[log.group])
             found["group_labels"] = self.groups
         return found
 
@@ -249,8 +251,3 @@ def _with_column(parts: LogParts, name: str, numbers: AnyArray) -> LogParts:
 
     place = parts.table.column_names.index(name)
     return replace(parts, table=parts.table.set_column(place, name, pyarrow.array(numbers)))
-
-
-def _read_only(array: AnyArray) -> AnyArray:
-    array.flags.writeable = False
-    return array

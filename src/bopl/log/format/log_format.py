@@ -1,0 +1,211 @@
+"""From a path to what its files hold: the format is told by the extension, or named."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+from zlib import error as zlib_error
+
+from bopl._errors import UsageError
+from bopl._registry import Registry
+from bopl.log.context import quoted
+from bopl.log.format.columnar import Wanted, read_arrow, read_csv, read_json_lines, read_parquet
+from bopl.log.format.dsjson import looks_like_dsjson, read_dsjson
+from bopl.log.format.files import LogFile, find_files, suffix_of
+from bopl.log.format.ids import with_ids_of_one_kind
+from bopl.log.format.log_parts import LogParts
+from bopl.log.format.open_bandit import ITEM_FILE, looks_like_open_bandit, open_bandit_parts
+from bopl.log.format.vowpal import open_text, read_vowpal
+from bopl.log.format.written_parts import table_parts
+from bopl.log.written import with_one_description
+
+_MAX_FIRST_LINE = 1 << 20  # characters
+
+
+@dataclass(frozen=True)
+class LogFormat:
+    """A format of log files: how it is recognised and read. Either ``read_table`` or ``read_log`` is given.
+
+    Attributes
+    ----------
+    name, title : str
+        Name in code and commands, and what reports call it.
+    extensions : tuple of str
+        That tell the format, in lower case and with the dot.
+    read_table : callable, optional
+        From the path of one file and what is wanted of it (`Wanted`) to an arrow table. Tables of several files are
+        joined, and columns that folders such as ``day=…`` stand for are added. Which column is what, the user says.
+    read_log : callable, optional
+        From the paths of all files to `LogParts`, for formats that say themselves what action, reward and propensity
+        are.
+    """
+
+    name: str
+    title: str
+    extensions: tuple[str, ...] = ()
+    read_table: Callable[[Path, Wanted], Any] | None = None
+    read_log: Callable[[Sequence[Path]], LogParts] | None = None
+
+    def read(self, files: Sequence[LogFile], wanted: Wanted) -> LogParts:
+        """Return what the files hold."""
+        paths = [file.path for file in files]
+        if self.read_log is not None:
+            return _without(self.read_log(paths), wanted.ignore)
+        assert self.read_table is not None
+        table = read_tables(files, self.read_table, wanted)
+        return open_bandit_parts(table, paths) if self is OPEN_BANDIT else table_parts(table)
+
+
+PARQUET = LogFormat("parquet", "Parquet", (".parquet", ".pq"), read_parquet)
+OPEN_BANDIT = LogFormat("obd", "Open Bandit Dataset", read_table=read_csv)
+_OWN = (
+    PARQUET,
+    LogFormat("csv", "CSV", (".csv", ".tsv"), read_csv),
+    LogFormat("arrow", "Arrow", (".arrow", ".feather", ".ipc"), read_arrow),
+    LogFormat("jsonl", "JSON lines", (".jsonl", ".ndjson", ".json"), read_json_lines),
+    LogFormat("vw", "Vowpal Wabbit text", (".vw",), read_log=read_vowpal),
+    LogFormat("dsjson", "Vowpal Wabbit dsjson", (".dsjson",), read_log=read_dsjson),
+    OPEN_BANDIT,
+)
+_OWN_EXTENSIONS = {extension: one.name for one in _OWN for extension in one.extensions}
+FORMATS: Registry[LogFormat] = Registry("bopl.formats", {one.name: one for one in _OWN})
+
+
+def register_format(one: LogFormat) -> LogFormat:
+    """Let logs in a format of your own be read, by their extension or by its name."""
+    if (one.read_table is None) == (one.read_log is None):
+        raise TypeError(f"the format {one.name!r} needs read_table or read_log, and not both.")
+    FORMATS[one.name] = one
+    return one
+
+
+def _extensions() -> dict[str, str]:
+    """Return the format that each extension tells; ours come first."""
+    found = dict(_OWN_EXTENSIONS)
+    for name, one in FORMATS.usable():
+        for extension in one.extensions:
+            found.setdefault(extension, name)
+    return found
+
+
+def read_parts(
+    path: str | Path | Sequence[str | Path],
+    *,
+    format: str | None = None,
+    columns: Sequence[str] | None = None,
+    ignore: Sequence[str] = (),
+    text: Sequence[str] = (),
+    ids: Sequence[str] = (),
+) -> LogParts:
+    """Return what the files of a path hold.
+
+    Parameters
+    ----------
+    path : str or Path, or a sequence of them
+        A file, a folder or a pattern such as ``logs/*.parquet``; several are one log, in their order.
+    format : str, optional
+        One of `FORMATS`; by default told by the extension, and where several formats share one by the first line.
+    columns : sequence of str, optional
+        Columns that are needed; all by default.
+    ignore : sequence of str
+        Columns that are not wanted.
+    text : sequence of str
+        Columns that are text, also where a CSV file makes them look like numbers or times.
+    ids : sequence of str
+        Columns of labels: they are text where ``01`` and ``1``, or whole numbers beyond 64 bits, would become one.
+    """
+    files = [file for file in find_files(path) if file.path.name != ITEM_FILE] or find_files(path)
+    chosen = FORMATS[format_of(files, format)]
+    return replace(chosen.read(files, Wanted(columns, ignore, text, ids)), format=chosen.title)
+
+
+def _without(parts: LogParts, ignore: Sequence[str]) -> LogParts:
+    """Return a log without columns; those of sparse contexts are not in the table, and left out later."""
+    if parts.sparse is not None:
+        return parts
+    return replace(parts, table=parts.table.select(Wanted(ignore=ignore).of(parts.table.column_names)))
+
+
+def read_table(path: str | Path, *, format: str | None = None, columns: Sequence[str] | None = None) -> Any:
+    """Return the files of a path as one arrow table."""
+    return read_parts(path, format=format, columns=columns).table
+
+
+def format_of(files: Sequence[LogFile], given: str | None) -> str:
+    """Return the name of the format: the one given, or the one that all files' extensions tell."""
+    if given is not None:
+        if given not in FORMATS:
+            raise UsageError(f"format must be one of {quoted(tuple(FORMATS))}; got {given!r}.")
+        return given
+    known = _OWN_EXTENSIONS
+    if any(suffix_of(file.path) not in known for file in files):
+        known = _extensions()
+    found = {file.path: known.get(suffix_of(file.path)) for file in files}
+    unknown = [file for file, name in found.items() if name is None]
+    if unknown:
+        raise UsageError(
+            f"{unknown[0].name!r} has an extension that tells no format; known are {', '.join(known)}. Name the "
+            "format, such as format='csv'."
+        )
+    names = {name for name in found.values() if name is not None}
+    if len(names) > 1:
+        raise UsageError(f"the files are of several formats ({', '.join(sorted(names))}); read them one by one.")
+    return _told_by_first_line(names.pop(), files[0].path)
+
+
+def _told_by_first_line(name: str, file: Path) -> str:
+    """Return the more special format where the first line says so."""
+    if name not in ("csv", "jsonl"):
+        return name
+    try:
+        with open_text(file) as lines:
+            first = lines.readline(_MAX_FIRST_LINE)
+    except (OSError, EOFError, UnicodeDecodeError, zlib_error):  # whoever reads it in full says what is wrong
+        return name
+    if name == "csv":
+        return OPEN_BANDIT.name if looks_like_open_bandit(first) else name
+    if first.lstrip().startswith("["):
+        raise ValueError(f"{str(file)!r} is one JSON array; write one object per line, without brackets and commas.")
+    return "dsjson" if looks_like_dsjson(first) else name
+
+
+def read_tables(files: Sequence[LogFile], read: Callable[[Path, Wanted], Any], wanted: Wanted) -> Any:
+    """Return files of one kind as one table, with the columns that folders such as ``day=…`` stand for."""
+    import pyarrow
+
+    tables = [_read_one(file, read, wanted) for file in files]
+    if len(tables) == 1:
+        return tables[0]
+    tables = with_ids_of_one_kind(with_one_description(tables), wanted.ids)
+    if read is read_json_lines:
+        tables = _times_as_text(tables)
+    try:
+        return pyarrow.concat_tables(tables, promote_options="permissive")
+    except (pyarrow.ArrowInvalid, pyarrow.ArrowTypeError) as error:
+        reason = str(error).splitlines()[0].rstrip(".")
+        raise ValueError(f"the {len(files)} files do not fit together: {reason}.") from None
+
+
+def _times_as_text(tables: Sequence[Any]) -> list[Any]:
+    """Return tables whose times are text again where another file has text that is no time."""
+    from pyarrow import schema, string, types
+
+    fields = [field for table in tables for field in table.schema]
+    text = {field.name for field in fields if types.is_string(field.type)}
+    mixed = {field.name for field in fields if types.is_timestamp(field.type)} & text
+    return [
+        table.cast(schema([field.with_type(string()) if field.name in mixed else field for field in table.schema]))
+        for table in tables
+    ]
+
+
+def _read_one(file: LogFile, read: Callable[[Path, Wanted], Any], wanted: Wanted) -> Any:
+    import pyarrow
+
+    table = read(file.path, wanted.without(file.partition))
+    for name, value in file.partition.items():
+        if name not in wanted.ignore and (wanted.columns is None or name in wanted.columns):
+            table = table.append_column(name, pyarrow.repeat(value, len(table)))
+    return table

@@ -1,0 +1,91 @@
+"""The audit of a log: can its propensities be right, and can it answer for a policy? One plain sentence per finding."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from bopl.log.column_audit import audit_columns
+from bopl.log.context import quoted
+from bopl.log.duplicate import audit_duplicates
+from bopl.log.finding import NOTE, OK, PROBLEM, Audit, Finding
+from bopl.log.leak import Leak, find_leaks
+from bopl.log.leak.leak import ACTION
+from bopl.log.leak.view import column_views
+from bopl.log.policy_prob import read_policy
+from bopl.log.propensity_audit import FEW_SAMPLES, logging_policy_finding, propensity_findings
+from bopl.log.weight_audit import weight_findings
+
+if TYPE_CHECKING:
+    from bopl.log.bandit_log import BanditLog
+
+
+def audit_log(
+    log: BanditLog,
+    policy: object | None,
+    logging_policy: object | None,
+    keep: Sequence[str | int] = (),
+    seen: BanditLog | None = None,
+) -> Audit:
+    """Run all checks; see `BanditLog.audit`.
+
+    ``seen`` is the log, or a part of it, whose contexts are looked at, where those of ``log`` are not in memory.
+    """
+    seen = log if seen is None else seen
+    leaks = find_leaks(seen)
+    findings = [
+        *([] if log.origin is None else log.origin.findings()),
+        audit_duplicates(_without_told_actions(seen, leaks)),
+        _never_logged(log),
+        _hardly_logged(log),
+        *audit_columns(seen.schema, leaks, keep),
+    ]
+    if not log.has_propensity:
+        findings.insert(
+            0,
+            Finding(
+                "propensity",
+                PROBLEM,
+                float("nan"),
+                "The log has no propensities: estimates need them, logged, estimated or declared uniform.",
+            ),
+        )
+        return Audit(tuple(findings), log.n_samples, leaks)
+    findings = propensity_findings(log) + findings
+    if logging_policy is not None:
+        findings.append(logging_policy_finding(log, read_policy(logging_policy, log, "logging_policy")))
+    return Audit((*findings, *weight_findings(log, policy)), log.n_samples, leaks)
+
+
+def _without_told_actions(log: BanditLog, leaks: Sequence[Leak]) -> BanditLog:
+    """Return a log without the columns that give the action away: samples that agree in them are no copies for that."""
+    told = [leak.column for leak in leaks if leak.knows == ACTION]
+    return log.without_columns(told) if 0 < len(told) < len(column_views(log)) else log
+
+
+def _never_logged(log: BanditLog) -> Finding:
+    count = np.bincount(log.action_idx, minlength=log.n_actions)
+    never = log.actions[count == 0].tolist()
+    if never:
+        return Finding(
+            "never_logged",
+            NOTE,
+            float(len(never)),
+            f"{len(never)} of {log.n_actions} actions were never taken: {quoted(never)}. Nothing is known of them.",
+        )
+    return Finding("never_logged", OK, 0.0, f"All {log.n_actions} actions were taken.")
+
+
+def _hardly_logged(log: BanditLog) -> Finding:
+    count = np.bincount(log.action_idx, minlength=log.n_actions)
+    few = log.actions[(count > 0) & (count < FEW_SAMPLES)].tolist()
+    if few:
+        return Finding(
+            "hardly_logged",
+            NOTE,
+            float(len(few)),
+            f"{len(few)} of {log.n_actions} actions were taken fewer than {FEW_SAMPLES} times: {quoted(few)}.",
+        )
+    return Finding("hardly_logged", OK, 0.0, f"Every action that was taken was taken at least {FEW_SAMPLES} times.")

@@ -1,0 +1,120 @@
+"""`LogRequest`: what to read, and what its columns are, in one record from the keyword arguments to the log."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from bopl._errors import UsageError
+from bopl._settings import check_flag
+from bopl.log.check import names_of
+from bopl.log.cleaning import RowChoice
+from bopl.log.context import MANY, quoted
+from bopl.log.schema import LogSchema
+
+ROLES = ("action", "reward", "propensity", "time", "group")
+DEFAULT_ROLES = {"action": "action", "reward": "reward", "propensity": "propensity"}
+
+
+@dataclass(frozen=True)
+class LogRequest:
+    """What to read: a path, and what its columns are; the fields are the parameters of `BanditLog.read`.
+
+    Attributes
+    ----------
+    rows : RowChoice
+        What is asked of the rows: ``where``, ``drop_invalid`` and ``drop_duplicates``.
+    """
+
+    path: str | Path | Sequence[str | Path] = ""
+    action: str | None = None
+    reward: str | None = None
+    propensity: str | None = None
+    time: str | None = None
+    group: str | None = None
+    has_propensity: bool = True
+    context: Sequence[str] | None = None
+    ignore: Sequence[str] = ()
+    categorical: Sequence[str] = ()
+    format: str | None = None
+    rows: RowChoice = field(default_factory=RowChoice)
+    other_rewards: Sequence[str] = ()
+    segment: str | None = None
+    exact_propensity: bool = False
+
+    def __post_init__(self) -> None:
+        check_flag("exact_propensity", self.exact_propensity)
+        for name in ("context", "ignore", "categorical", "other_rewards"):
+            given = getattr(self, name)
+            object.__setattr__(self, name, None if given is None else tuple(names_of(given)))
+
+    @property
+    def roles(self) -> dict[str, str]:
+        """Names of the columns whose role was given, by role."""
+        return {role: str(name) for role in ROLES if (name := getattr(self, role)) is not None}
+
+    @property
+    def carried(self) -> list[str]:
+        """Names of the columns that the log carries beside its roles and its context."""
+        return [*self.other_rewards, *([] if self.segment is None else [self.segment])]
+
+    @property
+    def known_after(self) -> dict[str, str]:
+        """Names of the columns that nobody knew when the action was chosen, by how they were given."""
+        return {f"other_rewards[{place}]": name for place, name in enumerate(self.other_rewards)}
+
+    def with_roles(self, roles: Mapping[str, str]) -> LogRequest:
+        """Return the request with these roles and no others."""
+        named: dict[str, Any] = {role: roles.get(role) for role in ROLES}
+        return replace(self, **named)
+
+    def roles_of(self, usual: Mapping[str, str], schema: LogSchema | None) -> dict[str, str]:
+        """Return the name of each role's column: given, remembered, the format's, or the usual one."""
+        remembered = {} if schema is None else schema.roles
+        wanted = {role: name for role, name in usual.items() if name not in self.ignore}
+        roles = {**DEFAULT_ROLES, **wanted, **remembered, **self.roles}
+        if not self.has_propensity:
+            roles.pop("propensity", None)
+        return roles
+
+    def check_named(self, roles: Mapping[str, str], columns: Sequence[str]) -> None:
+        """Raise if a column that nobody has named is not called what such columns are usually called."""
+        for role, usual in DEFAULT_ROLES.items():
+            if role not in self.roles and roles.get(role) == usual and usual not in columns:
+                hint = ", or say that there is none with has_propensity=False" if role == "propensity" else ""
+                raise UsageError(
+                    f"which column is the {role}? Name it with {role}=…{hint}; the columns are "
+                    f"{quoted(list(columns), limit=MANY)}."
+                )
+
+    # -- Columns of the files -------------------------------------------------------------------------------------
+
+    def unused_columns(self, schema: LogSchema | None) -> list[str]:
+        """Return the columns to leave in the file: a column to ignore may still be the group or the time."""
+        kept = {*self.roles_of({}, schema).values(), *self.rows.columns, *self.carried}
+        return [name for name in self.ignore if name not in kept]
+
+    def needed_columns(self, schema: LogSchema | None) -> list[str] | None:
+        """Return the columns to read, None for all: a list only where every name is known beforehand."""
+        if schema is not None:
+            context: Sequence[str] = [column.name for column in schema.columns]
+        elif self.context is not None:
+            context = self.context
+        else:
+            return None
+        return list(dict.fromkeys([*context, *self.roles_of({}, schema).values(), *self.rows.columns, *self.carried]))
+
+    def text_columns(self, known_actions: Sequence[Any], schema: LogSchema | None) -> list[str]:
+        """Return the columns that are known to be text."""
+        context = [] if schema is None else schema.text_columns
+        is_text = bool(known_actions) and all(isinstance(label, str) for label in known_actions)
+        return [*context, *([self.roles_of({}, schema)["action"]] if is_text else [])]
+
+    def label_columns(self, schema: LogSchema | None) -> list[str]:
+        """Return the columns whose values are only ever compared: actions, groups, categories, numbers of decisions."""
+        roles = self.roles_of({}, schema)
+        compared = self.rows.drop_duplicates
+        named = () if isinstance(compared, bool) else compared
+        return [*(roles[role] for role in ("action", "group") if role in roles), *self.categorical, *named]

@@ -1,0 +1,355 @@
+"""Cross-fitting over a log in pieces: the models of `cross_fit`, to the last byte."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from bopl._exact import Limbs, limbs_of, no_limbs, value_of
+from bopl._typing import AnyArray, FloatArray
+from bopl.cluster import Cluster, Placement
+from bopl.learner import HistTree
+from bopl.learner.hist_tree.apply import apply_nodes
+from bopl.learner.hist_tree.learner import (
+    PlacedTrees,
+    WeightFacts,
+    as_context,
+    categorical_mask,
+    check_tree_settings,
+    feature_matrix,
+)
+from bopl.learner.hist_tree.problem import Target
+from bopl.learner.hist_tree.storage import BinnedContext, Layout
+from bopl.learner.hist_tree.tree import Tree
+from bopl.learner.hist_tree.wave import Answer, Nodes, TreeTask, Wave, run_wave
+from bopl.learner.pieces import Loader, Part, PiecesLog, place_parts
+from bopl.learner.pieces.facts import LoadedPiece, add_some, find_layout, without_rows
+from bopl.learner.pieces.stored import StoredContext, store_piece
+from bopl.log import BanditLog
+from bopl.reward.boosted_model import BoostedRewardModel, with_action_column
+from bopl.reward.cross_fitting import boost_folds
+
+ReadReward = Callable[[BanditLog], FloatArray]
+
+
+def pair_context(log: BanditLog) -> Any:
+    """Return contexts with the logged action as their last column."""
+    return as_context(with_action_column(log.context, log.action_idx))
+
+
+@dataclass
+class RewardState:
+    """A piece in the training of reward models.
+
+    Attributes
+    ----------
+    first : int
+    stored : StoredContext
+        Of contexts and actions.
+    weight : ndarray of shape (n_folds, n_rows)
+        Zero for the samples of the fold.
+    unseen : ndarray of shape (n_folds, n_rows)
+        The rest of the weights.
+    residual : ndarray of shape (n_folds, n_rows)
+    nodes : dict of int to ndarray of int32
+    """
+
+    first: int
+    stored: StoredContext
+    weight: FloatArray
+    unseen: FloatArray
+    residual: FloatArray
+    nodes: Nodes = field(default_factory=dict)
+
+    @property
+    def binned(self) -> BinnedContext:
+        """The contexts as the kernels read them."""
+        return self.stored.open()
+
+    def target(self, fold: int, task: TreeTask) -> Target:
+        """Return what the tree of a fold is fitted to."""
+        gradient = np.ascontiguousarray((self.weight[fold] * self.residual[fold])[None])
+        return Target(gradient, self.weight[fold], np.zeros((0, 0), bool), False, False, *task.grids)
+
+    def add(self, fold: int, tree: AppliedTree, learning_rate: float) -> None:
+        """Subtract what a tree predicts."""
+        step = np.empty((1, self.binned.n_samples))
+        places = np.arange(self.binned.n_samples, dtype=np.int32)
+        apply_nodes(self.binned.arrays, tree.ints, tree.value, tree.right_actions, places, step)
+        self.residual[fold] -= learning_rate * step[0]
+
+
+@dataclass(frozen=True)
+class AppliedTree:
+    """A tree over histogram positions."""
+
+    ints: AnyArray
+    value: AnyArray
+    right_actions: AnyArray
+
+
+@dataclass(frozen=True)
+class MadeRound:
+    """A round of one fold that is settled."""
+
+    fold: int
+    tree: AppliedTree
+
+
+@dataclass(frozen=True)
+class BuildReward:
+    """Makes the state of a piece; see `RewardState`."""
+
+    loader: Loader
+    read_reward: ReadReward
+    layout: Layout
+    initial: tuple[float, ...]
+    learning_rate: float
+    is_sparse: bool
+
+    def __call__(self, part: Part, settled: Iterable[MadeRound], cache: Any) -> RewardState | None:
+        """Return the state; an empty piece has none."""
+        if part.n_rows == 0:
+            return None
+        log = self.loader.load(part.piece)
+        weight, unseen = fold_weights(part, len(self.initial))
+        reward = self.read_reward(log)
+        residual = np.stack([reward - initial for initial in self.initial])
+        stored = store_piece(
+            part, self.loader, self.layout, lambda: pair_context(log), cache, is_sparse=self.is_sparse, what="pairs"
+        )
+        state = RewardState(part.first, stored, weight, unseen, residual)
+        for made in settled:
+            state.add(made.fold, made.tree, self.learning_rate)
+        return state
+
+
+def fold_weights(part: Part, n_folds: int) -> tuple[FloatArray, FloatArray]:
+    """Return the weights of a piece's samples in the model of each fold, and those of the samples it does not see."""
+    assert part.fold is not None
+    weight = np.ones(part.n_rows) if part.sample_weight is None else part.sample_weight
+    is_own = part.fold == np.arange(n_folds)[:, None]
+    return np.where(is_own, 0.0, weight), np.where(is_own, weight, 0.0)
+
+
+@dataclass(frozen=True)
+class FoldFacts:
+    """What is known of the weights and rewards of one fold's model; those of several pieces are added."""
+
+    largest: float
+    n_positive: int
+    weight: Limbs
+    rewarded: Limbs
+
+    def __add__(self, other: FoldFacts) -> FoldFacts:
+        return FoldFacts(
+            max(self.largest, other.largest),
+            self.n_positive + other.n_positive,
+            self.weight + other.weight,
+            self.rewarded + other.rewarded,
+        )
+
+
+@dataclass(frozen=True)
+class PiecesFit:
+    """Models of all folds, and how well they predict what they have not seen: as in `CrossFit`."""
+
+    models: tuple[BoostedRewardModel, ...]
+    error: float
+    explained: float
+
+
+def cross_fit_pieces(
+    log: PiecesLog,
+    parts: list[Part],
+    raw: Placement,
+    cluster: Cluster,
+    model: BoostedRewardModel,
+    *,
+    n_folds: int,
+    seed: int,
+    read_reward: ReadReward,
+    is_sparse: bool,
+    n_jobs: int,
+) -> PiecesFit:
+    """Fit one model per fold of a log in pieces.
+
+    Parameters
+    ----------
+    log : PiecesLog
+    parts : list of Part
+        With folds.
+    raw : Placement
+        The same pieces, loaded.
+    cluster : Cluster
+    model : BoostedRewardModel
+    n_folds : int
+        As many as were drawn.
+    seed : int
+    read_reward : callable
+        What is to be estimated, from a log.
+    is_sparse : bool
+        Whether the contexts are.
+    n_jobs : int
+    """
+    from sklearn.base import clone
+
+    model.check_settings()
+    learner = model.learner_for(log)  # type: ignore[arg-type]
+    check_tree_settings(learner)
+    categorical = categorical_mask(learner.categorical, log.n_features + 1, None)
+    layout = find_layout(raw, pair_context, learner.max_bins, categorical, 1)
+    facts: list[FoldFacts] = [
+        raw.reduce(_fold_facts, k, n_folds, read_reward, add=operator.add) for k in range(n_folds)
+    ]
+    initial = tuple(value_of(one.rewarded) / value_of(one.weight) for one in facts)
+    build = BuildReward(log.spec, read_reward, layout, initial, model.learning_rate, is_sparse)
+    total = value_of(facts[0].weight + raw.reduce(_unseen, 0, n_folds, add=operator.add))
+    with place_parts(cluster, parts, build) as placed:
+        runs = [
+            PlacedRun(placed, k, learner, layout, facts[k], log.n_samples, seed + k, n_jobs, is_sparse, model)
+            for k in range(n_folds)
+        ]
+
+        def error() -> float:
+            return value_of(placed.reduce(_error, add=operator.add)) / total
+
+        best = boost_folds(runs, error, model, lambda: False)
+    models = tuple(clone(model).take_trees(runs[k].trees, initial[k], log, best) for k in range(n_folds))
+    return _judged(models, raw, read_reward, total)
+
+
+def _fold_facts(state: LoadedPiece, fold: int, n_folds: int, read_reward: ReadReward) -> FoldFacts:
+    if state.log is None:
+        return FoldFacts(0.0, 0, no_limbs(), no_limbs())
+    weight = fold_weights(state.part, n_folds)[0][fold]
+    return FoldFacts(
+        float(weight.max()),
+        int(np.count_nonzero(weight)),
+        limbs_of(weight),
+        limbs_of(read_reward(state.log) * weight),
+    )
+
+
+def _unseen(state: LoadedPiece, fold: int, n_folds: int) -> Limbs:
+    return no_limbs() if state.log is None else limbs_of(fold_weights(state.part, n_folds)[1][fold])
+
+
+def _error(state: RewardState | None) -> Limbs:
+    return no_limbs() if state is None else limbs_of(state.unseen * state.residual**2)
+
+
+def _judged(models: tuple[BoostedRewardModel, ...], raw: Placement, read_reward: ReadReward, total: float) -> PiecesFit:
+    mean = value_of(raw.reduce(_weighted, read_reward, add=operator.add)) / total
+    error, spread = raw.reduce(_squares, models, read_reward, mean, add=operator.add)
+    error, spread = value_of(error) / total, value_of(spread) / total
+    return PiecesFit(models, error, 1.0 - error / spread if spread > 0.0 else 0.0)
+
+
+def _weighted(state: LoadedPiece, read_reward: ReadReward) -> Limbs:
+    if state.log is None:
+        return no_limbs()
+    reward, weight = read_reward(state.log), state.part.sample_weight
+    return limbs_of(reward if weight is None else reward * weight)
+
+
+def _squares(
+    state: LoadedPiece, models: tuple[BoostedRewardModel, ...], read_reward: ReadReward, mean: float
+) -> AnyArray:
+    if state.log is None:
+        return no_limbs(2)
+    log, weight = state.log, state.part.sample_weight
+    logged = estimate_rewards(models, state.part, log)[np.arange(log.n_samples), log.action_idx]
+    reward = read_reward(log)
+    error, spread = (reward - logged) ** 2, (reward - mean) ** 2
+    return np.stack([limbs_of(one if weight is None else one * weight) for one in (error, spread)])
+
+
+def estimate_rewards(models: tuple[Any, ...], part: Part, log: BanditLog) -> FloatArray:
+    """Return each sample's rewards by the model of its fold, column by column in memory."""
+    estimate = np.empty((log.n_samples, log.n_actions), order="F")
+    for number, fitted in enumerate(models):
+        own = np.flatnonzero(part.fold == number)
+        if len(own):
+            estimate[own] = fitted.predict(log.context[own], n_jobs=1)
+    return estimate
+
+
+class PlacedRun:
+    """Least-squares boosting without one fold, over pieces: the counterpart of `RewardRun`.
+
+    Attributes
+    ----------
+    trees : list of Tree
+    """
+
+    def __init__(
+        self,
+        placed: Placement,
+        fold: int,
+        learner: HistTree,
+        layout: Layout,
+        facts: FoldFacts,
+        n_samples: int,
+        seed: int,
+        n_jobs: int,
+        is_sparse: bool,
+        model: BoostedRewardModel,
+    ) -> None:
+        self._placed, self._fold, self._learning_rate = placed, fold, model.learning_rate
+        weights = WeightFacts(facts.largest, facts.n_positive, value_of(facts.weight))
+        self._engine = PlacedTrees(
+            learner,
+            without_rows(layout, is_sparse=is_sparse),
+            feature_matrix(None, 1),
+            1,
+            n_samples,
+            weights,
+            n_jobs,
+            seed,
+            has_mask=False,
+        )
+        self._engine.n_always = 1  # the action can always be split, as in a tree over contexts and actions
+        self._largest: float | None = None
+        self.trees: list[Tree] = []
+
+    def add_round(self) -> None:
+        """Fit one more tree to what is left."""
+        if self._largest is None:
+            self._largest = self._placed.reduce(_largest, self._fold, add=max)
+        grown = self._engine.fit(self._run, self._largest, len(self.trees))
+        tree = AppliedTree(grown.ints, grown.tree.value, grown.tree.right_actions)
+        self._largest = self._placed.update_reduce(_add_tree, self._fold, tree, self._learning_rate, add=max)
+        self._placed.settle(MadeRound(self._fold, tree))
+        self.trees.append(grown.tree)
+
+    def _run(self, wave: Wave, task: TreeTask, is_first: bool) -> Any:
+        task = task if is_first else replace(task, drawn=None)
+        return self._placed.update_reduce(_wave, wave, task, self._fold, is_first, add=add_some)
+
+
+def _largest(state: RewardState | None, fold: int) -> float:
+    return 0.0 if state is None else float(np.abs(state.weight[fold] * state.residual[fold]).max())
+
+
+def _add_tree(state: RewardState | None, fold: int, tree: AppliedTree, learning_rate: float) -> tuple[Any, float]:
+    if state is None:
+        return None, 0.0
+    state.nodes = {}
+    state.add(fold, tree, learning_rate)
+    return state, _largest(state, fold)
+
+
+def _wave(
+    state: RewardState | None, asked: Wave, task: TreeTask, fold: int, is_first: bool
+) -> tuple[Any, Answer | None]:
+    if state is None:
+        return None, None
+    if is_first:
+        state.nodes = {0: task.rows(state.first, state.binned.n_samples)}
+    answer = run_wave(state.binned, state.target(fold, task), state.nodes, asked, task.has_count, state.first)
+    return state, answer
