@@ -37,8 +37,8 @@ BAD_LOGS = {
     "context infinite": (change("age", first(float("inf"))), "the first at row 0, column 'age'"),
     "action bytes": (change("item", lambda old: [one.encode() for one in old]), "of type bytes cannot be written"),
     "reward missing": (change("click", first(None)), "reward must be finite; 1 of 400 samples does not"),
-    "reward constant": (change("click", lambda old: [1] * len(old)), "All 400 rewards are 1: there is nothing to tell"),
-    "one action": (change("item", lambda old: ["tea"] * len(old)), "the log has one action only ('tea'"),
+    "reward constant": (change("click", lambda old: [1] * len(old)), "All 400 rewards are 1: nothing distinguishes"),
+    "one action": (change("item", lambda old: ["tea"] * len(old)), "the log has only one action ('tea'"),
     "action missing": (change("item", first(None)), "action is missing in 1 of 400 samples"),
     "every row an action": (change("item", lambda old: list(range(len(old)))), "400 different actions in 400 samples"),
     "no rows": (click_table(400).slice(0, 0), "the log is empty"),
@@ -72,7 +72,7 @@ def test_bad_data_is_exit_code_1(tmp_path, capsys, table, sentence):
 def test_files_that_are_not_what_they_say_are_bad_data(tmp_path, capsys):
     log = write_log(tmp_path / "log.parquet", n_samples=300)
     for name, content, sentence in (
-        ("empty.parquet", b"", "is empty: it has not a single byte"),
+        ("empty.parquet", b"", "is empty: it has no bytes"),
         ("broken.parquet", b"no parquet at all", "cannot be read as Parquet"),
         ("ragged.csv", b"a,b\n1,2\n3\n", "cannot be read as CSV"),
         ("broken.jsonl", b'{"a": 1}\n{"a": \n', "cannot be read as JSON lines"),
@@ -110,7 +110,7 @@ WRONG_CALLS = {
     "a column named twice": (["audit", "{log}", *ROLES, "--context", "age,age"], "context names 'age' more than once"),
     "no such column to keep": (["predict", "{log}", "{policy}", "--keep", "usr"], "Did you mean 'user'?"),
     "unnamed columns": (["train", "{log}"], "which column is the action? Name it with --action;"),
-    "no propensity": (["train", "{log}", *ROLES[:4]], "or say that there is none with --assume-propensity"),
+    "no propensity": (["train", "{log}", *ROLES[:4]], "or declare that there is none with --assume-propensity"),
     "two roles": (["train", "{log}", "--action", "item", "--reward", "p", "--propensity", "p"], "given two roles"),
     "unknown extension": (["audit", "{folder}/log.xyz", *ROLES], "Name the format, such as --format csv."),
     "unknown format": (["audit", "{log}", *ROLES, "--format", "xls"], "format must be one of"),
@@ -210,7 +210,10 @@ WRONG_CALLS = {
         "'action' cannot be kept",
     ),
     "a file in the demo's way": (["demo", "--out", "{log}"], "cannot be created: File exists"),
-    "decisions without a format": (["predict", "{log}", "{policy}", "--out", "{folder}/d.xls"], "tells no format"),
+    "decisions without a format": (
+        ["predict", "{log}", "{policy}", "--out", "{folder}/d.xls"],
+        "has an unknown extension",
+    ),
     "no run folder": (["report", "{folder}/none.run"], "there is no summary"),
     "a log alone has no report": (["report", "{log}"], "name the policy file as well"),
     "an unknown dataset": (["reproduce", "run", "--datasets", "sceen"], "got sceen. Did you mean 'scene'?"),

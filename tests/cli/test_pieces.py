@@ -137,7 +137,7 @@ def test_what_cannot_be_done_in_pieces_is_told(capsys, tmp_path, files, policy):
     code, _, said = run(capsys, "audit", *files, *ROLES[:4], "--assume-propensity", "estimate", *small)
     assert (code, "propensities can only be estimated in memory" in said) == (2, True)
     code, _, said = run(capsys, "audit", *files, *ROLES, "--drop-duplicates", "request", *small)
-    assert (code, "never holds them at once" in said) == (2, True)
+    assert (code, "never has them in memory at once" in said) == (2, True)
     code, _, said = run(capsys, "evaluate", *files, *small)
     assert (code, "there is no policy to evaluate" in said) == (2, True)
     code, _, said = run(capsys, "audit", *files, policy, policy + "x", *small)

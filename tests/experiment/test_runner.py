@@ -373,7 +373,7 @@ def test_failures_are_told_although_nothing_can_be_tabulated(tmp_path, monkeypat
         (["run", "--methods", "dqn"], "--methods knows logging, .* and all; got dqn"),
         (["noisy", "--datasets", "scenes"], "--datasets knows covertype, .* world_200 and all; got scenes"),
         (["run", "--trials", "many"], "--trials takes a number of trials, a range like 0-9"),
-        (["run", "--quick", "--trials", "3"], "a quick run has trials of its own: leave --trials out"),
+        (["run", "--quick", "--trials", "3"], "a quick run has its own trials: leave out --trials"),
         (["run", "--quick", "--together", "2", "--trials", "3"], "leave --trials and --together out"),
         (["--quick", "run"], "write --quick after run"),
         (["--threads", "2", "--device", "cpu", "figure"], "write --threads and --device after figure"),

@@ -137,7 +137,7 @@ def test_propensities_of_two_actions_swapped_are_found_by_action():
     propensity = np.where(LOG.action_idx < 2, np.where(LOG.action_idx == 0, 0.5, 0.05), LOG.propensity)
     audit = changed(propensity=propensity).audit()
     assert audit["sum_inverse_propensity"].status == "problem"
-    assert "had no chance in some contexts" in audit["sum_inverse_propensity"].sentence
+    assert "impossible in some contexts" in audit["sum_inverse_propensity"].sentence
 
 
 def test_rounded_propensities_are_named():
@@ -204,7 +204,7 @@ def test_support_of_a_policy_counts_what_was_never_taken_or_not_eligible():
 
 def test_a_policy_given_by_logged_actions_has_no_support_check():
     audit = LOG.audit(SAMPLE.policy_prob[np.arange(2000), LOG.action_idx])
-    with pytest.raises(KeyError, match="no check is called 'policy_support'"):
+    with pytest.raises(KeyError, match="there is no check 'policy_support'"):
         _ = audit["policy_support"]
     assert audit["effective_sample_size"].value == pytest.approx(
         LOG.audit(SAMPLE.policy_prob)["effective_sample_size"].value

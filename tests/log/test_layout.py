@@ -121,7 +121,9 @@ def test_a_file_from_before_says_that_it_is_old(tmp_path, monkeypatch):
     policy = LoggingPolicy().fit(click_log())
     monkeypatch.setattr("bopl.log.layout.InputLayout.pack", lambda layout: {})
     policy.save(tmp_path / "policy.bopl")
-    with pytest.raises(ValueError, match="written before gaps and categories could be used; fit the policy again"):
+    with pytest.raises(
+        ValueError, match="written before missing values and categories were supported; fit the policy again"
+    ):
         bopl.load(tmp_path / "policy.bopl")
 
 

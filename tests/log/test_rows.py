@@ -58,8 +58,8 @@ def test_a_condition_takes_the_rows_that_meet_it(where, convert):
 @pytest.mark.parametrize(
     ("where", "message"),
     [
-        ("county == 'DE'", "where names 'county', which is no column; the columns are .* Did you mean 'country'"),
-        ("country == 3", "'country', which holds text, with 3. Text stands in quotes"),
+        ("county == 'DE'", "where names 'county', which is not a column; the columns are .* Did you mean 'country'"),
+        ("country == 3", "'country', which holds text, with 3. Put text in quotes"),
         ("__import__('os')", "cannot be read at"),
         ("day + 1 > 2", "cannot be read at"),
         ("day >", "at its end: expected a column or a value"),
@@ -76,7 +76,7 @@ def test_a_condition_that_cannot_be_read_is_one_sentence(where, message):
 
 
 def test_a_condition_that_no_row_meets_is_refused():
-    with pytest.raises(ValueError, match="no row of 400 is where day > 10"):
+    with pytest.raises(ValueError, match="none of the 400 rows satisfies day > 10"):
         bopl.BanditLog.from_frame(FRAME, **ROLES, where="day > 10")
 
 

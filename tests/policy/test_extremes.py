@@ -118,4 +118,4 @@ def test_categories_of_sparse_contexts_that_cannot_be_are_refused():
 def test_categories_in_vowpal_wabbits_text_are_refused(tmp_path, capsys):
     (tmp_path / "log.vw").write_text("1:-1:0.5 | a b:2\n2:0:0.25 | b c:0.5\n1:0:0.5 |\n")
     assert run_bopl("audit", tmp_path / "log.vw", "--categorical", "b") == 2
-    assert "all features of Vowpal Wabbit's text are numbers" in capsys.readouterr().err
+    assert "all features in Vowpal Wabbit's text are numbers" in capsys.readouterr().err

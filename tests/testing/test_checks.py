@@ -276,7 +276,7 @@ def test_a_policy_that_nobody_registered_cannot_be_saved():
 
 def test_a_class_that_takes_the_name_of_ours_cannot_be_saved_as_it():
     mine = type("UniformPolicy", (UniformPolicy,), {})
-    with pytest.raises(TypeError, match="would come back as bopl"):
+    with pytest.raises(TypeError, match="would be loaded as bopl"):
         mine().fit(random_log(0)).save("never.bopl")
 
 

@@ -59,7 +59,7 @@ def test_columns_that_are_kept_stay_and_are_told(leaking):
 
 def test_a_column_to_keep_must_be_there(leaking):
     config = make_config({"log": leaking, "keep": ["order"], **ROLES})
-    with pytest.raises(UsageError, match="keep names 'order', which is no context column"):
+    with pytest.raises(UsageError, match="keep names 'order', which is not a context column"):
         audit_for_training(read_training_log(config), config, say=print)
 
 

@@ -15,8 +15,8 @@ _NO_EXPLORATION = (
     "them at random."
 )
 _NOT_SAMPLED = (
-    "Always taking the most probable action explores nothing. To learn from these decisions later, use --sample and log "
-    "the propensities."
+    "Always taking the most probable action explores nothing. To learn from these decisions later, use --sample and "
+    "log the propensities."
 )
 
 

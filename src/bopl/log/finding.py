@@ -1,4 +1,4 @@
-"""Findings of an audit: for people, for programs, and for those who want an exception."""
+"""Findings of an audit: as text, as data, and as an exception."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class AuditError(ValueError):
 
 @dataclass(frozen=True)
 class Finding:
-    """What one check found.
+    """The finding of one check.
 
     Attributes
     ----------
@@ -60,7 +60,7 @@ class Audit:
 
     @property
     def table(self) -> Any:
-        """One row per check: a pandas frame if pandas is installed, else a small table that is read in the same way."""
+        """One row per check: a pandas frame if pandas is installed, otherwise a small table with the same interface."""
         return to_table(self._columns())
 
     def to_frame(self, backend: str | None = None) -> Any:
@@ -78,7 +78,7 @@ class Audit:
         for finding in self.findings:
             if finding.check == check:
                 return finding
-        raise KeyError(f"no check is called {check!r}; there are {', '.join(f.check for f in self.findings)}.")
+        raise KeyError(f"there is no check {check!r}; there are {', '.join(f.check for f in self.findings)}.")
 
     def raise_problems(self) -> None:
         """Raise `AuditError` if there is a problem."""

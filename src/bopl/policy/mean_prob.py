@@ -1,4 +1,4 @@
-"""The mean of several policies' probabilities: what a blend decides by."""
+"""The mean of several policies' probabilities, by which a blend decides."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ LEAST_PROB = 1e-300  # whose logarithm is finite
 
 
 def shares_of(weights: Any, n_policies: int) -> FloatArray:
-    """Return the policies' shares, which sum to one, of weights; equal ones if there are none."""
+    """Return the policies' shares, which sum to one, from weights; equal ones if there are none."""
     share = np.ones(n_policies) if weights is None else np.asarray(weights, dtype=np.float64)
     if share.shape != (n_policies,) or not (share > 0.0).all() or not np.isfinite(share).all():
         raise ValueError(f"weights must hold one positive number per policy; got {weights!r}.")

@@ -37,12 +37,12 @@ def write_onnx(
     Parameters
     ----------
     parts : sequence of (BoostedPolicy, float)
-        What the policy is the mean of, and the share of each; for a single policy itself.
+        The policies to average, with their shares; for a single policy, itself.
     path : path
     policy : BoostedPolicy or BlendedPolicy
-        What has the parts. Labels that are text or whole numbers come out as they are, others as positions.
+        The policy with the parts. Labels that are text or integers are returned as they are, others as positions.
     raw : bool
-        Whether the columns of the log are the inputs, by name (`onnx_raw`), and not encoded contexts.
+        Whether the inputs are the columns of the log, by name (`onnx_raw`), instead of encoded contexts.
     """
     graph = Graph()
     facts: dict[str, Any] = {}
@@ -113,7 +113,7 @@ class _PolicyWriter:
         return graph.add("Max", log_prob, graph.constant(np.log(LEAST_LOGGING_PROB)))
 
     def _add_linear(self, model: LoggingModel) -> str:
-        """Add the linear scores of the inputs of `InputLayout`, up to a number that all actions of a context share."""
+        """Add the linear scores of the inputs of `InputLayout`, up to a constant for each context."""
         graph, layout = self.graph, model.layout
         inputs = []
         if len(layout.number):
@@ -192,7 +192,7 @@ class _PolicyWriter:
 
 
 def _labels(actions: AnyArray) -> AnyArray:
-    """Return what positions are turned into: text and whole numbers as they are, else the positions."""
+    """Return what positions are mapped to: text and integers as they are, otherwise the positions."""
     labels: list[Any] = actions.tolist()
     if all(isinstance(label, str) for label in labels):
         return np.array(labels, dtype=np.str_)

@@ -134,7 +134,7 @@ def test_a_file_that_changes_or_vanishes_is_told(tmp_path):
     with pytest.raises(ValueError, match=r"part003.parquet' has changed since the log was scanned"):
         log.to_log()
     file.unlink()
-    with pytest.raises(FileNotFoundError, match=r"part003.parquet' was there when the log was scanned and is gone"):
+    with pytest.raises(FileNotFoundError, match=r"part003.parquet' existed when the log was scanned but is gone"):
         log.to_log()
 
 

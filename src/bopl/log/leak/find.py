@@ -1,4 +1,4 @@
-"""`find_leaks`: every context column is asked what it knows."""
+"""`find_leaks`: tests what every context column reveals."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _SEED = 20_141
 
 
 def find_leaks(log: BanditLog) -> tuple[Leak, ...]:
-    """Return the context columns of a log that know too much, in their order; see `BanditLog.leaks`."""
+    """Return the leaking context columns of a log, in their order; see `BanditLog.leaks`."""
     views = column_views(log)
     if log.n_samples < MIN_SAMPLES:
         return ()

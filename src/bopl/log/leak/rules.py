@@ -74,7 +74,7 @@ def judge_reward(name: str | int, test: RewardTest, given: Suspicion, knows: str
     if is_late and (decides or abs(test.leak_z) < MAX_LEAK_Z):
         return Leak(name, knows, SURE, f"{_told(test)}, and {_late(test)}", test.explained)
     if is_late:
-        text = f"{_told(test)}, and {_late(test)}. Or the propensities leave it out"
+        text = f"{_told(test)}, and {_late(test)}. Or the propensities ignore it"
         return Leak(name, knows, DOUBTFUL, text, test.explained)
     if decides and test.leak_z > -MAX_LEAK_Z:
         return Leak(name, knows, SURE, f"{_told(test)}, whatever the action was", test.explained)
@@ -105,7 +105,7 @@ def _told(test: RewardTest) -> str:
 
 
 def _late(test: RewardTest) -> str:
-    return f"goes with what the drawn action earned, as nothing known before can (z = {test.honest_z:.1f})"
+    return f"goes with what the drawn action earned, which nothing known before can do (z = {test.honest_z:.1f})"
 
 
 def judge_action(name: str | int, test: ActionTest, given: Suspicion) -> Leak | None:
@@ -123,7 +123,7 @@ def judge_action(name: str | int, test: ActionTest, given: Suspicion) -> Leak | 
         return Leak(name, ACTION, SURE, text, test.excess)
     if not given.are_propensities_sound:
         return None  # a column without any information fails as well: it is the propensities
-    return Leak(name, ACTION, DOUBTFUL, f"{text}. Or the propensities leave it out", test.excess)
+    return Leak(name, ACTION, DOUBTFUL, f"{text}. Or the propensities ignore it", test.excess)
 
 
 def judge_told_action(name: str | int, told: float, constant: float) -> Leak | None:
@@ -132,6 +132,6 @@ def judge_told_action(name: str | int, told: float, constant: float) -> Leak | N
         return None
     text = (
         f"its values give the action that was taken {told:.0%} on average. If it was known before, the logging policy "
-        "did not explore, and the log says nothing of other actions"
+        "did not explore, and the log says nothing about other actions"
     )
     return Leak(name, ACTION, DOUBTFUL, text, told)
