@@ -219,7 +219,7 @@ def test_few_rewards_are_a_problem_and_the_logging_policy_needs_no_difference():
     assert changed(reward=(np.arange(2000) < 10).astype(float)).audit()["rewarded_samples"].status == "note"
     assert changed(reward=np.ones(2000)).audit(SAMPLE.policy_prob)["rewarded_samples"].value == 0.0
     equal = changed(reward=np.ones(2000)).audit()["rewarded_samples"]
-    assert (equal.status, equal.sentence[:26]) == ("problem", "All 2,000 rewards are 1: t")
+    assert (equal.status, equal.sentence[:26]) == ("problem", "All 2,000 rewards are 1: n")
     logging = LOG.audit(SAMPLE.logging_prob)["rewarded_samples"]
     assert logging.value == pytest.approx(2000 * reward_share(LOG.reward))
 

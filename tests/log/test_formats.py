@@ -418,7 +418,7 @@ def test_dsjson_names_of_actions_are_their_tags_and_shared_features_are_kept(tmp
     ("text", "message"),
     [
         ('{"c": {"_multi": [', "line 1 of log.dsjson is not valid JSON"),
-        ("[1, 2]", "line 1 of log.dsjson is no JSON object"),
+        ("[1, 2]", "line 1 of log.dsjson is not a JSON object"),
         (
             json.dumps(decision(1, "Rom", 5, 0.0)),
             "line 1 of log.dsjson says that action 6 was taken, but offers only 2",

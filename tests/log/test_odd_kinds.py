@@ -93,9 +93,9 @@ def decision(**changes):
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
-        ({"_label_cost": {"a": 1}}, "line 1 of .* has a _label_cost that is no number"),
-        ({"_label_probability": "often"}, "has a _label_probability that is no number: 'often'"),
-        ({"_labelIndex": [0]}, "has a _labelIndex that is no number"),
+        ({"_label_cost": {"a": 1}}, "line 1 of .* has a _label_cost that is not a number"),
+        ({"_label_probability": "often"}, "has a _label_probability that is not a number: 'often'"),
+        ({"_labelIndex": [0]}, "has a _labelIndex that is not a number"),
         ({"_labelIndex": 0.5}, "says that action 1.5 was taken, but offers only 2"),
         ({"Timestamp": 5}, "has a Timestamp that is not a time"),
         ({"c": {"_multi": [1, 2]}}, "must list the actions it offers under '_multi'"),

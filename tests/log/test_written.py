@@ -362,7 +362,7 @@ REFUSED = {
         "differ in their context columns: 'user', 'age' are in only one of them",
     ),
     "names": (lambda: [random_log(), random_log(feature_names=list("abc"))], "without names and with names"),
-    "groups": (lambda: [random_log(), random_log(group=None)], "log 1 has group and log 2 has not"),
+    "groups": (lambda: [random_log(), random_log(group=None)], "log 1 has group but log 2 does not"),
     "times": (
         lambda: [random_log(), random_log(time=np.datetime64("2024-01-01") + np.arange(60))],
         "times of log 1 are numbers, those of log 2 dates",
@@ -465,8 +465,8 @@ def test_a_file_without_a_word_of_them_has_none_of_them(tmp_path):
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
-        ({"other_rewards": {}}, "log 1 has the other reward 'revenue' and log 2 has not"),
-        ({"segment": None}, "log 1 has segment and log 2 has not"),
+        ({"other_rewards": {}}, "log 1 has the other reward 'revenue' but log 2 does not"),
+        ({"segment": None}, "log 1 has segment but log 2 does not"),
     ],
 )
 def test_logs_are_not_joined_where_one_lacks_what_the_other_carries(changes, said):

@@ -25,7 +25,7 @@ VALUE, EMPIRICAL, SURROGATE, WEIGHT, WEIGHT_SQUARE, WEIGHT_REWARD, GRADIENT_SQUA
 _LOG2E = 1.4426950408889634
 _LN2_HIGH, _LN2_LOW = 6.93147180369123816490e-01, 1.90821492927058770002e-10
 _ROUND = 6755399441055744.0  # 1.5 · 2^52: adding it rounds to an integer, kept in the low bits
-_LEAST = -708.0  # exp of anything smaller is zero for our purposes
+_MIN_EXPONENT = -708.0  # exp of anything smaller is zero for our purposes
 
 
 def block_rows(n_actions: int) -> int:
@@ -39,7 +39,7 @@ def fast_exp(x):  # type: ignore[no-untyped-def]
 
     Plain arithmetic without branches: the compiler does several at a time, and every machine gives the same bits.
     """
-    bounded = max(x, _LEAST)
+    bounded = max(x, _MIN_EXPONENT)
     shifted = bounded * _LOG2E + _ROUND
     power = shifted - _ROUND
     r = (bounded - power * _LN2_HIGH) - power * _LN2_LOW  # |r| <= ln(2) / 2
@@ -58,7 +58,7 @@ def fast_exp(x):  # type: ignore[no-untyped-def]
     p = p * r + 1.0
     p = p * r + 1.0
     scale = np.int64((np.float64(shifted).view(np.int64) + np.int64(1023)) << np.int64(52)).view(np.float64)
-    return p * scale if x > _LEAST else 0.0
+    return p * scale if x > _MIN_EXPONENT else 0.0
 
 
 @njit(nogil=True, cache=True)

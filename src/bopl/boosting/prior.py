@@ -11,7 +11,7 @@ from bopl._typing import FloatArray
 from bopl.reward.logging_model import LoggingModel, LoggingTerm
 
 MIN_SPREAD = 1e-3  # of ln p: a logging policy closer to uniform carries no information, its slope is pure noise
-_LEAST_PART = 1e-12  # of the largest eigenvalue: anything smaller is indistinguishable from rounding
+_MIN_PART = 1e-12  # of the largest eigenvalue: anything smaller is indistinguishable from rounding
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,7 +61,7 @@ def find_prior(model: LoggingModel, sums: FloatArray, is_spread: bool) -> Prior:
         return Prior(float(sums[6] / sums[0]), LoggingTerm(model, 0.0))
     gram = np.array([[sums[0], sums[1], sums[2]], [sums[1], sums[3], sums[4]], [sums[2], sums[4], sums[5]]])
     size, direction = np.linalg.eigh(gram)
-    kept = size > _LEAST_PART * size[-1]
+    kept = size > _MIN_PART * size[-1]
     moved = direction[:, kept].T @ sums[6:]
     constant, log_factor, prob_factor = (direction[:, kept] @ (moved / size[kept])).tolist()
     return Prior(constant, LoggingTerm(model, log_factor, prob_factor))

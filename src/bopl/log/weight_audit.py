@@ -30,7 +30,7 @@ from bopl.log.weight import (
 if TYPE_CHECKING:
     from bopl.log.bandit_log import BanditLog
 
-MOST_Z = 1000.0  # larger ones are told as larger: their digits say nothing
+MAX_Z = 1000.0  # larger ones are reported as larger: their digits mean nothing
 MAX_ESTIMATED_GAP = 0.1  # of a mean weight under estimated propensities: smaller ones are errors of estimation
 ESTIMATED_HINT = (
     "the model of the logging policy misses something. Add the columns that it used, say which actions were "
@@ -150,7 +150,7 @@ def mean_weight_finding(
 
 def z_text(z: float) -> str:
     """Return a z as it is told."""
-    return f"z = {z:.1f}" if abs(z) < MOST_Z else f"z {'>' if z > 0.0 else '<'} {np.copysign(MOST_Z, z):.0f}"
+    return f"z = {z:.1f}" if abs(z) < MAX_Z else f"z {'>' if z > 0.0 else '<'} {np.copysign(MAX_Z, z):.0f}"
 
 
 def uniform_weight(log: BanditLog) -> FloatArray:

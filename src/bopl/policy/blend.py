@@ -16,7 +16,7 @@ from bopl._typing import BoolArray, ContextMatrix, FloatArray
 from bopl.learner.store import Packed
 from bopl.log import BanditLog
 from bopl.policy.boosted import BoostedPolicy
-from bopl.policy.mean_prob import LEAST_PROB, content_of, mean_prob, shares_of, sharpened_prob
+from bopl.policy.mean_prob import MIN_PROB, content_of, mean_prob, shares_of, sharpened_prob
 from bopl.policy.packed import PackedPolicy
 
 if TYPE_CHECKING:
@@ -130,7 +130,7 @@ class BlendedPolicy(PackedPolicy):
 
     def decision_function(self, context: Any) -> FloatArray:
         """Return the logarithm of the mean probabilities, of shape (n_samples, n_actions)."""
-        return np.log(np.maximum(self._mean(self._read(context), None), LEAST_PROB))
+        return np.log(np.maximum(self._mean(self._read(context), None), MIN_PROB))
 
     def predict(self, context: Any, *, action_mask: Any = None) -> Any:
         """Return the most probable eligible action for each context."""

@@ -26,7 +26,7 @@ from bopl.learner.hist_tree.shap import explain_pairs, quadrature, work_of
 from bopl.log.context import is_sparse
 from bopl.log.layout import InputLayout
 from bopl.objective.softmax import log_softmax, softmax
-from bopl.reward.logging_model import LEAST_PROB, LoggingModel, LoggingTerm
+from bopl.reward.logging_model import MIN_PROB, LoggingModel, LoggingTerm
 
 N_POINTS = 16  # of the quadrature along the path
 MAX_CELLS = 4_000_000  # numbers in one intermediate array
@@ -156,7 +156,7 @@ def _term_at(term: LoggingTerm, score: FloatArray) -> FloatArray:
     epsilon, log_prob = term.model.epsilon, log_softmax(score)
     if epsilon > 0.0:
         log_prob = np.log((1.0 - epsilon) * np.exp(log_prob) + epsilon / score.shape[1])
-    return term.of(np.maximum(log_prob, np.log(LEAST_PROB)))
+    return term.of(np.maximum(log_prob, np.log(MIN_PROB)))
 
 
 def _mean_slope(term: LoggingTerm, start: FloatArray, end: FloatArray, action_idx: IntArray) -> FloatArray:
@@ -173,8 +173,8 @@ def _slope(term: LoggingTerm, score: FloatArray, action_idx: IntArray) -> FloatA
     action_prob = softmax(score)
     own = action_prob[pairs, action_idx]
     mixed = (1.0 - epsilon) * own + epsilon / score.shape[1]
-    by_own = term.log_factor / np.maximum(mixed, LEAST_PROB) + term.prob_factor
-    gain = np.where(mixed > LEAST_PROB, (1.0 - epsilon) * own * by_own, 0.0)
+    by_own = term.log_factor / np.maximum(mixed, MIN_PROB) + term.prob_factor
+    gain = np.where(mixed > MIN_PROB, (1.0 - epsilon) * own * by_own, 0.0)
     slope = -gain[:, None] * action_prob
     slope[pairs, action_idx] += gain
     return slope

@@ -11,7 +11,7 @@ from bopl._typing import BoolArray, ContextMatrix, FloatArray
 from bopl.objective.softmax import softmax
 from bopl.policy.records import RecordPolicy
 
-LEAST_PROB = 1e-300  # whose logarithm is finite
+MIN_PROB = 1e-300  # whose logarithm is finite
 
 
 def shares_of(weights: Any, n_policies: int) -> FloatArray:
@@ -38,7 +38,7 @@ def sharpened_prob(action_prob: FloatArray, mask: BoolArray | None, inverse_temp
     """Return probabilities at an inverse temperature."""
     if inverse_temperature == 1.0:
         return action_prob
-    score = np.log(np.maximum(action_prob, LEAST_PROB))
+    score = np.log(np.maximum(action_prob, MIN_PROB))
     return softmax(score, inverse_temperature=inverse_temperature, action_mask=mask)
 
 

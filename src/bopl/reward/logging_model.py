@@ -32,7 +32,7 @@ MIN_SAMPLES, MAX_PRODUCTS = 5_000, 120_000_000  # fewer with many inputs or acti
 MAX_ITERATIONS = 100
 PENALTIES = (1e-3, 1e-4, 1e-5)  # ridge, on inputs of unit variance
 WORTH_LESS_PENALTY = 0.05  # a smaller penalty must lower the error by this share
-LEAST_PROB = 1e-12
+MIN_PROB = 1e-12
 CHUNK_ROWS = 16_384
 NEVER_LOGGED = -8.0  # score of an action that the log does not contain, below the mean of the others
 FLOOR_SHARE = 0.999  # of the smallest propensity, which is taken as a floor
@@ -97,7 +97,7 @@ class LoggingModel:
             part = log_softmax(self.score(context[rows]), None if action_mask is None else action_mask[rows])
             if self.epsilon > 0.0:
                 part = np.log((1.0 - self.epsilon) * np.exp(part) + self.epsilon / self.n_actions)
-            log_prob[rows] = np.maximum(part, np.log(LEAST_PROB))
+            log_prob[rows] = np.maximum(part, np.log(MIN_PROB))
         return log_prob
 
     def pack(self) -> tuple[dict[str, Any], dict[str, AnyArray]]:
@@ -146,7 +146,7 @@ def fit_logging_model(log: BanditLog, *, seed: int = 0) -> LoggingModel:
     if model.epsilon > 0.0:  # a floor that only compensates for what a linear model lacks
         model = _fit_linear(log, seed, has_floor=False)
     logged = model.log_prob(log.context, log.action_mask)[np.arange(log.n_samples), log.action_idx]
-    left = log.with_reward(np.log(np.maximum(log.propensity, LEAST_PROB)) - logged)
+    left = log.with_reward(np.log(np.maximum(log.propensity, MIN_PROB)) - logged)
     fitted = cross_fit(left, BoostedRewardModel(n_rounds=TREE_ROUNDS), n_folds=2, seed=seed)
     return with_trees(model, fitted)
 
@@ -193,7 +193,7 @@ def fit_linear_part(part: BanditLog, layout: InputLayout, *, has_floor: bool = T
         (fit.search_penalty(train, held_out, epsilon) for epsilon in floors), key=lambda one: one[0]
     )
     everything = fit.solve(np.ones(part.n_samples, bool), epsilon, penalty, found)
-    spread = float(np.log(np.maximum(part.propensity[held_out], LEAST_PROB)).std())
+    spread = float(np.log(np.maximum(part.propensity[held_out], MIN_PROB)).std())
     return replace(fit.model(everything, epsilon), error=best_error, spread=spread)
 
 
@@ -205,7 +205,7 @@ class _LinearFit:
         self.inputs, self.shift, self.scale = standardised(layout(part.context))
         # Sparse inputs stay sparse: their means are subtracted from the products instead.
         self.offset = self.shift / self.scale if is_sparse(self.inputs) else np.zeros(len(self.scale))
-        self.target = np.log(np.maximum(part.propensity, LEAST_PROB))
+        self.target = np.log(np.maximum(part.propensity, MIN_PROB))
 
     def begin(self) -> FloatArray:
         """Return the start of the search: equal scores, with actions that were never logged below them."""
@@ -243,7 +243,7 @@ class _LinearFit:
             score = np.asarray(inputs @ single, np.float64) + (intercept - (offset * single).sum(axis=0))
             prob = np.exp(log_softmax(score, mask))
             logged = prob[here, action]
-            mixed = np.maximum((1.0 - epsilon) * logged + epsilon / n_actions, LEAST_PROB)
+            mixed = np.maximum((1.0 - epsilon) * logged + epsilon / n_actions, MIN_PROB)
             off = (np.log(mixed) - target) / len(target)
             pull = off * (1.0 - epsilon) * logged / mixed  # of the logged action's score
             slope = -pull[:, None] * prob

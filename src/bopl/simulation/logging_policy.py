@@ -15,7 +15,7 @@ from bopl.objective.softmax import softmax
 from bopl.policy.policy import Policy
 
 REWARD_TOLERANCE = 5e-4  # tolerance of the logging reward around its target
-MOST_MISSED = 0.02  # a larger miss is an error, a smaller one a warning
+MAX_MISS = 0.02  # a larger miss is an error, a smaller one a warning
 WEAKEST, STRONGEST = -9.0, 3.0  # powers of ten of the inverse penalty
 
 
@@ -94,7 +94,7 @@ def fit_logging_policy(
             break
         low, high = (middle, high) if reached < target_reward else (low, middle)
     miss = abs(reached - target_reward)
-    if miss > MOST_MISSED:
+    if miss > MAX_MISS:
         ends = [
             value(_fit_ridge(matrix, reward, actions, inverse_penalty=10.0**power, epsilon=epsilon))
             for power in (WEAKEST, STRONGEST)

@@ -17,7 +17,7 @@ MIN_HONEST_Z = 4.5  # of one column: 7 in a million honest ones exceed it, if no
 MAX_LEAK_Z = 3.0  # beyond it a column goes with what actions earn more, or less, than what came of the reward does
 MIN_EXPLAINED = 0.005  # of the reward's variance: less than this is not worth the name of knowing
 MIN_PRECISION, MIN_RECALL = 0.98, 0.8
-LEAST_PRECISION = 0.9  # below which the precision must not be, at the level of PRECISION_ERROR
+MIN_PRECISION_BOUND = 0.9  # below which the precision must not be, at the level of PRECISION_ERROR
 PRECISION_ERROR = 1e-4
 MIN_OTHER, OTHER_PRECISION = 15, 0.95  # of samples that took another action than most
 MIN_EXCESS = 0.1  # of the bet on actions: less can be rounded propensities
@@ -90,7 +90,7 @@ def _is_pure(test: RewardTest) -> bool:
     n_events = round(test.precision * test.n_told)
     lowest = betaincinv(n_events, test.n_told - n_events + 1, PRECISION_ERROR)
     # A column that tells all events and no others needs fewer of them to be believed.
-    return bool(lowest > LEAST_PRECISION or (lowest > 0.5 and test.recall > MIN_PRECISION))
+    return bool(lowest > MIN_PRECISION_BOUND or (lowest > 0.5 and test.recall > MIN_PRECISION))
 
 
 def _told(test: RewardTest) -> str:
