@@ -22,6 +22,15 @@ def test_using_a_policy_does_not_import_torch_or_xgboost():
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
+def test_a_plain_evaluation_needs_no_scikit_learn():
+    code = (
+        "import bopl, sys, numpy as np; a = np.arange(200) % 2; "
+        "log = bopl.BanditLog(np.ones((200, 1)), a, a * 1.0, np.full(200, 0.5)); "
+        "bopl.evaluate(log, np.tile([0.2, 0.8], (200, 1))); assert not {'sklearn', 'pandas'} & set(sys.modules)"
+    )
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
 @pytest.mark.parametrize("name", bopl.__all__)
 def test_every_public_name_is_there(name):
     assert getattr(bopl, name) is not None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from typing import Any
 
@@ -16,6 +17,36 @@ from bopl._typing import AnyArray
 def to_table(columns: Mapping[str, Any]) -> Any:
     """Return columns as a pandas frame if pandas is installed, otherwise as a `Table`."""
     return to_frame(columns, "pandas") if is_installed("pandas") else Table(columns)
+
+
+class Tabular(ABC):
+    """Rows that can be had as a frame: pandas, polars, pyarrow, or whatever else reads Arrow."""
+
+    @abstractmethod
+    def _columns(self) -> Mapping[str, Any]:
+        """Return the columns by name, all of one length."""
+
+    @property
+    def table(self) -> Any:
+        """The rows: a pandas frame if pandas is installed, else a small table that is read in the same way."""
+        return to_table(self._columns())
+
+    def to_arrow(self) -> Any:
+        """Return the rows as a pyarrow table."""
+        return to_arrow(self._columns())
+
+    def to_frame(self, backend: str | None = None) -> Any:
+        """Return the rows as a frame.
+
+        Parameters
+        ----------
+        backend : {"pandas", "polars", "pyarrow"}, optional
+            By default pandas if it is installed, else polars, else pyarrow.
+        """
+        return to_frame(self._columns(), backend)
+
+    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
+        return self.to_arrow().__arrow_c_stream__(requested_schema)
 
 
 class Table:

@@ -88,8 +88,8 @@ def test_number_and_size_of_pieces_do_not_matter(cuts, n_rows, tmp_path, monkeyp
 @pytest.mark.parametrize("n_jobs", [1, 2])
 def test_threads_and_the_order_in_memory_do_not_matter(n_jobs, tmp_path, monkeypatch):
     plain = bopl.BoostedPolicy(**settings()).fit(make_log())
-    monkeypatch.setattr("bopl.learner.hist_tree.fit.MIN_CONTEXTS", 1)  # stored by leaf
-    monkeypatch.setattr("bopl.learner.hist_tree.learner.MIN_LARGE", 100)
+    monkeypatch.setattr("bopl.learner.hist_tree.locality.MIN_CONTEXTS", 1)  # stored by leaf
+    monkeypatch.setattr("bopl.learner.hist_tree.rounds.MIN_LARGE", 100)
     monkeypatch.setattr("bopl.boosting.ascent.MIN_PARALLEL", 1)
     stored = bopl.BoostedPolicy(**settings(learner=tree(n_jobs=n_jobs))).fit(make_log())
     in_pieces = bopl.BoostedPolicy(**settings(learner=tree(n_jobs=n_jobs))).fit(SlicedLog(make_log(), UNEVEN))

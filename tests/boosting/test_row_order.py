@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import bopl
-from bopl.learner.hist_tree import fit
+from bopl.learner.hist_tree import locality
 from bopl.objective import RewardTerms
 from helpers import informative_log
 
@@ -17,7 +17,7 @@ def stored_by_leaf(monkeypatch):
     """Let the engine order even small logs, from the moment it is called."""
 
     def start():
-        monkeypatch.setattr(fit, "MIN_CONTEXTS", 1)
+        monkeypatch.setattr(locality, "MIN_CONTEXTS", 1)
 
     return start
 
@@ -118,7 +118,7 @@ def fit_large(objective, log, *, sample_weight=None, **settings):
 
 def as_logged(monkeypatch):
     """Let the engine keep rows in the order of the log."""
-    monkeypatch.setattr(fit, "MIN_CONTEXTS", 10 * N_LARGE)
+    monkeypatch.setattr(locality, "MIN_CONTEXTS", 10 * N_LARGE)
 
 
 @pytest.mark.parametrize("start", ["uniform", "reward_model", "logging+reward_model"])

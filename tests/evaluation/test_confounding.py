@@ -10,6 +10,7 @@ from bopl.evaluation.confounding import Sensitivity, describe_confounding
 from bopl.evaluation.estimator import IPS, SNIPS
 from bopl.evaluation.interval import Normal
 from bopl.evaluation.model_based import DoublyRobust, SelfNormalisedDR
+from bopl.evaluation.row import TippingPoint
 from bopl.evaluation.terms import Terms
 
 ESTIMATORS = [IPS(), SNIPS(origin=0.0), DoublyRobust(), SelfNormalisedDR()]
@@ -129,5 +130,5 @@ def test_the_truth_lies_within_the_bounds_of_a_confounder_of_known_strength():
 
 
 def test_a_verdict_that_nothing_overturns_says_so():
-    found = [{"policy": "new", "estimator": "dr", "verdict": "better", "odds": float("inf")}]
+    found = [TippingPoint("new", "dr", "better", odds=float("inf"))]
     assert "more than 100 (dr)" in describe_confounding(found)[0]

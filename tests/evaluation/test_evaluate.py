@@ -117,7 +117,7 @@ def test_blocks_do_not_change_the_result(monkeypatch):
     arguments = {"estimators": "all", "interval": "bootstrap", "reward_model": SAMPLE.reward_hat, "n_replicates": 50}
     whole = bopl.evaluate(LOG, SAMPLE.policy_prob, logging_policy=SAMPLE.logging_prob, **arguments).table
     monkeypatch.setattr("bopl.log.policy_prob.BLOCK_ROWS", 37)
-    monkeypatch.setattr("bopl.evaluation.accumulate.PILOT_BLOCKS", 1000)
+    monkeypatch.setattr("bopl.evaluation.log_sums.PILOT_BLOCKS", 1000)
     blocks = bopl.evaluate(LOG, SAMPLE.policy_prob, logging_policy=SAMPLE.logging_prob, **arguments).table
     pd.testing.assert_frame_equal(whole, blocks, rtol=1e-11)
 
@@ -503,7 +503,7 @@ BAD_CALLS = {
     ),
     "misspelt": (
         lambda: bopl.ValueAccumulator({"first": None}).add(LOG, policies={"frist": UNIFORM, "first": UNIFORM}),
-        "the part brings 'frist', which is no policy of the accumulator; its policies are 'first'",
+        "the part has unknown policies: 'frist'; the policies are 'first'",
     ),
     "not fitted": (
         lambda: bopl.ValueAccumulator(TablePolicy(), estimators="dr", reward_model=LinearRegression()).add(LOG),
@@ -769,7 +769,7 @@ def test_cutting_much_weight_away_is_named():
     policy = constant_policy(log, [0.97, 0.01, 0.01, 0.01])
     row = bopl.evaluate(log, policy, estimators=ClippedIPS(2.0)).row()
     assert row["clipped_share"] == pytest.approx((log.action_idx == 0).mean())
-    assert "Cutting the weights drops 4" in row["reason"]
+    assert "Clipping the weights drops 4" in row["reason"]
     switched = bopl.evaluate(log, policy, estimators=SwitchDR(2.0), reward_model=policy).row()
     assert "left to the reward model" in switched["reason"]
     assert switched["clipped_share"] == row["clipped_share"]

@@ -137,7 +137,7 @@ def test_a_sample_without_a_group_is_refused(parquet, missing):
 
 @pytest.mark.parametrize("group", [np.arange(7), np.arange(1500.0), np.arange(1500) - 1])
 def test_group_numbers_that_cannot_be_are_refused(group):
-    with pytest.raises(ValueError, match="group must hold 1500 whole numbers from 0, one per sample"):
+    with pytest.raises(ValueError, match="group must hold 1500 integers of at least 0, one per sample"):
         bopl.ValueAccumulator(None).add(LOG, policies={"policy": PROB}, group=group)
 
 

@@ -105,9 +105,9 @@ def test_a_rebound_learner_fits_the_same_bytes_as_a_fresh_one(kind, has_mask, se
 
 
 def test_a_rebound_learner_keeps_the_order_of_the_samples(monkeypatch):
-    from bopl.learner.hist_tree import fit
+    from bopl.learner.hist_tree import locality
 
-    monkeypatch.setattr(fit, "MIN_CONTEXTS", 1)
+    monkeypatch.setattr(locality, "MIN_CONTEXTS", 1)
     log = make_log(4, n_samples=300)
     first = bopl.HistTree(4).bind(log, seed=0)
     assert first.row_order is not None

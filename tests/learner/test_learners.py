@@ -1,7 +1,10 @@
 import numpy as np
 import pytest
 import xgboost
+from hypothesis import given
+from hypothesis import strategies as st
 from scipy.sparse import csr_array
+from sklearn.base import clone
 from sklearn.linear_model import LinearRegression
 from sklearn.neighbors import KNeighborsRegressor
 from sklearn.neural_network import MLPRegressor
@@ -10,9 +13,10 @@ from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 import bopl
 from bopl.learner import bind_learner
 from bopl.learner.expanded import action_columns, expand
+from bopl.learner.expanded_tree import just_above
+from bopl.learner.hist_tree.tree import ACTION_SPLIT, LEAF_FEATURE
 from bopl.learner.sklearn import EstimatorPredictor, LinearPredictor, classification_problem, regression_problem
 from bopl.learner.store import describe_learner, learner_from, pack_predictors, unpack_predictors
-from bopl.learner.tree import LEAF
 from bopl.objective import IPS, StepTarget, Surrogate, TrainingData
 from bopl.objective.softmax import log_softmax
 from helpers import informative_log, make_log
@@ -37,14 +41,29 @@ def naive_expand(context, n_actions):
 
 
 def naive_walk(tree, x, action):
-    row = np.concatenate([x, np.eye(tree.n_actions)[action]]).astype(np.float32)
     node = 0
-    while tree.column[node] != LEAF:
-        value = row[tree.column[node]]
-        missing = np.isnan(value) or (tree.zero_is_missing and value == 0)
-        left = tree.missing_left[node] if missing else value <= tree.threshold[node]
+    while tree.feature[node] != LEAF_FEATURE:
+        if tree.feature[node] == ACTION_SPLIT:
+            left = not int(tree.right_actions[node, action // 64]) >> (action % 64) & 1
+        else:
+            value = np.float32(x[tree.feature[node]])
+            left = tree.default_left[node] if np.isnan(value) else value < tree.threshold[node]
         node = tree.left[node] if left else tree.right[node]
     return tree.value[node]
+
+
+def library_prediction(learner, log, target):
+    """Return what the library that grows the tree predicts itself, by its own code."""
+    rows = expand(log.context, action_columns(log.n_actions, log.action_features))
+    if isinstance(learner, bopl.XGBTree):
+        bound = bind_learner(learner, log, seed=0)
+        bound.boost(target)
+        predicted = bound.booster.predict(xgboost.DMatrix(rows))
+    else:
+        of_class = isinstance(learner, DecisionTreeClassifier)
+        label, weight = classification_problem(target) if of_class else regression_problem(target, log.action_mask)
+        predicted = clone(learner).fit(rows, label, sample_weight=weight).predict(rows)
+    return predicted.reshape(log.n_samples, log.n_actions)
 
 
 def with_missing(log, seed=0):
@@ -62,8 +81,8 @@ def test_expanded_matrix_is_every_context_with_every_action():
 
 
 TREES = [
-    DecisionTreeRegressor(max_depth=5),
-    DecisionTreeClassifier(max_depth=5),
+    DecisionTreeRegressor(max_depth=5, random_state=0),
+    DecisionTreeClassifier(max_depth=5, random_state=0),
     bopl.XGBTree("exact", max_depth=5),
     bopl.XGBTree("hist", max_depth=5),
 ]
@@ -75,11 +94,50 @@ def test_tree_walks_like_its_naive_twin_and_like_the_library_that_grew_it(learne
     log = make_log(1, n_samples=120)
     log = with_missing(log) if missing else log
     fitted = bind_learner(learner, log, seed=0).fit(target_of(log), 0)
-    tree = fitted.predictor
-    assert tree.n_leaves > 4
-    naive = [[naive_walk(tree, x, action) for action in range(log.n_actions)] for x in log.context]
-    np.testing.assert_array_equal(tree.predict(log.context), naive)
-    np.testing.assert_array_equal(tree.predict(log.context), fitted.prediction)
+    predictor = fitted.predictor
+    assert predictor.n_leaves > 4
+    naive = [[naive_walk(predictor.tree, x, action) for action in range(log.n_actions)] for x in log.context]
+    np.testing.assert_array_equal(predictor.predict(log.context), naive)
+    np.testing.assert_array_equal(predictor.predict(log.context), fitted.prediction)
+    np.testing.assert_array_equal(fitted.prediction, library_prediction(learner, log, target_of(log)))
+
+
+@pytest.mark.parametrize("learner", TREES, ids=str)
+@pytest.mark.parametrize("is_sparse", [False, True])
+def test_what_a_tree_asks_of_the_action_is_settled_as_the_library_would(learner, is_sparse):
+    rng = np.random.default_rng(3)
+    n_samples, n_actions = 400, 5
+    context = rng.integers(0, 3, size=(n_samples, 2)).astype(np.float32)  # little to split on: actions are
+    features = rng.integers(-1, 2, size=(n_actions, 2))
+    log = bopl.BanditLog(
+        csr_array(context) if is_sparse else context,
+        rng.integers(0, n_actions, n_samples),
+        rng.random(n_samples),
+        np.full(n_samples, 1 / n_actions),
+        actions=range(n_actions),
+        action_features=features,
+    )
+    target = StepTarget(rng.normal(size=n_actions) + rng.normal(size=(n_samples, n_actions)), np.ones(n_samples))
+    fitted = bind_learner(learner, log, seed=0).fit(target, 0)
+    tree = fitted.predictor.tree
+    by_identity = (tree.feature == ACTION_SPLIT) & (tree.action_feature < 0)
+    assert (tree.feature == ACTION_SPLIT).sum() > 2
+    assert [bin(int(word)).count("1") for word in tree.right_actions[by_identity, 0]] == [1] * by_identity.sum()
+    np.testing.assert_array_equal(tree.left[tree.left >= 0], np.flatnonzero(tree.left >= 0) + 1)  # in preorder
+    np.testing.assert_array_equal(fitted.predictor.predict(log.context), fitted.prediction)
+    np.testing.assert_array_equal(fitted.prediction, library_prediction(learner, log, target))
+
+
+@given(
+    threshold=st.floats(-1e39, 1e39) | st.floats(-1, 1, width=32),
+    near=st.integers(-2, 2),
+)
+def test_the_least_number_above_a_threshold_tells_float32_values_apart_alike(threshold, near):
+    with np.errstate(over="ignore"):
+        x = np.float32(threshold)
+        for _ in range(abs(near)):
+            x = np.nextafter(x, np.float32(np.inf if near > 0 else -np.inf))
+    assert (float(x) <= threshold) == bool(x < just_above(np.array([threshold]))[0])
 
 
 def test_sparse_context_gives_the_same_scikit_learn_tree():
@@ -228,13 +286,42 @@ def test_predictors_survive_packing(learner):
     ],
 )
 def test_trees_that_would_leave_their_arrays_are_refused(array, position, value, message):
-    log = make_log()
-    tree = bind_learner(DecisionTreeRegressor(max_depth=3), log, seed=0).fit(target_of(log), 0).predictor
-    facts, arrays = pack_predictors([tree])
-    arrays = {name: np.array(values) for name, values in arrays.items()}
+    facts, arrays = stored_tree()
     arrays[array][position] = value
     with pytest.raises(ValueError, match=message):
-        unpack_predictors(facts, arrays, n_features=log.n_features, n_actions=log.n_actions)
+        unpack_predictors(facts, arrays, n_features=2, n_actions=3)
+
+
+def stored_tree():
+    """Return a tree as files of version 0.1 have it: x1 <= 0.5, then the action 2 and x0 <= -1."""
+    columns = {
+        "column": np.array([1, 4, 0, -1, -1, -1, -1], np.int32),
+        "threshold": np.array([0.5, 0.5, -1.0, 0.0, 0.0, 0.0, 0.0]),
+        "left": np.array([1, 3, 5, -1, -1, -1, -1], np.int32),
+        "right": np.array([2, 4, 6, -1, -1, -1, -1], np.int32),
+        "missing_left": np.array([True, False, False, False, False, False, False]),
+        "value": np.array([0.0, 0.0, 0.0, 3.0, 4.0, 5.0, 6.0]),
+        "gain": np.array([3.0, 2.0, 1.0, 0.0, 0.0, 0.0, 0.0]),
+        "n_nodes": np.array([7]),
+    }
+    return {"kind": "tree", "zero_is_missing": False}, columns
+
+
+def test_a_tree_of_an_older_file_predicts_as_it_did_and_is_stored_like_the_engines():
+    facts, arrays = stored_tree()
+    (tree,) = unpack_predictors(facts, arrays, n_features=2, n_actions=3)
+    context = np.array([[0.0, 0.5], [-1.0, 0.6], [-0.9, 1.0], [np.nan, np.nan], [np.nan, 1.0], [0.0, 0.0]], np.float32)
+    expected = [[3, 3, 4], [5, 5, 5], [6, 6, 6], [3, 3, 4], [6, 6, 6], [3, 3, 4]]
+    np.testing.assert_array_equal(tree.predict(context), expected)
+    np.testing.assert_array_equal(tree.gain_by_column(), [1, 3, 0, 0, 2])
+    (sparse,) = unpack_predictors(facts | {"zero_is_missing": True}, arrays, n_features=2, n_actions=3)
+    np.testing.assert_array_equal(sparse.predict(csr_array(context)), sparse.predict(context))
+    np.testing.assert_array_equal(sparse.predict(context)[[0, 5]], [[4, 4, 4], [4, 4, 4]])  # no action has a value
+    for one in (tree, sparse):
+        packed, stored = pack_predictors([one])
+        assert packed["kind"] == one.kind != "tree"
+        (again,) = unpack_predictors(packed, stored, n_features=2, n_actions=3)
+        np.testing.assert_array_equal(again.predict(context), one.predict(context))
 
 
 def test_learner_descriptions_name_known_classes_only():

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 from scipy.sparse import csr_array
-from sklearn.tree import DecisionTreeRegressor
+from sklearn.linear_model import Ridge
 
 import bopl
 from bopl.policy.explanation import explain_scores, explanation_work
@@ -49,7 +49,7 @@ def test_sparse_contexts_are_explained_like_dense_ones():
 
 def test_learners_without_covers_say_so(fitted):
     _, log = fitted
-    policy = bopl.BoostedPolicy("surrogate", DecisionTreeRegressor(max_depth=3), n_rounds=2, random_state=0).fit(log)
+    policy = bopl.BoostedPolicy("surrogate", Ridge(), n_rounds=2, random_state=0).fit(log)
     with pytest.raises(TypeError, match="HistTree"):
         policy.explain(log.context)
 

@@ -160,7 +160,11 @@ def rewritten(tmp_path, model_bytes, *, change_document=None, change_arrays=None
         (lambda document: document.update({"n_features": 1}), None, "column that does not exist"),
         (lambda document: document["rounds"].update(kind="code"), None, "kind 'code' are not known"),
         (lambda document: document["settings"].update(reward_translation=None), None, "'reward_translation' cannot be"),
-        (None, lambda arrays: arrays["predictor/left"].fill(0), "children do not follow"),
+        (
+            None,
+            lambda arrays: arrays["predictor/right"].clip(-1, 0, arrays["predictor/right"]),
+            "children do not follow",
+        ),
         (None, lambda arrays: arrays.update({"step/alpha": np.zeros(2)}), "steps do not match"),
         (None, lambda arrays: arrays.pop("history/alpha"), "history/alpha"),
         (None, lambda arrays: arrays.update(training_rows=np.zeros(3)), "hashes of the training rows are not valid"),

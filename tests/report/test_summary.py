@@ -1,5 +1,7 @@
 """What the summary says is what the log and the policy say, by plain formulas."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -9,12 +11,12 @@ from scipy.sparse import csr_array
 from sklearn.tree import DecisionTreeRegressor
 
 import bopl
-from bopl.evaluation import Evaluation
+from bopl.evaluation import Estimate, Evaluation
 from bopl.report import render_page, summarise
 from bopl.report.feature import Column, make_bins, read_columns
 from bopl.report.movement import follow_policy
 from bopl.report.plain import fixed_text, number_text, percent_text, plain, signed_text, within_text
-from bopl.report.verdict import deciding_row, describe_verdict
+from bopl.report.verdict import describe_verdict
 from bopl.simulation.shop import CATEGORIES
 from helpers import informative_log
 
@@ -302,8 +304,9 @@ def test_texts_come_from_a_mapping_or_from_an_encoder():
 def made_up(verdict, uplift, lower, upper, *, logging_value=0.2, estimator="snips"):
     row = {"policy": "new", "estimator": estimator, "value": logging_value + uplift, "ci_lower": 0.1, "ci_upper": 0.4}
     row |= {"uplift": uplift, "uplift_ci_lower": lower, "uplift_ci_upper": upper, "n": 100, "ess": 50.0}
-    row |= {"verdict": verdict, "reason": "Because.", "is_primary": estimator == "dr"}
-    return Evaluation((row,), "normal", 0.95, logging_value)
+    row |= {"verdict": verdict, "reason": "Because.", "is_primary": estimator == "dr", "propensity_source": "logged"}
+    unknown = dict.fromkeys(("std_err", "mean_weight", "max_weight", "clipped_share", "unsupported_mass"), np.nan)
+    return Evaluation((Estimate(**row, **unknown),), "normal", 0.95, logging_value)
 
 
 @pytest.mark.parametrize(
@@ -327,10 +330,10 @@ def test_verdict_is_a_sentence_with_a_number_and_an_interval(evaluation, headlin
 def test_the_estimator_that_speaks_is_fixed_in_advance():
     names = ["dm", "clipped_ips", "ips", "snips", "dr"]
     rows = tuple(made_up("better", 0.05, 0.01, 0.09, estimator=name).rows[0] for name in names)
-    evaluation = Evaluation((*rows, {**rows[0], "policy": "other", "estimator": "sndr"}), "normal", 0.95, 0.2)
-    assert deciding_row(evaluation)["estimator"] == "dr"
+    evaluation = Evaluation((*rows, replace(rows[0], policy="other", estimator="sndr")), "normal", 0.95, 0.2)
+    assert evaluation.primary_row().estimator == "dr"
     assert describe_verdict(evaluation)["agreement"] == "All 5 estimators come to the same verdict."
-    mixed = Evaluation((rows[4], {**rows[2], "verdict": "inconclusive"}), "normal", 0.95, 0.2)
+    mixed = Evaluation((rows[4], replace(rows[2], verdict="inconclusive")), "normal", 0.95, 0.2)
     assert describe_verdict(mixed)["agreement"] == "1 of 2 estimators come to this verdict; ips does not."
 
 

@@ -12,6 +12,7 @@ from typing import Any, TextIO
 import numpy as np
 
 from bopl._exact import Limbs, limbs_of, value_of
+from bopl._logged import logged_entries
 from bopl._machine import memory_in_use_mib
 from bopl._progress import RunLine, current_line
 from bopl._settings import check_number
@@ -169,7 +170,7 @@ class Validation(Callback):
 
 def watched_totals(score: FloatArray, log: BanditLog, least_propensity: float) -> tuple[Limbs, Limbs]:
     """Return the sums of importance weights (relative to the largest 1/p) and of the weighted rewards."""
-    log_prob = log_softmax(score, log.action_mask)[np.arange(log.n_samples), log.action_idx]
+    log_prob = logged_entries(log_softmax(score, log.action_mask), log.action_idx)
     weight = np.exp(log_prob) * (least_propensity / log.propensity)
     return limbs_of(weight), limbs_of(weight * log.reward)
 

@@ -15,7 +15,7 @@ from bopl.boosting.step import Step
 from bopl.learner.base import Predictor
 from bopl.learner.store import Scorer, stack_predictors
 
-EXACT_KINDS = ("hist_tree", "tree", "logging")  # predictors that add up every row in the same order
+EXACT_KINDS = ("hist_tree", "sparse_tree", "logging")  # predictors that add up every row in the same order
 
 
 @dataclass(frozen=True)

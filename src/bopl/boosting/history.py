@@ -4,35 +4,46 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 
-from bopl._frame import to_arrow, to_frame
 from bopl._html import card, table
+from bopl._record import Record, column_texts
+from bopl._table import Tabular
 from bopl._typing import AnyArray
-
-COLUMNS: dict[str, str] = {
-    "round": "number of rounds in the ensemble, from 1",
-    "empirical_risk": "mean of -r/p · pi(a_i) on the translated training rewards",
-    "surrogate_risk": "the surrogate risk, never below the empirical risk",
-    "objective_risk": "the risk that was boosted and that the bounds apply to; one of the above or your own",
-    "gradient_norm": "Euclidean norm of the gradient of the mean risk in all scores, before the round",
-    "alpha": "ensemble weight of the round",
-    "guaranteed_decrease": "guaranteed decrease of the objective's risk, from its smoothness",
-    "recursive_bound": "the objective's risk before the round minus the guaranteed decrease",
-    "theorem_bound": "Theorem 1: opt_emp_risk + excess_emp_risk_0 · exp(-total decrease / excess_emp_risk_0)",
-    "opt_emp_risk": "minimum risk of the objective over all policies on this log; NaN without a certificate",
-    "excess_emp_risk_0": "risk of the start, the uniform policy by default, minus opt_emp_risk",
-    "mean_importance_weight": "mean of pi(a_i)/p; near 1 unless the policy overfits the propensities",
-    "effective_sample_size": "(sum of weights)² / sum of squared weights",
-    "snips_value": "self-normalised estimate of the reward on the training log, untranslated",
-    "validation_value": "self-normalised estimate on the validation log; NaN without one",
-}
 
 
 @dataclass(frozen=True, eq=False)
-class History(Mapping[str, AnyArray]):
+class RoundRow(Record):
+    """One round of the history; NaN for unknown values."""
+
+    round: Annotated[int, "number of rounds in the ensemble, from 1"]
+    empirical_risk: Annotated[float, "mean of -r/p · pi(a_i) on the translated training rewards"]
+    surrogate_risk: Annotated[float, "the surrogate risk, never below the empirical risk"]
+    objective_risk: Annotated[float, "the risk that was boosted and bounded; one of the above or your own"]
+    gradient_norm: Annotated[float, "Euclidean norm of the gradient of the mean risk in all scores, before the round"]
+    alpha: Annotated[float, "ensemble weight of the round"]
+    guaranteed_decrease: Annotated[float, "guaranteed decrease of the objective's risk, from its smoothness"]
+    recursive_bound: Annotated[float, "the objective's risk before the round minus the guaranteed decrease"]
+    theorem_bound: Annotated[
+        float, "Theorem 1: opt_emp_risk + excess_emp_risk_0 · exp(-total decrease / excess_emp_risk_0)"
+    ]
+    opt_emp_risk: Annotated[
+        float, "minimum risk of the objective over all policies on this log; NaN without a certificate"
+    ]
+    excess_emp_risk_0: Annotated[float, "risk of the start, the uniform policy by default, minus opt_emp_risk"]
+    mean_importance_weight: Annotated[float, "mean of pi(a_i)/p; near 1 unless the policy overfits the propensities"]
+    effective_sample_size: Annotated[float, "(sum of weights)² / sum of squared weights"]
+    snips_value: Annotated[float, "self-normalised estimate of the reward on the training log, untranslated"]
+    validation_value: Annotated[float, "self-normalised estimate on the validation log; NaN without one"]
+
+
+COLUMNS: dict[str, str] = column_texts(RoundRow)
+
+
+@dataclass(frozen=True, eq=False)
+class History(Tabular, Mapping[str, AnyArray]):
     """Training history: one row per round, one array per column.
 
     ``history["alpha"]`` is an array, ``history.to_frame()`` a frame, ``history.plot()`` a figure. It also supports the
@@ -63,9 +74,12 @@ class History(Mapping[str, AnyArray]):
             column.flags.writeable = False
         return cls(columns, objective, f"risk of {objective!r}" if title is None else title)
 
-    def to_records(self) -> list[dict[str, float]]:
-        """Return one mapping per round."""
-        return [{name: column[row].item() for name, column in self.columns.items()} for row in range(self.n_rounds)]
+    def to_records(self) -> list[RoundRow]:
+        """Return one record per round."""
+        return [
+            RoundRow(**{name: column[row].item() for name, column in self.columns.items()})
+            for row in range(self.n_rounds)
+        ]
 
     @property
     def n_rounds(self) -> int:
@@ -74,7 +88,7 @@ class History(Mapping[str, AnyArray]):
 
     @property
     def objective_risk(self) -> AnyArray:
-        """The risk that the bounds apply to."""
+        """The risk that the bounds hold for."""
         return self.columns["objective_risk"]
 
     def __getitem__(self, name: str) -> AnyArray:
@@ -93,22 +107,8 @@ class History(Mapping[str, AnyArray]):
             return "History(n_rounds=0)"
         return f"History(n_rounds={self.n_rounds}, last risk={self.objective_risk[-1]:.6g})"
 
-    def to_arrow(self) -> Any:
-        """Return a pyarrow table."""
-        return to_arrow(self.columns)
-
-    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
-        return self.to_arrow().__arrow_c_stream__(requested_schema)
-
-    def to_frame(self, backend: str | None = None) -> Any:
-        """Return a frame.
-
-        Parameters
-        ----------
-        backend : {"pandas", "polars", "pyarrow"}, optional
-            By default pandas if it is installed, else polars, else pyarrow.
-        """
-        return to_frame(self.columns, backend)
+    def _columns(self) -> Mapping[str, AnyArray]:
+        return self.columns
 
     def _repr_html_(self) -> str:
         shown = [*range(min(5, self.n_rounds)), *range(max(5, self.n_rounds - 5), self.n_rounds)]

@@ -12,12 +12,13 @@ from typing import Any
 import numpy as np
 
 from bopl._exact import exact_mean, values_of
+from bopl._logged import logged_entries
 from bopl._typing import ContextMatrix, FloatArray
 from bopl.boosting.keeper import Keeper
 from bopl.boosting.prior import Prior, PriorSums, find_prior, has_spread
 from bopl.boosting.start import Start, mean_of
 from bopl.learner import BoundLearner, HistTree, bind_learner, with_categories
-from bopl.learner.hist_tree.learner import BoundHistTree
+from bopl.learner.hist_tree.bound import BoundHistTree
 from bopl.learner.store import learner_settings
 from bopl.log import BanditLog
 from bopl.reward.boosted_model import BoostedRewardModel, RewardBinding
@@ -104,7 +105,7 @@ class Workbench:
                 fitted = self._kept_fit(key, model, self.log, is_over)
             else:
                 log_prob = self.logging().log_prob
-                logged = log_prob[np.arange(self.log.n_samples), self.log.action_idx]
+                logged = logged_entries(log_prob, self.log.action_idx)
                 fitted = self._kept_fit(key, model, self.log.with_reward(self.log.reward - prior.of(logged)), is_over)
                 for action in range(self.log.n_actions):  # in place, a column at a time
                     fitted.estimate[:, action] += prior.of(log_prob[:, action])
@@ -120,7 +121,7 @@ class Workbench:
     def prior(self) -> Prior:
         """Return what the logging policy's probabilities imply about the rewards: least squares of r on 1, ln p, p."""
         logging = self.logging()
-        logged = logging.log_prob[np.arange(self.log.n_samples), self.log.action_idx]
+        logged = logged_entries(logging.log_prob, self.log.action_idx)
         sums = PriorSums(logged, self.log.reward, self.sample_weight).limbs()
         variance = exact_mean((logged - exact_mean(logged)) ** 2)
         return find_prior(logging.model, values_of(sums), has_spread(variance))

@@ -63,11 +63,11 @@ def evaluate(
     for part in part_tables(evaluation):
         output.say(part)
     for decision in evaluation.decisions:
-        output.say_verdict(decision, decision["policy"])
+        output.say_verdict(decision, decision.policy)
     for note in evaluation.notes:
         output.say(note)
     output.say_warnings(warnings)
-    verdicts = {decision["policy"]: decision["verdict"] for decision in evaluation.decisions}
+    verdicts = {decision.policy: decision.verdict for decision in evaluation.decisions}
     output.finish(
         {**evaluation.to_dict(), "verdicts": verdicts, "warnings": warnings}, exit_code.of_verdicts(verdicts.values())
     )

@@ -36,7 +36,6 @@ def of_error(error: BaseException) -> int:
 
 def of_verdicts(verdicts: Iterable[str]) -> int:
     """Return the code of one or more verdicts: fine only if all policies are better."""
-    found = set(verdicts)
-    if found <= {"better"}:
-        return FINE
-    return WORSE if "worse" in found else NOT_ENOUGH_EVIDENCE
+    from bopl.evaluation.decision import overall_verdict
+
+    return {"better": FINE, "worse": WORSE}.get(overall_verdict(verdicts), NOT_ENOUGH_EVIDENCE)

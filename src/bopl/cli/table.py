@@ -15,20 +15,19 @@ def evaluation_table(evaluation: Evaluation) -> Any:
     from rich.table import Table
     from rich.text import Text
 
-    from bopl.evaluation.result import STYLES
+    from bopl.evaluation.result import STYLES, between_text
 
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, title=_title(evaluation), title_justify="left", title_style="")
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, title=evaluation.title, title_justify="left", title_style="")
     for heading in ("policy", "estimator", "value", "uplift and its interval", "verdict"):
         is_number = heading in ("value", "uplift and its interval")
         table.add_column(heading, justify="right" if is_number else "left", overflow="fold")
     for row in evaluation.rows:
-        interval = f"{row['uplift']:+.4g} [{row['uplift_ci_lower']:+.4g}, {row['uplift_ci_upper']:+.4g}]"
         table.add_row(
-            Text(row["policy"]),
-            row["estimator"],
-            "unknown" if isnan(row["value"]) else f"{row['value']:.4g}",
-            "" if isnan(row["uplift"]) else Text(interval),
-            Text(row["verdict"], style=STYLES[row["verdict"]]),
+            Text(row.policy),
+            row.estimator,
+            "unknown" if isnan(row.value) else f"{row.value:.4g}",
+            "" if isnan(row.uplift) else Text(between_text(row.uplift, row.uplift_ci_lower, row.uplift_ci_upper)),
+            Text(row.verdict, style=STYLES[row.verdict]),
         )
     return table
 
@@ -50,12 +49,3 @@ def part_tables(evaluation: Evaluation) -> list[Any]:
             table.add_row(*(Text(cell, style=STYLES.get(cell, "")) for cell in row))
         tables.append(table)
     return tables
-
-
-def _title(evaluation: Evaluation) -> str:
-    n_samples = evaluation.rows[0]["n"]
-    kind = evaluation.interval.replace("_", " ")
-    return (
-        f"{n_samples:,} samples; the logging policy earns {evaluation.logging_value:.4g}; "
-        f"{100.0 * evaluation.confidence:.4g}% {kind} intervals"
-    )

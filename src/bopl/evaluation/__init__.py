@@ -34,6 +34,12 @@ if TYPE_CHECKING:
     from bopl.evaluation.registry import ESTIMATORS as ESTIMATORS
     from bopl.evaluation.registry import register_estimator as register_estimator
     from bopl.evaluation.result import Evaluation as Evaluation
+    from bopl.evaluation.row import Comparison as Comparison
+    from bopl.evaluation.row import Estimate as Estimate
+    from bopl.evaluation.row import GuardResult as GuardResult
+    from bopl.evaluation.row import PolicyVerdict as PolicyVerdict
+    from bopl.evaluation.row import SegmentEstimate as SegmentEstimate
+    from bopl.evaluation.row import TippingPoint as TippingPoint
     from bopl.evaluation.terms import Terms as Terms
     from bopl.evaluation.whole_log import compare as compare
     from bopl.evaluation.whole_log import evaluate as evaluate
@@ -45,19 +51,25 @@ __all__ = [
     "SNIPS",
     "BetaIPS",
     "ClippedIPS",
+    "Comparison",
     "DirectMethod",
     "DoublyRobust",
+    "Estimate",
     "Estimator",
     "Evaluation",
     "Guard",
+    "GuardResult",
     "LearningCurve",
     "MeanEstimator",
     "Need",
     "Plan",
+    "PolicyVerdict",
+    "SegmentEstimate",
     "SelfNormalisedDR",
     "ShrinkageDR",
     "SwitchDR",
     "Terms",
+    "TippingPoint",
     "ValueAccumulator",
     "compare",
     "detectable_effect",
@@ -76,23 +88,29 @@ __getattr__, __dir__ = lazy_names(
         "register_estimator": "registry",
         "BetaIPS": "estimator",
         "ClippedIPS": "estimator",
+        "Comparison": "row",
         "DirectMethod": "model_based",
         "DoublyRobust": "model_based",
         "ESTIMATORS": "registry",
+        "Estimate": "row",
         "Estimator": "estimator",
         "Evaluation": "result",
         "Guard": "margin",
+        "GuardResult": "row",
         "INTERVALS": "interval",
         "IPS": "estimator",
         "LearningCurve": "curve",
         "MeanEstimator": "estimator",
         "Need": "estimator",
         "Plan": "planning",
+        "PolicyVerdict": "row",
         "SNIPS": "estimator",
+        "SegmentEstimate": "row",
         "SelfNormalisedDR": "model_based",
         "ShrinkageDR": "model_based",
         "SwitchDR": "model_based",
         "Terms": "terms",
+        "TippingPoint": "row",
         "ValueAccumulator": "accumulate",
         "compare": "whole_log",
         "detectable_effect": "planning",

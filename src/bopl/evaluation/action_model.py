@@ -13,6 +13,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from bopl._logged import logged_entries
 from bopl._typing import FloatArray
 from bopl.boosting.callback import BoostingState, CallbackAction
 from bopl.boosting.ensemble import Ensemble
@@ -51,7 +52,7 @@ def masked_log_prob(score: FloatArray, log: BanditLog) -> FloatArray:
 
 def logged_log_prob(model: ActionModel, log: BanditLog) -> FloatArray:
     """Return the log-probabilities of the logged actions, of shape (n_samples,)."""
-    return model.log_prob(log)[np.arange(log.n_samples), log.action_idx]
+    return logged_entries(model.log_prob(log), log.action_idx)
 
 
 @dataclass(frozen=True, eq=False)
@@ -220,7 +221,7 @@ class _Watch:
 
     def _likelihood(self) -> float:
         log_prob = masked_log_prob(self.score, self.held_out)
-        return float(log_prob[np.arange(self.held_out.n_samples), self.held_out.action_idx].mean())
+        return float(logged_entries(log_prob, self.held_out.action_idx).mean())
 
     def __call__(self, state: BoostingState) -> CallbackAction:
         """Score the newest round."""

@@ -1,116 +1,142 @@
-"""From sums to answers: rows, guards, segments, comparisons and the verdict on each policy."""
+"""From sums to answers: estimates, guards, segments, comparisons and the verdict on each policy."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import dataclass, fields
+from functools import cached_property
+from typing import NamedTuple
 
-from bopl._typing import FloatArray
+from bopl.evaluation.assumption import Assumptions
 from bopl.evaluation.books import Books
 from bopl.evaluation.decision import decide, guard_state
-from bopl.evaluation.interval import Bounds, Interval, Normal, at_confidence
-from bopl.evaluation.ledger import Asked, Ledger
+from bopl.evaluation.interval import Bounds, Normal, at_confidence
+from bopl.evaluation.ledger import Ledger
+from bopl.evaluation.ledger_view import Intervals, LedgerView, LogFacts
+from bopl.evaluation.log_sums import LogSums
 from bopl.evaluation.margin import Guard
 from bopl.evaluation.paired import PairTotals, compare_pair
+from bopl.evaluation.question import Question
+from bopl.evaluation.row import Comparison, Estimate, GuardResult, PolicyVerdict, SegmentEstimate
+from bopl.evaluation.task import EvaluationTask
 from bopl.evaluation.verdict import Case, Goal, find_complaint
 
-Row = dict[str, Any]
+
+class GuardChange(NamedTuple):
+    """What a policy does to a guarded reward.
+
+    ``base`` is what is earned of it now; ``complaint`` why the log cannot say, if it cannot.
+    """
+
+    base: float
+    change: float
+    bounds: Bounds
+    complaint: str | None
+    estimator: str
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Answers:
-    """Draws the answers from the books.
+    """Draws the answers to a task from the sums over a log.
 
     Attributes
     ----------
-    books : Books
-    interval : Interval
-    limits : (float, float)
-        Range of the main reward.
-    max_weight : float
-    source : str
-    knows_logging_policy : bool
-    replicates : ndarray of shape (n_replicates, n_columns) or None
-        Bootstrap means of the moments of all policies and estimators, side by side.
+    task : EvaluationTask
+    sums : LogSums
+        Complete: nothing is added any more.
+    assumptions : Assumptions
     """
 
-    books: Books
-    interval: Interval
-    limits: tuple[float, float]
-    max_weight: float
-    source: str
-    knows_logging_policy: bool
-    replicates: FloatArray | None
+    task: EvaluationTask
+    sums: LogSums
+    assumptions: Assumptions
+
+    @property
+    def books(self) -> Books:
+        """The ledgers of all questions."""
+        return self.sums.books
+
+    @property
+    def question(self) -> Question:
+        """What is asked."""
+        return self.task.question
 
     @property
     def confidence(self) -> float:
         """The level that all answers of one kind have together."""
-        return self.interval.confidence
+        return self.task.interval.confidence
 
-    def rows(self) -> tuple[Row, ...]:
-        """Return a row per policy and estimator."""
-        main, asked, goal = self.books.main, self._asked(), self._goal()
-        rows, start = [], 0
-        for place, totals in enumerate(main.totals):
-            for position in range(len(totals.estimators)):
-                stop = start + len(totals.moments[position].mean)
-                replicates = None if self.replicates is None else self.replicates[:, start:stop]
-                rows.append(main.row(place, position, asked, goal, replicates))
+    @cached_property
+    def _log_facts(self) -> LogFacts:
+        books, sums = self.books, self.sums
+        trained = [totals.trained.share for totals in books.main.totals]
+        uniform = books.propensity.mean_and_z()
+        return LogFacts(self.assumptions, sums.source, sums.knows_logging_policy, uniform, trained)
+
+    @cached_property
+    def _main(self) -> LedgerView:
+        return LedgerView(self.books.main, self._log_facts)
+
+    @cached_property
+    def _guarded(self) -> dict[str, LedgerView]:
+        return {name: LedgerView(ledger, self._log_facts) for name, ledger in self.books.guards.items()}
+
+    @cached_property
+    def estimates(self) -> tuple[Estimate, ...]:
+        """One per policy and estimator."""
+        main, goal = self._main, self._goal()
+        interval = self.task.interval
+        intervals = Intervals(interval, at_confidence(interval, self._level(self.question.n_judged)))
+        means = None if self.sums.bootstrap is None else self.sums.bootstrap.means()  # of all moments, side by side
+        found, start = [], 0
+        for place, totals in enumerate(self.books.main.totals):
+            for position, moments in enumerate(totals.moments):
+                stop = start + len(moments.mean)
+                replicates = None if means is None else means[:, start:stop]
+                found.append(main.estimate(place, position, intervals, goal, replicates))
                 start = stop
-        return tuple(rows)
+        return tuple(found)
 
-    def _asked(self, *, is_normal: bool = False, n_answers: int | None = None, unit: float | None = None) -> Asked:
-        """Return what the answers depend on; by default those of the main ledger for all policies together."""
-        question, main = self.books.question, self.books.main
-        interval = Normal(self.confidence) if is_normal else self.interval
-        level = question.confidence(self.confidence, question.n_judged if n_answers is None else n_answers)
-        scale = main.unit if unit is None else unit
-        return Asked(
-            interval,
-            at_confidence(interval, level),
-            (self.limits[0] / scale, self.limits[1] / scale),
-            self.max_weight,
-            self.source,
-            self.knows_logging_policy,
-            self.books.propensity.mean_and_z(),
-            [totals.trained.share for totals in main.totals],
-        )
+    def _level(self, n_answers: int) -> float:
+        return self.question.confidence(self.confidence, n_answers)
+
+    def _normal(self, n_answers: int) -> Intervals:
+        """Return normal intervals of the answers that come beside the main ones."""
+        return Intervals(Normal(self.confidence), Normal(self._level(n_answers)))
 
     def _goal(self, ledger: Ledger | None = None, n_answers: int | None = None, what: str = "policies") -> Goal:
-        question = self.books.question
         base = (ledger or self.books.main).mean
-        n_together = question.n_judged if n_answers is None else n_answers
+        n_together = self.question.n_judged if n_answers is None else n_answers
         return Goal(
-            question.min_uplift.absolute(base),
+            self.question.min_uplift.absolute(base),
             base,
-            certainty=question.certainty(self.confidence, n_together, what),
+            certainty=self.question.certainty(self.confidence, n_together, what),
         )
 
     # -- Segments -------------------------------------------------------------------------------------------------
 
-    def segments(self) -> tuple[Row, ...]:
-        """Return a row per policy and segment; the intervals hold for all of them together."""
-        ledgers = sorted(self.books.segments.items())
-        n_answers = len(ledgers) * self.books.question.n_judged
-        rows = []
+    def segments(self) -> tuple[SegmentEstimate, ...]:
+        """Return one estimate per policy and segment; the intervals hold for all of them together."""
+        n_judged, segments = self.question.n_judged, self.books.segments
+        n_answers, what = len(segments) * n_judged, "segments" if n_judged == 1 else "answers"
+        views = {label: LedgerView(ledger, self._log_facts) for label, ledger in sorted(segments.items())}
+        found = []
         for place in range(len(self.books.main.totals)):
-            for label, ledger in ledgers:
-                asked = self._asked(is_normal=True, n_answers=n_answers)
-                goal = self._goal(ledger, n_answers, "segments" if self.books.question.n_judged == 1 else "answers")
-                row = ledger.row(place, 0, asked, goal)
-                rows.append({"policy": row["policy"], "segment": label, "logging_value": ledger.mean, **_of(row)})
-        return tuple(rows)
+            for label, view in views.items():
+                goal = self._goal(view.ledger, n_answers, what)
+                found.append(_of_segment(label, view, view.estimate(place, 0, self._normal(n_answers), goal)))
+        return tuple(found)
 
     # -- Head to head ---------------------------------------------------------------------------------------------
 
-    def comparisons(self) -> tuple[Row, ...]:
-        """Return a row per pair of policies; the intervals hold for all of them together."""
-        question, main = self.books.question, self.books.main
+    @cached_property
+    def comparisons(self) -> tuple[Comparison, ...]:
+        """One per pair of policies; the intervals hold for all of them together."""
+        question, main = self.question, self.books.main
         n_answers = len(self.books.pairs)
-        rows = []
+        primary = [totals.primary for totals in main.totals]
+        found = []
         for pair in self.books.pairs:
-            cases = self._pair_cases(main, pair, [totals.primary for totals in main.totals])
+            cases = self._pair_cases(self._main, pair, primary)
             base = cases[1].evidence.value * main.unit
             goal = Goal(
                 question.min_uplift.absolute(base),
@@ -118,83 +144,83 @@ class Answers:
                 question.names[pair.second],
                 question.certainty(self.confidence, n_answers, "comparisons"),
             )
-            interval = Normal(question.confidence(self.confidence, n_answers))
             names = (question.names[pair.first], question.names[pair.second])
-            rows.append(compare_pair(pair, names, cases, interval, main.unit, goal))
-        return tuple(rows)
+            found.append(compare_pair(pair, names, cases, Normal(self._level(n_answers)), main.unit, goal))
+        return tuple(found)
 
-    def _pair_cases(self, ledger: Ledger, pair: PairTotals, positions: Sequence[int]) -> tuple[Case, Case]:
-        asked = self._asked(is_normal=True, unit=ledger.unit)
+    def _pair_cases(self, view: LedgerView, pair: PairTotals, positions: list[int]) -> tuple[Case, Case]:
+        intervals = self._normal(self.question.n_judged)
         first, second = (
-            ledger.case(place, positions[place], asked, self._goal()) for place in (pair.first, pair.second)
+            view.case(place, positions[place], intervals, self._goal()) for place in (pair.first, pair.second)
         )
         return first, second
 
     # -- Guards ---------------------------------------------------------------------------------------------------
 
-    def guards(self) -> tuple[Row, ...]:
-        """Return a row per policy and guard."""
-        rows = []
-        for place, name in enumerate(self.books.question.names):
-            if name != self.books.question.against:
-                rows += [self._guard_row(place, guard) for guard in self.books.question.guards]
-        return tuple(rows)
+    @cached_property
+    def guards(self) -> tuple[GuardResult, ...]:
+        """One per policy and guard."""
+        return tuple(
+            self._guard_result(place, guard)
+            for place, name in enumerate(self.question.names)
+            if name != self.question.against
+            for guard in self.question.guards
+        )
 
-    def _guard_row(self, place: int, guard: Guard) -> Row:
-        question, ledger = self.books.question, self.books.guards[guard.reward]
+    def _guard_result(self, place: int, guard: Guard) -> GuardResult:
+        question = self.question
         certainty = question.certainty(self.confidence, question.n_judged, "policies")
         # A verdict of worse may rest on any of the guards: for that they share the error among them.
-        levels = [
-            question.confidence(self.confidence, question.n_judged),
-            1.0 - (1.0 - self.confidence) / (question.n_judged * len(question.guards)),
-        ]
-        pair = next((one for one in self.books.guard_pairs[guard.reward] if one.first == place), None)
-        changes = [self._guard_change(ledger, place, pair, level) for level in levels]
-        base, change, bounds, complaint, estimator = changes[0]
-        state, reason, limit = guard_state(guard, base, change, bounds, changes[1][2], complaint, certainty)
-        return {
-            "policy": question.names[place],
-            "guard": str(guard),
-            "reward": guard.reward,
-            "estimator": estimator,
-            "now": base,
-            "change": change,
-            "ci_lower": bounds[0],
-            "ci_upper": bounds[1],
-            "limit": limit,
-            "state": state,
-            "reason": reason,
-        }
+        strict = 1.0 - (1.0 - self.confidence) / (question.n_judged * len(question.guards))
+        found, stricter = (
+            self._guard_change(place, guard.reward, level) for level in (self._level(question.n_judged), strict)
+        )
+        state, reason, limit = guard_state(
+            guard, found.base, found.change, found.bounds, stricter.bounds, found.complaint, certainty
+        )
+        return GuardResult(
+            policy=question.names[place],
+            guard=str(guard),
+            reward=guard.reward,
+            estimator=found.estimator,
+            now=found.base,
+            change=found.change,
+            ci_lower=found.bounds[0],
+            ci_upper=found.bounds[1],
+            limit=limit,
+            state=state,
+            reason=reason,
+        )
 
-    def _guard_change(
-        self, ledger: Ledger, place: int, pair: PairTotals | None, level: float
-    ) -> tuple[float, float, Bounds, str | None, str]:
-        """Return what is earned of a guarded reward now, its change, the interval, and why the log cannot say."""
+    def _guard_change(self, place: int, reward: str, level: float) -> GuardChange:
+        view = self._guarded[reward]
+        ledger = view.ledger
+        pair = next((one for one in self.books.guard_pairs[reward] if one.first == place), None)
         if pair is not None:
-            cases = self._pair_cases(ledger, pair, [0] * len(ledger.totals))
+            cases = self._pair_cases(view, pair, [0] * len(ledger.totals))
             change, bounds = pair.difference(Normal(level), ledger.unit)
             complaint = None if pair.is_same else pair.complaint(cases)
-            return cases[1].evidence.value * ledger.unit, change, bounds, complaint, cases[0].estimator.name
-        asked = self._asked(is_normal=True, unit=ledger.unit)
-        case = ledger.case(place, 0, replace(asked, uplift_interval=Normal(level)), self._goal(ledger))
-        return ledger.mean, case.uplift, case.bounds, find_complaint(case), case.estimator.name
+            return GuardChange(
+                cases[1].evidence.value * ledger.unit, change, bounds, complaint, cases[0].estimator.name
+            )
+        case = view.case(place, 0, Intervals(Normal(self.confidence), Normal(level)), self._goal(ledger))
+        return GuardChange(ledger.mean, case.uplift, case.bounds, find_complaint(case), case.estimator.name)
 
     # -- Verdicts -------------------------------------------------------------------------------------------------
 
-    def decisions(self, rows: Sequence[Row], guards: Sequence[Row], comparisons: Sequence[Row]) -> tuple[Row, ...]:
+    def decisions(self) -> tuple[PolicyVerdict, ...]:
         """Return the verdict on each policy but the one that runs now."""
-        against = self.books.question.against
+        against = self.question.against
         found = []
-        for row in rows:
-            name = row["policy"]
-            if row["is_primary"] and name != against:
-                own = [one for one in guards if one["policy"] == name]
-                pair = [one for one in comparisons if against is not None and one["policy"] == name]
-                found.append(decide(row, pair[0] if pair else None, own))
+        for estimate in self.estimates:
+            name = estimate.policy
+            if estimate.is_primary and name != against:
+                own = [one for one in self.guards if one.policy == name]
+                pair = [one for one in self.comparisons if against is not None and one.policy == name]
+                found.append(decide(estimate, pair[0] if pair else None, own))
         return tuple(found)
 
 
-def _of(row: Row) -> Row:
-    """Return what a row of a segment says."""
-    names = ("estimator", "n", "ess", "value", "uplift", "uplift_ci_lower", "uplift_ci_upper", "verdict", "reason")
-    return {name: row[name] for name in names}
+def _of_segment(label: str, view: LedgerView, estimate: Estimate) -> SegmentEstimate:
+    shared = {field.name: estimate[field.name] for field in fields(SegmentEstimate) if field.name in estimate}
+    return SegmentEstimate(segment=label, logging_value=view.ledger.mean, **shared)

@@ -37,7 +37,7 @@ def set_bets(terms, log_inverse_delta, bet_out):  # type: ignore[no-untyped-def]
 
 @njit(nogil=True, cache=True)
 def ever_reaches(terms, bet, mu, log_target):  # type: ignore[no-untyped-def]
-    """Return whether ``K_t(mu)`` ever reaches ``exp(log_target)``; bets are cut at ``SHARE / mu``."""
+    """Return whether ``K_t(mu)`` ever reaches ``exp(log_target)``; bets are clipped at ``SHARE / mu``."""
     most = np.inf if mu <= 0.0 else SHARE / mu
     log_capital, product, ceiling = 0.0, 1.0, np.exp(min(log_target, 200.0))
     for t in range(len(terms)):
@@ -53,7 +53,7 @@ def ever_reaches(terms, bet, mu, log_target):  # type: ignore[no-untyped-def]
 def betting_lower_bound(terms: FloatArray, delta: float) -> float:
     """Return a lower bound on the mean of terms in the order of the log, valid at all times with ``1 - delta``.
 
-    The capital falls as mu rises (both the plain and the cut bet do), so the bound is found by bisection.
+    The capital falls as mu rises (both the plain and the clipped bet do), so the bound is found by bisection.
 
     Parameters
     ----------

@@ -24,7 +24,7 @@ MAX_SEGMENTS = 100
 
 
 def guard_estimator(estimators: Sequence[Estimator]) -> Estimator:
-    """Return the estimator of other rewards, of which there is no model: the first that needs none, else SNIPS."""
+    """Return the estimator of guarded rewards, which no model predicts: the primary one that needs none, else SNIPS."""
     fit = [one for one in estimators if not one.needs_model and not one.needs_pilot]
     return fit[primary_position(fit)] if fit else SNIPS()
 
@@ -36,15 +36,15 @@ class Books:
     ----------
     question : Question
     estimators : sequence of sequences of Estimator
-        Of every policy, with their settings chosen.
+        Estimators of every policy, with their settings chosen.
     log : BanditLog
         The first part.
     unit : float
-        Of the main reward.
+        Unit of the main reward.
     is_whole : bool
         Whether the log is the whole.
     n_samples : int
-        Of the whole log.
+        Samples of the whole log.
     """
 
     def __init__(
@@ -74,7 +74,7 @@ class Books:
 
     @staticmethod
     def primary(estimators: Sequence[Estimator]) -> Estimator:
-        """Return the estimator that decides."""
+        """Return the primary estimator."""
         return estimators[primary_position(estimators)]
 
     @staticmethod
@@ -93,7 +93,7 @@ class Books:
         ]
 
     def empty(self) -> Books:
-        """Return books of the same question, units and settings without samples."""
+        """Return books with the same question, units and settings, but no samples."""
         copy = object.__new__(Books)
         vars(copy).update(vars(self))
         copy.main, copy.segments = self._blank(self.main), {}
@@ -129,7 +129,7 @@ class Books:
             self._segment(label).add(block.at(np.flatnonzero(code == number)))
 
     def _segment(self, label: str) -> Ledger:
-        """Return the ledger of a segment: only the estimator that decides has one."""
+        """Return the ledger of a segment, which has the primary estimator only."""
         if label not in self.segments:
             if len(self.segments) == MAX_SEGMENTS:
                 raise UsageError(
@@ -155,6 +155,11 @@ class Books:
         """Raise one sentence if the rewards of later parts are far from those of the first."""
         for name, ledger in {"the rewards": self.main, **self.guards}.items():
             check_unit(max(abs(ledger.reward.low), abs(ledger.reward.high)), ledger.unit, name)
+
+    @property
+    def chosen(self) -> list[list[Estimator]]:
+        """The estimators of every ledger and policy, with the settings that were chosen."""
+        return [totals.estimators for ledger in (self.main, *self.guards.values()) for totals in ledger.totals]
 
     @property
     def units(self) -> tuple[float, ...]:

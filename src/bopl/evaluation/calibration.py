@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from bopl._logged import logged_entries
 from bopl._typing import FloatArray, IntArray
 from bopl.objective.softmax import log_softmax
 
@@ -83,14 +84,14 @@ def choose_calibration(
     """
     log_prob = _log(action_prob)
     best = [Calibration()] * n_folds
-    most = float(log_prob[np.arange(len(log_prob)), action_idx].sum())
+    most = float(logged_entries(log_prob, action_idx).sum())
     for n_slopes, has_intercept in KINDS:
         tried, likelihood = [], 0.0
         for number in range(n_folds):
             own = fold == number
             tried.append(_fit(log_prob[~own], action_idx[~own], n_slopes, has_intercept=has_intercept))
             scored = tried[-1].log_prob(log_prob[own])
-            likelihood += float(scored[np.arange(len(scored)), action_idx[own]].sum())
+            likelihood += float(logged_entries(scored, action_idx[own]).sum())
         if likelihood > most + MIN_GAIN:
             best, most = tried, likelihood
     return best

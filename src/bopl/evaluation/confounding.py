@@ -13,21 +13,25 @@ interval of the samples with those weights: by the envelope theorem their choice
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
 from bopl._typing import FloatArray, IntArray
 from bopl.evaluation.estimator import Estimator
 from bopl.evaluation.interval import Bounds, Evidence, Interval, Normal
+from bopl.evaluation.log_sums import LogSums
 from bopl.evaluation.moments import GroupSum, MomentSum
+from bopl.evaluation.result import Evaluation
+from bopl.evaluation.row import Estimate, TippingPoint
+from bopl.evaluation.sources import Sources
+from bopl.evaluation.task import EvaluationTask
 from bopl.evaluation.terms import Terms
 from bopl.evaluation.verdict import DECIDED, WORSE
 from bopl.evaluation.weight_box import WeightBox
 
-MAX_ODDS = 100.0  # larger factors are told as larger
+MAX_ODDS = 100.0  # larger factors are not told apart
 N_HALVINGS = 14  # of the logarithm of the odds: to 0.03%
 
 
@@ -110,41 +114,56 @@ class Sensitivity:
             estimator=self.estimator,
             moments=MomentSum.of(moments),
             groups=groups,
-            replicate_means=None,
             importance_weight=weight,
             reward=terms.reward,
             reward_range=self.reward_range,
             max_weight=float(weight.max()),
-            is_logging_policy=False,
         )
 
 
-def find_confounding(row: Mapping[str, Any], sensitivity: Sensitivity) -> dict[str, Any] | None:
-    """Return how strong a hidden cause must be for a verdict to fall; None where there is nothing to fall.
+def with_confounding(evaluation: Evaluation, task: EvaluationTask, sums: LogSums, sources: Sources) -> Evaluation:
+    """Return the evaluation with what hidden confounding could do to its verdicts."""
+    estimates, interval = iter(evaluation.rows), interval_for(task.interval)
+    low, high = sums.assumptions(task).reward_range
+    limits, propensity, group = (low / sources.unit, high / sources.unit), sources.log.propensity, sources.group
+    found = []
+    for place, estimators in enumerate(sums.estimators):
+        own = [next(estimates) for _ in estimators]
+        if any(one.verdict in DECIDED for one in own):
+            terms = sources.all_terms(place)
+            found += [
+                find_tipping_point(one, Sensitivity(estimator, terms, propensity, group, interval, limits))
+                for one, estimator in zip(own, estimators, strict=True)
+            ]
+    known = tuple(one for one in found if one is not None)
+    return replace(evaluation, confounding=known, notes=(*evaluation.notes, *describe_confounding(known)))
+
+
+def find_tipping_point(estimate: Estimate, sensitivity: Sensitivity) -> TippingPoint | None:
+    """Return how strong a hidden cause must be to overturn a verdict; None where there is none to overturn.
 
     Parameters
     ----------
-    row : mapping
-        Of an `Evaluation`.
+    estimate : Estimate
     sensitivity : Sensitivity
-        Of its policy and estimator.
+        That of its policy and estimator.
     """
-    if row["verdict"] not in DECIDED or not sensitivity.estimator.is_monotone_in_weight:
+    if estimate.verdict not in DECIDED or not sensitivity.estimator.is_monotone_in_weight:
         return None
-    odds = sensitivity.tipping_odds(upper=row["verdict"] == WORSE)
-    return {**{name: row[name] for name in ("policy", "estimator", "verdict")}, "odds": odds}
+    odds = sensitivity.tipping_odds(upper=estimate.verdict == WORSE)
+    return TippingPoint(estimate.policy, estimate.estimator, estimate.verdict, odds)
 
 
-def describe_confounding(found: Sequence[Mapping[str, Any]]) -> list[str]:
+def describe_confounding(found: Sequence[TippingPoint]) -> list[str]:
     """Return one sentence for each policy and verdict."""
-    by_verdict: dict[tuple[str, str], list[Mapping[str, Any]]] = {}
+    by_verdict: dict[tuple[str, str], list[TippingPoint]] = {}
     for one in found:
-        by_verdict.setdefault((one["policy"], one["verdict"]), []).append(one)
-    return [_sentence(policy, verdict, rows) for (policy, verdict), rows in by_verdict.items()]
+        by_verdict.setdefault((one.policy, one.verdict), []).append(one)
+    return [_sentence(policy, verdict, points) for (policy, verdict), points in by_verdict.items()]
 
 
-def _sentence(policy: str, verdict: str, rows: Sequence[Mapping[str, Any]]) -> str:
-    listed = ", ".join(f"{_odds_text(row['odds'])} ({row['estimator']})" for row in rows)
+def _sentence(policy: str, verdict: str, points: Sequence[TippingPoint]) -> str:
+    listed = ", ".join(f"{_odds_text(one.odds)} ({one.estimator})" for one in points)
     return (
         f"Hidden confounding: the verdict {verdict!r} on {policy} falls if an unmeasured cause shifts the odds of an "
         f"action by a factor of more than {listed}."

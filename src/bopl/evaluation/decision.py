@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Iterable, Sequence
 
 from bopl.evaluation.interval import Bounds
 from bopl.evaluation.margin import Guard
+from bopl.evaluation.row import Comparison, Estimate, GuardResult, PolicyVerdict
 from bopl.evaluation.verdict import BETTER, INCONCLUSIVE, NOT_TRUSTWORTHY, WORSE
 
 KEPT, BROKEN, UNDECIDED = "kept", "broken", "undecided"
-GUARD_STATES = (KEPT, BROKEN, UNDECIDED)
 
 
 def guard_state(
@@ -29,7 +28,7 @@ def guard_state(
     complaint : str or None
         Why the log cannot say.
     certainty : str
-        Of the interval, in words.
+        Confidence of the interval, in words.
     """
     limit, sign = guard.margin.absolute(base), guard.sign
     shown = [change_text(one, base) for one in bounds]
@@ -48,9 +47,7 @@ def change_text(change: float, base: float) -> str:
     return f"{100.0 * change / base:+.3g}%" if base > 0.0 else f"{change:+.4g}"
 
 
-def decide(
-    row: Mapping[str, Any], comparison: Mapping[str, Any] | None, guards: Sequence[Mapping[str, Any]]
-) -> dict[str, Any]:
+def decide(estimate: Estimate, comparison: Comparison | None, guards: Sequence[GuardResult]) -> PolicyVerdict:
     """Return the verdict on a policy: better on the main reward, and not worse on any that is guarded.
 
     Each guard is tested at the level of the verdict itself. All of them have to be kept, so that the probability of
@@ -58,17 +55,17 @@ def decide(
 
     Parameters
     ----------
-    row : mapping
-        Of the policy's deciding estimator.
-    comparison : mapping or None
+    estimate : Estimate
+        By the policy's primary estimator.
+    comparison : Comparison or None
         With the policy that runs now, if that is not the logging policy.
-    guards : sequence of mappings
-        Of the policy.
+    guards : sequence of GuardResult
+        Those of the policy.
     """
-    found = row if comparison is None else comparison
-    verdict, reason = found["verdict"], found["reason"]
-    broken = [one["reason"] for one in guards if one["state"] == BROKEN]
-    undecided = [one["reason"] for one in guards if one["state"] == UNDECIDED]
+    found: Estimate | Comparison = estimate if comparison is None else comparison
+    verdict, reason = found.verdict, found.reason
+    broken = [one.reason for one in guards if one.state == BROKEN]
+    undecided = [one.reason for one in guards if one.state == UNDECIDED]
     if verdict == NOT_TRUSTWORTHY or (verdict == WORSE and not broken):
         pass
     elif broken:
@@ -77,11 +74,22 @@ def decide(
         verdict, reason = INCONCLUSIVE, " ".join([*undecided, f"On the main reward: {reason}"])
     elif guards and verdict == BETTER:
         count = "The guard is" if len(guards) == 1 else f"All {len(guards)} guards are"
-        reason += f" {count} kept: {', '.join(one['guard'] for one in guards)}."
-    return {
-        "policy": row["policy"],
-        "against": None if comparison is None else comparison["other"],
-        "estimator": row["estimator"],
-        "verdict": verdict,
-        "reason": reason,
-    }
+        reason += f" {count} kept: {', '.join(one.guard for one in guards)}."
+    return PolicyVerdict(
+        policy=estimate.policy,
+        against=None if comparison is None else comparison.other,
+        estimator=estimate.estimator,
+        verdict=verdict,
+        reason=reason,
+    )
+
+
+def overall_verdict(verdicts: Iterable[str]) -> str:
+    """Return one verdict for several policies, by which a command exits.
+
+    Better only if all are, worse if one of them is, and inconclusive otherwise.
+    """
+    found = set(verdicts)
+    if found <= {BETTER}:
+        return BETTER
+    return WORSE if WORSE in found else INCONCLUSIVE

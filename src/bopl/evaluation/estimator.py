@@ -36,7 +36,7 @@ class BoundedTerm:
     ----------
     direction : ndarray of shape (n_moments,)
     width : float
-        Of the range of the terms.
+        Width of the range of the terms.
     origin : float
     """
 
@@ -52,31 +52,30 @@ class Estimator(ABC):
     ----------
     name : str
     needs : frozenset of Need
-        Without these it refuses.
+        What it cannot do without.
     sharpened_by : frozenset of Need
-        What makes the uplift sharper where it is known.
+        What sharpens the uplift if it is known.
     is_unbiased : bool
         Whether its expectation is the policy's value if the propensities are right.
     needs_pilot : bool
         Whether `tuned` looks at the samples.
     is_monotone_in_weight : bool
-        Whether a sample moves the estimate one way only as its weight grows, the other samples being as they are.
+        Whether the estimate is monotone in the weight of each sample.
     is_tuned_for_rounding : bool
-        Whether what `tuned` chooses changes the estimate by rounding only: it is then no setting to speak of.
+        Whether what `tuned` chooses changes the estimate by rounding only, and need not be reported.
     clips_weights : bool
-        Whether large weights do not enter as they are. What is clipped off is lost, or left to the reward model where
-        there is one.
+        Whether large weights are clipped. The excess is lost, or left to the reward model if there is one.
     has_bounded_terms : bool
-        Whether `bounded_terms` says in which range the terms lie, so that bounds on their mean can be drawn.
+        Whether `bounded_terms` gives the range of the terms, from which bounds on their mean follow.
     is_weighted_mean : bool
         Whether the estimate is ``mean(w r)`` itself, for bounds that look at weights and rewards one by one.
     carries_verdict : bool
         Whether a verdict may rest on it; that of a reward model alone may not.
     priority : int
-        Of all estimators of a policy the one with the least priority decides. Settled beforehand: choosing the
-        estimator by its answer would be choosing the answer.
+        The estimator with the smallest priority is the primary one: it decides about a policy. That is settled
+        beforehand, because choosing the estimator by its answer would be choosing the answer.
     is_default : bool
-        Whether it is taken where nobody names an estimator.
+        Whether it is used when the caller names none.
     title, about : str
         What reports call it, and what it does in a sentence or two.
     """
@@ -131,7 +130,7 @@ class Estimator(ABC):
         return importance_weight
 
     def is_clipped(self, importance_weight: FloatArray) -> BoolArray:
-        """Return which weights the estimator cuts or sets aside."""
+        """Return which weights the estimator clips or sets aside."""
         return np.zeros(len(importance_weight), dtype=np.bool_)
 
     def bounded_terms(
@@ -194,8 +193,8 @@ class IPS(MeanEstimator):
     is_default: ClassVar[bool] = True
     title: ClassVar[str] = "Inverse propensity scoring"
     about: ClassVar[str] = (
-        "Weighs every logged reward by how much more often the new policy would have acted so. Unbiased and noisy: the "
-        "reference for all others."
+        "Weighs every logged reward by how much more often the new policy would have taken the action. Unbiased and "
+        "noisy: the reference for all others."
     )
 
     def moments(self, terms: Terms) -> FloatArray:
@@ -219,7 +218,7 @@ class IPS(MeanEstimator):
 
 @dataclass(frozen=True)
 class ClippedIPS(IPS):
-    """IPS with weights cut at ``max_importance_weight``: less variance, biased towards zero (Ionides, 2008).
+    """IPS with weights clipped at ``max_importance_weight``: less variance, biased towards zero (Ionides, 2008).
 
     Parameters
     ----------
@@ -236,7 +235,7 @@ class ClippedIPS(IPS):
     priority: ClassVar[int] = 30
     is_default: ClassVar[bool] = False
     title: ClassVar[str] = "Clipped IPS"
-    about: ClassVar[str] = "As IPS with the largest weights cut: less noise, some bias."
+    about: ClassVar[str] = "As IPS with the largest weights clipped: less noise, some bias."
 
     def __post_init__(self) -> None:
         if self.max_importance_weight is not None:
@@ -249,17 +248,17 @@ class ClippedIPS(IPS):
         return replace(self, max_importance_weight=max(float(np.sqrt(pilot.n_samples)), 1.0))
 
     def moments(self, terms: Terms) -> FloatArray:
-        """Return the moments of `IPS` with cut weights, and the cut weights themselves, by which bounds are drawn."""
+        """Return the moments of `IPS` with clipped weights, and the clipped weights themselves, for bounds."""
         weight = self.modified(terms.importance_weight)
         return np.column_stack([super().moments(replace(terms, importance_weight=weight)), weight])
 
     def modified(self, importance_weight: FloatArray) -> FloatArray:
-        """Return the cut weights."""
+        """Return the clipped weights."""
         assert self.max_importance_weight is not None
         return np.minimum(importance_weight, self.max_importance_weight)
 
     def is_clipped(self, importance_weight: FloatArray) -> BoolArray:
-        """Return which weights are cut."""
+        """Return which weights are clipped."""
         assert self.max_importance_weight is not None
         return importance_weight > self.max_importance_weight
 
@@ -276,7 +275,7 @@ class ClippedIPS(IPS):
         return BoundedTerm(term - low * clipped, width, low), BoundedTerm(high * clipped - term, width, -high)
 
     def largest(self, max_weight: float) -> float:
-        """Return the largest cut weight if no weight is larger than ``max_weight``."""
+        """Return the largest clipped weight if no weight is larger than ``max_weight``."""
         assert self.max_importance_weight is not None
         return min(max_weight, self.max_importance_weight)
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from bopl.evaluation.result import Evaluation
+    from bopl.evaluation.row import Estimate
 
 # Blue and orange stay apart for colour-blind eyes; what cannot be trusted is hollow as well.
 COLOURS = {"better": "#0b6fb8", "worse": "#d1590c", "inconclusive": "#666666", "not trustworthy": "#b0b0b0"}
@@ -23,7 +24,7 @@ def plot_forest(evaluation: Evaluation, *, show_uplift: bool) -> Any:
         _draw_row(panel, position, row, show_uplift, seen)
     reference = 0.0 if show_uplift else evaluation.logging_value
     panel.axvline(reference, color="black", linewidth=0.8, linestyle=":")
-    panel.set_yticks(range(len(rows)), [f"{row['policy']} · {row['estimator']}" for row in reversed(rows)])
+    panel.set_yticks(range(len(rows)), [f"{row.policy} · {row.estimator}" for row in reversed(rows)])
     panel.set_ylim(-0.6, len(rows) - 0.4)
     what = "uplift over the logging policy" if show_uplift else "reward per decision (dotted: the logging policy)"
     panel.set_xlabel(f"{what}, {100.0 * evaluation.confidence:.4g}% {evaluation.interval.replace('_', ' ')} intervals")
@@ -32,10 +33,10 @@ def plot_forest(evaluation: Evaluation, *, show_uplift: bool) -> Any:
     return figure
 
 
-def _draw_row(panel: Any, position: int, row: Any, show_uplift: bool, seen: set[str]) -> None:
-    names = ("uplift", "uplift_ci_lower", "uplift_ci_upper") if show_uplift else ("value", "ci_lower", "ci_upper")
-    centre, lower, upper = (row[name] for name in names)
-    verdict = row["verdict"]
+def _draw_row(panel: Any, position: int, row: Estimate, show_uplift: bool, seen: set[str]) -> None:
+    centre, lower, upper, verdict = row.value, row.ci_lower, row.ci_upper, row.verdict
+    if show_uplift:
+        centre, lower, upper = row.uplift, row.uplift_ci_lower, row.uplift_ci_upper
     panel.errorbar(
         centre,
         position,

@@ -33,7 +33,7 @@ class Evidence:
     groups : GroupSum or None
         Sums by group, if samples are not independent.
     replicate_means : ndarray of shape (n_replicates, n_moments) or None
-        Of the bootstrap.
+        Means of the moments in each bootstrap replicate.
     importance_weight, reward : ndarray of shape (n_samples,) or None
         Only for intervals that need every sample.
     reward_range : (float, float)
@@ -45,13 +45,13 @@ class Evidence:
 
     estimator: Estimator
     moments: MomentSum
-    groups: GroupSum | None
-    replicate_means: FloatArray | None
-    importance_weight: FloatArray | None
-    reward: FloatArray | None
-    reward_range: tuple[float, float]
-    max_weight: float
-    is_logging_policy: bool
+    groups: GroupSum | None = None
+    replicate_means: FloatArray | None = None
+    importance_weight: FloatArray | None = None
+    reward: FloatArray | None = None
+    reward_range: tuple[float, float] = (0.0, 1.0)
+    max_weight: float = float("inf")
+    is_logging_policy: bool = False
 
     @property
     def value(self) -> float:

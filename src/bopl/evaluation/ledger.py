@@ -4,17 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from bopl._typing import BoolArray, FloatArray, IntArray
-from bopl.evaluation.diagnosis import RewardTotals, WeightFacts
+from bopl.evaluation.diagnosis import RewardTotals
 from bopl.evaluation.estimator import Estimator
-from bopl.evaluation.interval import Evidence, Interval
 from bopl.evaluation.terms import Terms
 from bopl.evaluation.totals import PolicyTotals
-from bopl.evaluation.verdict import Case, Goal, judge
 
 
 @dataclass(frozen=True)
@@ -26,7 +23,7 @@ class Block:
     terms : list of Terms
         One per policy.
     action_prob : list of ndarrays of shape (n_rows, n_actions), or None
-        Of each policy, where they are known.
+        Probabilities of each policy, where they are known.
     action_idx : ndarray of shape (n_rows,)
     impossible : boolean ndarray of shape (n_rows, n_actions), or None
         Actions that the logging policy could not choose.
@@ -60,50 +57,18 @@ class Block:
         return Block(terms, self.action_prob, self.action_idx, self.impossible, self.group)
 
 
-@dataclass(frozen=True)
-class Asked:
-    """What an answer depends on beside the sums.
-
-    Attributes
-    ----------
-    interval : Interval
-        Of the values.
-    uplift_interval : Interval
-        Of the differences: at a higher level where several answers are to hold together.
-    limits : (float, float)
-        Range of the rewards, in units.
-    max_weight : float
-    source : str
-        Where the propensities come from.
-    knows_logging_policy : bool
-    uniform : (float, float)
-        Mean weight of the uniform policy and its z-score.
-    trained : sequence of float
-        Share of the samples that each policy was trained on.
-    """
-
-    interval: Interval
-    uplift_interval: Interval
-    limits: tuple[float, float]
-    max_weight: float
-    source: str
-    knows_logging_policy: bool
-    uniform: tuple[float, float]
-    trained: Sequence[float]
-
-
 class Ledger:
     """Sums over samples, for every policy; shards add up to the whole.
 
     Parameters
     ----------
     names : sequence of str
-        Of the policies.
+        Names of the policies.
     estimators : sequence of sequences of Estimator
-        Of each policy, with their settings chosen.
+        Estimators of each policy, with their settings chosen.
     n_actions : int
     unit : float
-        What rewards are counted in.
+        Unit of the rewards.
     """
 
     def __init__(
@@ -144,81 +109,3 @@ class Ledger:
         self.reward.merge(other.reward)
         self.action_count = self.action_count + other.action_count
         self.kept_reward += other.kept_reward
-
-    def evidence(self, place: int, position: int, asked: Asked, replicates: FloatArray | None = None) -> Evidence:
-        """Return what is known of one policy under one estimator, in units."""
-        totals, keep = self.totals[place], asked.interval.needs_samples
-        return Evidence(
-            estimator=totals.estimators[position],
-            moments=totals.moments[position],
-            groups=totals.groups[position] if totals.groups else None,
-            replicate_means=replicates,
-            importance_weight=np.concatenate(totals.kept_weight) if keep else None,
-            reward=np.concatenate(self.kept_reward) if keep else None,
-            reward_range=asked.limits,
-            max_weight=asked.max_weight,
-            is_logging_policy=totals.weights.gap == 0.0,
-        )
-
-    def facts(self, place: int, evidence: Evidence, asked: Asked) -> WeightFacts:
-        """Return what weights and rewards say of a policy."""
-        return self.totals[place].weights.facts(
-            self.action_count,
-            reward_share=self.reward.share,
-            trained_share=asked.trained[place],
-            n_groups=evidence.value_spread().n_units if self.has_groups else None,
-            uniform=asked.uniform,
-        )
-
-    def case(self, place: int, position: int, asked: Asked, goal: Goal, replicates: FloatArray | None = None) -> Case:
-        """Return all that a verdict on one policy under one estimator looks at."""
-        totals, evidence = self.totals[place], self.evidence(place, position, asked, replicates)
-        facts = totals.rounding.allowed(self.facts(place, evidence, asked))
-        value_bounds, bounds = (
-            totals.rounding.widened(position, which, found, facts.n_samples)
-            for which, found in enumerate([asked.interval.value(evidence), asked.uplift_interval.uplift(evidence)])
-        )
-        return Case(
-            evidence,
-            asked.uplift_interval,
-            facts,
-            lost_weight=float(totals.lost_weight[position] / facts.n_samples),
-            uplift=evidence.uplift * self.unit,
-            value_bounds=self._scaled(value_bounds),
-            bounds=self._scaled(bounds),
-            source=asked.source,
-            knows_logging_policy=asked.knows_logging_policy,
-            goal=goal,
-        )
-
-    def row(
-        self, place: int, position: int, asked: Asked, goal: Goal, replicates: FloatArray | None = None
-    ) -> dict[str, Any]:
-        """Return all there is to say of one policy under one estimator."""
-        totals, case = self.totals[place], self.case(place, position, asked, goal, replicates)
-        verdict, reason = judge(case)
-        facts = case.facts
-        return {
-            "policy": totals.name,
-            "estimator": case.estimator.name,
-            "is_primary": position == totals.primary,
-            "value": case.evidence.value * self.unit,
-            "std_err": asked.interval.std_err(case.evidence) * self.unit,
-            "ci_lower": case.value_bounds[0],
-            "ci_upper": case.value_bounds[1],
-            "uplift": case.uplift,
-            "uplift_ci_lower": case.bounds[0],
-            "uplift_ci_upper": case.bounds[1],
-            "n": facts.n_samples,
-            "ess": facts.ess,
-            "mean_weight": facts.mean,
-            "max_weight": facts.max,
-            "clipped_share": float(totals.n_clipped[position] / facts.n_samples),
-            "unsupported_mass": facts.unsupported_mass,
-            "propensity_source": asked.source,
-            "verdict": verdict,
-            "reason": reason + totals.rounding.describe(position, facts.n_samples, self.unit),
-        }
-
-    def _scaled(self, bounds: tuple[float, float]) -> tuple[float, float]:
-        return bounds[0] * self.unit, bounds[1] * self.unit

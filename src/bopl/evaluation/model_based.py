@@ -6,8 +6,9 @@ the uplift the model sees (`Terms.modelled_uplift`).
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import ClassVar
+from typing import ClassVar, TypeVar
 
 import numpy as np
 
@@ -93,7 +94,7 @@ class SwitchDR(CorrectedMean):
     clips_weights: ClassVar[bool] = True
     priority: ClassVar[int] = 35
     title: ClassVar[str] = "Switch doubly robust"
-    about: ClassVar[str] = "As doubly robust, but the reward model alone speaks where weights are large."
+    about: ClassVar[str] = "As doubly robust, but only the reward model counts where weights are large."
     needs_pilot: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
@@ -104,24 +105,16 @@ class SwitchDR(CorrectedMean):
         """Choose the threshold."""
         if self.threshold is not None:
             return self
-        if pilot.logging_prob is None:
-            return replace(self, threshold=float("inf"))
-        largest = max(float(pilot.terms.importance_weight.max()), 1.0)
-        grid = np.unique(np.append(np.geomspace(1.0, largest, GRID_SIZE), np.inf))
-        scores = [bounded_mse(replace(self, threshold=float(cut)), pilot) for cut in grid]
-        return replace(self, threshold=float(grid[int(np.argmin(scores))]))
+        grid = np.unique(np.append(np.geomspace(1.0, pilot.largest_weight, GRID_SIZE), np.inf))
+        return best_by_bounded_mse([replace(self, threshold=float(one)) for one in grid], pilot)
 
     def modified(self, importance_weight: FloatArray) -> FloatArray:
         """Return the weights, zero beyond the threshold."""
-        return np.where(importance_weight <= self._cut, importance_weight, 0.0)
+        return np.where(self.is_clipped(importance_weight), 0.0, importance_weight)
 
     def is_clipped(self, importance_weight: FloatArray) -> BoolArray:
         """Return which samples are left to the reward model."""
-        return importance_weight > self._cut
-
-    @property
-    def _cut(self) -> float:
-        return np.inf if self.threshold is None else self.threshold
+        return importance_weight > (np.inf if self.threshold is None else self.threshold)
 
 
 @dataclass(frozen=True)
@@ -154,12 +147,8 @@ class ShrinkageDR(CorrectedMean):
         """Choose the shrinkage."""
         if self.shrinkage is not None:
             return self
-        if pilot.logging_prob is None:
-            return replace(self, shrinkage=float("inf"))
-        largest = max(float(pilot.terms.importance_weight.max()), 1.0)
-        grid = np.append(np.geomspace(0.1, 100.0 * largest**2, GRID_SIZE), np.inf)
-        scores = [bounded_mse(replace(self, shrinkage=float(one)), pilot) for one in grid]
-        return replace(self, shrinkage=float(grid[int(np.argmin(scores))]))
+        grid = np.append(np.geomspace(0.1, 100.0 * pilot.largest_weight**2, GRID_SIZE), np.inf)
+        return best_by_bounded_mse([replace(self, shrinkage=float(one)) for one in grid], pilot)
 
     def modified(self, importance_weight: FloatArray) -> FloatArray:
         """Return the shrunk weights."""
@@ -208,6 +197,16 @@ class SelfNormalisedDR(Estimator):
         inverse = 1.0 / mean[3] if mean[3] > 0.0 else np.nan
         correction = (mean[2] - (mean[3] - 1.0) * mean[4]) * inverse
         return np.array([0.0, 1.0, inverse, -(mean[4] + correction) * inverse, -(mean[3] - 1.0) * inverse])
+
+
+T = TypeVar("T", bound=CorrectedMean)
+
+
+def best_by_bounded_mse(candidates: Sequence[T], pilot: Pilot) -> T:
+    """Return the candidate of least `bounded_mse`; the last one, plain DR, where that cannot be computed."""
+    if pilot.logging_prob is None:
+        return candidates[-1]
+    return min(candidates, key=lambda one: bounded_mse(one, pilot))
 
 
 def bounded_mse(estimator: CorrectedMean, pilot: Pilot) -> float:

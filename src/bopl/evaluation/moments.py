@@ -18,7 +18,7 @@ class Spread:
     std_err : float
         Standard error of the estimate.
     skewness : float in [-1, 1]
-        Of the estimate: ``sum(psi³) / sum(psi²)^1.5``, the skewness of one unit's influence over sqrt(n).
+        Skewness of the estimate: ``sum(psi³) / sum(psi²)^1.5``, the skewness of one unit's influence over sqrt(n).
     kurtosis : float in [1/n, 1]
         ``sum(psi⁴) / sum(psi²)²``, the kurtosis of one unit's influence over n: one over the number of units that carry
         the variance.
@@ -44,7 +44,7 @@ class Spread:
 
     @property
     def degrees_of_freedom(self) -> float:
-        """Of the standard error, at most n - 1: ``2 / (kurtosis - 3/n + 2/(n - 1))``.
+        """Degrees of freedom of the standard error, at most n - 1: ``2 / (kurtosis - 3/n + 2/(n - 1))``.
 
         They are those of the chi-squared variable that has the mean and the variance of the estimated variance
         (Satterthwaite, 1946), whose relative variance is ``(kappa - 3)/n + 2/(n - 1)``, kappa being the kurtosis of the
@@ -54,7 +54,7 @@ class Spread:
 
     @property
     def residual_degrees_of_freedom(self) -> float:
-        """Of the standard error at a given estimate, at most n - 1: ``2 / (kurtosis - skewness² - 3/n + 2/(n - 1))``.
+        """Degrees of freedom at a given estimate, at most n - 1: ``2 / (kurtosis - skewness² - 3/n + 2/(n - 1))``.
 
         Estimate and estimated variance of a skewed mean move together, with squared correlation ``skewness²`` over the
         relative variance of the latter. What moves with the estimate is what Hall's transformation takes out
@@ -193,6 +193,11 @@ class GroupSum:
         self.total[: len(other.count)] += other.total
         self.count[: len(other.count)] += other.count
 
+    @property
+    def n_groups(self) -> int:
+        """Groups that have samples."""
+        return int((self.count > 0).sum())
+
     def spread(self, gradient: FloatArray, mean: FloatArray) -> Spread:
         """Return the spread of ``gradient · mean`` if groups are independent, samples within one are not.
 
@@ -202,7 +207,7 @@ class GroupSum:
         present = self.count > 0
         influence = (self.total[present] - self.count[present, None] * mean) @ gradient
         square, cube, fourth = (float((influence**power).sum()) for power in (2, 3, 4))
-        return Spread.of_sums(square, cube, fourth, int(self.count.sum()), int(present.sum()))
+        return Spread.of_sums(square, cube, fourth, int(self.count.sum()), self.n_groups)
 
     def _make_room(self, n_groups: int) -> None:
         missing = n_groups - len(self.count)

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from math import isfinite
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from bopl._html import Markup, card, element, marked, table
 from bopl.evaluation.verdict import BETTER, INCONCLUSIVE, NOT_TRUSTWORTHY, WORSE
 
 if TYPE_CHECKING:
     from bopl.evaluation.result import Evaluation
+    from bopl.evaluation.row import Estimate
 
 LOOKS = {BETTER: "good", WORSE: "bad", INCONCLUSIVE: "plain", NOT_TRUSTWORTHY: "hollow"}
 COLOURS = {BETTER: "#2f86d6", WORSE: "#d9691c", INCONCLUSIVE: "currentColor", NOT_TRUSTWORTHY: "currentColor"}
@@ -19,49 +20,48 @@ WIDTH, HEIGHT, RADIUS = 110.0, 18.0, 3.5  # of a drawing, in pixels
 
 
 def evaluation_card(
-    evaluation: Evaluation, title: str, cells: Callable[[Mapping[str, Any]], tuple[str, ...]], reasons: Sequence[str]
+    evaluation: Evaluation, cells: Callable[[Estimate], tuple[str, ...]], reasons: Sequence[str]
 ) -> str:
     """Return an evaluation as HTML.
 
     Parameters
     ----------
     evaluation : Evaluation
-    title : str
     cells : function
         From a row to policy, estimator, value, uplift and effective samples as text.
     reasons : sequence of str
-        Of the verdicts.
+        Reasons for the verdicts.
     """
     place = _scale(evaluation)
     rows = []
     for row in evaluation.rows:
         policy, estimator, value, uplift, effective = cells(row)
-        verdict = marked(row["verdict"], LOOKS[row["verdict"]])
+        verdict = marked(row.verdict, LOOKS[row.verdict])
         rows.append((policy, estimator, value, uplift, _interval(row, place), effective, verdict))
     below = [element("p", reason) for reason in reasons] + [
         element("p", note, class_="soft") for note in evaluation.notes
     ]
-    return card("Evaluation", title, table(HEADS, rows, numeric=(2, 3, 5)), *below)
+    return card("Evaluation", evaluation.title, table(HEADS, rows, numeric=(2, 3, 5)), *below)
 
 
 def _scale(evaluation: Evaluation) -> Callable[[float], float]:
     """Return where an uplift is drawn; what cannot be trusted does not decide on the scale."""
-    trusted = [row for row in evaluation.rows if row["verdict"] != NOT_TRUSTWORTHY] or evaluation.rows
-    ends = [0.0, *(float(row[name]) for row in trusted for name in ("uplift_ci_lower", "uplift_ci_upper"))]
+    trusted = [row for row in evaluation.rows if row.verdict != NOT_TRUSTWORTHY] or evaluation.rows
+    ends = [0.0, *(end for row in trusted for end in (row.uplift_ci_lower, row.uplift_ci_upper))]
     known = [end for end in ends if isfinite(end)]
     low, span = min(known), (max(known) - min(known)) or 1.0
     return lambda uplift: RADIUS + (WIDTH - 2.0 * RADIUS) * min(max((uplift - low) / span, 0.0), 1.0)
 
 
-def _interval(row: Mapping[str, Any], place: Callable[[float], float]) -> Markup:
+def _interval(row: Estimate, place: Callable[[float], float]) -> Markup:
     """Return the uplift as a dot on its interval, with a dashed line at zero."""
-    middle, colour = f"{HEIGHT / 2.0:g}", COLOURS[row["verdict"]]
-    lower, upper = row["uplift_ci_lower"], row["uplift_ci_upper"]
-    ends = (lower, upper) if isfinite(lower) and isfinite(upper) else (row["uplift"], row["uplift"])
-    zero, centre = f"{place(0.0):.1f}", f"{place(row['uplift']):.1f}"
+    middle, colour = f"{HEIGHT / 2.0:g}", COLOURS[row.verdict]
+    lower, upper = row.uplift_ci_lower, row.uplift_ci_upper
+    ends = (lower, upper) if isfinite(lower) and isfinite(upper) else (row.uplift, row.uplift)
+    zero, centre = f"{place(0.0):.1f}", f"{place(row.uplift):.1f}"
     start, end = (f"{place(value):.1f}" for value in ends)
     dashed = {"stroke_dasharray": "2 2", "stroke_opacity": "0.5"}
-    fill = "none" if row["verdict"] == NOT_TRUSTWORTHY else colour
+    fill = "none" if row.verdict == NOT_TRUSTWORTHY else colour
     return element(
         "svg",
         element("line", x1=zero, x2=zero, y1="0", y2=f"{HEIGHT:g}", stroke="currentColor", **dashed),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
@@ -11,6 +11,7 @@ from bopl._typing import FloatArray, IntArray
 from bopl.evaluation.estimator import Estimator
 from bopl.evaluation.interval import Bounds, Evidence, Interval
 from bopl.evaluation.moments import GroupSum, MomentSum
+from bopl.evaluation.row import Comparison
 from bopl.evaluation.terms import Terms
 from bopl.evaluation.verdict import (
     INCONCLUSIVE,
@@ -69,7 +70,7 @@ class Difference(Estimator):
 
 
 class PairTotals:
-    """Sums over samples for one pair of policies, of which the second is what the first is compared with."""
+    """Sums over samples for one pair of policies; the first is compared with the second."""
 
     def __init__(self, first: int, second: int, estimator: Difference) -> None:
         self.first, self.second, self.estimator = first, second, estimator
@@ -112,7 +113,7 @@ class PairTotals:
     def difference(self, interval: Interval, unit: float) -> tuple[float, Bounds]:
         """Return the difference and its interval."""
         assert self.moments is not None
-        evidence = Evidence(self.estimator, self.moments, self.groups, None, None, None, (0.0, 0.0), 1.0, False)
+        evidence = Evidence(self.estimator, self.moments, self.groups)
         lower, upper = interval.value(evidence)
         return evidence.value * unit, (lower * unit, upper * unit)
 
@@ -129,7 +130,7 @@ class PairTotals:
 
 def compare_pair(
     pair: PairTotals, names: tuple[str, str], cases: tuple[Case, Case], interval: Interval, unit: float, goal: Goal
-) -> dict[str, Any]:
+) -> Comparison:
     """Return what the log says of two policies head to head.
 
     Parameters
@@ -151,14 +152,14 @@ def compare_pair(
         verdict, reason = NOT_TRUSTWORTHY, complaint
     else:
         verdict, reason = compare_bounds(difference, bounds, goal)
-    return {
-        "policy": names[0],
-        "other": names[1],
-        "estimator": cases[0].estimator.name,
-        "difference": difference,
-        "ci_lower": bounds[0],
-        "ci_upper": bounds[1],
-        "effective": pair.differing,
-        "verdict": verdict,
-        "reason": reason + SOURCE_NOTES.get(cases[0].source, ""),
-    }
+    return Comparison(
+        policy=names[0],
+        other=names[1],
+        estimator=cases[0].estimator.name,
+        difference=difference,
+        ci_lower=bounds[0],
+        ci_upper=bounds[1],
+        effective=pair.differing,
+        verdict=verdict,
+        reason=reason + SOURCE_NOTES.get(cases[0].source, ""),
+    )

@@ -2,52 +2,50 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from bopl._errors import UsageError
 from bopl.cluster import map_over
-from bopl.evaluation.accumulate import ValueAccumulator
+from bopl.evaluation.accumulate import conclude
+from bopl.evaluation.books import Books
+from bopl.evaluation.log_sums import LogSums, sum_part
+from bopl.evaluation.propensity_origin import PropensityOrigin
 from bopl.evaluation.result import Evaluation
+from bopl.evaluation.task import EvaluationTask
 from bopl.log import PartitionedLog, Piece
 from bopl.log.pieces.spec import PieceSpec
-from bopl.reward.prediction import is_fitted
 
 
-def evaluate_pieces(log: PartitionedLog, accumulator: ValueAccumulator, cluster: Any = None) -> Evaluation:
+def evaluate_pieces(log: PartitionedLog, task: EvaluationTask, cluster: Any = None) -> Evaluation:
     """Return the evaluation of a log in pieces; it is the same whoever sums up the pieces.
 
     Parameters
     ----------
     log : PartitionedLog
-    accumulator : ValueAccumulator
-        Without samples.
+    task : EvaluationTask
     cluster : Cluster, distributed.Client or str, optional
         Where pieces are summed up; one after the other in this process by default.
     """
     log.require_propensity()
-    given = _arrays(log, accumulator)
+    given = _arrays(log, task)
+    task = replace(task, policies={**task.policies, **dict.fromkeys(given)})  # every piece brings its own rows
     first, *others = [_Share(piece, _rows_of(given, piece)) for piece in log.pieces]
     # The first piece chooses units and settings for all.
-    accumulator.take_in(_summed(first, log.spec, accumulator))
-    # On its own, this process sums up a piece with what it has by then: there is no need for a second accumulator.
-    template = accumulator if cluster is None else accumulator.emptied()
-    for part in map_over(cluster, others, _summed, log.spec, template, rows=[one.piece.n_rows for one in others]):
-        accumulator.take_in(part)
-    return accumulator.result()
+    sums = _summed(first, log.spec, task, None)
+    books, rows = sums.books.empty(), [one.piece.n_rows for one in others]
+    for part in map_over(cluster, others, _summed, log.spec, task, books, rows=rows):
+        sums.merge(part)
+    return conclude(task, sums)
 
 
 def check_suits_pieces(
-    propensity: object,
-    logger: object,
-    segment: object,
-    confounding: bool | None,
-    reward_model: object,
+    origin: PropensityOrigin, segment: object, confounding: bool | None, reward_model: object
 ) -> None:
     """Raise one sentence if something is asked that needs the whole log in memory."""
-    if propensity not in (None, "uniform") or logger is not None:
+    if origin.propensity not in (None, "uniform") or origin.logger is not None:
         raise UsageError(
             "a log in pieces takes the propensities of its files, or propensity='uniform': a model of the logging "
             "policy and the mixture of several need the log in memory. Draw a part of it with log.sample(…)."
@@ -60,25 +58,27 @@ def check_suits_pieces(
         raise UsageError(
             "confounding needs the log in memory: ask for it on a part of the log, drawn with log.sample(…)."
         )
-    is_array = isinstance(reward_model, np.ndarray | list)
-    if reward_model is not None and (is_array or not is_fitted(reward_model)):
+    if reward_model is not None and not _is_fitted(reward_model):
         raise UsageError(
             "a log in pieces is not cross-fitted: give a reward model that was fitted on other samples, such as "
             "train.sample(200_000)."
         )
 
 
-def _arrays(log: PartitionedLog, accumulator: ValueAccumulator) -> dict[str, Any]:
+def _is_fitted(reward_model: object) -> bool:
+    from bopl.reward.prediction import is_fitted
+
+    return not isinstance(reward_model, np.ndarray | list) and is_fitted(reward_model)
+
+
+def _arrays(log: PartitionedLog, task: EvaluationTask) -> dict[str, Any]:
     """Return the policies that are arrays with a row for each sample of the log, and check that they are."""
     found = {
-        name: np.asarray(policy)
-        for name, policy in accumulator.policies.items()
-        if isinstance(policy, np.ndarray | list)
+        name: np.asarray(policy) for name, policy in task.policies.items() if isinstance(policy, np.ndarray | list)
     }
     for name, values in found.items():
         if len(values) != log.n_samples:
             raise ValueError(f"policy {name!r} has {len(values)} rows, the log {log.n_samples}; each sample needs one.")
-        accumulator.policies[name] = None  # every piece brings its own rows
     return found
 
 
@@ -94,7 +94,7 @@ def _rows_of(given: dict[str, Any], piece: Piece) -> dict[str, Any] | None:
     return {name: values[piece.rows] for name, values in given.items()} or None
 
 
-def _summed(share: _Share, spec: PieceSpec, accumulator: ValueAccumulator) -> ValueAccumulator:
+def _summed(share: _Share, spec: PieceSpec, task: EvaluationTask, books: Books | None) -> LogSums:
     """Return the sums of one piece."""
     part = spec.load(share.piece)
-    return accumulator.summed(accumulator.read(part, share.policies, part.group), first_row=share.piece.offset)
+    return sum_part(task, task.read(part, share.policies, part.group), share.piece.offset, books)

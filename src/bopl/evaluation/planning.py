@@ -5,13 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 from scipy.special import ndtri
 
+from bopl._record import Record, column_texts
 from bopl._settings import check_number
-from bopl._table import to_table
+from bopl._table import Tabular
 from bopl._typing import FloatArray
 from bopl.evaluation.estimator import SNIPS
 from bopl.evaluation.moments import GroupSum, MomentSum
@@ -20,20 +21,30 @@ from bopl.evaluation.terms import Pilot, Terms
 from bopl.log import BanditLog
 from bopl.log.policy_prob import read_policy, row_blocks
 
-COLUMNS: dict[str, str] = {
-    "policy": "name of the policy",
-    "uplift": "estimated uplift over the logging policy (snips)",
-    "uplift_ci_lower": "lower end of its interval",
-    "uplift_ci_upper": "upper end of it",
-    "n": "decisions at hand",
-    "std_dev": "standard error of the uplift, times the square root of the decisions",
-    "detectable": "uplift that the decisions at hand tell from zero, with the power asked for",
-    "n_for_min_uplift": "decisions that tell the smallest uplift of interest; missing if there is none",
-    "n_for_uplift": "decisions that tell the estimated uplift, if that is the true one",
-    "n_for_lower": "the same if the truth is the lower end of the interval; infinite if that is not above zero",
-    "n_for_upper": "the same if the truth is the upper end",
-    "n_for_ab_test": "decisions of an A/B test, both arms together, for the smallest uplift or else the estimate",
-}
+
+@dataclass(frozen=True, eq=False)
+class PlanRow(Record):
+    """How many decisions it takes for one policy; the columns are described in ``bopl.evaluation.planning.COLUMNS``."""
+
+    policy: Annotated[str, "name of the policy"]
+    uplift: Annotated[float, "estimated uplift over the logging policy (snips)"]
+    uplift_ci_lower: Annotated[float, "lower end of its interval"]
+    uplift_ci_upper: Annotated[float, "upper end of it"]
+    n: Annotated[int, "decisions at hand"]
+    std_dev: Annotated[float, "standard error of the uplift, times the square root of the decisions"]
+    detectable: Annotated[float, "uplift that the decisions at hand tell from zero, with the power asked for"]
+    n_for_min_uplift: Annotated[float, "decisions that tell the smallest uplift of interest; missing if there is none"]
+    n_for_uplift: Annotated[float, "decisions that tell the estimated uplift, if that is the true one"]
+    n_for_lower: Annotated[
+        float, "the same if the truth is the lower end of the interval; infinite if that is not above zero"
+    ]
+    n_for_upper: Annotated[float, "the same if the truth is the upper end"]
+    n_for_ab_test: Annotated[
+        float, "decisions of an A/B test, both arms together, for the smallest uplift or else the estimate"
+    ]
+
+
+COLUMNS: dict[str, str] = column_texts(PlanRow)
 
 
 def required_samples(std_dev: float, effect: float, *, confidence: float = 0.95, power: float = 0.8) -> float:
@@ -46,7 +57,7 @@ def required_samples(std_dev: float, effect: float, *, confidence: float = 0.95,
     effect : float
         Infinitely many decisions are needed where it is not positive.
     confidence : float in (0, 1), default=0.95
-        Of the two-sided interval that has to exclude zero.
+        Confidence level of the two-sided interval that has to exclude zero.
     power : float in (0, 1), default=0.8
         Probability with which it shall.
     """
@@ -67,7 +78,7 @@ def _factor(confidence: float, power: float) -> float:
 
 
 @dataclass(frozen=True, eq=False)
-class Plan:
+class Plan(Tabular):
     """How many decisions it takes to tell each policy from the logging policy.
 
     A plan for the uplift that was estimated is as uncertain as that estimate, so it comes with both ends of its
@@ -75,16 +86,14 @@ class Plan:
 
     Attributes
     ----------
-    rows : tuple of mappings
-        One per policy, with the columns of ``bopl.evaluation.planning.COLUMNS``.
+    rows : tuple of PlanRow
+        One per policy; ``row.n`` and ``row["n"]`` are the same.
     """
 
-    rows: tuple[dict[str, Any], ...]
+    rows: tuple[PlanRow, ...]
 
-    @property
-    def table(self) -> Any:
-        """The rows: a pandas frame if pandas is installed, else a small table that is read in the same way."""
-        return to_table({name: [row[name] for row in self.rows] for name in COLUMNS})
+    def _columns(self) -> dict[str, list[Any]]:
+        return {name: [row[name] for row in self.rows] for name in COLUMNS}
 
 
 def plan(
@@ -149,7 +158,7 @@ def policy_weights(log: BanditLog, policies: object) -> Sequence[tuple[str, Floa
 
 def _row(
     log: BanditLog, name: str, weight: FloatArray, min_uplift: float | None, confidence: float, power: float
-) -> dict[str, Any]:
+) -> PlanRow:
     terms = Terms(weight, log.reward)
     estimator = SNIPS().tuned(Pilot(terms, log.n_samples))
     moments = estimator.moments(terms)
@@ -160,20 +169,20 @@ def _row(
     half = float(ndtri(0.5 + confidence / 2.0)) * std_dev / math.sqrt(log.n_samples)
     levels = {"confidence": confidence, "power": power}
     effect = uplift if min_uplift is None else min_uplift
-    return {
-        "policy": name,
-        "uplift": uplift,
-        "uplift_ci_lower": uplift - half,
-        "uplift_ci_upper": uplift + half,
-        "n": log.n_samples,
-        "std_dev": std_dev,
-        "detectable": detectable_effect(std_dev, log.n_samples, **levels),
-        "n_for_min_uplift": math.nan if min_uplift is None else required_samples(std_dev, min_uplift, **levels),
-        "n_for_uplift": required_samples(std_dev, uplift, **levels),
-        "n_for_lower": required_samples(std_dev, uplift - half, **levels),
-        "n_for_upper": required_samples(std_dev, uplift + half, **levels),
-        "n_for_ab_test": required_samples(_ab_std_dev(log, weight), effect, **levels),
-    }
+    return PlanRow(
+        policy=name,
+        uplift=uplift,
+        uplift_ci_lower=uplift - half,
+        uplift_ci_upper=uplift + half,
+        n=log.n_samples,
+        std_dev=std_dev,
+        detectable=detectable_effect(std_dev, log.n_samples, **levels),
+        n_for_min_uplift=math.nan if min_uplift is None else required_samples(std_dev, min_uplift, **levels),
+        n_for_uplift=required_samples(std_dev, uplift, **levels),
+        n_for_lower=required_samples(std_dev, uplift - half, **levels),
+        n_for_upper=required_samples(std_dev, uplift + half, **levels),
+        n_for_ab_test=required_samples(_ab_std_dev(log, weight), effect, **levels),
+    )
 
 
 def std_dev_of(log: BanditLog, moments: FloatArray, total: MomentSum, gradient: FloatArray) -> float:

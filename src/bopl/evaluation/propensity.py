@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from bopl._logged import logged_entries
 from bopl._settings import check_number
 from bopl._typing import AnyArray, ContextMatrix, FloatArray, IntArray
 from bopl.evaluation.action_model import (
@@ -62,7 +63,7 @@ def estimate_propensity(
     blend = cross_fit_actions(log, model=model, n_folds=n_folds, random_state=random_state)
     logged = np.empty(log.n_samples)
     for rows in row_blocks(log.n_samples, log.n_actions):
-        logged[rows] = blend.prob(rows)[np.arange(rows.stop - rows.start), log.action_idx[rows]]
+        logged[rows] = logged_entries(blend.prob(rows), log.action_idx[rows])
     return log.with_propensity(logged, source="estimated")
 
 
@@ -85,9 +86,9 @@ class CrossFittedActions:
         With the contexts that the models look at; rewards and propensities are 1.
     fold : ndarray of shape (n_samples,)
     models : sequence of sequences of ActionModel
-        Of each fold.
+        Models of each fold.
     names : tuple of str
-        Of the models.
+        Names of the models.
     shares : ndarray of shape (n_folds, n_models)
     calibrations : sequence of Calibration
         Of each fold.

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from bopl._logged import logged_entries
 from bopl._typing import BoolArray, FloatArray, IntArray
 from bopl.evaluation.estimator import Estimator, Need
 from bopl.evaluation.rounding import relative_error
@@ -17,7 +18,9 @@ from bopl.evaluation.unit import in_unit
 from bopl.log import BanditLog
 from bopl.log.context import quoted
 from bopl.log.policy_prob import PolicyBlock, PolicyReader, read_policy, row_blocks
-from bopl.reward.prediction import RewardPredictor
+
+if TYPE_CHECKING:
+    from bopl.reward.prediction import RewardPredictor
 
 MATCH_TOLERANCE = 1e-3  # between the propensities and the logging policy's probabilities of the logged actions
 PILOT_CELLS = 1 << 16  # rows × actions, about, from which the share of large weights is read
@@ -31,16 +34,18 @@ class Sources:
     ----------
     log : BanditLog
     readers : tuple of PolicyReader
-        Of the policies.
+        One per policy.
     rewards : RewardPredictor or None
     logging : PolicyReader or None
-        Of the logging policy, where it is known in full.
+        Reader of the logging policy, where it is known in full.
     group : ndarray of int64, shape (n_samples,) or None
         Groups of the samples, numbered as in the whole log if this is a part of one.
     unit : float
         What terms count rewards in; see `bopl.evaluation.unit`.
     hat_is_scaled : bool
         Whether the reward predictions are in that unit already.
+    notes : tuple of str
+        What was done to read them, in sentences.
     """
 
     log: BanditLog
@@ -50,6 +55,7 @@ class Sources:
     group: IntArray | None
     unit: float = 1.0
     hat_is_scaled: bool = False
+    notes: tuple[str, ...] = ()
 
     @cached_property
     def _error(self) -> FloatArray | None:
@@ -98,7 +104,7 @@ class Sources:
             reward_hat = in_unit(reward_hat, self.unit)
         return replace(
             plain,
-            reward_hat=reward_hat[np.arange(len(reward_hat)), log.action_idx[rows]],
+            reward_hat=logged_entries(reward_hat, log.action_idx[rows]),
             policy_reward_hat=(block.action_prob * reward_hat).sum(axis=1),
             logging_reward_hat=None if logging_prob is None else (logging_prob * reward_hat).sum(axis=1),
         )

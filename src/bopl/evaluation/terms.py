@@ -9,7 +9,7 @@ import numpy as np
 
 from bopl._typing import BoolArray, FloatArray, IntArray
 
-LEAST_LOGGING_PROB = 1e-12  # where the logging policy never takes an action, its weight is large and no more
+MIN_LOGGING_PROB = 1e-12  # where the logging policy never takes an action, its weight is large and no more
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ class Terms:
         return Terms(*(None if part is None else part[rows] for part in vars(self).values()))  # type: ignore[arg-type]
 
     def with_reward(self, reward: FloatArray) -> Terms:
-        """Return the same weights with another reward, of which no model predicts anything."""
+        """Return the same weights with another reward, which no model predicts."""
         return Terms(self.importance_weight, reward, error=self.error)
 
     @property
@@ -86,6 +86,11 @@ class Pilot:
     action_prob: FloatArray | None = None
     logging_prob: FloatArray | None = None
 
+    @property
+    def largest_weight(self) -> float:
+        """Largest importance weight, at least 1."""
+        return max(float(self.terms.importance_weight.max()), 1.0)
+
     @cached_property
     def every_weight(self) -> tuple[FloatArray, FloatArray]:
         """Weights of all actions that the policy can take, logged or not, and their shares of its probability."""
@@ -93,5 +98,5 @@ class Pilot:
         assert self.logging_prob is not None
         taken = self.action_prob > 0.0
         share = self.action_prob[taken] / len(self.action_prob)
-        weight = self.action_prob[taken] / np.maximum(self.logging_prob[taken], LEAST_LOGGING_PROB)
+        weight = self.action_prob[taken] / np.maximum(self.logging_prob[taken], MIN_LOGGING_PROB)
         return weight, share / share.sum()

@@ -24,7 +24,6 @@ from bopl.log.weight import (
 
 BETTER, WORSE, INCONCLUSIVE, NOT_TRUSTWORTHY = "better", "worse", "inconclusive", "not trustworthy"
 DECIDED = (BETTER, WORSE)
-VERDICTS = (BETTER, WORSE, INCONCLUSIVE, NOT_TRUSTWORTHY)
 MAX_MODEL_SHARE = 0.5  # of the policy's probability: beyond, an estimate is mostly the opinion of its reward model
 NEGLIGIBLE = 1e-3  # of what the logging policy earns: a difference that hardly anybody would act on
 
@@ -52,7 +51,7 @@ class Goal:
     other : str
         How messages call that policy.
     certainty : str
-        Of the interval, in words.
+        Confidence of the interval, in words.
     """
 
     min_uplift: float = 0.0
@@ -69,7 +68,7 @@ class Case:
     ----------
     evidence : Evidence
     interval : Interval
-        Of the uplift.
+        Interval of the uplift.
     facts : WeightFacts
     lost_weight : float
         Share of the weights that the estimator clipped off.
@@ -154,7 +153,7 @@ def find_complaint(case: Case, *, is_paired: bool = False) -> str | None:
         if complaint is not None:
             return complaint
     if not all(math.isfinite(bound) for bound in case.bounds):
-        return "The estimate is not defined on this log: there are too few samples that speak of the policy."
+        return "The estimate is not defined on this log: too few samples are about the policy."
     return None
 
 
@@ -261,7 +260,7 @@ def _clip_complaint(case: Case) -> str | None:
             return f"{case.lost_weight:.0%} of the policy's probability is left to the reward model. {MODEL_ALONE}"
     elif case.lost_weight > MAX_LOST_WEIGHT:
         return (
-            f"Cutting the weights drops {case.lost_weight:.0%} of the policy's probability: the estimate is biased by "
+            f"Clipping the weights drops {case.lost_weight:.0%} of the policy's probability: the estimate is biased by "
             "about as much."
         )
     return None

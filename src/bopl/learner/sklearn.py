@@ -13,8 +13,8 @@ from sklearn.utils.validation import has_fit_parameter
 from bopl._typing import AnyArray, BoolArray, ContextMatrix, FloatArray
 from bopl.learner.base import BoundLearner, FittedStep, Predictor, pair_weight
 from bopl.learner.expanded import action_columns, expand, predict_expanded
+from bopl.learner.expanded_tree import LEAF_COLUMN, ExpandedTree, just_above, predictor_from
 from bopl.learner.linear import LinearPredictor
-from bopl.learner.tree import LEAF, TreePredictor
 from bopl.log import BanditLog
 from bopl.objective import StepTarget
 
@@ -79,7 +79,7 @@ def predictor_of(fitted: Any, n_features: int, by_action: FloatArray) -> Predict
     return EstimatorPredictor(fitted, by_action)
 
 
-def _tree_of(fitted: Any, n_features: int, by_action: FloatArray) -> TreePredictor:
+def _tree_of(fitted: Any, n_features: int, by_action: FloatArray) -> Predictor:
     nodes = fitted.tree_
     is_leaf = nodes.children_left == -1
     output = nodes.value[:, 0, :]
@@ -88,17 +88,17 @@ def _tree_of(fitted: Any, n_features: int, by_action: FloatArray) -> TreePredict
     mass = nodes.weighted_n_node_samples * nodes.impurity
     left, right = np.where(is_leaf, 0, nodes.children_left), np.where(is_leaf, 0, nodes.children_right)
     missing_left = getattr(nodes, "missing_go_to_left", np.zeros(len(left)))
-    return TreePredictor(
-        column=np.where(is_leaf, LEAF, nodes.feature).astype(np.int32),
-        threshold=np.where(is_leaf, 0.0, nodes.threshold).astype(np.float64),
-        left=nodes.children_left.astype(np.int32),
-        right=nodes.children_right.astype(np.int32),
-        missing_left=missing_left.astype(np.bool_),
+    tree = ExpandedTree(
+        column=np.where(is_leaf, LEAF_COLUMN, nodes.feature),
+        threshold=just_above(np.where(is_leaf, 0.0, nodes.threshold)),
+        left=nodes.children_left,
+        right=nodes.children_right,
+        default_left=missing_left.astype(np.bool_),
         value=np.where(is_leaf, value, 0.0).astype(np.float64),
-        gain=np.where(is_leaf, 0.0, mass - mass[left] - mass[right]).astype(np.float64),
-        n_features=n_features,
-        by_action=by_action,
+        gain=mass - mass[left] - mass[right],
+        weight=nodes.weighted_n_node_samples,
     )
+    return predictor_from(tree, n_features, by_action)
 
 
 @dataclass(frozen=True, eq=False)

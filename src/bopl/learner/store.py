@@ -16,9 +16,17 @@ from bopl._registry import Registry
 from bopl._typing import AnyArray, ContextMatrix, FloatArray
 from bopl.learner.base import Predictor
 from bopl.learner.expanded import action_columns
-from bopl.learner.hist_tree.predictor import HistTreePredictor, pack_hist_trees, stack_trees, unpack_hist_trees
+from bopl.learner.expanded_tree import FILE_KIND, pack_nothing, unpack_trees
+from bopl.learner.hist_tree.predictor import (
+    HistTreePredictor,
+    SparseTreePredictor,
+    pack_hist_trees,
+    score_of,
+    stack_trees,
+    unpack_hist_trees,
+    unpack_sparse_trees,
+)
 from bopl.learner.linear import LinearPredictor, pack_linear, unpack_linear
-from bopl.learner.tree import TreePredictor, pack_trees, unpack_trees
 
 MIXED = "mixed"  # predictors of several kinds
 MAX_COLUMN_BYTES = 1 << 30  # of the columns of the actions, which grow with the square of their number
@@ -41,8 +49,9 @@ class Codec:
 PREDICTORS: Registry[Codec] = Registry(
     "bopl.predictors",
     {
-        TreePredictor.kind: Codec(pack_trees, unpack_trees),
+        FILE_KIND: Codec(pack_nothing, unpack_trees),
         HistTreePredictor.kind: Codec(pack_hist_trees, unpack_hist_trees, needs_columns=False),
+        SparseTreePredictor.kind: Codec(pack_hist_trees, unpack_sparse_trees, needs_columns=False),
         LinearPredictor.kind: Codec(pack_linear, unpack_linear),
     },
 )
@@ -79,7 +88,7 @@ def pack_predictors(predictors: Sequence[Predictor]) -> Packed:
     TypeError
         A predictor is an estimator of a kind we have no plain form for.
     """
-    runs = [(kind, list(run)) for kind, run in groupby(predictors, key=_kind_of)] or [(TreePredictor.kind, [])]
+    runs = [(kind, list(run)) for kind, run in groupby(predictors, key=_kind_of)] or [(FILE_KIND, [])]
     if len(runs) == 1:
         return _pack_kind(*runs[0])
     packed = [_pack_kind(kind, run) for kind, run in runs]
@@ -165,8 +174,9 @@ def stack_predictors(predictors: Sequence[Predictor], coefficient: Sequence[floa
     """
     pairs = list(zip(predictors, coefficient, strict=True))
     scorers: list[Scorer] = []
-    for is_engine, run in groupby(pairs, key=lambda pair: isinstance(pair[0], HistTreePredictor)):
+    for _, run in groupby(pairs, key=lambda pair: _kind_of(pair[0])):
         terms = list(run)
+        is_engine = isinstance(terms[0][0], HistTreePredictor)
         scorers += [_stacked(terms)] if is_engine else [_scaled(*term) for term in terms]
 
     def add_up(context: ContextMatrix) -> FloatArray:
@@ -180,8 +190,13 @@ def stack_predictors(predictors: Sequence[Predictor], coefficient: Sequence[floa
 
 def _stacked(pairs: Sequence[tuple[Any, float]]) -> Scorer:
     trees = stack_trees([tree for tree, _ in pairs], [factor for _, factor in pairs])
-    n_cores = os.cpu_count() or 1
-    return lambda context: trees.score(context, n_jobs=n_cores if context.shape[0] >= MIN_PARALLEL_ROWS else 1)
+    n_cores, zero_is_missing = os.cpu_count() or 1, pairs[0][0].zero_is_missing
+
+    def score(context: ContextMatrix) -> FloatArray:
+        n_jobs = n_cores if context.shape[0] >= MIN_PARALLEL_ROWS else 1
+        return score_of(trees, context, zero_is_missing=zero_is_missing, n_jobs=n_jobs)
+
+    return score
 
 
 def _scaled(predictor: Predictor, factor: float) -> Scorer:

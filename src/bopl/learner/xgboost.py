@@ -9,10 +9,10 @@ import numpy as np
 from sklearn.base import BaseEstimator
 
 from bopl._settings import check_choice, check_number
-from bopl._typing import AnyArray, BoolArray, FloatArray
-from bopl.learner.base import FittedStep, pair_weight
+from bopl._typing import BoolArray, FloatArray
+from bopl.learner.base import FittedStep, Predictor, pair_weight
 from bopl.learner.expanded import action_columns, expand
-from bopl.learner.tree import LEAF, TreePredictor
+from bopl.learner.expanded_tree import LEAF_COLUMN, ExpandedTree, predictor_from
 from bopl.log import BanditLog
 from bopl.log.context import is_sparse
 from bopl.objective import StepTarget
@@ -128,7 +128,7 @@ class BoundXGBTree:
         self.n_trees = 0
 
     def fit(self, target: StepTarget, round_idx: int) -> FittedStep:
-        """Fit one tree and turn it into plain arrays."""
+        """Fit one tree and make one of the engine's of it."""
         prediction = self.boost(target)
         newest = self.booster[self.n_trees - 1 : self.n_trees]
         tree = tree_from_booster(newest, self.n_features, self.by_action, zero_is_missing=self.zero_is_missing)
@@ -147,35 +147,20 @@ class BoundXGBTree:
         return np.asarray(prediction, dtype=np.float64).reshape(-1, len(self.by_action))
 
 
-def tree_from_booster(booster: Any, n_features: int, by_action: FloatArray, *, zero_is_missing: bool) -> TreePredictor:
-    """Return the only tree of a booster as plain arrays, pruned nodes left out."""
+def tree_from_booster(booster: Any, n_features: int, by_action: FloatArray, *, zero_is_missing: bool) -> Predictor:
+    """Return the only tree of a booster as one of the engine's, pruned nodes left out."""
     model = json.loads(booster.save_raw("json"))
     nodes = model["learner"]["gradient_booster"]["model"]["trees"][0]
-    children = (np.array(nodes["left_children"]), np.array(nodes["right_children"]))
-    order = _reachable_nodes(*children)
-    position = np.full(len(children[0]), LEAF, dtype=np.int32)
-    position[order] = np.arange(len(order), dtype=np.int32)
-    is_leaf = children[0][order] == -1
-    condition = np.array(nodes["split_conditions"], dtype=np.float32)[order]  # threshold of a split, value of a leaf
-    return TreePredictor(
-        column=np.where(is_leaf, LEAF, np.array(nodes["split_indices"])[order]).astype(np.int32),
-        # XGBoost goes left if x < t; in float32 that is x <= the number before t.
-        threshold=np.where(is_leaf, 0.0, np.nextafter(condition, np.float32(-np.inf))).astype(np.float64),
-        left=np.where(is_leaf, LEAF, position[children[0][order]]).astype(np.int32),
-        right=np.where(is_leaf, LEAF, position[children[1][order]]).astype(np.int32),
-        missing_left=np.array(nodes["default_left"], dtype=np.bool_)[order],
-        value=np.where(is_leaf, condition, 0.0).astype(np.float64),
-        gain=np.where(is_leaf, 0.0, np.array(nodes["loss_changes"])[order]).astype(np.float64),
-        n_features=n_features,
-        by_action=by_action,
-        zero_is_missing=zero_is_missing,
+    left, condition = np.array(nodes["left_children"]), np.array(nodes["split_conditions"], np.float32)
+    is_leaf = left == -1
+    tree = ExpandedTree(
+        column=np.where(is_leaf, LEAF_COLUMN, np.array(nodes["split_indices"])),
+        threshold=condition,  # of a leaf: its value
+        left=left,
+        right=np.array(nodes["right_children"]),
+        default_left=np.array(nodes["default_left"], np.bool_),
+        value=condition.astype(np.float64),
+        gain=np.array(nodes["loss_changes"], np.float64),
+        weight=np.array(nodes["sum_hessian"], np.float64),
     )
-
-
-def _reachable_nodes(left: AnyArray, right: AnyArray) -> AnyArray:
-    """Return the nodes below the root, parents before children."""
-    order = [0]
-    for node in order:  # the list grows while it is read
-        if left[node] != -1:
-            order += [int(left[node]), int(right[node])]
-    return np.array(order)
+    return predictor_from(tree, n_features, by_action, zero_is_missing=zero_is_missing)

@@ -9,6 +9,7 @@ import narwhals.stable.v1 as nw
 import numpy as np
 
 from bopl._errors import UsageError, did_you_mean
+from bopl._logged import logged_entries
 from bopl._typing import AnyArray, BoolArray, FloatArray, IntArray
 from bopl.log.action import MAX_EXACT, label_array
 from bopl.log.column import TEXT, distinct_values, dtype_name
@@ -213,7 +214,7 @@ def check_mask(mask: object, actions: AnyArray, action_idx: IntArray | None) -> 
 
 
 def _check_logged_eligible(eligible: BoolArray, actions: AnyArray, action_idx: IntArray) -> None:
-    forbidden = ~eligible[np.arange(len(action_idx)), action_idx]
+    forbidden = ~logged_entries(eligible, action_idx)
     if forbidden.any():
         row = int(np.flatnonzero(forbidden)[0])
         raise ValueError(

@@ -6,8 +6,7 @@ import io
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from bopl._frame import to_arrow, to_frame
-from bopl._table import to_table
+from bopl._table import Tabular
 
 if TYPE_CHECKING:
     from bopl.log.leak.leak import Leak
@@ -42,7 +41,7 @@ class Finding:
 
 
 @dataclass(frozen=True, eq=False)
-class Audit:
+class Audit(Tabular):
     """Findings of an audit: ``print(audit)``, or ``audit.table`` for a frame."""
 
     findings: tuple[Finding, ...]
@@ -57,18 +56,6 @@ class Audit:
     def with_finding(self, finding: Finding) -> Audit:
         """Return the audit with one more finding."""
         return replace(self, findings=(*self.findings, finding))
-
-    @property
-    def table(self) -> Any:
-        """One row per check: a pandas frame if pandas is installed, otherwise a small table with the same interface."""
-        return to_table(self._columns())
-
-    def to_frame(self, backend: str | None = None) -> Any:
-        """Return the findings as a frame; ``backend`` is ``"pandas"``, ``"polars"`` or ``"pyarrow"``."""
-        return to_frame(self._columns(), backend)
-
-    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
-        return to_arrow(self._columns()).__arrow_c_stream__(requested_schema)
 
     def _columns(self) -> dict[str, list[Any]]:
         names = ("check", "status", "value", "sentence")

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from bopl._logged import logged_entries
 from bopl._typing import FloatArray, IntArray
 from bopl.log.context import column_names, is_frame, quoted
 from bopl.log.missing import unmasked
@@ -90,7 +91,7 @@ class PolicyReader:
         is_array = isinstance(self.policy, np.ndarray)
         action_prob = self.policy[rows] if is_array else self._predicted(rows)
         action_idx = self.log.action_idx[rows]
-        return PolicyBlock(action_prob[np.arange(len(action_idx)), action_idx], action_prob)
+        return PolicyBlock(logged_entries(action_prob, action_idx), action_prob)
 
     def _predicted(self, rows: slice) -> FloatArray:
         mask = self.log.action_mask

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 import bopl
+from bopl._logged import logged_entries
 from bopl.mlflow.signature import PARAMS, signature_of
 from bopl.policy import load
 from bopl.policy.drawing import draw_actions
@@ -112,7 +113,7 @@ class _PolicyModel:
         return pandas.DataFrame(
             {
                 "action": self.policy.actions_[chosen],
-                "propensity": action_prob[np.arange(len(chosen)), chosen],
+                "propensity": logged_entries(action_prob, chosen),
                 "policy": self.policy.policy_id,
             }
         )

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from bopl._logged import logged_entries
 from bopl._typing import AnyArray, BoolArray, FloatArray, IntArray
 from bopl.log import BanditLog
 
@@ -84,7 +85,7 @@ class TrainingData:
 
     def logged(self, matrix: FloatArray) -> FloatArray:
         """Return a matrix's entries at the logged actions, of shape (n_samples,)."""
-        return matrix[np.arange(self.n_samples), self.action_idx]
+        return logged_entries(matrix, self.action_idx)
 
     def require_reward_estimate(self, owner: str) -> FloatArray:
         """Return the reward estimates, or raise an error that says what needs them."""

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from bopl._logged import logged_entries
 from bopl._settings import check_number
 from bopl._typing import AnyArray, FloatArray, IntArray
 
@@ -18,7 +19,7 @@ RandomState = int | np.random.Generator | None
 def draw_labels(action_prob: FloatArray, actions: AnyArray, random_state: RandomState) -> tuple[AnyArray, FloatArray]:
     """Return one drawn action label per row, and the probability it was drawn with."""
     chosen = draw_actions(action_prob, np.random.default_rng(random_state))
-    return actions[chosen], action_prob[np.arange(len(chosen)), chosen]
+    return actions[chosen], logged_entries(action_prob, chosen)
 
 
 def draw_actions(action_prob: FloatArray, rng: np.random.Generator) -> IntArray:

@@ -11,7 +11,9 @@ import numpy as np
 from bopl._typing import ContextMatrix, FloatArray, IntArray
 from bopl.boosting import Ensemble
 from bopl.learner.expanded import dense_chunks
+from bopl.learner.hist_tree.predictor import zeros_as_missing
 from bopl.learner.hist_tree.shap import explain_pairs, work_of
+from bopl.learner.hist_tree.tree import Tree
 from bopl.policy.logging_attribution import attribute_term, attribution_work
 from bopl.policy.summands import Summands, summands_of
 
@@ -54,7 +56,7 @@ def explain_scores(ensemble: Ensemble, context: ContextMatrix, row: IntArray, ac
     Raises
     ------
     TypeError
-        The ensemble holds other predictors than the engine's trees and the logging policy.
+        The ensemble holds other predictors than trees and the logging policy.
     """
     summands = summands_of(ensemble)
     feature, action, expected = np.zeros((len(row), context.shape[1])), np.zeros(len(row)), 0.0
@@ -72,18 +74,30 @@ def explain_scores(ensemble: Ensemble, context: ContextMatrix, row: IntArray, ac
 def _explain_dense(summands: Summands, context: FloatArray, row: IntArray, action_idx: IntArray) -> Explanation:
     n_features, n_jobs = context.shape[1], os.cpu_count() or 1
     feature, action, expected = np.zeros((len(row), n_features)), np.zeros(len(row)), 0.0
-    if summands.trees:
-        contribution, expected = explain_pairs(
-            summands.trees, summands.coefficients, context, row, action_idx, n_jobs=n_jobs
-        )
-        feature += contribution[:, :n_features]
-        action += contribution[:, n_features:].sum(axis=1)
+    for trees, coefficients, known in (
+        (summands.trees, summands.coefficients, context),
+        (summands.sparse_trees, summands.sparse_coefficients, zeros_as_missing(context)),
+    ):
+        if trees:
+            _check_weights(trees)
+            contribution, mean = explain_pairs(trees, coefficients, known, row, action_idx, n_jobs=n_jobs)
+            feature += contribution[:, :n_features]
+            action += contribution[:, n_features:].sum(axis=1)
+            expected += mean
     for term in summands.terms:
         own = attribute_term(term, context, row, action_idx, n_jobs=n_jobs)
         feature += own.feature
         action += own.action
         expected += own.expected
     return Explanation(feature, action, expected)
+
+
+def _check_weights(trees: Sequence[Tree]) -> None:
+    if any(tree.n_nodes > 1 and tree.sum_weight[0] == 0.0 for tree in trees):
+        raise ValueError(
+            "the policy's file was written by an earlier version, which did not keep the weights of nodes that "
+            "explanations need; fit the policy again."
+        )
 
 
 def mean_explanation(parts: Sequence[tuple[Explanation, float]]) -> Explanation:
@@ -98,4 +112,6 @@ def mean_explanation(parts: Sequence[tuple[Explanation, float]]) -> Explanation:
 def explanation_work(ensemble: Ensemble) -> int:
     """Return the approximate number of steps to explain one pair."""
     summands = summands_of(ensemble)
-    return work_of(summands.trees) + sum(attribution_work(term.model) for term in summands.terms)
+    return work_of([*summands.trees, *summands.sparse_trees]) + sum(
+        attribution_work(term.model) for term in summands.terms
+    )

@@ -78,6 +78,9 @@ class _PolicyWriter:
         """Add the scores of an ensemble."""
         graph = self.graph
         addends = [add_trees(graph, summands.trees, summands.coefficients)] if summands.trees else []
+        if summands.sparse_trees:
+            sparse = add_trees(graph, summands.sparse_trees, summands.sparse_coefficients, zero_is_missing=True)
+            addends.append(sparse)
         for term in summands.terms:
             log_prob = self._add_logging(term.model)
             if term.log_factor != 0.0:

@@ -20,8 +20,13 @@ from bopl.policy.onnx_graph import Graph
 MAX_NODES = 10_000_000  # of a model, leaves counted once for every action
 
 
-def add_trees(graph: Graph, trees: Sequence[Tree], coefficients: Sequence[float]) -> str:
-    """Add ``Σ coefficient · tree`` of the contexts to the graph; return its name."""
+def add_trees(
+    graph: Graph, trees: Sequence[Tree], coefficients: Sequence[float], *, zero_is_missing: bool = False
+) -> str:
+    """Add ``Σ coefficient · tree`` of the contexts to the graph; return its name.
+
+    With ``zero_is_missing`` the trees take zeros of the context for missing values.
+    """
     nodes = _Nodes()
     for tree, coefficient in zip(trees, coefficients, strict=True):
         classes = _classes(tree)
@@ -35,7 +40,7 @@ def add_trees(graph: Graph, trees: Sequence[Tree], coefficients: Sequence[float]
     tree_of, node_of, action_of, weight_of = (list(column) for column in zip(*nodes.target, strict=True))
     return graph.add(
         "TreeEnsembleRegressor",
-        graph.context,
+        _without_zeros(graph) if zero_is_missing else graph.context,
         domain="ai.onnx.ml",
         n_targets=trees[0].n_actions,
         aggregate_function="SUM",
@@ -53,6 +58,11 @@ def add_trees(graph: Graph, trees: Sequence[Tree], coefficients: Sequence[float]
         target_ids=action_of,
         target_weights=weight_of,
     )
+
+
+def _without_zeros(graph: Graph) -> str:
+    is_zero = graph.add("Equal", graph.context, graph.constant(0.0))
+    return graph.add("Where", is_zero, graph.constant(np.nan), graph.context)
 
 
 def _goes_right(tree: Tree, node: int) -> BoolArray:

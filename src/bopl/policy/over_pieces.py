@@ -22,7 +22,7 @@ from bopl.boosting.pieces.validation import PiecesValidation
 from bopl.boosting.workbench import LoggingFit, reward_start
 from bopl.cluster import Cluster
 from bopl.learner import HistTree, with_categories
-from bopl.learner.hist_tree.learner import categorical_mask, check_tree_settings, feature_matrix
+from bopl.learner.hist_tree.inputs import categorical_mask, check_tree_settings, feature_matrix
 from bopl.learner.pieces import Part, parts_of, place_parts
 from bopl.learner.pieces.facts import (
     LoadedPiece,

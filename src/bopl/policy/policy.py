@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from bopl._logged import logged_entries
 from bopl._typing import AnyArray, BoolArray, ContextMatrix, FloatArray
 from bopl.log.context import column_names, is_frame, quoted, read_context
 from bopl.policy.decision import Decision, eligible_row, eligible_rows, new_event
@@ -111,7 +112,7 @@ class Policy(ABC):
         policy, labels = self._identity()
         action_prob = self._records_proba(records, eligible_rows(eligible, labels, len(records)))
         chosen = actions_at(action_prob, uniform_numbers(len(records), random_state, draw)).tolist()
-        propensity = action_prob[np.arange(len(chosen)), chosen].tolist()
+        propensity = logged_entries(action_prob, chosen).tolist()
         names = [new_event() for _ in chosen] if events is None else events
         return [
             Decision(labels[one], prob, name, policy) for one, prob, name in zip(chosen, propensity, names, strict=True)

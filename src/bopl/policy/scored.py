@@ -13,6 +13,7 @@ from sklearn.utils import Tags
 from sklearn.utils.metadata_routing import UNUSED
 from sklearn.utils.validation import check_is_fitted
 
+from bopl._logged import logged_entries
 from bopl._settings import check_number
 from bopl._typing import AnyArray, BoolArray, ContextMatrix, FloatArray
 from bopl.log import BanditLog
@@ -165,7 +166,7 @@ class ScoredPolicy(RecordPolicy, BaseEstimator):
         mask = None if log.action_mask is None else log.action_mask[:, :n_known]
         action_prob = self.predict_proba(log.context, action_mask=mask)
         is_known = log.action_idx < n_known
-        logged = np.where(is_known, action_prob[np.arange(log.n_samples), np.where(is_known, log.action_idx, 0)], 0.0)
+        logged = np.where(is_known, logged_entries(action_prob, np.where(is_known, log.action_idx, 0)), 0.0)
         weight = 1.0 if sample_weight is None else np.asarray(sample_weight, dtype=np.float64)
         return snips_value(weight * logged / log.propensity, log.reward)
 

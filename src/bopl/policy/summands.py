@@ -20,12 +20,17 @@ class Summands:
     trees : list of Tree
     coefficients : list of float
         Coefficient of each tree.
+    sparse_trees : list of Tree
+        Trees for which zeros of the context are missing values.
+    sparse_coefficients : list of float
     terms : list of LoggingTerm
         One for each model of the logging policy; their coefficients are multiplied in.
     """
 
     trees: list[Tree]
     coefficients: list[float]
+    sparse_trees: list[Tree]
+    sparse_coefficients: list[float]
     terms: list[LoggingTerm]
 
 
@@ -35,21 +40,27 @@ def summands_of(ensemble: Ensemble) -> Summands:
     Raises
     ------
     TypeError
-        It holds other predictors than the engine's trees and the logging policy.
+        It holds other predictors than trees and the logging policy.
     """
     trees: list[tuple[Tree, float]] = []
+    sparse: list[tuple[Tree, float]] = []
     terms: list[tuple[LoggingTerm, float]] = []
     for predictor, coefficient in zip(ensemble.predictors, ensemble.coefficients, strict=True):
         if isinstance(predictor, HistTreePredictor):
-            trees.append((predictor.tree, coefficient))
+            (sparse if predictor.zero_is_missing else trees).append((predictor.tree, coefficient))
         elif isinstance(predictor, LoggingTerm):
             terms.append((predictor, coefficient))
         else:
             raise TypeError(
-                "explanations and exports need a policy whose learner is HistTree or HistTreeClassifier, and whose "
-                "reward model, if boosting starts from one, is BoostedRewardModel."
+                "explanations and exports need a policy whose learner is HistTree, HistTreeClassifier, XGBTree or a "
+                "decision tree of scikit-learn, and whose reward model, if boosting starts from one, is "
+                "BoostedRewardModel."
             )
-    return Summands([tree for tree, _ in trees], [coefficient for _, coefficient in trees], _merged(terms))
+    return Summands(*_columns(trees), *_columns(sparse), _merged(terms))
+
+
+def _columns(pairs: Sequence[tuple[Tree, float]]) -> tuple[list[Tree], list[float]]:
+    return [tree for tree, _ in pairs], [coefficient for _, coefficient in pairs]
 
 
 def _merged(terms: Sequence[tuple[LoggingTerm, float]]) -> list[LoggingTerm]:

@@ -21,6 +21,11 @@ def write_xgboost(ensemble: Ensemble, path: str | Path) -> None:
             "the policy starts from a linear model of the logging policy, which is not a tree, so XGBoost cannot "
             "represent it; export it to ONNX instead."
         )
+    if summands.sparse_trees:
+        raise TypeError(
+            "the policy's trees were grown by XGBoost on sparse contexts and take zeros for missing values, which a "
+            "model file cannot say; export it to ONNX instead, or fit it on dense contexts."
+        )
     if not summands.trees:
         raise ValueError("there are no trees to export: no round was made.")
     n_action_features = summands.trees[0].n_action_features

@@ -3,49 +3,40 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass, fields
-from typing import Any
+from dataclasses import asdict, dataclass
+from typing import Annotated, Any, get_type_hints
 
 import numpy as np
 
-from bopl._frame import to_arrow, to_frame
 from bopl._html import card, table
-
-COLUMNS: dict[str, str] = {
-    "candidate": "name of the candidate",
-    "about": "what it is",
-    "value": "estimated reward on validation samples, doubly robust",
-    "uplift": "estimated reward minus that of the logging policy",
-    "lower": "lower end of the uplift's 95% interval",
-    "upper": "upper end of the uplift's 95% interval",
-    "rounds": "rounds at which it was best",
-    "sharpness": "inverse temperature at which it was judged, or at which the winner acts; infinity is greedy",
-    "seconds": "time it took",
-    "status": "won, in the blend, dropped after some rounds, raced to the end, or not begun",
-}
-
-
-_TYPES: dict[Any, Any] = {"str": str, "int": int, "float": (int, float)}  # types of an entry's fields in JSON
+from bopl._record import column_texts, is_missing
+from bopl._table import Tabular
 
 
 @dataclass(frozen=True)
 class Entry:
-    """A row of the leaderboard; see `COLUMNS`."""
+    """A row of the leaderboard; the columns are described in ``bopl.race.leaderboard.COLUMNS``."""
 
-    candidate: str
-    about: str
-    value: float
-    uplift: float
-    lower: float
-    upper: float
-    rounds: int
-    sharpness: float
-    seconds: float
-    status: str
+    candidate: Annotated[str, "name of the candidate"]
+    about: Annotated[str, "what it is"]
+    value: Annotated[float, "estimated reward on validation samples, doubly robust"]
+    uplift: Annotated[float, "estimated reward minus that of the logging policy"]
+    lower: Annotated[float, "lower end of the uplift's 95% interval"]
+    upper: Annotated[float, "upper end of the uplift's 95% interval"]
+    rounds: Annotated[int, "rounds at which it was best"]
+    sharpness: Annotated[
+        float, "inverse temperature at which it was judged, or at which the winner acts; infinity is greedy"
+    ]
+    seconds: Annotated[float, "time it took"]
+    status: Annotated[str, "won, in the blend, dropped after some rounds, raced to the end, or not begun"]
+
+
+COLUMNS: dict[str, str] = column_texts(Entry)
+_KINDS: dict[str, type] = get_type_hints(Entry)
 
 
 @dataclass(frozen=True)
-class Leaderboard(Sequence[Entry]):
+class Leaderboard(Tabular, Sequence[Entry]):
     """The result of a race, best first.
 
     Attributes
@@ -81,38 +72,23 @@ class Leaderboard(Sequence[Entry]):
         rows = [asdict(entry) for entry in self.entries]
         for row in rows:
             row["sharpness"] = "greedy" if np.isinf(row["sharpness"]) else row["sharpness"]
-            row |= {name: None for name, value in row.items() if isinstance(value, float) and not np.isfinite(value)}
+            row |= {name: None for name, value in row.items() if is_missing(value)}
         judged = {"n_judged": self.n_judged, "n_parts": self.n_parts, "judged_by": self.judged_by}
         return {"verdict": self.verdict, **judged, "entries": rows}
 
     @classmethod
     def from_dict(cls, plain: dict[str, Any]) -> Leaderboard:
         """Return the leaderboard of `to_dict`."""
-        kinds = {entry.name: entry.type for entry in fields(Entry)}
-        rows = []
-        for row in plain["entries"]:
-            known = {name: row[name] for name in kinds}
-            known["sharpness"] = np.inf if known["sharpness"] == "greedy" else known["sharpness"]
-            values: dict[str, Any] = {
-                name: float("nan") if value is None and kinds[name] == "float" else value
-                for name, value in known.items()
-            }
-            if not all(isinstance(value, _TYPES[kinds[name]]) for name, value in values.items()):
-                raise ValueError("an entry of the leaderboard is not valid")
-            rows.append(Entry(**values))
         judged_by = str(plain.get("judged_by", ""))  # not in older files
-        return cls(tuple(rows), str(plain["verdict"]), int(plain["n_judged"]), int(plain["n_parts"]), judged_by)
+        entries = tuple(_read_entry(row) for row in plain["entries"])
+        return cls(entries, str(plain["verdict"]), int(plain["n_judged"]), int(plain["n_parts"]), judged_by)
 
     def columns(self) -> dict[str, Any]:
         """Return one list per column."""
         return {name: [getattr(entry, name) for entry in self.entries] for name in COLUMNS}
 
-    def to_frame(self, backend: str | None = None) -> Any:
-        """Return a frame: pandas, polars or pyarrow, whichever is named or installed."""
-        return to_frame(self.columns(), backend)
-
-    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
-        return to_arrow(self.columns()).__arrow_c_stream__(requested_schema)
+    def _columns(self) -> dict[str, Any]:
+        return self.columns()
 
     def cells(self) -> list[list[str]]:
         """Return the rows as text: candidate, uplift with its interval, rounds, sharpness, seconds, status."""
@@ -139,3 +115,14 @@ class Leaderboard(Sequence[Entry]):
 
     def _repr_html_(self) -> str:
         return card("Leaderboard", self.verdict, table(list(self.HEADINGS), self.cells(), numeric=range(1, 6)))
+
+
+def _read_entry(row: dict[str, Any]) -> Entry:
+    """Return the entry of plain values, as `Leaderboard.to_dict` writes them."""
+    values: dict[str, Any] = {}
+    for name, kind in _KINDS.items():
+        value = np.inf if name == "sharpness" and row[name] == "greedy" else row[name]
+        values[name] = float("nan") if value is None and kind is float else value
+        if not isinstance(values[name], (int, float) if kind is float else kind):
+            raise ValueError("an entry of the leaderboard is not valid")
+    return Entry(**values)

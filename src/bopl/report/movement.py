@@ -12,13 +12,13 @@ import numpy as np
 from bopl._typing import AnyArray, FloatArray, IntArray
 from bopl.log import BanditLog
 from bopl.log.policy_prob import read_policy, row_blocks
-from bopl.log.weight import effective_sample_size, tail_index, top_share
+from bopl.log.weight import effective_sample_size, mean_std_err, tail_index, top_share
 from bopl.report.feature import Bins, column_values
 from bopl.report.plain import label, plain
 
 MAX_ACTIONS = 40  # that are shown by name; the others are taken together
 BINS_PER_DECADE = 10  # of the histogram of weights
-LEAST_WEIGHT = 0.01  # all below share the first bin
+MIN_WEIGHT = 0.01  # all below share the first bin
 
 
 @dataclass(frozen=True, eq=False)
@@ -132,10 +132,10 @@ def _describe_bin(
 ) -> dict[str, Any]:
     n_inside = int(inside.sum())
     logged = np.bincount(log.action_idx[inside], minlength=log.n_actions).astype(np.float64)
-    gain = (movement.weight[inside] - 1.0) * log.reward[inside]
-    error = _standard_error(gain, None if log.group is None else log.group[inside])
+    uplift = (movement.weight[inside] - 1.0) * log.reward[inside]
+    error = mean_std_err(uplift, None if log.group is None else log.group[inside])
     reach = NormalDist().inv_cdf(0.5 + 0.5 * confidence) * error
-    mean = float(gain.mean())
+    mean = float(uplift.mean())
     return {
         "label": text,
         "n": n_inside,
@@ -146,27 +146,15 @@ def _describe_bin(
     }
 
 
-def _standard_error(values: FloatArray, group: IntArray | None) -> float:
-    """Return the standard error of a mean; samples of one group count together."""
-    deviation = values - values.mean()
-    if group is not None:
-        _, code = np.unique(group, return_inverse=True)
-        deviation = np.bincount(code, weights=deviation)
-    n_parts = len(deviation)
-    if n_parts < 2:
-        return float("nan")
-    return float(np.sqrt(n_parts / (n_parts - 1) * (deviation**2).sum()) / len(values))
-
-
 # -- Weights --------------------------------------------------------------------------------------------------------
 
 
 def describe_weights(log: BanditLog, movement: Movement) -> dict[str, Any]:
     """Return a histogram of the importance weights, by number and by weight, and what their tail is like."""
     weight = movement.weight
-    highest = max(float(weight.max()), 10.0 * LEAST_WEIGHT)
-    n_bins = int(np.ceil(BINS_PER_DECADE * np.log10(highest / LEAST_WEIGHT) + 1e-9))
-    edges = LEAST_WEIGHT * 10.0 ** (np.arange(n_bins + 1) / BINS_PER_DECADE)
+    highest = max(float(weight.max()), 10.0 * MIN_WEIGHT)
+    n_bins = int(np.ceil(BINS_PER_DECADE * np.log10(highest / MIN_WEIGHT) + 1e-9))
+    edges = MIN_WEIGHT * 10.0 ** (np.arange(n_bins + 1) / BINS_PER_DECADE)
     place = np.clip(np.searchsorted(edges, weight, side="right"), 0, n_bins)  # bin 0 lies below the first edge
     total = float(weight.sum())
     mass = np.bincount(place, weights=weight, minlength=n_bins + 1)

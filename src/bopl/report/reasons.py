@@ -26,7 +26,7 @@ MAX_ACTIONS = 12  # ... each with so many actions
 MAX_WORK = 400_000_000  # steps of the explanation, some seconds
 MAX_FEATURES = 15  # in the chart of importance
 MAX_EXAMPLES = 6
-LEAST_GAP = 0.01  # between the probabilities of two actions that the policy tells apart
+MIN_GAP = 0.01  # between the probabilities of two actions that the policy tells apart
 MAX_PARTS = 6  # columns that an example names
 
 
@@ -187,7 +187,7 @@ def describe_examples(
 ) -> list[dict[str, Any]]:
     """Return the most frequent moves from a logged action to another one, each with the context of largest difference.
 
-    The parts of an example say what speaks for the new action against the logged one: differences of SHAP values.
+    The parts of an example say what favours the new action over the logged one: differences of SHAP values.
     """
     moves = _frequent_moves(log, movement)
     examples = [_describe_move(log, movement, rows) for rows in moves]
@@ -202,7 +202,7 @@ def describe_examples(
 
 def _frequent_moves(log: BanditLog, movement: Movement) -> list[IntArray]:
     """Return the rows of each of the most frequent (logged action, other first choice)."""
-    moved = np.flatnonzero(movement.best_prob > movement.logged_prob + LEAST_GAP)
+    moved = np.flatnonzero(movement.best_prob > movement.logged_prob + MIN_GAP)
     if len(moved) == 0:
         return []
     code = log.action_idx[moved].astype(np.int64) * log.n_actions + movement.best[moved]

@@ -16,7 +16,7 @@ Summary = Mapping[str, Any]
 def fragments(summary: Summary) -> dict[str, Markup]:
     """Return what the placeholders of the page stand for, for all parts that the summary has."""
     shown = {"verdict": _verdict(summary), "confidence": _confidence(summary), "footer": _footer(summary)}
-    shown |= {"estimates": _estimates(summary), "notes": _notes(summary), "speaker": _speaker(summary)}
+    shown |= {"estimates": _estimates(summary), "notes": _notes(summary), "primary": _primary(summary)}
     shown |= {"answers": answers(summary["evaluation"])}
     for part, describe in PARTS.items():
         if part in summary:
@@ -112,12 +112,12 @@ def _estimates(summary: Summary) -> Markup:
     return table(heads, rows, numeric=range(2, 7))
 
 
-def _speaker(summary: Summary) -> Markup:
+def _primary(summary: Summary) -> Markup:
     verdict, rows = summary["verdict"], summary["evaluation"]["rows"]
     if len(rows) == 1:
         return join("")
     title = next(row["title"] for row in rows if row["estimator"] == verdict["estimator"])
-    return join(f" The verdict is that of “{title}”: which one speaks is settled before the answers are known.")
+    return join(f" The verdict is that of “{title}”: which estimator decides is settled before the answers are known.")
 
 
 def _notes(summary: Summary) -> Markup:
@@ -180,7 +180,7 @@ def _effects(summary: Summary) -> dict[str, Markup]:
 
 def _examples(summary: Summary) -> dict[str, Markup]:
     has_parts = any("parts" in example for example in summary["examples"])
-    why = "The bars say what in that context speaks for the new action rather than for the logged one."
+    why = "The bars show what in that context favours the new action over the logged one."
     return {
         "why": join(f" {why}" if has_parts else ""),
         "examples": join(*(_card(example) for example in summary["examples"])),
@@ -217,7 +217,7 @@ def _part_bars(example: Summary) -> Markup:
 
 
 def _bar(name: str, effect: float, most: float) -> Markup:
-    """Return one line with a bar that starts in the middle: to the right what speaks for, to the left what against."""
+    """Return one line with a bar that starts in the middle: to the right what favours it, to the left what does not."""
     share = effect / most
     start = 50.0 if share >= 0.0 else 50.0 + 50.0 * share
     style = f"left:{start:.1f}%;width:{50.0 * abs(share):.1f}%"

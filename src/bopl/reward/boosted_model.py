@@ -16,7 +16,7 @@ from bopl._exact import exact_mean
 from bopl._settings import check_number
 from bopl._typing import AnyArray, ContextMatrix, FloatArray
 from bopl.learner import HistTree, with_categories
-from bopl.learner.hist_tree.learner import BoundHistTree
+from bopl.learner.hist_tree.bound import BoundHistTree
 from bopl.learner.hist_tree.predict import FlatEnsemble
 from bopl.learner.hist_tree.predictor import HistTreePredictor, stack_trees
 from bopl.learner.hist_tree.tree import ACTION_SPLIT, WORD_BITS, Tree

@@ -14,6 +14,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from bopl._exact import exact_mean, exact_sum, limbs_of, no_limbs, value_of
+from bopl._logged import logged_entries
 from bopl._settings import check_number
 from bopl._typing import FloatArray, IntArray
 from bopl.learner import Predictor
@@ -202,7 +203,7 @@ def _cross_fit_network(
 def _judged(
     models: tuple[Any, ...], fold: IntArray, estimate: FloatArray, log: BanditLog, sample_weight: FloatArray | None
 ) -> CrossFit:
-    logged = estimate[np.arange(log.n_samples), log.action_idx]
+    logged = logged_entries(estimate, log.action_idx)
     mean = exact_mean(log.reward, sample_weight)
     error = exact_mean((log.reward - logged) ** 2, sample_weight)
     spread = exact_mean((log.reward - mean) ** 2, sample_weight)

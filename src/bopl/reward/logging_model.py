@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from bopl._archive import check_array, grouped
+from bopl._logged import logged_entries
 from bopl._typing import AnyArray, ContextMatrix, FloatArray
 from bopl.learner.hist_tree.predict import FlatEnsemble
 from bopl.learner.hist_tree.predictor import HistTreePredictor, pack_hist_trees, stack_trees, unpack_hist_trees
@@ -145,7 +146,7 @@ def fit_logging_model(log: BanditLog, *, seed: int = 0) -> LoggingModel:
         return model
     if model.epsilon > 0.0:  # a floor that only compensates for what a linear model lacks
         model = _fit_linear(log, seed, has_floor=False)
-    logged = model.log_prob(log.context, log.action_mask)[np.arange(log.n_samples), log.action_idx]
+    logged = logged_entries(model.log_prob(log.context, log.action_mask), log.action_idx)
     left = log.with_reward(np.log(np.maximum(log.propensity, MIN_PROB)) - logged)
     fitted = cross_fit(left, BoostedRewardModel(n_rounds=TREE_ROUNDS), n_folds=2, seed=seed)
     return with_trees(model, fitted)
@@ -267,7 +268,7 @@ class _LinearFit:
         """Return the root mean squared error of the log-propensities of some rows."""
         mask = None if self.part.action_mask is None else self.part.action_mask[rows]
         log_prob = model.log_prob(self.part.context[rows], mask)
-        predicted = log_prob[np.arange(len(log_prob)), self.part.action_idx[rows]]
+        predicted = logged_entries(log_prob, self.part.action_idx[rows])
         return float(np.sqrt(np.mean((predicted - self.target[rows]) ** 2)))
 
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from bopl._logged import logged_entries
 from bopl._typing import AnyArray, FloatArray
 from bopl.cluster import Cluster, Placement
 from bopl.learner.pieces import PiecesLog, parts_of, place_parts
@@ -77,7 +78,7 @@ class LeftOver:
 
     def __call__(self, log: BanditLog) -> FloatArray:
         """Return it for the samples of a log."""
-        logged = self.model.log_prob(log.context, log.action_mask)[np.arange(log.n_samples), log.action_idx]
+        logged = logged_entries(self.model.log_prob(log.context, log.action_mask), log.action_idx)
         left: FloatArray = np.log(np.maximum(log.propensity, MIN_PROB)) - logged
         return left
 

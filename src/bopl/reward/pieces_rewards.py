@@ -4,26 +4,23 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 from bopl._exact import Limbs, limbs_of, no_limbs, value_of
+from bopl._logged import logged_entries
 from bopl._typing import AnyArray, FloatArray
 from bopl.cluster import Cluster, Placement
 from bopl.learner import HistTree
-from bopl.learner.hist_tree.apply import apply_nodes
-from bopl.learner.hist_tree.learner import (
-    PlacedTrees,
-    WeightFacts,
-    as_context,
-    categorical_mask,
-    check_tree_settings,
-    feature_matrix,
-)
+from bopl.learner.hist_tree.apply import GrownTree
+from bopl.learner.hist_tree.bound import placed_rounds
+from bopl.learner.hist_tree.inputs import as_context, categorical_mask, check_tree_settings, feature_matrix
+from bopl.learner.hist_tree.layout import Layout
 from bopl.learner.hist_tree.problem import Target
-from bopl.learner.hist_tree.storage import BinnedContext, Layout
+from bopl.learner.hist_tree.rounds import WeightSummary
+from bopl.learner.hist_tree.storage import BinnedContext
 from bopl.learner.hist_tree.tree import Tree
 from bopl.learner.hist_tree.wave import Answer, Nodes, TreeTask, Wave, run_wave
 from bopl.learner.pieces import Loader, Part, PiecesLog, place_parts
@@ -75,21 +72,11 @@ class RewardState:
         gradient = np.ascontiguousarray((self.weight[fold] * self.residual[fold])[None])
         return Target(gradient, self.weight[fold], np.zeros((0, 0), bool), False, False, *task.grids)
 
-    def add(self, fold: int, tree: AppliedTree, learning_rate: float) -> None:
+    def add(self, fold: int, tree: GrownTree, learning_rate: float) -> None:
         """Subtract what a tree predicts."""
         step = np.empty((1, self.binned.n_samples))
-        places = np.arange(self.binned.n_samples, dtype=np.int32)
-        apply_nodes(self.binned.arrays, tree.ints, tree.value, tree.right_actions, places, step)
+        tree.write_values(self.binned, step)
         self.residual[fold] -= learning_rate * step[0]
-
-
-@dataclass(frozen=True)
-class AppliedTree:
-    """A tree over histogram positions."""
-
-    ints: AnyArray
-    value: AnyArray
-    right_actions: AnyArray
 
 
 @dataclass(frozen=True)
@@ -97,7 +84,7 @@ class MadeRound:
     """A round of one fold that is settled."""
 
     fold: int
-    tree: AppliedTree
+    tree: GrownTree
 
 
 @dataclass(frozen=True)
@@ -263,7 +250,7 @@ def _squares(
     if state.log is None:
         return no_limbs(2)
     log, weight = state.log, state.part.sample_weight
-    logged = estimate_rewards(models, state.part, log)[np.arange(log.n_samples), log.action_idx]
+    logged = logged_entries(estimate_rewards(models, state.part, log), log.action_idx)
     reward = read_reward(log)
     error, spread = (reward - logged) ** 2, (reward - mean) ** 2
     return np.stack([limbs_of(one if weight is None else one * weight) for one in (error, spread)])
@@ -301,19 +288,17 @@ class PlacedRun:
         model: BoostedRewardModel,
     ) -> None:
         self._placed, self._fold, self._learning_rate = placed, fold, model.learning_rate
-        weights = WeightFacts(facts.largest, facts.n_positive, value_of(facts.weight))
-        self._engine = PlacedTrees(
+        self._weights = WeightSummary(facts.largest, facts.n_positive, value_of(facts.weight))
+        self._rounds = placed_rounds(
             learner,
             without_rows(layout, is_sparse=is_sparse),
             feature_matrix(None, 1),
-            1,
             n_samples,
-            weights,
             n_jobs,
             seed,
             has_mask=False,
         )
-        self._engine.n_always = 1  # the action can always be split, as in a tree over contexts and actions
+        self._rounds.n_always = 1  # the action can always be split, as in a tree over contexts and actions
         self._largest: float | None = None
         self.trees: list[Tree] = []
 
@@ -321,22 +306,24 @@ class PlacedRun:
         """Fit one more tree to what is left."""
         if self._largest is None:
             self._largest = self._placed.reduce(_largest, self._fold, add=max)
-        grown = self._engine.fit(self._run, self._largest, len(self.trees))
-        tree = AppliedTree(grown.ints, grown.tree.value, grown.tree.right_actions)
+        self.trees.append(self._rounds.fit(self, self._largest, self._weights, len(self.trees)).tree)
+
+    def wave(self, wave: Wave, task: TreeTask, is_first: bool) -> Answer:
+        """Have the pieces do what a wave asks for."""
+        found: Answer = self._placed.update_reduce(_wave, wave, task, self._fold, is_first, add=add_some)
+        return found
+
+    def apply(self, tree: GrownTree) -> None:
+        """Have the pieces subtract what the tree predicts, and settle the round."""
         self._largest = self._placed.update_reduce(_add_tree, self._fold, tree, self._learning_rate, add=max)
         self._placed.settle(MadeRound(self._fold, tree))
-        self.trees.append(grown.tree)
-
-    def _run(self, wave: Wave, task: TreeTask, is_first: bool) -> Any:
-        task = task if is_first else replace(task, drawn=None)
-        return self._placed.update_reduce(_wave, wave, task, self._fold, is_first, add=add_some)
 
 
 def _largest(state: RewardState | None, fold: int) -> float:
     return 0.0 if state is None else float(np.abs(state.weight[fold] * state.residual[fold]).max())
 
 
-def _add_tree(state: RewardState | None, fold: int, tree: AppliedTree, learning_rate: float) -> tuple[Any, float]:
+def _add_tree(state: RewardState | None, fold: int, tree: GrownTree, learning_rate: float) -> tuple[Any, float]:
     if state is None:
         return None, 0.0
     state.nodes = {}

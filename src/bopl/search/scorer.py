@@ -9,40 +9,16 @@ from typing import Any, Protocol
 import numpy as np
 from sklearn.base import clone
 
+from bopl._logged import logged_entries
 from bopl._settings import check_choice, check_number
 from bopl._typing import FloatArray
 from bopl.boosting.loop import INTERRUPTED
-from bopl.evaluation import evaluate
+from bopl.evaluation.off_policy_score import off_policy_score
 from bopl.log import BanditLog
 from bopl.reward.folds import draw_folds
 from bopl.simulation import SimulatedProblem
 
 ESTIMATORS = ("snips", "ips")
-
-
-def off_policy_score(
-    log: BanditLog, logged_prob: FloatArray, *, estimator: str = "snips", confidence: float | None = None
-) -> float:
-    """Return the estimated value of a policy, or a lower bound of it with some confidence (`bopl.evaluate`).
-
-    A policy that never agrees with the log gets the worst observed reward: there is no evidence for it.
-
-    Parameters
-    ----------
-    log : BanditLog
-        Held-out samples.
-    logged_prob : ndarray of shape (n_samples,)
-        The policy's probabilities of the logged actions.
-    estimator : {"snips", "ips"}, default="snips"
-        Estimator of the value; `snips` is less noisy.
-    confidence : float in (0.5, 1), optional
-        Confidence of the one-sided lower bound.
-    """
-    if not logged_prob.any():
-        return float(log.reward.min())
-    two_sided = 0.95 if confidence is None else 2.0 * confidence - 1.0
-    row = evaluate(log, logged_prob, estimators=estimator, confidence=two_sided).row()
-    return float(row["value" if confidence is None else "ci_lower"])
 
 
 def _fit(policy: Any, log: BanditLog) -> Any:
@@ -149,4 +125,4 @@ class CrossValidatedScorer:
         mask = {} if log.action_mask is None else {"action_mask": log.action_mask}
         temperature = {"inverse_temperature": np.inf} if self.is_greedy else {}
         action_prob: FloatArray = policy.predict_proba(log.context, **temperature, **mask)
-        return action_prob[np.arange(log.n_samples), log.action_idx]
+        return logged_entries(action_prob, log.action_idx)

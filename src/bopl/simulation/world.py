@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from bopl._logged import logged_entries
 from bopl._typing import FloatArray, IntArray
 from bopl.log import BanditLog
 from bopl.objective.softmax import softmax
@@ -83,7 +84,7 @@ class World:
             self.context[at],
             action,
             self._draw_reward(at, action, rng),
-            logging_prob[np.arange(len(at)), action],
+            logged_entries(logging_prob, action),
             actions=list(range(self.logging_prob.shape[1])),
         )
         return WorldSample(log, self.policy_prob[at], logging_prob, self.reward_hat[at])

@@ -8,12 +8,13 @@ from typing import Any
 
 import numpy as np
 
+from bopl._logged import logged_entries
 from bopl._typing import FloatArray
 from bopl.boosting import Workbench
 from bopl.boosting.loop import INTERRUPTED
+from bopl.evaluation.off_policy_score import off_policy_score
 from bopl.log import BanditLog, PartitionedLog
 from bopl.policy import BoostedPolicy
-from bopl.search.scorer import off_policy_score
 
 SHARES = (0.0, 0.5, 1.0, 1.5)  # positions from the minimum reward to the mean, and beyond
 MAX_SAMPLES = 100_000  # more do not make the choice better, only slower
@@ -126,5 +127,5 @@ def _rewards(log: BanditLog | PartitionedLog) -> FloatArray:
 
 def _bound(policy: BoostedPolicy, log: BanditLog) -> float:
     action_prob = policy.predict_proba(log.context, action_mask=log.action_mask)
-    logged_prob = action_prob[np.arange(log.n_samples), log.action_idx]
+    logged_prob = logged_entries(action_prob, log.action_idx)
     return off_policy_score(log, logged_prob, confidence=CONFIDENCE)

@@ -9,7 +9,7 @@ import pytest
 from numba import njit
 from scipy import sparse
 
-from bopl.learner.hist_tree import HistTree, batch, predict
+from bopl.learner.hist_tree import HistTree, batch, compact, predict
 from bopl.learner.hist_tree.lanes import (
     LANES,
     count_bits,
@@ -20,6 +20,7 @@ from bopl.learner.hist_tree.lanes import (
     put,
 )
 from bopl.learner.hist_tree.predictor import stack_trees
+from bopl.learner.hist_tree.tree import ACTION_SPLIT, LEAF_FEATURE, Tree, pack_actions
 from bopl.learner.hist_tree.walk import score_rows
 from bopl.objective import StepTarget
 from hist_tree_naive import make_log, random_target
@@ -62,15 +63,15 @@ def test_put_stores_where_bits_are_set():
     np.testing.assert_array_equal(stored, expected)
 
 
-def make_ensemble(rng, context, n_actions, **settings):
+def make_ensemble(rng, context, n_actions, n_trees=4, **settings):
     n = context.shape[0]
     bound = HistTree(7, min_child_weight=2.0, n_jobs=1, **settings).bind(make_log(context, n_actions), seed=0)
     fitted = []
-    for round_idx in range(4):
+    for round_idx in range(n_trees):
         gradient, weight = random_target(rng, n, n_actions)
         target = StepTarget(gradient=gradient, weight=weight)
         fitted.append(bound.fit(target, round_idx).predictor)
-    return stack_trees(fitted, rng.normal(size=4))
+    return stack_trees(fitted, rng.normal(size=n_trees))
 
 
 def one_by_one(ensemble, context):
@@ -96,10 +97,48 @@ def test_compact_nodes_score_exactly_like_the_walk_they_are_made_from(n_actions)
     context = rng.normal(size=(200, 5)).astype(np.float32)
     context[:, 3] = rng.integers(0, 6, 200)
     context[rng.random(context.shape) < 0.2] = np.nan
-    ensemble = make_ensemble(rng, context, n_actions, categorical=[3])
+    ensemble = make_ensemble(rng, context, n_actions, n_trees=compact.MIN_TREES, categorical=[3])
     expected = np.zeros((200, n_actions))
     score_rows(context, ensemble.walk, ensemble.depth, 0, 200, expected)
     assert ensemble._compact is not None
+    assert one_by_one(ensemble, context).tobytes() == expected.tobytes()
+
+
+def random_tree(rng, n_features, n_actions, n_splits):
+    """Return a tree that no learner would grow: splits that divide nothing, repeat each other or stand at infinity."""
+    rows = []
+
+    def grow(n_left):
+        place = len(rows)
+        kind = rng.integers(0, 3) if n_left else -1
+        number = rng.choice([-np.inf, -1.0, -0.0, 0.0, 1.0, 1.5, np.inf])
+        is_equal = bool(kind == 1)
+        threshold = np.nan if is_equal and rng.random() < 0.3 else 0.0 if is_equal and np.isinf(number) else number
+        feature = {-1: LEAF_FEATURE, 2: ACTION_SPLIT}.get(int(kind), int(rng.integers(0, n_features)))
+        is_member = rng.random(n_actions) < rng.choice([0.0, 0.3, 1.0])
+        row = {"feature": feature, "threshold": threshold, "is_equal": is_equal, "default_left": rng.random() < 0.5}
+        rows.append(row | {"left": -1, "right": -1, "right_actions": pack_actions(is_member), "value": rng.normal()})
+        if n_left:
+            n_first = int(rng.integers(0, n_left))
+            rows[place]["left"] = grow(n_first)
+            rows[place]["right"] = grow(n_left - 1 - n_first)
+        return place
+
+    grow(n_splits)
+    types = {"left": np.int32, "right": np.int32, "feature": np.int32, "threshold": np.float32}
+    columns = {name: np.array([row[name] for row in rows], types.get(name)) for name in rows[0]}
+    unused = dict.fromkeys(("action_feature", "action", "gain", "sum_weight"), np.zeros(len(rows)))
+    return Tree(**columns, **unused, n_actions=n_actions, n_features=n_features)
+
+
+@pytest.mark.parametrize("n_actions", [1, 2, 7, 8, 9, 33, 64])
+def test_compact_trees_score_exactly_like_the_walk_they_are_made_from_whatever_the_trees(n_actions):
+    rng = np.random.default_rng(n_actions)
+    trees = [random_tree(rng, 4, n_actions, int(rng.integers(0, 25))) for _ in range(1100 // n_actions + 20)]
+    ensemble = predict.flatten(trees, rng.normal(size=len(trees)))
+    context = rng.choice(np.array([np.nan, np.inf, -np.inf, 0.0, -0.0, 1.0, 1.5, -7.0], np.float32), size=(20, 4))
+    expected = np.zeros((20, n_actions))
+    score_rows(context, ensemble.walk, ensemble.depth + 30, 0, 20, expected)
     assert one_by_one(ensemble, context).tobytes() == expected.tobytes()
 
 

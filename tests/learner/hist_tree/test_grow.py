@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import sparse
 
-from bopl.learner.hist_tree import HistTree, HistTreeClassifier, fit
+from bopl.learner.hist_tree import HistTree, HistTreeClassifier, locality
 from hist_tree_naive import HEAVY_ROUNDING, check_tree, expand, fit_tree, random_mask, random_target
 
 
@@ -34,7 +34,7 @@ def make_context(rng, n, d, n_values, missing):
     reg_lambda=st.sampled_from([0.0, 1.0]),
     is_classifier=st.booleans(),
     max_depth=st.integers(1, 6),
-    least_ordered=st.sampled_from([1, fit.MIN_CONTEXTS]),
+    least_ordered=st.sampled_from([1, locality.MIN_CONTEXTS]),
 )
 def test_every_split_is_a_best_one(
     seed,
@@ -59,7 +59,7 @@ def test_every_split_is_a_best_one(
     features = rng.integers(0, 3, (n_actions, n_action_features)).astype(np.float32) if n_action_features else None
     learner_type = HistTreeClassifier if is_classifier else HistTree
     learner = learner_type(max_depth, min_child_weight=min_child_weight, reg_lambda=reg_lambda, n_jobs=1)
-    with mock.patch.object(fit, "MIN_CONTEXTS", least_ordered):
+    with mock.patch.object(locality, "MIN_CONTEXTS", least_ordered):
         fitted = fit_tree(learner, context, gradient, weight, mask, features)
     pairs = expand(context, gradient, weight, mask, features, is_classifier=is_classifier)
     check_tree(fitted.predictor.tree, pairs, learner)
@@ -134,11 +134,11 @@ def test_a_few_enormous_weights_leave_the_subtree_of_the_others_as_it_is_without
     assert len(np.unique(light)) > 50
 
 
-@pytest.mark.parametrize("least_ordered", [1, fit.MIN_CONTEXTS])
+@pytest.mark.parametrize("least_ordered", [1, locality.MIN_CONTEXTS])
 @pytest.mark.parametrize("learner_type", [HistTree, HistTreeClassifier])
 @pytest.mark.parametrize("settings", [{}, {"max_leaves": 9}, {"subsample": 0.6}, {"colsample": 0.4}])
 def test_the_tree_is_the_same_bytes_for_any_number_of_threads(learner_type, settings, least_ordered, monkeypatch):
-    monkeypatch.setattr(fit, "MIN_CONTEXTS", least_ordered)
+    monkeypatch.setattr(locality, "MIN_CONTEXTS", least_ordered)
     rng = np.random.default_rng(3)
     context = make_context(rng, 9000, 5, 300, 0.05)
     gradient, weight = random_target(rng, 9000, 4)

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from scipy import sparse
 
 from bopl.learner.hist_tree.binning import fit_columns
+from bopl.learner.hist_tree.codes import bin_context
 from bopl.learner.hist_tree.histogram import (
     HALF,
     LOW_MASK,
@@ -19,7 +20,7 @@ from bopl.learner.hist_tree.histogram import (
     subtract_columns,
 )
 from bopl.learner.hist_tree.partition import split_members
-from bopl.learner.hist_tree.storage import ORDERED, bin_context
+from bopl.learner.hist_tree.storage import ORDERED
 
 
 def make_context(rng, n, kind):

@@ -6,11 +6,10 @@ import numpy as np
 import pytest
 from scipy import sparse
 
-from bopl.learner.hist_tree import HistTree, fit
+from bopl.learner.hist_tree import HistTree, locality
 from bopl.learner.hist_tree.binning import fit_columns
-from bopl.learner.hist_tree.fit import find_order
-from bopl.learner.hist_tree.locality import order_by, store_in_order, take
-from bopl.learner.hist_tree.storage import bin_context
+from bopl.learner.hist_tree.codes import bin_context
+from bopl.learner.hist_tree.locality import find_order, order_by, store_in_order, take
 from hist_tree_naive import fit_tree, random_target
 
 
@@ -56,7 +55,7 @@ def test_place_and_row_undo_each_other():
 
 
 def test_contexts_of_one_leaf_of_the_reward_tree_lie_together(monkeypatch):
-    monkeypatch.setattr(fit, "MIN_CONTEXTS", 1)
+    monkeypatch.setattr(locality, "MIN_CONTEXTS", 1)
     context = np.random.default_rng(2).integers(0, 4, (2000, 2)).astype(np.float32)
     order = find_order(bin_all(context), 10.0 * context[:, 1].astype(np.float64) + context[:, 0], 1)
     assert np.all(np.diff(context[order.row, 1]) >= 0.0)
@@ -77,7 +76,7 @@ def test_the_order_changes_nothing_but_the_rounding_of_leaves(settings, monkeypa
     mask[:, 0] = True
     learner = HistTree(7, min_child_weight=5.0, **settings)
     plain = fit_tree(learner, context, *target, mask)
-    monkeypatch.setattr(fit, "MIN_CONTEXTS", 1)
+    monkeypatch.setattr(locality, "MIN_CONTEXTS", 1)
     ordered = fit_tree(learner, context, *target, mask)
     np.testing.assert_array_equal(ordered.predictor.tree.feature, plain.predictor.tree.feature)
     np.testing.assert_allclose(ordered.prediction, plain.prediction, rtol=1e-12, atol=1e-15)

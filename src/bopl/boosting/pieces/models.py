@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from bopl._exact import limbs_of, value_of, values_of
+from bopl._logged import logged_entries
 from bopl._typing import FloatArray
 from bopl.boosting.prior import Prior, PriorSums, find_prior, has_spread
 from bopl.cluster import Cluster, Placement
@@ -82,7 +83,7 @@ def own_reward(log: BanditLog) -> FloatArray:
 
 
 def _logged(model: LoggingModel, log: BanditLog) -> FloatArray:
-    logged: FloatArray = model.log_prob(log.context)[np.arange(log.n_samples), log.action_idx]
+    logged: FloatArray = logged_entries(model.log_prob(log.context), log.action_idx)
     return logged
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import operator
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -16,12 +16,17 @@ from bopl._typing import AnyArray, FloatArray
 from bopl.boosting.ascent import Standing, Sums, standing_of, step_sums
 from bopl.boosting.ensemble import Round
 from bopl.boosting.pieces import state as work
-from bopl.boosting.pieces.state import BuildPolicy, GrownTree, MadeRound
+from bopl.boosting.pieces.state import BuildPolicy, MadeRound
 from bopl.cluster import Cluster, Placement, Traffic
 from bopl.learner.base import FittedStep
-from bopl.learner.hist_tree.learner import HistTree, PlacedTrees, WeightFacts
+from bopl.learner.hist_tree.apply import GrownTree
+from bopl.learner.hist_tree.bound import placed_rounds
+from bopl.learner.hist_tree.learner import HistTree
+from bopl.learner.hist_tree.levels import Pieces
+from bopl.learner.hist_tree.predictor import HistTreePredictor
+from bopl.learner.hist_tree.rounds import TreeRounds, WeightSummary
 from bopl.learner.hist_tree.storage import BinnedContext
-from bopl.learner.hist_tree.wave import TreeTask, Wave
+from bopl.learner.hist_tree.wave import Answer, TreeTask, Wave
 from bopl.learner.pieces import Part, place_parts
 from bopl.learner.pieces.facts import add_some
 from bopl.objective import StepTarget
@@ -32,20 +37,24 @@ class PlacedLearner:
 
     row_order: AnyArray | None = None
 
-    def __init__(self, trees: PlacedTrees, placed: Placement) -> None:
-        self._trees, self._placed = trees, placed
+    def __init__(self, rounds: TreeRounds[Pieces], weights: WeightSummary, placed: Placement, n_jobs: int) -> None:
+        self._rounds, self._weights, self._placed, self._n_jobs = rounds, weights, placed, n_jobs
         self.grown: GrownTree | None = None
 
     def fit(self, target: StepTarget, round_idx: int) -> FittedStep:
         """Grow one tree; its prediction is left to `PlacedAscent.measure`."""
         assert target.largest is not None
-        fitted = self._trees.fit(self._run, target.largest, round_idx)
-        self.grown = GrownTree(fitted.ints, fitted.tree.value, fitted.tree.right_actions)
-        return FittedStep(fitted.predictor, target.gradient)
+        fitted = self._rounds.fit(self, target.largest, self._weights, round_idx)
+        return FittedStep(HistTreePredictor(fitted.tree, self._n_jobs), target.gradient)
 
-    def _run(self, wave: Wave, task: TreeTask, is_first: bool) -> Any:
-        task = task if is_first else replace(task, drawn=None)
-        return self._placed.update_reduce(work.wave, wave, task, is_first, add=add_some)
+    def wave(self, wave: Wave, task: TreeTask, is_first: bool) -> Answer:
+        """Have the pieces do what a wave asks for."""
+        found: Answer = self._placed.update_reduce(work.wave, wave, task, is_first, add=add_some)
+        return found
+
+    def apply(self, tree: GrownTree) -> None:
+        """Keep the tree for `PlacedAscent.measure`, which has the pieces apply it."""
+        self.grown = tree
 
 
 class PlacedAscent:
@@ -140,18 +149,17 @@ def run_over_pieces(
     settled = [MadeRound(made.predictor, made.step.size) for made in rounds]
     with place_parts(cluster, problem.parts, problem.build, settled) as placed:
         found = placed.reduce(work.weight_facts, add=operator.add)
-        trees = PlacedTrees(
+        rounds_of_trees = placed_rounds(
             problem.learner,
             problem.layout,
             problem.action_features,
-            problem.build.n_actions,
             problem.n_samples,
-            WeightFacts(found.largest, found.n_positive, value_of(found.limbs)),
             n_jobs,
             seed,
             has_mask=problem.has_mask,
         )
-        learner = PlacedLearner(trees, placed)
+        weights = WeightSummary(found.largest, found.n_positive, value_of(found.limbs))
+        learner = PlacedLearner(rounds_of_trees, weights, placed, n_jobs)
         ascent = PlacedAscent(
             placed, learner, problem.n_samples, problem.build.n_actions, problem.build.least_propensity
         )

@@ -10,28 +10,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bopl._exact import limbs_of, no_limbs
-from bopl._typing import AnyArray, BoolArray, FloatArray
+from bopl._typing import BoolArray, FloatArray
 from bopl.boosting import ascent_kernel as kernel
 from bopl.boosting.ascent import CompiledAscent, Totals
-from bopl.learner.hist_tree.apply import apply_nodes
-from bopl.learner.hist_tree.learner import as_context
+from bopl.learner.hist_tree.apply import GrownTree
+from bopl.learner.hist_tree.inputs import as_context
+from bopl.learner.hist_tree.layout import Layout
 from bopl.learner.hist_tree.problem import Target
-from bopl.learner.hist_tree.storage import BinnedContext, Layout
+from bopl.learner.hist_tree.storage import BinnedContext
 from bopl.learner.hist_tree.wave import Answer, Nodes, TreeTask, Wave, run_wave
 from bopl.learner.pieces import Loader, Part
 from bopl.learner.pieces.stored import StoredContext, store_piece
 from bopl.log import BanditLog
 from bopl.objective import RewardTerms, TrainingData
 from bopl.objective.protocol import PartObjective
-
-
-@dataclass(frozen=True)
-class GrownTree:
-    """A tree as pieces apply it: over histogram positions."""
-
-    ints: AnyArray
-    value: AnyArray
-    right_actions: AnyArray
 
 
 @dataclass(frozen=True)
@@ -164,8 +156,7 @@ def _prediction(state: PolicyState, tree: Any, context: Any) -> FloatArray:
 def apply_tree(state: PolicyState, tree: GrownTree) -> FloatArray:
     """Return the values of a tree on a piece, of shape (n_rows, n_actions)."""
     step = np.empty((state.ascent.score.shape[1], state.n_rows))
-    places = np.arange(state.n_rows, dtype=np.int32)
-    apply_nodes(state.binned.arrays, tree.ints, tree.value, tree.right_actions, places, step)
+    tree.write_values(state.binned, step)
     return step.T
 
 

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 from bopl._lazy import lazy_names
 
 if TYPE_CHECKING:
+    from bopl.learner.hist_tree.bound import BoundHistTree as BoundHistTree
     from bopl.learner.hist_tree.export import to_xgboost as to_xgboost
-    from bopl.learner.hist_tree.learner import BoundHistTree as BoundHistTree
     from bopl.learner.hist_tree.learner import HistTree as HistTree
     from bopl.learner.hist_tree.learner import HistTreeClassifier as HistTreeClassifier
     from bopl.learner.hist_tree.predict import FlatEnsemble as FlatEnsemble
@@ -31,7 +31,7 @@ __all__ = [
 __getattr__, __dir__ = lazy_names(
     __name__,
     {
-        "BoundHistTree": "learner",
+        "BoundHistTree": "bound",
         "FlatEnsemble": "predict",
         "HistTree": "learner",
         "HistTreeClassifier": "learner",

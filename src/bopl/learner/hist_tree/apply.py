@@ -2,15 +2,49 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from typing import Any
+
 import numpy as np
+from numpy.typing import NDArray
 
 from bopl._kernel import njit
-from bopl.learner.hist_tree.grow import LEFT, ON_ACTION, POSITION, RIGHT
+from bopl.learner.hist_tree.node import ACTION_POSITION
 from bopl.learner.hist_tree.partition import split_members
+from bopl.learner.hist_tree.storage import BinnedContext
+from bopl.learner.hist_tree.tree import WORD_BITS
+
+# A node on the stack, with its rows ``members[start:end]``.
+_VISIT = np.dtype([("node", np.int64), ("start", np.int64), ("end", np.int64)])
+
+
+@dataclass(frozen=True)
+class GrownTree:
+    """A tree over histogram positions, as it is applied to binned contexts.
+
+    Attributes
+    ----------
+    nodes : ndarray of NODE
+    right_actions : ndarray of uint64, shape (n_nodes, n_words)
+        As in `Tree`.
+    """
+
+    nodes: NDArray[Any]
+    right_actions: NDArray[np.uint64]
+
+    def write_values(self, binned: BinnedContext, step_out: NDArray[np.float64]) -> None:
+        """Write the tree's value of every pair of binned contexts; ``step_out`` is (n_actions, n_samples)."""
+        rows = np.arange(binned.n_samples, dtype=np.int32)
+        apply_nodes(binned.arrays, self.nodes, self.right_actions, rows, step_out)
 
 
 @njit(nogil=True, cache=True)
-def apply_nodes(binned, ints, value, right_actions, rows, step_out):  # type: ignore[no-untyped-def]
+def _put_visit(node, start, end, visit_out):  # type: ignore[no-untyped-def]
+    visit_out.node, visit_out.start, visit_out.end = node, start, end
+
+
+@njit(nogil=True, cache=True)
+def apply_nodes(binned, nodes, right_actions, rows, step_out):  # type: ignore[no-untyped-def]
     """Push all contexts, with the set of all actions, down the tree.
 
     Used where growth itself could not write the step: rows left out of the round's draw, leaves merged afterwards, and
@@ -19,9 +53,7 @@ def apply_nodes(binned, ints, value, right_actions, rows, step_out):  # type: ig
     Parameters
     ----------
     binned : Binned
-    ints : ndarray of int64
-        Table of nodes.
-    value : ndarray of float64
+    nodes : ndarray of NODE
     right_actions : ndarray of uint64, shape (n_nodes, n_words)
     rows : ndarray of int32
         0 to n_samples - 1.
@@ -29,33 +61,33 @@ def apply_nodes(binned, ints, value, right_actions, rows, step_out):  # type: ig
     """
     n_actions = step_out.shape[0]
     buffer, members = np.empty_like(rows), rows.copy()
-    stack = np.empty((len(ints) + 1, 3), np.int64)
-    holds = np.zeros((len(ints) + 1, n_actions), np.bool_)  # the action set of each node on the stack
-    stack[0] = (0, 0, len(rows))
+    stack = np.empty(len(nodes) + 1, _VISIT)
+    holds = np.zeros((len(nodes) + 1, n_actions), np.bool_)  # the action set of each node on the stack
+    _put_visit(0, 0, len(rows), stack[0])
     holds[0] = True
     n_open = 1
     while n_open > 0:
         n_open -= 1
-        node, start, end = stack[n_open, 0], stack[n_open, 1], stack[n_open, 2]
-        position, own = ints[node, POSITION], holds[n_open]
-        if position == ON_ACTION:  # both children have all rows, in whatever order one of them leaves them
+        number, start, end = stack[n_open].node, stack[n_open].start, stack[n_open].end
+        node, own = nodes[number], holds[n_open]
+        if node.position == ACTION_POSITION:  # both children have all rows, in whatever order one of them leaves them
             other = holds[n_open + 1]
             for a in range(n_actions):
-                goes_right = (right_actions[node, a // 64] >> np.uint64(a % 64)) & np.uint64(1)
+                goes_right = (right_actions[number, a // WORD_BITS] >> np.uint64(a % WORD_BITS)) & np.uint64(1)
                 other[a] = own[a] and goes_right == np.uint64(1)
                 own[a] = own[a] and goes_right == np.uint64(0)
-            stack[n_open] = (ints[node, LEFT], start, end)
-            stack[n_open + 1] = (ints[node, RIGHT], start, end)
+            _put_visit(node.left, start, end, stack[n_open])
+            _put_visit(node.right, start, end, stack[n_open + 1])
             n_open += 2
-        elif ints[node, LEFT] < 0:
+        elif node.left < 0:
             for a in range(n_actions):
                 if own[a]:
                     steps = step_out[a]
                     for j in range(start, end):
-                        steps[np.uint64(members[j])] = value[node]
+                        steps[np.uint64(members[j])] = node.value
         else:
-            n_left = split_members(binned, position, ints[node, 3] > 0, members[start:end], buffer)
+            n_left = split_members(binned, np.int64(node.position), node.default_left, members[start:end], buffer)
             holds[n_open + 1] = own
-            stack[n_open] = (ints[node, LEFT], start, start + n_left)
-            stack[n_open + 1] = (ints[node, RIGHT], start + n_left, end)
+            _put_visit(node.left, start, start + n_left, stack[n_open])
+            _put_visit(node.right, start + n_left, end, stack[n_open + 1])
             n_open += 2

@@ -9,144 +9,107 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bopl._kernel import njit
-from bopl.learner.hist_tree.grow import (
-    ACTION,
-    ACTION_FEATURE,
-    DEFAULT_LEFT,
-    GAIN,
-    LEAF,
-    LEFT,
-    ON_ACTION,
-    POSITION,
-    RIGHT,
-    SUM_GRADIENT,
-    SUM_WEIGHT,
-    VALUE,
-)
+from bopl.learner.hist_tree.node import ACTION_POSITION, LEAF_POSITION, NO_CHILD
 from bopl.learner.hist_tree.storage import SplitTable
-from bopl.learner.hist_tree.tree import ACTION_SPLIT, LEAF_FEATURE, WORD_BITS, Tree, pack_actions
+from bopl.learner.hist_tree.tree import ACTION_SPLIT, LEAF_FEATURE, Tree, n_words, pack_actions, preorder
 
 
 @dataclass(frozen=True)
-class Piece:
-    """The nodes that one call of ``grow`` returned, and the pieces that continue some of them."""
+class Fragment:
+    """The nodes that one call of ``grow`` returned, and the fragments that continue some of them."""
 
-    ints: NDArray[np.int64]
-    floats: NDArray[np.float64]
-    continued: dict[int, Piece]  # node of this piece -> the piece whose root it is
+    nodes: NDArray[Any]  # of NODE
+    continued: dict[int, Fragment]  # node of this fragment -> the one whose root it is
 
 
-def merge_pieces(root: Piece) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-    """Join all pieces into one table of nodes in preorder, whatever order the pieces came in."""
-    pieces: list[tuple[Piece, int]] = []
+def merge_fragments(root: Fragment) -> NDArray[Any]:
+    """Join all fragments into one table of nodes in preorder, whatever order they came in."""
+    fragments: list[tuple[Fragment, int]] = []
     todo = [(root, -1)]
     offset = 0
     hooks: list[tuple[int, int]] = []
     while todo:
-        piece, hook = todo.pop()
-        pieces.append((piece, offset))
+        fragment, hook = todo.pop()
+        fragments.append((fragment, offset))
         if hook >= 0:
             hooks.append((hook, offset))
-        todo.extend((child, offset + node) for node, child in piece.continued.items())
-        offset += len(piece.ints)
-    ints = np.concatenate([_shifted(piece.ints, by) for piece, by in pieces])
-    floats = np.concatenate([piece.floats for piece, _ in pieces])
+        todo.extend((child, offset + node) for node, child in fragment.continued.items())
+        offset += len(fragment.nodes)
+    nodes = np.concatenate([_shifted(fragment.nodes, by) for fragment, by in fragments])
     for hook, start in hooks:
-        ints[hook], floats[hook] = ints[start], floats[start]
-    order = np.empty(len(ints), np.int64)
-    n_nodes = _preorder(ints[:, LEFT], ints[:, RIGHT], order)
-    order = order[:n_nodes]
-    new_id = np.full(len(ints), -1, np.int64)
-    new_id[order] = np.arange(n_nodes)
-    ints, floats = ints[order], floats[order]
-    for child in (LEFT, RIGHT):
-        ints[:, child] = np.where(ints[:, child] >= 0, new_id[ints[:, child]], -1)
-    _sum_up(ints, floats)
-    return ints, floats
+        nodes[hook] = nodes[start]
+    order = preorder(0, nodes["left"], nodes["right"])
+    new_id = np.full(len(nodes), NO_CHILD, np.int32)
+    new_id[order] = np.arange(len(order), dtype=np.int32)
+    nodes = renumbered(nodes[order], new_id)
+    _sum_up(nodes)
+    return nodes
 
 
-def _shifted(ints: NDArray[np.int64], by: int) -> NDArray[np.int64]:
-    shifted = ints.copy()
-    for child in (LEFT, RIGHT):
-        shifted[:, child] = np.where(ints[:, child] >= 0, ints[:, child] + by, -1)
-    return shifted
+def renumbered(nodes: NDArray[Any], new_id: NDArray[np.int32]) -> NDArray[Any]:
+    """Return nodes whose children are called by other numbers."""
+    nodes = nodes.copy()
+    for child in ("left", "right"):
+        nodes[child] = np.where(nodes[child] >= 0, new_id[nodes[child]], NO_CHILD)
+    return nodes
 
 
-@njit(nogil=True, cache=True)
-def _preorder(left, right, order_out):  # type: ignore[no-untyped-def]
-    stack = np.empty(len(left) + 1, np.int64)
-    stack[0] = 0
-    n_open, n = 1, 0
-    while n_open > 0:
-        n_open -= 1
-        node = stack[n_open]
-        order_out[n] = node
-        n += 1
-        if left[node] >= 0:
-            stack[n_open] = right[node]
-            stack[n_open + 1] = left[node]
-            n_open += 2
-    return n
+def _shifted(nodes: NDArray[Any], by: int) -> NDArray[Any]:
+    return renumbered(nodes, np.arange(by, by + len(nodes), dtype=np.int32))
 
 
 @njit(nogil=True, cache=True)
-def _sum_up(ints, floats_out):  # type: ignore[no-untyped-def]
+def _sum_up(nodes_out):  # type: ignore[no-untyped-def]
     """Add the sums of the leaves up the tree; in preorder every child comes after its parent."""
-    for node in range(len(ints) - 1, -1, -1):
-        if ints[node, LEFT] >= 0:
-            for k in (SUM_GRADIENT, SUM_WEIGHT):
-                floats_out[node, k] = floats_out[ints[node, LEFT], k] + floats_out[ints[node, RIGHT], k]
+    for number in range(len(nodes_out) - 1, -1, -1):
+        node = nodes_out[number]
+        if node.left >= 0:
+            left, right = nodes_out[node.left], nodes_out[node.right]
+            node.sum_gradient = left.sum_gradient + right.sum_gradient
+            node.sum_weight = left.sum_weight + right.sum_weight
 
 
-def make_tree(
-    ints: NDArray[np.int64],
-    floats: NDArray[np.float64],
-    splits: SplitTable,
-    action_features: Any,
-    n_actions: int,
-    n_features: int,
-) -> Tree:
+def make_tree(nodes: NDArray[Any], splits: SplitTable, action_features: NDArray[np.float64], n_features: int) -> Tree:
     """Translate a table of nodes from histogram positions to raw contexts and actions."""
-    position = ints[:, POSITION]
-    on_context = position >= 0
-    on_action = position == ON_ACTION
+    position, n_actions = nodes["position"], len(action_features)
+    on_context, on_action = position >= 0, position == ACTION_POSITION
     at = np.where(on_context, position, 0)
     feature = np.where(on_action, ACTION_SPLIT, LEAF_FEATURE).astype(np.int32)
-    threshold = np.zeros(len(ints), np.float32)
-    is_equal = np.zeros(len(ints), bool)
+    threshold = np.zeros(len(nodes), np.float32)
+    is_equal = np.zeros(len(nodes), bool)
     if len(splits.feature):
         feature = np.where(on_context, splits.feature[at], feature).astype(np.int32)
         threshold = np.where(on_context, splits.threshold[at], 0).astype(np.float32)
         is_equal = on_context & splits.is_equal[at]
-    right_actions = np.zeros((len(ints), -(-n_actions // WORD_BITS)), np.uint64)
-    for node in np.flatnonzero(on_action):
-        goes_right, threshold[node] = _right_actions(ints[node], action_features, n_actions)
-        right_actions[node] = pack_actions(goes_right)
-    by_identity = on_action & (ints[:, ACTION_FEATURE] < 0)
+    right_actions = np.zeros((len(nodes), n_words(n_actions)), np.uint64)
+    for number in np.flatnonzero(on_action):
+        goes_right, threshold[number] = _right_actions(nodes[number], action_features)
+        right_actions[number] = pack_actions(goes_right)
+    by_identity = on_action & (nodes["action_feature"] < 0)
     return Tree(
-        left=ints[:, LEFT].astype(np.int32),
-        right=ints[:, RIGHT].astype(np.int32),
+        left=nodes["left"].copy(),
+        right=nodes["right"].copy(),
         feature=feature,
         threshold=threshold,
-        default_left=on_context & (ints[:, DEFAULT_LEFT] > 0),
+        default_left=on_context & nodes["default_left"],
         is_equal=is_equal,
-        action_feature=np.where(on_action, ints[:, ACTION_FEATURE], -1).astype(np.int32),
-        action=np.where(by_identity, ints[:, ACTION], -1).astype(np.int32),
+        action_feature=np.where(on_action, nodes["action_feature"], -1).astype(np.int32),
+        action=np.where(by_identity, nodes["action"], -1).astype(np.int32),
         right_actions=right_actions,
-        value=np.where(position == LEAF, floats[:, VALUE], 0.0),
-        gain=floats[:, GAIN].copy(),
-        sum_weight=floats[:, SUM_WEIGHT].copy(),
+        value=np.where(position == LEAF_POSITION, nodes["value"], 0.0),
+        gain=nodes["gain"].copy(),
+        sum_weight=nodes["sum_weight"].copy(),
         n_actions=n_actions,
         n_features=n_features,
         n_action_features=action_features.shape[1],
     )
 
 
-def _right_actions(ints: NDArray[np.int64], action_features: Any, n_actions: int) -> tuple[NDArray[np.bool_], float]:
+def _right_actions(node: Any, action_features: NDArray[np.float64]) -> tuple[NDArray[np.bool_], float]:
     """Return which of all actions an action split sends right, and its threshold on the action feature."""
-    feature, action = int(ints[ACTION_FEATURE]), int(ints[ACTION])
+    feature, action = int(node["action_feature"]), int(node["action"])
     if feature < 0:
-        return np.arange(n_actions) == action, 0.0
+        return np.arange(len(action_features)) == action, 0.0
     value = action_features[:, feature]
     above = value > value[action]
     return above, float(np.float32(value[above].min()))

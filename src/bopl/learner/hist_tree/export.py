@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bopl.learner.hist_tree.storage import TOP_THRESHOLD
-from bopl.learner.hist_tree.tree import ACTION_SPLIT, LEAF_FEATURE, Tree
+from bopl.learner.hist_tree.tree import ACTION_SPLIT, LEAF_FEATURE, Tree, split_columns
 
 XGBOOST_VERSION = [3, 0, 0]  # the format written; later versions read it
 ROOT_PARENT = 2147483647
@@ -85,22 +85,13 @@ def _in_pairs(tree: Tree) -> Tree:
     return replace(tree, **arrays)
 
 
-def split_columns(tree: Tree) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
-    """Return the column of ``[x; onehot(a); action_features(a)]`` and the threshold of every split."""
-    on_action = tree.feature == ACTION_SPLIT
-    by_identity = on_action & (tree.action_feature < 0)
-    column = np.where(tree.feature >= 0, tree.feature, 0).astype(np.int64)
-    column = np.where(by_identity, tree.n_features + tree.action, column)
-    column = np.where(on_action & ~by_identity, tree.n_features + tree.n_actions + tree.action_feature, column)
-    threshold = np.where(by_identity, np.float32(IDENTITY_THRESHOLD), tree.threshold).astype(np.float32)
-    return column, threshold
-
-
 def _tree_json(tree: Tree, coefficient: float, idx: int, n_columns: int) -> dict[str, Any]:
     """Return one tree in XGBoost's arrays; a leaf's value stands in its split condition."""
     tree = _in_pairs(tree)
     is_leaf = tree.feature == LEAF_FEATURE
-    column, threshold = split_columns(tree)
+    column = split_columns(tree)
+    by_identity = (tree.feature == ACTION_SPLIT) & (tree.action_feature < 0)
+    threshold = np.where(by_identity, np.float32(IDENTITY_THRESHOLD), tree.threshold).astype(np.float32)
     parent = np.full(tree.n_nodes, ROOT_PARENT, np.int64)
     inner = np.flatnonzero(~is_leaf)
     parent[tree.left[inner]] = inner

@@ -14,9 +14,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bopl._kernel import njit
+from bopl.learner.hist_tree.action_split import ActionTable
+from bopl.learner.hist_tree.apply import GrownTree
+from bopl.learner.hist_tree.engine import EngineRows, GrowthTask
+from bopl.learner.hist_tree.grid import largest_of
+from bopl.learner.hist_tree.limits import Limits
+from bopl.learner.hist_tree.memory import MemoryEngine, MemorySource
+from bopl.learner.hist_tree.problem import make_grids
 from bopl.learner.hist_tree.storage import BinnedContext
 
 MIN_CONTEXTS = 1 << 15  # fewer are in the cache in any order
+ORDER_DEPTH, ORDER_LEAF = 20, 64.0  # depth and least leaf of the tree that gives the contexts their order
 
 
 @dataclass(frozen=True)
@@ -33,6 +41,35 @@ class RowOrder:
 
     row: NDArray[np.int32]
     place: NDArray[np.int32]
+
+
+def find_order(binned: BinnedContext, reward: NDArray[np.float64], n_jobs: int) -> RowOrder | None:
+    """Return the order of contexts by leaf of a tree fitted to the rewards, or None if they are too few to matter."""
+    n_samples = binned.n_samples
+    if n_samples < MIN_CONTEXTS:
+        return None
+    engine = MemoryEngine(n_jobs).bind(EngineRows(binned, n_samples, 1), has_count=False)
+    gradient, leaf = (reward - reward.mean())[None], np.empty((1, n_samples))
+    source = MemorySource(gradient, np.ones(n_samples), leaf)
+    task = GrowthTask(
+        Limits(
+            max_depth=ORDER_DEPTH,
+            min_child_weight=ORDER_LEAF,
+            min_samples_leaf=1,
+            reg_lambda=0.0,
+            colsample=1.0,
+            n_always=0,
+            n_features=len(binned.columns),
+            seed=0,
+            large=n_samples + 1,
+        ),
+        ActionTable(np.zeros((0, 1), np.int32), np.zeros((0, 1))),
+        make_grids(largest_of(gradient), 1.0, n_samples, 1),
+    )
+    nodes = engine.grow(source, task)
+    nodes["value"] = np.arange(len(nodes))  # in preorder, so that neighbouring leaves have neighbouring numbers
+    engine.apply(source, GrownTree(nodes, np.zeros((len(nodes), 1), np.uint64)), is_as_grown=False)
+    return order_by(leaf[0])
 
 
 def order_by(key: NDArray[Any]) -> RowOrder:

@@ -9,25 +9,26 @@ import numpy as np
 
 from bopl._kernel import njit
 
-NO_BIN = 1 << 20  # no column has so many
+NONE_EXEMPT = 1 << 20  # instead of a bin that goes left whatever the split: no column has so many
 
 
 @njit(nogil=True, cache=True)
-def _find_bin(codes, start, end, first, n_codes, low, common):  # type: ignore[no-untyped-def]
+def _find_bin(codes, start, end, span):  # type: ignore[no-untyped-def]
     """Return the bin of one column in a row of ascending codes, the common bin if it has none."""
+    first = span.first_code
     size = end - start
     while size > 0:
         half = size >> 1
         is_below = codes[start + half] < first
         start = start + half + 1 if is_below else start
         size = size - half - 1 if is_below else half
-    if start < end and codes[start] < first + n_codes:
-        return np.int64(codes[start]) - first + low
-    return common
+    if start < end and codes[start] < first + span.n_codes:
+        return np.int64(codes[start]) - first + span.first_bin
+    return span.common
 
 
 @njit(nogil=True, cache=True)
-def split_members(binned, position, default_left, members_out, buffer):  # type: ignore[no-untyped-def]
+def split_members(binned, position, default_left, members_out, buffer_out):  # type: ignore[no-untyped-def]
     """Reorder rows so that the left child's come first, each side in its old order; return how many they are.
 
     A split compares one bin: equal goes right (one against the rest), or above ``position_bin`` goes right. Missing
@@ -35,17 +36,17 @@ def split_members(binned, position, default_left, members_out, buffer):  # type:
     """
     part, bin_idx = binned.position_part[position], np.int64(binned.position_bin[position])
     is_equal = binned.position_is_equal[position]
-    exempt = binned.part_missing[part] if default_left else np.int64(NO_BIN)
+    exempt = binned.part_missing[part] if default_left else np.int64(NONE_EXEMPT)
     if len(binned.part_bins) == 0:
-        n_right = _split_searched(binned, part, bin_idx, is_equal, exempt, members_out, buffer)
-    elif exempt >= 0 and exempt != NO_BIN:
-        n_right = _split_exempt(binned.part_bins[part], bin_idx, exempt, members_out, buffer)
+        n_right = _split_searched(binned, part, bin_idx, is_equal, exempt, members_out, buffer_out)
+    elif exempt >= 0 and exempt != NONE_EXEMPT:
+        n_right = _split_exempt(binned.part_bins[part], bin_idx, exempt, members_out, buffer_out)
     elif is_equal:
-        n_right = _split_equal(binned.part_bins[part], bin_idx, members_out, buffer)
+        n_right = _split_equal(binned.part_bins[part], bin_idx, members_out, buffer_out)
     else:
-        n_right = _split_above(binned.part_bins[part], bin_idx, members_out, buffer)
+        n_right = _split_above(binned.part_bins[part], bin_idx, members_out, buffer_out)
     n_left = len(members_out) - np.int64(n_right)
-    members_out[n_left:] = buffer[: np.int64(n_right)]
+    members_out[n_left:] = buffer_out[: np.int64(n_right)]
     return n_left
 
 
@@ -89,12 +90,12 @@ def _split_equal(bins, bin_idx, members_out, buffer_out):  # type: ignore[no-unt
 @njit(nogil=True, cache=True)
 def _split_searched(binned, part, bin_idx, is_equal, exempt, members_out, buffer_out):  # type: ignore[no-untyped-def]
     """As above for CSR contexts, whose bins are found in the codes of the row."""
-    block, first, n_codes, low, common = binned.part_span[part]
-    starts = binned.row_start[block]
+    span = binned.part_span[part]
+    starts = binned.row_start[span.block]
     n_right = np.uint64(0)
     for j in range(np.uint64(len(members_out))):
         row = members_out[j]
-        value = _find_bin(binned.codes, starts[row], starts[row + 1], first, n_codes, low, common)
+        value = _find_bin(binned.codes, starts[row], starts[row + 1], span)
         members_out[j - n_right] = row
         buffer_out[n_right] = row
         n_right += np.uint64(value == bin_idx if is_equal else (value > bin_idx) & (value != exempt))

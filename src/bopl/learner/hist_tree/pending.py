@@ -2,76 +2,76 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from bopl._kernel import njit
-from bopl.learner.hist_tree.random import mix
+from bopl.learner.hist_tree.node import with_room
+from bopl.learner.hist_tree.random import WENT_LEFT, WENT_RIGHT, mix
 
-# Columns of ``Queue.table``.
-ROW_START, N_ROWS, ACTION_START, N_ACTIONS, P_DEPTH, P_NODE, P_PATH, N_PROBLEM_INTS = 0, 1, 2, 3, 4, 5, 6, 7
+FIRST_ROOM = 16  # problems that a new queue has room for
 
-
-@njit(nogil=True, cache=True)
-def with_room(table, n):  # type: ignore[no-untyped-def]
-    """Return ``table``, or a longer copy if it has no room for ``n`` rows."""
-    if n <= len(table):
-        return table
-    longer = np.empty((max(n, 2 * len(table)), table.shape[1]), table.dtype)
-    longer[: len(table)] = table
-    return longer
-
-
-@njit(nogil=True, cache=True)
-def with_room_flat(values, n):  # type: ignore[no-untyped-def]
-    """Return ``values``, or a longer copy if they have no room for ``n``."""
-    if n <= len(values):
-        return values
-    longer = np.empty(max(n, 2 * len(values)), values.dtype)
-    longer[: len(values)] = values
-    return longer
+PROBLEM = np.dtype(
+    [
+        ("row_start", np.int64),  # in ``Queue.rows``
+        ("n_rows", np.int64),
+        ("action_start", np.int64),  # in ``Queue.actions``
+        ("n_actions", np.int64),
+        ("depth", np.int64),
+        ("node", np.int64),  # the node that it continues
+        ("path", np.int64),
+    ]
+)
+USED = np.dtype([("problems", np.int64), ("rows", np.int64), ("actions", np.int64)])
 
 
 class Queue(NamedTuple):
     """Problems waiting, the last first, their rows and action sets end to end."""
 
-    table: NDArray[np.int64]  # (room, N_PROBLEM_INTS)
+    problems: NDArray[Any]  # of PROBLEM
     rows: NDArray[np.int32]
     actions: NDArray[np.int32]
-    top: NDArray[np.int64]  # (3,): problems, rows and actions in use
+    used: NDArray[Any]  # (1,) of USED: how many of each are in use
 
 
 @njit(nogil=True, cache=True)
 def make_queue(n_rows, n_actions):  # type: ignore[no-untyped-def]
     """Return an empty queue with some room."""
-    table = np.empty((16, N_PROBLEM_INTS), np.int64)
-    return Queue(table, np.empty(n_rows, np.int32), np.empty(n_actions, np.int32), np.zeros(3, np.int64))
+    problems = np.empty(FIRST_ROOM, PROBLEM)
+    return Queue(problems, np.empty(n_rows, np.int32), np.empty(n_actions, np.int32), np.zeros(1, USED))
 
 
 @njit(nogil=True, cache=True)
 def _append(queue, rows, actions, n_problems):  # type: ignore[no-untyped-def]
-    """Add rows and actions, and room for problems; return the queue and where the rows and the actions begin."""
-    n, row_start, action_start = queue.top[0], queue.top[1], queue.top[2]
-    queue.top[0], queue.top[1], queue.top[2] = n + n_problems, row_start + len(rows), action_start + len(actions)
+    """Add rows and actions, and room for problems; return the queue and where problems, rows and actions begin."""
+    used = queue.used[0]
+    n, row_start, action_start = used.problems, used.rows, used.actions
+    used.problems, used.rows, used.actions = n + n_problems, row_start + len(rows), action_start + len(actions)
     queue = Queue(
-        with_room(queue.table, n + n_problems),
-        with_room_flat(queue.rows, row_start + len(rows)),
-        with_room_flat(queue.actions, action_start + len(actions)),
-        queue.top,
+        with_room(queue.problems, n + n_problems),
+        with_room(queue.rows, row_start + len(rows)),
+        with_room(queue.actions, action_start + len(actions)),
+        queue.used,
     )
     queue.rows[row_start : row_start + len(rows)] = rows
     queue.actions[action_start : action_start + len(actions)] = actions
-    return queue, row_start, action_start
+    return queue, n, row_start, action_start
+
+
+@njit(nogil=True, cache=True)
+def _put_problem(row_start, n_rows, action_start, n_actions, depth, node, path, problem_out):  # type: ignore[no-untyped-def]
+    problem_out.row_start, problem_out.n_rows = row_start, n_rows
+    problem_out.action_start, problem_out.n_actions = action_start, n_actions
+    problem_out.depth, problem_out.node, problem_out.path = depth, node, path
 
 
 @njit(nogil=True, cache=True)
 def push(queue, rows, actions, depth, node, path):  # type: ignore[no-untyped-def]
     """Add the problem that continues ``node``; return the queue."""
-    n = queue.top[0]
-    queue, row_start, action_start = _append(queue, rows, actions, 1)
-    queue.table[n] = (row_start, len(rows), action_start, len(actions), depth, node, path)
+    queue, n, row_start, action_start = _append(queue, rows, actions, 1)
+    _put_problem(row_start, len(rows), action_start, len(actions), depth, node, path, queue.problems[n])
     return queue
 
 
@@ -79,21 +79,24 @@ def push(queue, rows, actions, depth, node, path):  # type: ignore[no-untyped-de
 def push_pair(queue, rows, actions, is_right, depth, node, path):  # type: ignore[no-untyped-def]
     """Add the two problems of an action split, ``node`` and ``node + 1``, which share their rows; return the queue."""
     ordered, n_left = _left_first(actions, is_right)
-    n = queue.top[0]
-    queue, row_start, action_start = _append(queue, rows, ordered, 2)
-    n_right = len(actions) - n_left
-    queue.table[n] = (row_start, len(rows), action_start, n_left, depth, node, mix(path, 1))
-    queue.table[n + 1] = (row_start, len(rows), action_start + n_left, n_right, depth, node + 1, mix(path, 2))
+    queue, n, row_start, action_start = _append(queue, rows, ordered, 2)
+    n_rows, n_right = len(rows), len(actions) - n_left
+    left, right = queue.problems[n], queue.problems[n + 1]
+    _put_problem(row_start, n_rows, action_start, n_left, depth, node, mix(path, WENT_LEFT), left)
+    _put_problem(row_start, n_rows, action_start + n_left, n_right, depth, node + 1, mix(path, WENT_RIGHT), right)
     return queue
 
 
 @njit(nogil=True, cache=True)
 def pop(queue):  # type: ignore[no-untyped-def]
-    """Take the last problem; everything above it in the pools belongs to problems that are done."""
-    queue.top[0] -= 1
-    problem = queue.table[queue.top[0]].copy()
-    queue.top[1] = problem[ROW_START] + problem[N_ROWS]
-    queue.top[2] = problem[ACTION_START] + problem[N_ACTIONS]
+    """Take the last problem; everything above it in the pools belongs to problems that are done.
+
+    What is returned is good until something is pushed.
+    """
+    used = queue.used[0]
+    used.problems -= 1
+    problem = queue.problems[used.problems]
+    used.rows, used.actions = problem.row_start + problem.n_rows, problem.action_start + problem.n_actions
     return problem
 
 

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from bopl._interrupt import Threads
 from bopl.learner.hist_tree import batch
-from bopl.learner.hist_tree.compact import CompactWalk, make_compact_walk, score_compact
+from bopl.learner.hist_tree.compact import CompactTrees, make_compact_trees, score_compact
 from bopl.learner.hist_tree.tree import ACTION_SPLIT, Tree, pack_actions
 from bopl.learner.hist_tree.walk import (
     CUT,
@@ -104,16 +104,12 @@ class FlatEnsemble:
     def _score_dense(self, context: Any, start: int, end: int, score: NDArray[np.float64]) -> None:
         if self._compact is None:
             score_rows(context, self.walk, self.depth, start, end, score)
-            return
-        nodes, every = self._compact
-        score_compact(context, *nodes, self.walk.root, every, self.depth, start, end, score)
+        else:
+            score_compact(context, self._compact, start, end, score)
 
     @cached_property
-    def _compact(self) -> tuple[CompactWalk, np.uint64] | None:
-        """The nodes for single contexts, and the set of all actions; None if that is more than one word."""
-        if len(self.walk.all_actions) > 1:
-            return None
-        return make_compact_walk(self.walk), self.walk.all_actions[0]
+    def _compact(self) -> CompactTrees | None:
+        return make_compact_trees(self.walk)
 
 
 def _spans(n_samples: int, n_jobs: int) -> list[tuple[int, int]]:

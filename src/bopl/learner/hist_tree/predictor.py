@@ -10,8 +10,9 @@ from typing import Any, ClassVar
 import numpy as np
 
 from bopl._typing import AnyArray, ContextMatrix, FloatArray, IntArray
+from bopl.learner.expanded import dense_chunks
 from bopl.learner.hist_tree.predict import FlatEnsemble, flatten
-from bopl.learner.hist_tree.tree import ACTION_SPLIT, LEAF_FEATURE, WORD_BITS, Tree
+from bopl.learner.hist_tree.tree import ACTION_SPLIT, LEAF_FEATURE, WORD_BITS, Tree, n_words, split_columns
 from bopl.learner.tree_check import (
     check_children,
     check_depth,
@@ -36,6 +37,7 @@ class HistTreePredictor:
     """
 
     kind: ClassVar[str] = "hist_tree"
+    zero_is_missing: ClassVar[bool] = False
 
     tree: Tree
     n_jobs: int = 1
@@ -52,18 +54,41 @@ class HistTreePredictor:
 
     def predict(self, context: ContextMatrix) -> FloatArray:
         """Return scores of shape (n_samples, n_actions)."""
-        return flatten([self.tree], [1.0]).score(context, n_jobs=self.n_jobs)
+        ensemble = flatten([self.tree], [1.0])
+        return score_of(ensemble, context, zero_is_missing=self.zero_is_missing, n_jobs=self.n_jobs)
 
     def gain_by_column(self) -> AnyArray:
         """Return the gain of all splits by column of ``[x; onehot(a); features of a]``."""
         tree = self.tree
-        on_action = tree.feature == ACTION_SPLIT
-        by_identity = on_action & (tree.action_feature < 0)
-        column = np.where(by_identity, tree.n_features + tree.action, tree.feature)
-        column = np.where(on_action & ~by_identity, tree.n_features + tree.n_actions + tree.action_feature, column)
         split = tree.feature != LEAF_FEATURE
-        n_columns = tree.n_features + tree.n_actions + tree.n_action_features
-        return np.bincount(column[split], weights=tree.gain[split], minlength=n_columns)
+        return np.bincount(split_columns(tree)[split], weights=tree.gain[split], minlength=tree.n_columns)
+
+
+@dataclass(frozen=True, eq=False)
+class SparseTreePredictor(HistTreePredictor):
+    """One tree for which zeros are missing values, as XGBoost grows it on a sparse context.
+
+    What it asks of the action has been settled; here it is the context's zeros alone.
+    """
+
+    kind: ClassVar[str] = "sparse_tree"
+    zero_is_missing: ClassVar[bool] = True
+
+
+def score_of(ensemble: FlatEnsemble, context: ContextMatrix, *, zero_is_missing: bool, n_jobs: int) -> FloatArray:
+    """Return the scores of trees, of which all or none take zeros for missing."""
+    if not zero_is_missing:
+        return ensemble.score(context, n_jobs=n_jobs)
+    score = np.empty((context.shape[0], ensemble.n_actions))
+    for rows, dense in dense_chunks(context):
+        score[rows] = ensemble.score(zeros_as_missing(dense), n_jobs=n_jobs)
+    return score
+
+
+def zeros_as_missing(context: FloatArray) -> FloatArray:
+    """Return contexts whose zeros are missing."""
+    known: FloatArray = np.where(context == 0.0, np.float32(np.nan), context)
+    return known
 
 
 def stack_trees(predictors: Sequence[HistTreePredictor], coefficient: Sequence[float]) -> FlatEnsemble:
@@ -128,6 +153,14 @@ def unpack_hist_trees(
     ]
 
 
+def unpack_sparse_trees(
+    facts: dict[str, Any], arrays: dict[str, AnyArray], *, n_features: int, by_action: FloatArray
+) -> list[SparseTreePredictor]:
+    """Return the trees of `pack_hist_trees` for which zeros are missing values."""
+    trees = unpack_hist_trees(facts, arrays, n_features=n_features, by_action=by_action)
+    return [SparseTreePredictor(one.tree) for one in trees]
+
+
 def _check_splits(nodes: dict[str, AnyArray], n_features: int, n_actions: int, n_action_features: int) -> None:
     """Raise unless every split looks at something that exists, and every leaf is one, with a finite value."""
     feature, action, action_feature = nodes["feature"], nodes["action"], nodes["action_feature"]
@@ -148,18 +181,18 @@ def _check_splits(nodes: dict[str, AnyArray], n_features: int, n_actions: int, n
 
 def _action_sets(nodes: dict[str, AnyArray], stored: AnyArray, n_actions: int) -> AnyArray:
     """Return the sets of actions that go right, of shape (n_nodes, n_words); stored are those of action splits."""
-    on_action, n_words = nodes["feature"] == ACTION_SPLIT, -(-n_actions // WORD_BITS)
+    on_action, width = nodes["feature"] == ACTION_SPLIT, n_words(n_actions)
     n_splits = int(np.count_nonzero(on_action))
-    if stored.dtype != np.uint64 or stored.shape != (n_splits, n_words):
+    if stored.dtype != np.uint64 or stored.shape != (n_splits, width):
         raise ValueError("the trees' action sets do not match their splits on the action")
-    if len(on_action) * n_words > MAX_WORDS:
+    if len(on_action) * width > MAX_WORDS:
         raise ValueError(f"{len(on_action):,} nodes for {n_actions:,} actions are more than bopl can hold")
     action, is_single = nodes["action"][on_action], nodes["action_feature"][on_action] < 0
     row, word = np.flatnonzero(is_single), action[is_single] // WORD_BITS
     single = np.uint64(1) << (action[is_single] % WORD_BITS).astype(np.uint64)
     if (stored[row, word] != single).any() or (np.count_nonzero(stored[row], axis=1) != 1).any():
         raise ValueError("a split by one action sends others right as well")
-    right_actions = np.zeros((len(on_action), n_words), dtype=np.uint64)
+    right_actions = np.zeros((len(on_action), width), dtype=np.uint64)
     right_actions[on_action] = stored
     return right_actions
 

@@ -1,4 +1,7 @@
-"""A problem's rows: sums over its action set, scaled to integers."""
+"""A problem's rows: their sums over the action set, by row and by action.
+
+Sums that leave a thread or a piece are integers on the grids of a round (`grid`), so that they have no order.
+"""
 
 from __future__ import annotations
 
@@ -9,16 +12,19 @@ from numpy.typing import NDArray
 
 from bopl._kernel import njit
 from bopl.learner.hist_tree.grid import Grid, make_grid, off_grid, on_grid
-from bopl.learner.hist_tree.histogram import GRADIENT_BITS, WEIGHT_BITS, pack, power_scale
 
-WIDE_BITS = 62
-LEAST_UNITS, MOST_UNITS = 16.0, 1024.0  # a weight of fewer units is badly rounded ...
-UNITS_BUDGET = 1 << 23  # ... the bound falling as rows share the 31 bits ...
-COARSE_SHARE = 64  # ... and one such row in this many asks for gradient and weight in an int64 each
 ROUNDING = 1e-13  # a sum of gradients below this part of their absolute values is rounding
 
-# Rows of the sums by action: gradient and weight on their grids, and the number of eligible pairs.
-G_HIGH, G_LOW, W_HIGH, W_LOW, N_PAIRS, N_ACTION_SUMS = 0, 1, 2, 3, 4, 5
+# Sums of one action over the rows of a node; an array by action can be read as integers, to be added up.
+ACTION_SUMS = np.dtype(
+    [
+        ("gradient_high", np.int64),  # on the grid of gradients
+        ("gradient_low", np.int64),
+        ("weight_high", np.int64),  # on the grid of weights
+        ("weight_low", np.int64),
+        ("pairs", np.int64),  # eligible ones
+    ]
+)
 
 
 class Target(NamedTuple):
@@ -42,15 +48,36 @@ class Norms(NamedTuple):
     weight_low: Any
 
 
+class ActionFloats(NamedTuple):
+    """Sums by action as floats; each array is (n_actions,), zero outside the action set."""
+
+    gradient: NDArray[np.float64]
+    weight: NDArray[np.float64]
+    pairs: NDArray[np.float64]
+
+
 def make_grids(largest_gradient: float, largest_weight: float, n_rows: int, n_actions: int) -> tuple[Grid, Grid]:
     """Return the grids of gradients and weights: of pairs, and of rows summed over all actions."""
     return make_grid(n_actions * largest_gradient, n_rows), make_grid(n_actions * largest_weight, n_rows)
 
 
 @njit(nogil=True, cache=True)
-def _is_range(rows):  # type: ignore[no-untyped-def]
+def are_neighbours(rows):  # type: ignore[no-untyped-def]
     """Return whether ascending rows are neighbours: loops over them then compile to vector code."""
     return len(rows) > 0 and np.int64(rows[len(rows) - 1]) - np.int64(rows[0]) == len(rows) - 1
+
+
+@njit(nogil=True, cache=True)
+def load_problem(target, rows, actions, row_gradient_out, row_weight_out, action_sums_out):  # type: ignore[no-untyped-def]
+    """Return each row's gradient and weight over the action set, and the sum of the pairs' absolute gradients.
+
+    With a single action that every row has there is nothing to add up: the arrays are the target's own, and nothing is
+    written.
+    """
+    if len(actions) == 1 and not target.has_mask and not target.is_classifier:
+        return target.gradient[actions[0]], target.weight, np.int64(0)
+    of_pairs = load_rows(target, rows, actions, row_gradient_out, row_weight_out, action_sums_out)
+    return row_gradient_out, row_weight_out, of_pairs
 
 
 @njit(nogil=True, cache=True)
@@ -79,9 +106,9 @@ def load_rows(target, rows, actions, row_gradient_out, row_weight_out, action_su
 @njit(nogil=True, cache=True)
 def _load_plain(target, rows, actions, row_gradient_out, row_weight_out, action_sums_out):  # type: ignore[no-untyped-def]
     """Without a mask, both kinds of sums come from one reading of the gradient, action by action."""
-    action_sums_out[:] = 0
+    clear_sums(action_sums_out)
     grid, of_pairs = target.gradient_grid, np.int64(0)
-    n_actions, is_range = float(len(actions)), _is_range(rows)
+    n_actions, is_range = float(len(actions)), are_neighbours(rows)
     first = np.uint64(rows[0]) if len(rows) > 0 else np.uint64(0)
     for j in range(np.uint64(len(rows))):
         row = first + j if is_range else np.uint64(rows[j])
@@ -108,10 +135,10 @@ def _load_plain(target, rows, actions, row_gradient_out, row_weight_out, action_
                 total_high += high
                 total_low += low
                 of_pairs += abs(high)
-        a = actions[k]
-        action_sums_out[G_HIGH, a], action_sums_out[G_LOW, a] = total_high, total_low
-        action_sums_out[W_HIGH, a], action_sums_out[W_LOW, a] = weight_high, weight_low
-        action_sums_out[N_PAIRS, a] = len(rows)
+        sums = action_sums_out[actions[k]]
+        sums.gradient_high, sums.gradient_low = total_high, total_low
+        sums.weight_high, sums.weight_low = weight_high, weight_low
+        sums.pairs = len(rows)
     return of_pairs
 
 
@@ -119,7 +146,7 @@ def _load_plain(target, rows, actions, row_gradient_out, row_weight_out, action_
 def _sum_rows(value, rows, grid):  # type: ignore[no-untyped-def]
     """Return the sum of some rows' values on a grid."""
     total_high, total_low = np.int64(0), np.int64(0)
-    if _is_range(rows):
+    if are_neighbours(rows):
         first = np.uint64(rows[0])
         for j in range(np.uint64(len(rows))):
             high, low = on_grid(value[first + j], grid)
@@ -134,21 +161,21 @@ def _sum_rows(value, rows, grid):  # type: ignore[no-untyped-def]
 
 
 @njit(nogil=True, cache=True)
-def sum_actions(target, rows, actions, sums_out):  # type: ignore[no-untyped-def]
+def sum_actions(target, rows, actions, action_sums_out):  # type: ignore[no-untyped-def]
     """Write gradient, weight and number of eligible pairs of each action of the set over some rows.
 
     Return the sum of the absolute gradients of an action set with a mask or of a classifier, in coarse units.
     """
-    sums_out[:] = 0
+    clear_sums(action_sums_out)
     of_pairs = np.int64(0)
     if not target.has_mask and not target.is_classifier:
         weight_high, weight_low = _sum_rows(target.weight, rows, target.weight_grid)
         for k in range(len(actions)):
-            a = actions[k]
-            high, low = _sum_rows(target.gradient[np.uint64(a)], rows, target.gradient_grid)
-            sums_out[G_HIGH, a], sums_out[G_LOW, a] = high, low
-            sums_out[W_HIGH, a], sums_out[W_LOW, a] = weight_high, weight_low
-            sums_out[N_PAIRS, a] = len(rows)
+            a = np.uint64(actions[k])
+            sums = action_sums_out[a]
+            sums.gradient_high, sums.gradient_low = _sum_rows(target.gradient[a], rows, target.gradient_grid)
+            sums.weight_high, sums.weight_low = weight_high, weight_low
+            sums.pairs = len(rows)
         return of_pairs
     for j in range(len(rows)):
         row = np.uint64(rows[j])
@@ -156,36 +183,57 @@ def sum_actions(target, rows, actions, sums_out):  # type: ignore[no-untyped-def
         for k in range(len(actions)):
             a = np.uint64(actions[k])
             if not target.has_mask or target.mask[row, a]:
-                g = target.gradient[a, row]
+                g, sums = target.gradient[a, row], action_sums_out[a]
                 high, low = on_grid(g, target.gradient_grid)
-                sums_out[G_HIGH, a] += high
-                sums_out[G_LOW, a] += low
+                sums.gradient_high += high
+                sums.gradient_low += low
                 of_pairs += abs(high)
                 if target.is_classifier:
                     high, low = on_grid(abs(g), target.weight_grid)
-                    sums_out[W_HIGH, a] += high
-                    sums_out[W_LOW, a] += low
+                    sums.weight_high += high
+                    sums.weight_low += low
                 else:
-                    sums_out[W_HIGH, a] += weight_high
-                    sums_out[W_LOW, a] += weight_low
-                sums_out[N_PAIRS, a] += 1
+                    sums.weight_high += weight_high
+                    sums.weight_low += weight_low
+                sums.pairs += 1
     return of_pairs
 
 
 @njit(nogil=True, cache=True)
-def action_floats(sums, actions, target, floats_out):  # type: ignore[no-untyped-def]
-    """Write the sums by action as floats: gradient, weight, pairs."""
+def clear_sums(action_sums_out):  # type: ignore[no-untyped-def]
+    """Set the sums of all actions to zero."""
+    for a in range(len(action_sums_out)):
+        sums = action_sums_out[a]
+        sums.gradient_high = sums.gradient_low = sums.weight_high = sums.weight_low = sums.pairs = 0
+
+
+@njit(nogil=True, cache=True)
+def subtract_sums(taken, action_sums_out):  # type: ignore[no-untyped-def]
+    """Take one child's sums by action off its parent's, which become the other child's."""
+    for a in range(len(action_sums_out)):
+        sums = action_sums_out[a]
+        sums.gradient_high -= taken[a].gradient_high
+        sums.gradient_low -= taken[a].gradient_low
+        sums.weight_high -= taken[a].weight_high
+        sums.weight_low -= taken[a].weight_low
+        sums.pairs -= taken[a].pairs
+
+
+@njit(nogil=True, cache=True)
+def action_floats(action_sums, actions, target, floats_out):  # type: ignore[no-untyped-def]
+    """Write the sums of the actions of a set as `ActionFloats`."""
     for a in actions:
-        floats_out[0, a] = off_grid(sums[G_HIGH, a], sums[G_LOW, a], target.gradient_grid)
-        floats_out[1, a] = off_grid(sums[W_HIGH, a], sums[W_LOW, a], target.weight_grid)
-        floats_out[2, a] = float(sums[N_PAIRS, a])
+        sums = action_sums[a]
+        floats_out.gradient[a] = off_grid(sums.gradient_high, sums.gradient_low, target.gradient_grid)
+        floats_out.weight[a] = off_grid(sums.weight_high, sums.weight_low, target.weight_grid)
+        floats_out.pairs[a] = float(sums.pairs)
 
 
 @njit(nogil=True, cache=True)
 def sum_norms(target, rows, row_gradient, row_weight):  # type: ignore[no-untyped-def]
     """Return the sums of the rows' absolute gradients and of their weights."""
     gradient_high, gradient_low, weight_high, weight_low = np.int64(0), np.int64(0), np.int64(0), np.int64(0)
-    if _is_range(rows):
+    if are_neighbours(rows):
         first = np.uint64(rows[0])
         for j in range(np.uint64(len(rows))):
             high, low = on_grid(abs(row_gradient[first + j]), target.gradient_grid)
@@ -219,62 +267,6 @@ def has_sums(target, norms, of_pairs):  # type: ignore[no-untyped-def]
     """Return False if the rows' gradients are zero but for rounding, as over all actions: no context split can gain."""
     of_rows = off_grid(norms.gradient_high, norms.gradient_low, target.gradient_grid)
     return of_rows > ROUNDING * (float(of_pairs) * target.gradient_grid.high_unit)
-
-
-@njit(nogil=True, cache=True)
-def scales_of(target, norms):  # type: ignore[no-untyped-def]
-    """Return what gradients and weights of a problem are multiplied by to be packed into one int64."""
-    gradient = off_grid(norms.gradient_high, norms.gradient_low, target.gradient_grid)
-    weight = off_grid(norms.weight_high, norms.weight_low, target.weight_grid)
-    return power_scale(gradient, GRADIENT_BITS), power_scale(weight, WEIGHT_BITS)
-
-
-@njit(nogil=True, cache=True)
-def wide_scales_of(target, norms):  # type: ignore[no-untyped-def]
-    """Return what gradients and weights of a problem are multiplied by to fill an int64 each."""
-    gradient = off_grid(norms.gradient_high, norms.gradient_low, target.gradient_grid)
-    weight = off_grid(norms.weight_high, norms.weight_low, target.weight_grid)
-    return power_scale(gradient, WIDE_BITS - 1), power_scale(weight, WIDE_BITS - 1)
-
-
-@njit(nogil=True, cache=True)
-def quantize(rows, row_gradient, row_weight, gradient_scale, weight_scale, fine, packed_out):  # type: ignore[no-untyped-def]
-    """Scale to integers and pack. Return the number of coarse weights, and the integer sums."""
-    n_coarse, sum_gradient, sum_weight, sum_abs = 0, np.int64(0), np.int64(0), np.int64(0)
-    is_range, first = _is_range(rows), np.uint64(rows[0]) if len(rows) > 0 else np.uint64(0)
-    for j in range(np.uint64(len(rows))):
-        row = first + j if is_range else np.uint64(rows[j])
-        scaled = row_weight[row] * weight_scale
-        n_coarse += (scaled < fine) & (scaled > 0.0)
-        g, w = np.int64(np.rint(row_gradient[row] * gradient_scale)), np.int64(np.rint(scaled))
-        sum_gradient += g
-        sum_weight += w
-        sum_abs += abs(g)
-        packed_out[row] = pack(g, w)
-    return n_coarse, sum_gradient, sum_weight, sum_abs
-
-
-@njit(nogil=True, cache=True)
-def fine_units(n_rows):  # type: ignore[no-untyped-def]
-    """Return how many units a weight needs not to be coarse in a problem of so many rows."""
-    return min(max(UNITS_BUDGET / max(n_rows, 1), LEAST_UNITS), MOST_UNITS)
-
-
-@njit(nogil=True, cache=True)
-def is_too_coarse(n_coarse, n_rows):  # type: ignore[no-untyped-def]
-    """Return whether so many coarse weights ask for gradient and weight in an int64 each."""
-    return n_coarse * COARSE_SHARE > n_rows
-
-
-@njit(nogil=True, cache=True)
-def quantize_wide(rows, row_value, scale, integer_out):  # type: ignore[no-untyped-def]
-    """Scale gradients or weights to 62-bit integers; return their sum and absolute sum."""
-    total, total_abs = np.int64(0), np.int64(0)
-    for row in rows:
-        integer_out[row] = np.int64(np.rint(row_value[row] * scale))
-        total += integer_out[row]
-        total_abs += abs(integer_out[row])
-    return total, total_abs
 
 
 @njit(nogil=True, cache=True)

@@ -7,56 +7,51 @@ largest gain again and again on the full tree gives exactly the tree that a best
 from __future__ import annotations
 
 import heapq
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from bopl.learner.hist_tree.grow import GAIN, LEAF, LEFT, POSITION, RIGHT, SUM_GRADIENT, SUM_WEIGHT, VALUE, leaf_value
+from bopl.learner.hist_tree.assembly import renumbered
+from bopl.learner.hist_tree.leaf import leaf_value
+from bopl.learner.hist_tree.node import LEAF_POSITION, NO_CHILD
 
 
-def keep_best_splits(
-    ints: NDArray[np.int64], floats: NDArray[np.float64], max_leaves: int, leaf_rule: tuple[float, float, bool]
-) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+def keep_best_splits(nodes: NDArray[Any], max_leaves: int, leaf_rule: tuple[float, float, bool]) -> NDArray[Any]:
     """Return the table of nodes of the best-first tree of at most ``max_leaves`` leaves, in preorder.
 
     Parameters
     ----------
-    ints, floats : ndarray
-        Table of the full tree's nodes in preorder.
+    nodes : ndarray of NODE
+        The full tree's nodes in preorder.
+    max_leaves : int
     leaf_rule : tuple
         ``reg_lambda``, ``min_child_weight`` and whether leaves are -1 or +1.
     """
-    is_split = np.zeros(len(ints), bool)
-    is_kept = np.zeros(len(ints), bool)
+    is_split, is_kept = np.zeros(len(nodes), bool), np.zeros(len(nodes), bool)
     is_kept[0] = True
-    heap = [(-floats[0, GAIN], 0)] if ints[0, LEFT] >= 0 else []
+    left, right, gain = nodes["left"], nodes["right"], nodes["gain"]
+    heap = [(-gain[0], 0)] if left[0] >= 0 else []
     n_leaves = 1
     while heap and n_leaves < max_leaves:
         _, node = heapq.heappop(heap)
         is_split[node] = True
         n_leaves += 1
-        for child in (int(ints[node, LEFT]), int(ints[node, RIGHT])):
+        for child in (int(left[node]), int(right[node])):
             is_kept[child] = True
-            if ints[child, LEFT] >= 0:
-                heapq.heappush(heap, (-floats[child, GAIN], child))
-    return _compact(ints, floats, is_kept, is_split, leaf_rule)
+            if left[child] >= 0:
+                heapq.heappush(heap, (-gain[child], child))
+    return _compact(nodes, is_kept, is_split, leaf_rule)
 
 
 def _compact(
-    ints: NDArray[np.int64],
-    floats: NDArray[np.float64],
-    is_kept: NDArray[np.bool_],
-    is_split: NDArray[np.bool_],
-    leaf_rule: tuple[float, float, bool],
-) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+    nodes: NDArray[Any], is_kept: NDArray[np.bool_], is_split: NDArray[np.bool_], leaf_rule: tuple[float, float, bool]
+) -> NDArray[Any]:
     """Drop nodes and turn those that no longer split into leaves."""
-    ints, floats = ints.copy(), floats.copy()
-    for node in np.flatnonzero(is_kept & ~is_split & (ints[:, LEFT] >= 0)):
-        ints[node, [LEFT, RIGHT, POSITION]] = LEAF
-        floats[node, GAIN] = 0.0
-        floats[node, VALUE] = leaf_value(floats[node, SUM_GRADIENT], floats[node, SUM_WEIGHT], *leaf_rule)
-    new_id = np.cumsum(is_kept) - 1
-    ints, floats = ints[is_kept], floats[is_kept]
-    for child in (LEFT, RIGHT):
-        ints[:, child] = np.where(ints[:, child] >= 0, new_id[ints[:, child]], LEAF)
-    return ints, floats
+    nodes = nodes.copy()
+    for number in np.flatnonzero(is_kept & ~is_split & (nodes["left"] >= 0)):
+        node = nodes[number]
+        node["left"] = node["right"] = NO_CHILD
+        node["position"], node["gain"] = LEAF_POSITION, 0.0
+        node["value"] = leaf_value(node["sum_gradient"], node["sum_weight"], *leaf_rule)
+    return renumbered(nodes[is_kept], (np.cumsum(is_kept) - 1).astype(np.int32))

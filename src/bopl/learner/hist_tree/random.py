@@ -6,6 +6,8 @@ import numpy as np
 
 from bopl._kernel import njit
 
+WENT_LEFT, WENT_RIGHT = 1, 2  # what a child's path is mixed from, beside its parent's
+
 
 @njit(nogil=True, cache=True)
 def mix(state, value):  # type: ignore[no-untyped-def]

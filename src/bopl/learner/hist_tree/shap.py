@@ -26,9 +26,8 @@ from numpy.typing import NDArray
 from bopl._interrupt import Threads
 from bopl._kernel import njit
 from bopl._typing import FloatArray, IntArray
-from bopl.learner.hist_tree.export import split_columns
 from bopl.learner.hist_tree.predict import as_float_context
-from bopl.learner.hist_tree.tree import ACTION_SPLIT, LEAF_FEATURE, WORD_BITS, Tree
+from bopl.learner.hist_tree.tree import ACTION_SPLIT, LEAF_FEATURE, WORD_BITS, Tree, split_columns
 
 MAX_ENTRIES = 1 << 25  # of a tree's tables, which have one for each node and point
 MIN_SPAN = 16  # pairs that are worth a thread
@@ -102,7 +101,7 @@ def explain_pairs(
     first = trees[0]
     context = as_float_context(context, first.n_features)
     row, action = np.ascontiguousarray(row, np.int64), np.ascontiguousarray(action, np.int64)
-    contribution = np.zeros((len(row), first.n_features + first.n_actions + first.n_action_features))
+    contribution = np.zeros((len(row), first.n_columns))
     spans, expected = _spans(len(row), n_jobs), 0.0
     with Threads(n_jobs) as threads:
         for tree, factor in zip(trees, coefficient, strict=True):
@@ -138,7 +137,7 @@ def make_game(tree: Tree) -> tuple[Game, float]:
     """Return the game of a tree, and the tree's mean output."""
     parent, above = (np.zeros(tree.n_nodes, np.int32) for _ in range(2))
     split, share = np.full(tree.n_nodes, -1, np.int32), np.ones(tree.n_nodes)
-    column, _ = split_columns(tree)
+    column = split_columns(tree)
     most, mean = _look_up(tree.left, tree.right, column, tree.sum_weight, tree.value, parent, above, split, share)
     point, weight = quadrature(int(most))
     if tree.n_nodes * len(point) > MAX_ENTRIES:

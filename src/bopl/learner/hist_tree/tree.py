@@ -7,6 +7,8 @@ from dataclasses import dataclass, fields
 import numpy as np
 from numpy.typing import NDArray
 
+from bopl._kernel import njit
+
 LEAF_FEATURE = -1  # ``Tree.feature`` of a leaf
 ACTION_SPLIT = -2  # ... and of a split on the action
 WORD_BITS = 64  # action sets are carried as words of bits
@@ -69,15 +71,56 @@ class Tree:
         """Number of leaves."""
         return int(np.count_nonzero(self.feature == LEAF_FEATURE))
 
+    @property
+    def n_columns(self) -> int:
+        """Number of columns of ``[x; onehot(a); features of a]``."""
+        return self.n_features + self.n_actions + self.n_action_features
+
     def to_bytes(self) -> bytes:
         """Return every array's bytes in order: equal trees have equal bytes."""
         arrays = [getattr(self, f.name) for f in fields(self)]
         return b"".join(a.tobytes() for a in arrays if isinstance(a, np.ndarray))
 
 
+def split_columns(tree: Tree) -> NDArray[np.int64]:
+    """Return the column of ``[x; onehot(a); features of a]`` that every split looks at, 0 for leaves."""
+    on_action = tree.feature == ACTION_SPLIT
+    of_action = np.where(tree.action_feature < 0, tree.action, tree.n_actions + tree.action_feature)
+    column = np.where(on_action, tree.n_features + of_action, tree.feature)
+    return np.where(tree.feature == LEAF_FEATURE, 0, column).astype(np.int64)
+
+
+def n_words(n_actions: int) -> int:
+    """Return how many words an action set takes."""
+    return -(-n_actions // WORD_BITS)
+
+
 def pack_actions(is_member: NDArray[np.bool_]) -> NDArray[np.uint64]:
     """Return an action set as words of bits."""
-    n_words = -(-len(is_member) // WORD_BITS)
-    padded = np.zeros(n_words * WORD_BITS, bool)
+    padded = np.zeros(n_words(len(is_member)) * WORD_BITS, bool)
     padded[: len(is_member)] = is_member
     return np.packbits(padded, bitorder="little").view(np.uint64)
+
+
+def preorder(root: int, left: NDArray[np.int32], right: NDArray[np.int32]) -> NDArray[np.int64]:
+    """Return the numbers of all nodes that the root reaches, parents first and left before right."""
+    order = np.empty(len(left), np.int64)
+    n_nodes = _write_preorder(root, np.ascontiguousarray(left), np.ascontiguousarray(right), order)
+    return order[:n_nodes]
+
+
+@njit(nogil=True, cache=True)
+def _write_preorder(root, left, right, order_out):  # type: ignore[no-untyped-def]
+    stack = np.empty(len(left) + 1, np.int64)
+    stack[0] = root
+    n_open, n = 1, 0
+    while n_open > 0:
+        n_open -= 1
+        node = stack[n_open]
+        order_out[n] = node
+        n += 1
+        if left[node] >= 0:
+            stack[n_open] = right[node]
+            stack[n_open + 1] = left[node]
+            n_open += 2
+    return n

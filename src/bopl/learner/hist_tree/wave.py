@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,21 +19,34 @@ from bopl.learner.hist_tree.grid import Grid
 from bopl.learner.hist_tree.histogram import HALF, add_rows
 from bopl.learner.hist_tree.partition import split_members
 from bopl.learner.hist_tree.problem import (
-    N_ACTION_SUMS,
+    ACTION_SUMS,
+    Norms,
     Target,
     count_pairs,
-    load_rows,
-    quantize,
-    quantize_wide,
+    load_problem,
     sum_leaf,
     sum_norms,
 )
-from bopl.learner.hist_tree.storage import BinnedContext, RowCodes, take_rows
+from bopl.learner.hist_tree.rows import RowCodes, take_rows
+from bopl.learner.hist_tree.scale import quantize, quantize_wide
+from bopl.learner.hist_tree.storage import BinnedContext
 
-# What `Measure` returns.
-M_ROWS, M_OF_PAIRS, M_NORMS, N_MEASURES = 0, 1, 2, 6
-# What `Count` returns beside its histograms.
-C_ROWS, C_COARSE, C_GRADIENT, C_WEIGHT, C_ABSOLUTE, C_PAIRS, C_LEAF, N_COUNTS = 0, 1, 2, 3, 4, 5, 6, 10
+# What pieces return are records of int64 alone, so that they can be added up.
+MEASURED = np.dtype([(name, np.int64) for name in ("rows", "of_pairs", *Norms._fields)])
+COUNTED = np.dtype(
+    [
+        ("rows", np.int64),
+        ("coarse", np.int64),  # weights of too few units
+        ("gradient", np.int64),  # sums in the integers of the problem
+        ("weight", np.int64),
+        ("absolute", np.int64),
+        ("pairs", np.int64),
+        ("leaf_gradient_high", np.int64),  # unrounded sums, on the grids
+        ("leaf_gradient_low", np.int64),
+        ("leaf_weight_high", np.int64),
+        ("leaf_weight_low", np.int64),
+    ]
+)
 
 
 @dataclass(frozen=True)
@@ -139,8 +152,8 @@ Nodes = dict[int, NDArray[np.int32]]
 class Counted(NamedTuple):
     """What `Count` returned for every node: sums, sums by action, and histograms of those that have one."""
 
-    found: NDArray[np.int64]  # (n_counts, N_COUNTS)
-    action_sums: NDArray[np.int64]  # (n_counts, N_ACTION_SUMS, n_actions)
+    sums: NDArray[Any]  # (n_counts,) of COUNTED
+    action_sums: NDArray[Any]  # (n_counts, n_actions) of ACTION_SUMS
     packed: NDArray[np.int64]  # (n_histograms, n_positions)
     wide: NDArray[np.int64]
     pairs: NDArray[np.int64]
@@ -151,7 +164,7 @@ class Answer:
     """What the pieces returned: sums over all of them, and rows by the number of the first sample of their piece."""
 
     n_left: NDArray[np.int64]  # of each divided node
-    measures: NDArray[np.int64]  # (n_measures, N_MEASURES)
+    measures: NDArray[Any]  # (n_measures,) of MEASURED
     counts: Counted
     rows: dict[int, Rows] = field(default_factory=dict)
 
@@ -161,7 +174,8 @@ class Answer:
             (self.measures, other.measures),
             *zip(self.counts, other.counts, strict=True),
         ):
-            mine += theirs
+            whole = mine.view(np.int64)
+            whole += theirs.view(np.int64)
         self.rows.update(other.rows)
         return self
 
@@ -183,11 +197,11 @@ def run_wave(binned: BinnedContext, target: Target, nodes: Nodes, wave: Wave, ha
         Number of the piece's first sample.
     """
     n_left = _divide(binned, nodes, wave)
-    scratch = _Scratch(binned.n_samples, has_count)
+    scratch = _make_scratch(binned.n_samples, has_count)
     answer = Answer(
         n_left,
         _measure(target, nodes, wave.measures, scratch),
-        _count(binned, target, nodes, wave.counts, scratch),
+        _count(binned, target, nodes, wave.counts, scratch, has_count),
     )
     if wave.gathers and binned.n_samples:
         answer.rows[first] = _extract(binned, target, nodes, wave.gathers)
@@ -196,18 +210,41 @@ def run_wave(binned: BinnedContext, target: Target, nodes: Nodes, wave: Wave, ha
     return answer
 
 
-class _Scratch:
-    """Working memory of a pass."""
+class WaveScratch(NamedTuple):
+    """Working memory of a pass over a piece, with an entry for every row."""
 
-    def __init__(self, n_rows: int, has_count: bool) -> None:
-        self.row_gradient, self.row_weight = np.empty(n_rows), np.empty(n_rows)
-        self.packed, self.wide = np.empty(n_rows, np.int64), np.empty(n_rows, np.int64)
-        self.pairs = np.empty(n_rows if has_count else 0, np.int64)
-        self.has_count = has_count
+    row_gradient: NDArray[np.float64]
+    row_weight: NDArray[np.float64]
+    packed: NDArray[np.int64]
+    wide: NDArray[np.int64]
+    pairs: NDArray[np.int64]  # empty if pairs are not counted
+
+
+def _make_scratch(n_rows: int, has_count: bool) -> WaveScratch:
+    return WaveScratch(
+        row_gradient=np.empty(n_rows),
+        row_weight=np.empty(n_rows),
+        packed=np.empty(n_rows, np.int64),
+        wide=np.empty(n_rows, np.int64),
+        pairs=np.empty(n_rows if has_count else 0, np.int64),
+    )
+
+
+class _Nodes(NamedTuple):
+    """Rows and action sets of some nodes, end to end: a compiled call for all nodes costs as much as for one."""
+
+    rows: NDArray[np.int32]
+    row_start: NDArray[np.int64]  # (n_nodes + 1,)
+    actions: NDArray[np.int32]
+    action_start: NDArray[np.int64]  # (n_nodes + 1,)
+
+
+def _nodes_of(nodes: Nodes, wanted: Sequence[Measure | Count | Gather]) -> _Nodes:
+    return _Nodes(*_flat([nodes[one.node] for one in wanted]), *_flat([one.actions for one in wanted]))
 
 
 def _flat(arrays: Sequence[NDArray[np.int32]]) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
-    """Return arrays end to end, and where each begins: a compiled call for all nodes costs as much as for one."""
+    """Return arrays end to end, and where each begins."""
     starts = np.zeros(len(arrays) + 1, np.int64)
     np.cumsum([len(one) for one in arrays], out=starts[1:])
     return np.concatenate([np.zeros(0, np.int32), *arrays]), starts
@@ -218,8 +255,9 @@ def _divide(binned: BinnedContext, nodes: Nodes, wave: Wave) -> NDArray[np.int64
     n_left = np.zeros(len(wave.divides), np.int64)
     if wave.divides:
         rows, starts = _flat([nodes.pop(one.node) for one in wave.divides])
-        splits = np.array([(one.position, one.default_left) for one in wave.divides], np.int64)
-        _divide_all(binned.arrays, rows, starts, splits, n_left)
+        position = np.array([one.position for one in wave.divides], np.int64)
+        default_left = np.array([one.default_left for one in wave.divides], np.bool_)
+        _divide_all(binned.arrays, starts, position, default_left, rows, n_left)
         for number, one in enumerate(wave.divides):
             start, end = starts[number], starts[number + 1]
             middle = start + n_left[number]
@@ -231,144 +269,128 @@ def _divide(binned: BinnedContext, nodes: Nodes, wave: Wave) -> NDArray[np.int64
 
 
 @njit(nogil=True, cache=True)
-def _divide_all(binned, rows, starts, splits, n_left_out):  # type: ignore[no-untyped-def]
-    buffer = np.empty_like(rows)
-    for number in range(len(splits)):
-        members = rows[starts[number] : starts[number + 1]]
-        n_left_out[number] = split_members(binned, splits[number, 0], splits[number, 1] == 1, members, buffer)
+def _divide_all(binned, starts, position, default_left, rows_out, n_left_out):  # type: ignore[no-untyped-def]
+    buffer = np.empty_like(rows_out)
+    for number in range(len(position)):
+        members = rows_out[starts[number] : starts[number + 1]]
+        n_left_out[number] = split_members(binned, position[number], default_left[number], members, buffer)
 
 
-def _measure(target: Target, nodes: Nodes, wanted: Sequence[Measure], scratch: _Scratch) -> NDArray[np.int64]:
-    found = np.zeros((len(wanted), N_MEASURES), np.int64)
+def _measure(target: Target, nodes: Nodes, wanted: Sequence[Measure], scratch: WaveScratch) -> NDArray[Any]:
+    measured = np.zeros(len(wanted), MEASURED)
     if wanted:
-        rows, row_start = _flat([nodes[one.node] for one in wanted])
-        actions, action_start = _flat([one.actions for one in wanted])
-        sums = np.zeros((N_ACTION_SUMS, len(target.gradient)), np.int64)
-        arrays = (scratch.row_gradient, scratch.row_weight)
-        _measure_all(target, rows, row_start, actions, action_start, arrays, sums, found)
-    return found
+        action_sums = np.zeros(len(target.gradient), ACTION_SUMS)
+        _measure_all(target, _nodes_of(nodes, wanted), scratch, action_sums, measured)
+    return measured
 
 
 @njit(nogil=True, cache=True)
-def _measure_all(target, rows, row_start, actions, action_start, scratch, sums, found_out):  # type: ignore[no-untyped-def]
-    for number in range(len(found_out)):
-        own = rows[row_start[number] : row_start[number + 1]]
-        some = actions[action_start[number] : action_start[number + 1]]
-        _measure_rows(target, own, some, scratch[0], scratch[1], sums, found_out[number])
+def _measure_all(target, nodes, scratch, action_sums, measured_out):  # type: ignore[no-untyped-def]
+    for number in range(len(measured_out)):
+        rows = nodes.rows[nodes.row_start[number] : nodes.row_start[number + 1]]
+        actions = nodes.actions[nodes.action_start[number] : nodes.action_start[number + 1]]
+        gradient, weight, of_pairs = load_problem(
+            target, rows, actions, scratch.row_gradient, scratch.row_weight, action_sums
+        )
+        norms, measured = sum_norms(target, rows, gradient, weight), measured_out[number]
+        measured.rows, measured.of_pairs = len(rows), of_pairs
+        measured.gradient_high, measured.gradient_low = norms.gradient_high, norms.gradient_low
+        measured.weight_high, measured.weight_low = norms.weight_high, norms.weight_low
 
 
-def _count(binned: BinnedContext, target: Target, nodes: Nodes, wanted: Sequence[Count], scratch: _Scratch) -> Counted:
+class _Counts(NamedTuple):
+    """What is to be counted, node by node."""
+
+    gradient_scale: NDArray[np.float64]
+    weight_scale: NDArray[np.float64]
+    fine: NDArray[np.float64]
+    is_wide: NDArray[np.bool_]
+    has_histogram: NDArray[np.bool_]
+
+
+def _count(
+    binned: BinnedContext,
+    target: Target,
+    nodes: Nodes,
+    wanted: Sequence[Count],
+    scratch: WaveScratch,
+    has_count: bool,
+) -> Counted:
     n_histograms = sum(one.has_histogram for one in wanted)
     n_wide = n_histograms if any(one.is_wide for one in wanted) else 0
-    n_pairs = n_histograms if scratch.has_count else 0
+    n_pairs = n_histograms if has_count else 0
     counted = Counted(
-        np.zeros((len(wanted), N_COUNTS), np.int64),
-        np.zeros((len(wanted), N_ACTION_SUMS, len(target.gradient)), np.int64),
+        np.zeros(len(wanted), COUNTED),
+        np.zeros((len(wanted), len(target.gradient)), ACTION_SUMS),
         *(np.zeros((n, binned.n_positions), np.int64) for n in (n_histograms, n_wide, n_pairs)),
     )
     if wanted:
-        rows, row_start = _flat([nodes[one.node] for one in wanted])
-        actions, action_start = _flat([one.actions for one in wanted])
-        _count_all(
-            binned.arrays,
-            target,
-            rows,
-            row_start,
-            actions,
-            action_start,
-            np.array([(one.gradient_scale, one.weight_scale, one.fine) for one in wanted]),
-            np.array([(one.is_wide, one.has_histogram) for one in wanted]),
-            (scratch.row_gradient, scratch.row_weight, scratch.packed, scratch.wide, scratch.pairs),
-            counted,
-        )
+        asked = _Counts(*(np.array([getattr(one, name) for one in wanted]) for name in _Counts._fields))
+        _count_all(binned.arrays, target, _nodes_of(nodes, wanted), asked, scratch, counted)
     return counted
 
 
 @njit(nogil=True, cache=True)
-def _count_all(  # type: ignore[no-untyped-def]
-    binned, target, rows, row_start, actions, action_start, scales, flags, scratch, counted
-):
+def _count_all(binned, target, nodes, asked, scratch, counted_out):  # type: ignore[no-untyped-def]
     at = 0  # of the histograms
-    for number in range(len(flags)):
-        is_wide, has_histogram = flags[number, 0], flags[number, 1]
-        _count_rows(
-            binned,
-            target,
-            rows[row_start[number] : row_start[number + 1]],
-            actions[action_start[number] : action_start[number + 1]],
-            (scales[number, 0], scales[number, 1], is_wide, scales[number, 2], has_histogram),
-            scratch,
-            counted,
-            at,
-            counted.action_sums[number],
-            counted.found[number],
-        )
-        at += has_histogram
+    for number in range(len(asked.is_wide)):
+        rows = nodes.rows[nodes.row_start[number] : nodes.row_start[number + 1]]
+        actions = nodes.actions[nodes.action_start[number] : nodes.action_start[number + 1]]
+        _count_sums(target, rows, actions, asked, number, scratch, counted_out)
+        if asked.has_histogram[number]:
+            _count_histogram(binned, rows, asked.is_wide[number], scratch, at, counted_out)
+            at += 1
 
 
 @njit(nogil=True, cache=True)
-def _load_node(target, rows, actions, row_gradient, row_weight, action_sums_out):  # type: ignore[no-untyped-def]
-    """As at the beginning of a problem: sums over its actions, or where there is nothing to add up, the arrays."""
-    of_pairs = np.int64(0)
-    if len(actions) == 1 and not target.has_mask and not target.is_classifier:
-        return target.gradient[actions[0]], target.weight, of_pairs
-    of_pairs = load_rows(target, rows, actions, row_gradient, row_weight, action_sums_out)
-    return row_gradient, row_weight, of_pairs
-
-
-@njit(nogil=True, cache=True)
-def _measure_rows(target, rows, actions, row_gradient, row_weight, action_sums, found_out):  # type: ignore[no-untyped-def]
-    gradient, weight, of_pairs = _load_node(target, rows, actions, row_gradient, row_weight, action_sums)
-    norms = sum_norms(target, rows, gradient, weight)
-    found_out[M_ROWS], found_out[M_OF_PAIRS] = len(rows), of_pairs
-    for k in range(4):
-        found_out[M_NORMS + k] = norms[k]
-
-
-@njit(nogil=True, cache=True)
-def _count_rows(binned, target, rows, actions, settings, scratch, counted, at, action_sums_out, found_out):  # type: ignore[no-untyped-def]
-    gradient_scale, weight_scale, is_wide, fine, has_histogram = settings
-    row_gradient, row_weight, packed, wide, pairs = scratch
-    gradient, weight, _ = _load_node(target, rows, actions, row_gradient, row_weight, action_sums_out)
-    found_out[C_ROWS] = len(rows)
-    leaf = sum_leaf(target, rows, gradient, weight)
-    for k in range(4):
-        found_out[C_LEAF + k] = leaf[k]
-    if is_wide:
-        found_out[C_GRADIENT], found_out[C_ABSOLUTE] = quantize_wide(rows, gradient, gradient_scale, packed)
-        found_out[C_WEIGHT], _ = quantize_wide(rows, weight, weight_scale, wide)
+def _count_sums(target, rows, actions, asked, number, scratch, counted_out):  # type: ignore[no-untyped-def]
+    """Turn a node's rows into the integers of its problem, and write their sums."""
+    gradient, weight, _ = load_problem(
+        target, rows, actions, scratch.row_gradient, scratch.row_weight, counted_out.action_sums[number]
+    )
+    sums = counted_out.sums[number]
+    sums.rows = len(rows)
+    gradient_high, gradient_low, weight_high, weight_low = sum_leaf(target, rows, gradient, weight)
+    sums.leaf_gradient_high, sums.leaf_gradient_low = gradient_high, gradient_low
+    sums.leaf_weight_high, sums.leaf_weight_low = weight_high, weight_low
+    gradient_scale, weight_scale = asked.gradient_scale[number], asked.weight_scale[number]
+    if asked.is_wide[number]:
+        sums.gradient, sums.absolute = quantize_wide(rows, gradient, gradient_scale, scratch.packed)
+        sums.weight, _ = quantize_wide(rows, weight, weight_scale, scratch.wide)
     else:
-        n_coarse, g, w, absolute = quantize(rows, gradient, weight, gradient_scale, weight_scale, fine, packed)
-        found_out[C_COARSE], found_out[C_GRADIENT], found_out[C_WEIGHT] = n_coarse, g, w
-        found_out[C_ABSOLUTE] = absolute
-    if len(pairs) > 0:
-        found_out[C_PAIRS] = count_pairs(target, rows, len(actions), actions, pairs)
-    if not has_histogram:
-        return
+        sums.coarse, sums.gradient, sums.weight, sums.absolute = quantize(
+            rows, gradient, weight, gradient_scale, weight_scale, asked.fine[number], scratch.packed
+        )
+    if len(scratch.pairs) > 0:
+        sums.pairs = count_pairs(target, rows, len(actions), actions, scratch.pairs)
+
+
+@njit(nogil=True, cache=True)
+def _count_histogram(binned, rows, is_wide, scratch, at, counted_out):  # type: ignore[no-untyped-def]
+    """Add a node's rows, turned into integers before, to its histograms."""
     for block in range(len(binned.row_width)):
-        add_rows(binned, block, rows, packed, 1, 0 if is_wide else HALF, counted.packed[at])
+        add_rows(binned, block, rows, scratch.packed, 1, 0 if is_wide else HALF, counted_out.packed[at])
         if is_wide:
-            add_rows(binned, block, rows, wide, 1, 0, counted.wide[at])
-        if len(pairs) > 0:
-            add_rows(binned, block, rows, pairs, 1, 0, counted.pairs[at])
+            add_rows(binned, block, rows, scratch.wide, 1, 0, counted_out.wide[at])
+        if len(scratch.pairs) > 0:
+            add_rows(binned, block, rows, scratch.pairs, 1, 0, counted_out.pairs[at])
 
 
 def _extract(binned: BinnedContext, target: Target, nodes: Nodes, wanted: Sequence[Gather]) -> Rows:
-    rows, row_start = _flat([nodes[one.node] for one in wanted])
-    actions, action_start = _flat([one.actions for one in wanted])
-    counts = np.diff(row_start)
-    gradient = np.empty(int((counts * np.diff(action_start)).sum()))
-    _take_gradients(target.gradient, rows, row_start, actions, action_start, gradient)
-    mask = target.mask[rows] if target.has_mask else None
-    return Rows(counts, RowCodes.of(take_rows(binned, rows)), gradient, target.weight[rows], mask)
+    flat = _nodes_of(nodes, wanted)
+    counts = np.diff(flat.row_start)
+    gradient = np.empty(int((counts * np.diff(flat.action_start)).sum()))
+    _take_gradients(target.gradient, flat, gradient)
+    mask = target.mask[flat.rows] if target.has_mask else None
+    return Rows(counts, RowCodes.of(take_rows(binned, flat.rows)), gradient, target.weight[flat.rows], mask)
 
 
 @njit(nogil=True, cache=True)
-def _take_gradients(gradient, rows, row_start, actions, action_start, taken_out):  # type: ignore[no-untyped-def]
+def _take_gradients(gradient, nodes, taken_out):  # type: ignore[no-untyped-def]
     at = 0
-    for number in range(len(row_start) - 1):
-        for k in range(action_start[number], action_start[number + 1]):
-            column = gradient[actions[k]]
-            for j in range(row_start[number], row_start[number + 1]):
-                taken_out[at] = column[rows[j]]
+    for number in range(len(nodes.row_start) - 1):
+        for k in range(nodes.action_start[number], nodes.action_start[number + 1]):
+            column = gradient[nodes.actions[k]]
+            for j in range(nodes.row_start[number], nodes.row_start[number + 1]):
+                taken_out[at] = column[nodes.rows[j]]
                 at += 1

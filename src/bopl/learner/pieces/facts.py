@@ -12,9 +12,11 @@ import numpy as np
 from bopl._typing import AnyArray, BoolArray
 from bopl.cluster import Placement
 from bopl.learner.hist_tree.binning import ColumnBins, ColumnCounts, count_values
+from bopl.learner.hist_tree.codes import store_context
 from bopl.learner.hist_tree.cuts import Blocks, ColumnTally, find_bins, refined
-from bopl.learner.hist_tree.learner import as_context
-from bopl.learner.hist_tree.storage import BinFacts, BinnedContext, Layout, bin_facts, choose_layout, store_context
+from bopl.learner.hist_tree.inputs import as_context
+from bopl.learner.hist_tree.layout import BinFacts, Layout, bin_facts, choose_layout
+from bopl.learner.hist_tree.storage import BinnedContext
 from bopl.learner.pieces.part import Loader, Part
 from bopl.log import BanditLog
 from bopl.log.pieces.join import join_parts

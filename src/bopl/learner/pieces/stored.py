@@ -11,11 +11,13 @@ from typing import Any
 import numpy as np
 
 from bopl._typing import AnyArray
-from bopl.learner.hist_tree.storage import BinnedContext, Layout, store_context
+from bopl.learner.hist_tree.codes import store_context
+from bopl.learner.hist_tree.layout import Layout
+from bopl.learner.hist_tree.rows import RowCodes
+from bopl.learner.hist_tree.storage import BinnedContext
 from bopl.learner.pieces.facts import without_rows
 from bopl.learner.pieces.part import Loader, Part
 
-_BY_ROW = ("codes", "row_start", "block_code", "part_bins")
 _FORMAT = "codes 1"
 
 
@@ -39,7 +41,7 @@ class StoredContext:
     def open(self) -> BinnedContext:
         """Return the contexts as the kernels read them; always read-only, or they would be compiled twice."""
         if self._opened is None:
-            arrays = {name: _read_only(self.arrays[name]) for name in _BY_ROW}
+            arrays = {name: _read_only(self.arrays[name]) for name in RowCodes._fields}
             self._opened = replace(self.layout, arrays=self.layout.arrays._replace(**arrays), n_samples=self.n_samples)
         return self._opened
 
@@ -68,7 +70,7 @@ def store_piece(
 
     def make() -> dict[str, AnyArray]:
         stored = store_context(context(), layout).arrays
-        return {name: getattr(stored, name) for name in _BY_ROW}
+        return {name: getattr(stored, name) for name in RowCodes._fields}
 
     key = _key(part, loader, layout, what)
     arrays = make() if cache is None or key is None else cache.arrays(key, make)

@@ -1,0 +1,152 @@
+"""`LedgerView`: from the sums of a ledger to estimates with their verdicts; weights are diagnosed once per policy."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple
+
+import numpy as np
+
+from bopl._typing import FloatArray
+from bopl.evaluation.assumption import Assumptions
+from bopl.evaluation.diagnosis import WeightFacts
+from bopl.evaluation.interval import Bounds, Evidence, Interval
+from bopl.evaluation.ledger import Ledger
+from bopl.evaluation.row import Estimate
+from bopl.evaluation.verdict import Case, Goal, judge
+
+
+@dataclass(frozen=True)
+class LogFacts:
+    """What every answer depends on beside the sums of a ledger.
+
+    Attributes
+    ----------
+    assumptions : Assumptions
+    source : str
+        Where the propensities come from.
+    knows_logging_policy : bool
+        Whether the logging policy's probabilities of all actions are known.
+    uniform : (float, float)
+        Mean weight of the uniform policy and its z-score.
+    trained : sequence of float
+        Share of the samples that each policy was trained on.
+    """
+
+    assumptions: Assumptions
+    source: str
+    knows_logging_policy: bool
+    uniform: tuple[float, float]
+    trained: Sequence[float]
+
+
+class Intervals(NamedTuple):
+    """The intervals of an answer: that of the uplift has a higher level where several answers hold together."""
+
+    value: Interval
+    uplift: Interval
+
+
+@dataclass(frozen=True, eq=False)
+class LedgerView:
+    """What the sums of a ledger say.
+
+    Attributes
+    ----------
+    ledger : Ledger
+        Complete: nothing is added to it any more.
+    log : LogFacts
+    """
+
+    ledger: Ledger
+    log: LogFacts
+
+    @cached_property
+    def facts(self) -> tuple[WeightFacts, ...]:
+        """What weights and rewards say of each policy, rounded propensities allowed for."""
+        ledger = self.ledger
+        return tuple(
+            totals.rounding.allowed(
+                totals.weights.facts(
+                    ledger.action_count,
+                    reward_share=ledger.reward.share,
+                    trained_share=trained,
+                    n_groups=totals.groups[0].n_groups if ledger.has_groups else None,
+                    uniform=self.log.uniform,
+                )
+            )
+            for totals, trained in zip(ledger.totals, self.log.trained, strict=True)
+        )
+
+    def evidence(self, place: int, position: int, *, keep: bool, replicates: FloatArray | None = None) -> Evidence:
+        """Return what is known of one policy under one estimator, in units; ``keep`` with every sample."""
+        totals, (low, high) = self.ledger.totals[place], self.log.assumptions.reward_range
+        return Evidence(
+            estimator=totals.estimators[position],
+            moments=totals.moments[position],
+            groups=totals.groups[position] if totals.groups else None,
+            replicate_means=replicates,
+            importance_weight=np.concatenate(totals.kept_weight) if keep else None,
+            reward=np.concatenate(self.ledger.kept_reward) if keep else None,
+            reward_range=(low / self.ledger.unit, high / self.ledger.unit),
+            max_weight=self.log.assumptions.max_weight,
+            is_logging_policy=totals.weights.gap == 0.0,
+        )
+
+    def case(
+        self, place: int, position: int, intervals: Intervals, goal: Goal, replicates: FloatArray | None = None
+    ) -> Case:
+        """Return all that a verdict on one policy under one estimator looks at."""
+        totals, facts = self.ledger.totals[place], self.facts[place]
+        evidence = self.evidence(place, position, keep=intervals.value.needs_samples, replicates=replicates)
+        value_bounds, bounds = (
+            totals.rounding.widened(position, which, found, facts.n_samples)
+            for which, found in enumerate([intervals.value.value(evidence), intervals.uplift.uplift(evidence)])
+        )
+        return Case(
+            evidence,
+            intervals.uplift,
+            facts,
+            lost_weight=float(totals.lost_weight[position] / facts.n_samples),
+            uplift=evidence.uplift * self.ledger.unit,
+            value_bounds=self._scaled(value_bounds),
+            bounds=self._scaled(bounds),
+            source=self.log.source,
+            knows_logging_policy=self.log.knows_logging_policy,
+            goal=goal,
+        )
+
+    def estimate(
+        self, place: int, position: int, intervals: Intervals, goal: Goal, replicates: FloatArray | None = None
+    ) -> Estimate:
+        """Return all there is to say of one policy under one estimator."""
+        totals, unit = self.ledger.totals[place], self.ledger.unit
+        case = self.case(place, position, intervals, goal, replicates)
+        verdict, reason = judge(case)
+        facts = case.facts
+        return Estimate(
+            policy=totals.name,
+            estimator=case.estimator.name,
+            is_primary=position == totals.primary,
+            value=case.evidence.value * unit,
+            std_err=intervals.value.std_err(case.evidence) * unit,
+            ci_lower=case.value_bounds[0],
+            ci_upper=case.value_bounds[1],
+            uplift=case.uplift,
+            uplift_ci_lower=case.bounds[0],
+            uplift_ci_upper=case.bounds[1],
+            n=facts.n_samples,
+            ess=facts.ess,
+            mean_weight=facts.mean,
+            max_weight=facts.max,
+            clipped_share=float(totals.n_clipped[position] / facts.n_samples),
+            unsupported_mass=facts.unsupported_mass,
+            propensity_source=self.log.source,
+            verdict=verdict,
+            reason=reason + totals.rounding.describe(position, facts.n_samples, unit),
+        )
+
+    def _scaled(self, bounds: Bounds) -> Bounds:
+        return bounds[0] * self.ledger.unit, bounds[1] * self.ledger.unit

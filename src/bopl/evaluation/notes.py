@@ -1,0 +1,54 @@
+"""What an evaluation says beside its numbers: settings chosen from the log, assumptions, levels."""
+
+from __future__ import annotations
+
+from math import ceil
+
+from bopl.evaluation.assumption import Assumptions
+from bopl.evaluation.log_sums import LogSums
+from bopl.evaluation.task import EvaluationTask
+
+MIN_TAIL_REPLICATES = 5.0  # bootstrap replicates beyond an end of an interval; with fewer its place is chance
+
+
+def describe_evaluation(task: EvaluationTask, sums: LogSums, assumptions: Assumptions) -> tuple[str, ...]:
+    """Return the notes below the table, one sentence each."""
+    return (
+        *sums.notes,
+        *_tuning_notes(task, sums),
+        *assumptions.notes(task.interval, task.settings),
+        *_level_notes(task, sums),
+    )
+
+
+def _tuning_notes(task: EvaluationTask, sums: LogSums) -> list[str]:
+    """Say which settings of estimators were chosen from the log."""
+    notes = []
+    for totals in sums.books.main.totals:
+        for given, tuned in zip(task.estimators, totals.estimators, strict=True):
+            if given != tuned and not tuned.is_tuned_for_rounding:
+                setting, value = next((name, one) for name, one in vars(tuned).items() if vars(given)[name] != one)
+                notes.append(f"{tuned.name} of {totals.name!r}: {setting} = {value:.4g}, chosen from the log.")
+    return notes
+
+
+def _level_notes(task: EvaluationTask, sums: LogSums) -> list[str]:
+    """Say at which level several answers hold together."""
+    question = task.question
+    level = question.confidence(task.interval.confidence, question.n_judged)
+    notes = []
+    if question.n_judged > 1 and question.is_simultaneous:
+        notes.append(
+            f"Verdicts and intervals of the uplift hold for all {question.n_judged} policies together: each is at "
+            f"{100.0 * level:.6g}%."
+        )
+    if task.interval.needs_replicates:
+        if not question.is_plain or sums.books.has_segments:
+            notes.append("Intervals of guards, segments and comparisons are normal ones, not of the bootstrap.")
+        n_replicates, fewest = task.settings.n_replicates, MIN_TAIL_REPLICATES / ((1.0 - level) / 2.0)
+        if n_replicates < fewest:
+            notes.append(
+                f"{n_replicates} replicates are few for intervals at {100.0 * level:.6g}%: take n_replicates of at "
+                f"least {ceil(fewest)}."
+            )
+    return notes

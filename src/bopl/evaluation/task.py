@@ -1,0 +1,164 @@
+"""`EvaluationTask`: which policies are evaluated, with what, and how; reads what it needs of a log."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from bopl._typing import IntArray
+from bopl.evaluation.estimator import Estimator
+from bopl.evaluation.interval import Interval
+from bopl.evaluation.question import Question
+from bopl.evaluation.settings import EvaluationSettings
+from bopl.evaluation.sources import Sources, check_all_actions, named_policies, read_logging_policy
+from bopl.evaluation.unit import reward_unit
+from bopl.log import BanditLog
+from bopl.log.context import quoted
+from bopl.log.policy_prob import PolicyReader, read_policy
+
+if TYPE_CHECKING:
+    from bopl.reward.prediction import RewardPredictor
+
+
+@dataclass(frozen=True, eq=False)
+class EvaluationTask:
+    """What is evaluated; settings are checked and names looked up.
+
+    Attributes
+    ----------
+    settings : EvaluationSettings
+    policies : mapping of name to policy
+        None stands for probabilities that every part of the log brings along.
+    interval : Interval
+    question : Question
+    estimators : tuple of Estimator
+        Settings left to the data are not chosen yet.
+    reward_model : object
+        Model or predictions, for estimators that need one.
+    logging_policy : object
+        The logging policy, where it is known in full.
+    n_folds : int or None
+        Folds of cross-fitting; None for parts of a log, on which nothing is fitted.
+    n_samples : int or None
+        Length of the whole log; None takes that of the first part.
+    """
+
+    settings: EvaluationSettings
+    policies: Mapping[str, object]
+    interval: Interval
+    question: Question
+    estimators: tuple[Estimator, ...]
+    reward_model: object = None
+    logging_policy: object = None
+    n_folds: int | None = None
+    n_samples: int | None = None
+
+    @classmethod
+    def of(
+        cls,
+        policies: object,
+        settings: EvaluationSettings,
+        *,
+        reward_model: object = None,
+        logging_policy: object = None,
+        n_folds: int | None = None,
+        n_samples: int | None = None,
+    ) -> EvaluationTask:
+        """Return a checked task."""
+        named = named_policies(policies)
+        return cls(
+            settings,
+            named,
+            settings.interval_kind,
+            settings.ask(list(named)),
+            settings.find_estimators(has_reward_model=reward_model is not None),
+            reward_model,
+            logging_policy,
+            n_folds,
+            n_samples,
+        )
+
+    def suits(self, other: EvaluationTask) -> bool:
+        """Return whether the sums of two tasks can be merged; their estimators are compared once they are tuned."""
+        mine, yours = (
+            (
+                one.question,
+                one.interval,
+                one.settings.reward_range,
+                one.settings.min_propensity,
+                (one.settings.n_replicates, one.settings.random_state) if one.interval.needs_replicates else None,
+            )
+            for one in (self, other)
+        )
+        return mine == yours
+
+    def read(self, log: BanditLog, policies: Mapping[str, object] | None = None, group: object = None) -> Sources:
+        """Return checked readers of everything that is needed of a log, or of a part of one.
+
+        Parameters
+        ----------
+        log : BanditLog
+        policies : mapping of name to policy, optional
+            Probabilities on this part, where they are arrays.
+        group : array of int of shape (n_samples,), optional
+            Groups of the samples, numbered as in the whole log; those of ``log`` by default.
+        """
+        log.require_propensity()
+        readers = self._readers(log, policies)
+        rewards = self._rewards(log, readers) if any(one.needs_model for one in self.estimators) else None
+        fold = None if rewards is None else rewards.fold
+        return Sources(
+            log,
+            readers,
+            rewards,
+            read_logging_policy(self.logging_policy, log),
+            log.group if group is None else _check_group(group, log),
+            hat_is_scaled=fold is not None,
+            notes=() if fold is None else (self._model_note(int(fold.max()) + 1),),
+        )
+
+    def _readers(self, log: BanditLog, policies: Mapping[str, object] | None) -> tuple[PolicyReader, ...]:
+        given = {**self.policies, **({} if policies is None else named_policies(policies))}
+        unknown = [name for name in given if name not in self.policies]
+        if unknown:
+            raise ValueError(
+                f"the part has unknown policies: {quoted(unknown)}; the policies are {quoted(list(self.policies))}."
+            )
+        return tuple(read_policy(policy, log, f"policy {name!r}") for name, policy in given.items())
+
+    def _rewards(self, log: BanditLog, readers: tuple[PolicyReader, ...]) -> RewardPredictor:
+        from bopl.reward.prediction import (
+            predict_rewards,
+        )  # with scikit-learn and the booster, which most calls need not
+
+        check_all_actions(readers, self.estimators)
+        if self.reward_model is None and self.n_folds is None:
+            raise ValueError("estimators with a reward model need one that was fitted on other samples here.")
+        return predict_rewards(
+            self.reward_model, self._scaled(log), n_folds=self.n_folds, seed=self.settings.random_state
+        )
+
+    def _scaled(self, log: BanditLog) -> BanditLog:
+        """Return the log that a reward model is cross-fitted on: with rewards in their unit, which 32 bits can hold."""
+        from bopl.reward.prediction import is_fitted
+
+        unit, model = reward_unit(log.reward), self.reward_model
+        is_given = isinstance(model, np.ndarray | list) or (model is not None and is_fitted(model))
+        return log if unit == 1.0 or is_given else log.with_reward(log.reward / unit)
+
+    def _model_note(self, n_folds: int) -> str:
+        name = "BoostedRewardModel" if self.reward_model is None else type(self.reward_model).__name__
+        return f"Reward model: {name}, cross-fitted on {n_folds} folds."
+
+
+def _check_group(group: object, log: BanditLog) -> IntArray:
+    numbers = np.asarray(group)
+    if numbers.shape != (log.n_samples,) or numbers.dtype.kind not in "iu" or numbers.min() < 0:
+        raise ValueError(
+            f"group must hold {log.n_samples} integers of at least 0, one per sample: the number of its group in the "
+            "whole log."
+        )
+    return numbers.astype(np.int64)

@@ -1,0 +1,138 @@
+"""Tree learners that are bound to a log: in memory, and in pieces."""
+
+from __future__ import annotations
+
+from copy import copy
+from numbers import Integral
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bopl.learner.base import FittedStep
+from bopl.learner.hist_tree.engine import EngineRows
+from bopl.learner.hist_tree.grid import largest_of
+from bopl.learner.hist_tree.inputs import check_tree_settings
+from bopl.learner.hist_tree.levels import Pieces, PiecesEngine
+from bopl.learner.hist_tree.memory import MemoryEngine, MemorySource
+from bopl.learner.hist_tree.predictor import HistTreePredictor
+from bopl.learner.hist_tree.rounds import TreeRounds, WeightSummary
+from bopl.learner.hist_tree.storage import BinnedContext
+from bopl.objective.protocol import StepTarget
+
+if TYPE_CHECKING:
+    from bopl.learner.hist_tree.learner import HistTree
+
+
+class BoundHistTree:
+    """A tree learner that has binned the contexts of its log; made by `HistTree.bind`.
+
+    Parameters
+    ----------
+    settings : HistTree
+    rows : EngineRows
+    action_features : ndarray of shape (n_actions, n_action_features)
+    n_jobs, seed : int
+    row_order : ndarray of int32 or None
+
+    Attributes
+    ----------
+    row_order : ndarray of int32 or None
+        The log's row at each place of targets and predictions.
+    """
+
+    def __init__(
+        self,
+        settings: HistTree,
+        rows: EngineRows,
+        action_features: NDArray[np.float64],
+        n_jobs: int,
+        seed: int,
+        row_order: NDArray[np.int32] | None,
+    ) -> None:
+        self._rows, self._n_jobs, self.row_order = rows, n_jobs, row_order
+        self._known: tuple[NDArray[np.float64], WeightSummary] | None = None
+        self._rounds = TreeRounds[MemorySource](settings, MemoryEngine(n_jobs), rows, action_features, seed)
+
+    @property
+    def settings(self) -> HistTree:
+        """The settings of the trees."""
+        return self._rounds.settings
+
+    @property
+    def n_always(self) -> int:
+        """Columns at the end of the contexts that every node may split, whatever ``colsample`` draws."""
+        return self._rounds.n_always
+
+    @n_always.setter
+    def n_always(self, n_columns: int) -> None:
+        self._rounds.n_always = n_columns
+
+    def rebound(self, settings: HistTree, *, seed: int) -> BoundHistTree:
+        """Return a learner with other settings on the same bins, in the same order and with the same working memory.
+
+        The two must not fit at the same time.
+
+        Raises
+        ------
+        ValueError
+            The settings need other bins: ``max_bins`` or ``categorical`` differ.
+        """
+        check_tree_settings(settings)
+        for name in ("max_bins", "categorical"):
+            own, other_value = getattr(self.settings, name), getattr(settings, name)
+            if _as_plain(own) != _as_plain(other_value):
+                raise ValueError(
+                    f"the contexts were binned with {name}={own!r}; {name}={other_value!r} needs a binding of its own."
+                )
+        other = copy(self)
+        other._rounds = copy(self._rounds)
+        other._rounds.use_settings(settings, seed=seed)
+        return other
+
+    def fit(self, target: StepTarget, round_idx: int) -> FittedStep:
+        """Fit one tree to a round's gradient and weight; return it with its values on the training contexts."""
+        # By action: no copy where the objective already wrote column by column. Writeable, or numba compiles anew.
+        gradient = np.require(target.gradient.T, np.float64, ["C", "W"])
+        weight = np.require(target.weight, np.float64, ["C", "W"])
+        source = MemorySource(gradient, weight, np.empty((self._rows.n_actions, self._rows.n_samples)))
+        largest = largest_of(gradient) if target.largest is None else target.largest
+        fitted = self._rounds.fit(source, largest, self._weight_summary(weight), round_idx)
+        return FittedStep(HistTreePredictor(fitted.tree, self._n_jobs), source.step.T)
+
+    def _weight_summary(self, weight: NDArray[np.float64]) -> WeightSummary:
+        """Return what is known of the weights; those of the last round are mostly those of this one."""
+        if self._known is None or self._known[0] is not weight:
+            self._known = weight, WeightSummary.of(weight)
+        return self._known[1]
+
+
+def _as_plain(setting: Any) -> Any:
+    """Return a setting that can be compared: sequences of any kind as lists."""
+    return setting if setting is None or isinstance(setting, Integral) else list(setting)
+
+
+def placed_rounds(
+    settings: HistTree,
+    layout: BinnedContext,
+    action_features: NDArray[np.float64],
+    n_samples: int,
+    n_jobs: int,
+    seed: int,
+    *,
+    has_mask: bool,
+) -> TreeRounds[Pieces]:
+    """Return what fits trees over pieces of a log.
+
+    Parameters
+    ----------
+    settings : HistTree
+    layout : BinnedContext
+        Without rows: what positions mean.
+    action_features : ndarray of shape (n_actions, n_action_features)
+    n_samples, n_jobs, seed : int
+    has_mask : bool
+        Whether some actions are not eligible.
+    """
+    rows = EngineRows(layout, n_samples, len(action_features), has_mask)
+    return TreeRounds(settings, PiecesEngine(n_jobs), rows, action_features, seed)

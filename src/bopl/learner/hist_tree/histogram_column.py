@@ -1,0 +1,206 @@
+"""Histogram columns in the making: their bins, and for each the context column and threshold of its split."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bopl.learner.hist_tree.binning import ColumnBins
+from bopl.learner.hist_tree.storage import (
+    INDICATORS,
+    ONE_AGAINST_REST,
+    ORDERED,
+    PART_SPAN,
+    TOP_THRESHOLD,
+    Binned,
+    BinnedContext,
+    SplitTable,
+)
+
+MAX_BLOCK = 1 << 16  # positions that 16 bits can count; smaller blocks gain less in cache than they cost in loops
+NO_BIN = -1
+
+
+@dataclass
+class HistogramColumn:
+    """One histogram column being laid out; lists have an entry for every bin.
+
+    Attributes
+    ----------
+    kind : int
+        ORDERED, ONE_AGAINST_REST or INDICATORS.
+    first : int
+        First bin that is a split.
+    common, missing : int
+        Bin without codes, and bin of missing values; -1 if there is none.
+    parts, bins : list of int
+        Partition column, and its bin, that a split compares with.
+    features : list of int
+    thresholds : list of float
+    is_left : list of bool
+        Indicator whose rarer value is the smaller one.
+    """
+
+    kind: int
+    parts: list[int]
+    bins: list[int]
+    features: list[int]
+    thresholds: list[float]
+    is_left: list[bool]
+    first: int = 0
+    common: int = NO_BIN
+    missing: int = NO_BIN
+
+    @property
+    def n_bins(self) -> int:
+        """Number of positions."""
+        return len(self.bins)
+
+    @property
+    def own_features(self) -> list[int]:
+        """Context columns that have codes here: all of a run of indicators, otherwise one."""
+        return self.features if self.kind == INDICATORS else self.features[:1]
+
+
+def missing_bin(column: ColumnBins) -> int:
+    """Return the bin for which a side is learnt: a missing category is just one more category."""
+    return column.n_bins - 1 if column.has_missing and not column.is_categorical else NO_BIN
+
+
+def plain_column(feature: int, column: ColumnBins, part: int, common: int = NO_BIN) -> HistogramColumn:
+    """Return the histogram column of one context column."""
+    n = column.n_bins
+    return HistogramColumn(
+        ONE_AGAINST_REST if column.is_categorical else ORDERED,
+        parts=[part] * n,
+        bins=list(range(n)),
+        features=[feature] * n,
+        thresholds=_split_values(column),
+        is_left=[False] * n,
+        common=common,
+        missing=missing_bin(column),
+    )
+
+
+def _split_values(column: ColumnBins) -> list[float]:
+    """Return the raw comparison of every bin of an ordered or categorical column."""
+    values = [float(v) for v in column.edges]
+    if column.is_categorical:
+        return values + [np.nan] * int(column.has_missing)
+    return values + [float(TOP_THRESHOLD)] * (1 + int(column.has_missing))
+
+
+def bundle_column(members: list[int], columns: Sequence[ColumnBins], part: int) -> HistogramColumn:
+    """Return the column of indicators of which no row has two; bin 0, "none of them", is no split of its own."""
+    n, thresholds = len(members), [float(columns[j].edges[0]) for j in members]
+    return HistogramColumn(
+        ONE_AGAINST_REST,
+        parts=[part] * (n + 1),
+        bins=list(range(n + 1)),
+        features=[members[0], *members],
+        thresholds=[thresholds[0], *thresholds],
+        is_left=[False] * (n + 1),
+        first=1,
+    )
+
+
+def indicator_column(members: list[int], columns: Sequence[ColumnBins], common: NDArray[np.int64]) -> HistogramColumn:
+    """Return a run of two-valued columns, one position each: that of the rarer value."""
+    return HistogramColumn(
+        INDICATORS,
+        parts=list(members),
+        bins=[0] * len(members),
+        features=list(members),
+        thresholds=[float(columns[j].edges[0]) for j in members],
+        is_left=[bool(common[j] == 1) for j in members],
+    )
+
+
+def sparse_columns(
+    columns: tuple[ColumnBins, ...], live: list[int], common: NDArray[np.int64]
+) -> list[HistogramColumn]:
+    """Lay out ordered and categorical columns, then all two-valued ones as a run of single positions."""
+    is_pair = {
+        j for j in live if columns[j].n_bins == 2 and not columns[j].has_missing and not columns[j].is_categorical
+    }
+    laid_out = [plain_column(j, columns[j], j, int(common[j])) for j in live if j not in is_pair]
+    pairs = [j for j in live if j in is_pair]
+    runs = (pairs[first : first + MAX_BLOCK] for first in range(0, len(pairs), MAX_BLOCK))
+    return laid_out + [indicator_column(run, columns, common) for run in runs]
+
+
+def cut_blocks(laid_out: list[HistogramColumn]) -> list[list[int]]:
+    """Divide histogram columns into runs of at most ``MAX_BLOCK`` positions."""
+    blocks: list[list[int]] = [[]]
+    size = 0
+    for k, column in enumerate(laid_out):
+        if size + column.n_bins > MAX_BLOCK and blocks[-1]:
+            blocks.append([])
+            size = 0
+        blocks[-1].append(k)
+        size += column.n_bins
+    return blocks
+
+
+def find_spans(laid_out: list[HistogramColumn], blocks: list[list[int]], n_features: int) -> NDArray[Any]:
+    """Return where each context column's codes lie, of PART_SPAN."""
+    span = np.zeros(n_features, PART_SPAN)
+    for number, block in enumerate(blocks):
+        offset = 0
+        for k in block:
+            column = laid_out[k]
+            if column.kind == INDICATORS:
+                for local, feature in enumerate(column.features):
+                    common = int(column.is_left[local])
+                    span[feature] = number, offset + local, 1, 1 - common, common
+            else:
+                span[column.features[0]] = number, offset, column.n_bins, 0, column.common
+            offset += column.n_bins
+    return span
+
+
+class StoredRows(NamedTuple):
+    """Those arrays of `Binned` that are made of the rows, and what reads them."""
+
+    codes: NDArray[np.uint16]
+    row_start: NDArray[np.int64]
+    row_width: NDArray[np.int64]
+    block_code: NDArray[np.int64]
+    part_bins: NDArray[np.uint8]
+    part_missing: NDArray[np.int64]
+    part_span: NDArray[Any]
+
+
+def assemble(
+    laid_out: list[HistogramColumn], columns: tuple[ColumnBins, ...], n_samples: int, stored: StoredRows
+) -> BinnedContext:
+    """Return binned contexts from histogram columns and the rows stored in them."""
+    size, blocks = [column.n_bins for column in laid_out], cut_blocks(laid_out)
+    start = np.concatenate([[0], np.cumsum(size)]).astype(np.int64)
+    block_column = np.cumsum([0] + [len(block) for block in blocks]).astype(np.int64)
+    equal = np.repeat([column.kind == ONE_AGAINST_REST for column in laid_out], size).astype(bool)
+    arrays = Binned(
+        block_position=start[block_column],
+        block_column=block_column,
+        column_start=start[:-1],
+        column_bins=np.array(size, np.int64),
+        column_common=np.array([column.common for column in laid_out], np.int64),
+        column_missing=np.array([column.missing for column in laid_out], np.int64),
+        column_kind=np.array([column.kind for column in laid_out], np.int64),
+        column_first=np.array([column.first for column in laid_out], np.int64),
+        position_feature=np.array([f for column in laid_out for f in column.features], np.int32),
+        position_part=np.array([part for column in laid_out for part in column.parts], np.int32),
+        position_bin=np.array([b for column in laid_out for b in column.bins], np.int32),
+        position_is_equal=equal,
+        position_is_left=np.array([is_left for column in laid_out for is_left in column.is_left], bool),
+        **stored._asdict(),
+    )
+    thresholds = np.array([value for column in laid_out for value in column.thresholds], np.float32)
+    is_category = np.array([columns[j].is_categorical for j in arrays.position_feature], bool)
+    return BinnedContext(
+        columns, arrays, SplitTable(arrays.position_feature, thresholds, equal & is_category), n_samples
+    )

@@ -1,0 +1,19 @@
+"""Settings of the growth, as the kernels read them."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class Limits(NamedTuple):
+    """What bounds a tree, and what its randomness is drawn from."""
+
+    max_depth: int
+    min_child_weight: float
+    min_samples_leaf: int
+    reg_lambda: float
+    colsample: float
+    n_always: int  # columns at the end that every node may split, however few are drawn
+    n_features: int
+    seed: int
+    large: int  # problems of at least this many contexts go back to the caller

@@ -1,0 +1,83 @@
+"""Rows of stored contexts: some of them, or those of several parts one after the other."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bopl.learner.hist_tree.storage import BinnedContext
+
+
+def take_rows(binned: BinnedContext, rows: NDArray[np.int32]) -> BinnedContext:
+    """Return some of the stored contexts, in the order of ``rows``."""
+    arrays, n_rows = binned.arrays, len(rows)
+    codes, starts, block_code = [], np.zeros((len(arrays.row_width), n_rows + 1), np.int64), []
+    base = 0
+    for block, width in enumerate(arrays.row_width.tolist()):
+        block_code.append(base)
+        if width > 0:
+            start = int(arrays.block_code[block])
+            here = arrays.codes[start : start + binned.n_samples * width].reshape(binned.n_samples, width)
+            codes.append(here[rows].ravel())
+        else:
+            first, last = arrays.row_start[block][rows], arrays.row_start[block][rows.astype(np.int64) + 1]
+            np.cumsum(last - first, out=starts[block, 1:])
+            within = np.arange(int(starts[block, -1])) - np.repeat(starts[block, :-1], last - first)
+            codes.append(arrays.codes[np.repeat(first, last - first) + within])
+            starts[block] += base
+        base += len(codes[-1])
+    return _with_rows(binned, codes, starts, block_code, np.ascontiguousarray(arrays.part_bins[:, rows]), n_rows)
+
+
+class RowCodes(NamedTuple):
+    """Those arrays of `Binned` that have something for each row; the others are the layout's."""
+
+    codes: NDArray[np.uint16]
+    row_start: NDArray[np.int64]
+    block_code: NDArray[np.int64]
+    part_bins: NDArray[Any]
+
+    @classmethod
+    def of(cls, binned: BinnedContext) -> RowCodes:
+        """Return the arrays of stored contexts."""
+        return cls(*(getattr(binned.arrays, name) for name in cls._fields))
+
+
+def join_rows(layout: BinnedContext, parts: Sequence[tuple[RowCodes, int, int]]) -> BinnedContext:
+    """Return contexts of one layout one after the other: of each part those from one place to another."""
+    n_rows, n_blocks = sum(end - start for _, start, end in parts), len(layout.arrays.row_width)
+    codes, starts, block_code = [], np.zeros((n_blocks, n_rows + 1), np.int64), []
+    base = 0
+    for block, width in enumerate(layout.arrays.row_width.tolist()):
+        block_code.append(base)
+        place = 0
+        for arrays, start, end in parts:
+            if width > 0:
+                first = int(arrays.block_code[block])
+                codes.append(arrays.codes[first + start * width : first + end * width])
+            else:
+                own = arrays.row_start[block, start : end + 1]
+                codes.append(arrays.codes[own[0] : own[-1]])
+                starts[block, place : place + end - start + 1] = own - own[0] + base
+            base += len(codes[-1])
+            place += end - start
+    part_bins = np.concatenate([arrays.part_bins[:, start:end] for arrays, start, end in parts], axis=1)
+    return _with_rows(layout, codes, starts, block_code, part_bins, n_rows)
+
+
+def _with_rows(
+    binned: BinnedContext, codes: list[Any], starts: Any, block_code: list[int], part_bins: Any, n_rows: int
+) -> BinnedContext:
+    """Return contexts of the same layout with other rows."""
+    is_sparse = bool((binned.arrays.row_width == 0).any())
+    arrays = binned.arrays._replace(
+        codes=np.concatenate(codes),
+        row_start=starts if is_sparse else np.zeros((len(starts), 1), np.int64),
+        block_code=np.array(block_code, np.int64) * (binned.arrays.row_width > 0),
+        part_bins=part_bins,
+    )
+    return replace(binned, arrays=arrays, n_samples=n_rows)
