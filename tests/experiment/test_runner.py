@@ -374,7 +374,7 @@ def test_failures_are_told_although_nothing_can_be_tabulated(tmp_path, monkeypat
         (["noisy", "--datasets", "scenes"], "--datasets knows covertype, .* world_200 and all; got scenes"),
         (["run", "--trials", "many"], "--trials takes a number of trials, a range like 0-9"),
         (["run", "--quick", "--trials", "3"], "a quick run has its own trials: leave out --trials"),
-        (["run", "--quick", "--together", "2", "--trials", "3"], "leave --trials and --together out"),
+        (["run", "--quick", "--together", "2", "--trials", "3"], "leave out --trials and --together"),
         (["--quick", "run"], "write --quick after run"),
         (["--threads", "2", "--device", "cpu", "figure"], "write --threads and --device after figure"),
         (["table"], r"there are no result lines in .* yet: run `bopl reproduce run` first"),
