@@ -6,11 +6,11 @@
     python benchmarks/engine.py --startup                         # first and second start: compilation and its cache
     python benchmarks/engine.py --whole-rounds --rounds 20        # everything between two callbacks of a fit
 
-Every learner boosts BOPL-S on its own in a process of its own, so that peak memory is its own too. HistTree and a rival
+Every learner boosts BOPL-S in its own process, so that peak memory is its own too. HistTree and a baseline
 take turns, a round each, so that whatever slows the machine down slows both; a row is one such pair. Seconds per round
 are the median after the first round and cover the fit of one tree and its prediction on the training contexts; for
 XGBoost that is `boost` and `predict`, without the conversion to our arrays. Memory is the process's peak above what it
-held once the log was loaded. Rounds with a slow rival are cut short after --limit seconds, which its row says.
+held once the log was loaded. Rounds with a slow baseline are cut short after --limit seconds, which its row says.
 
 Whole rounds are what a user of `BoostedPolicy.fit` waits for: gradient, tree, step size, scores and the history's row,
 from the end of one call of a callback to the next. HistTree and XGBTree("hist") take turns there, too.
@@ -31,7 +31,7 @@ from pathlib import Path
 import numpy as np
 from workloads import PAPER_SETTINGS, SYNTHETIC_SETTINGS, cached_log, read_log, synthetic_log
 
-RIVALS = ("xgb_hist", "xgb_exact", "lightgbm")
+BASELINES = ("xgb_hist", "xgb_exact", "lightgbm")
 
 
 # -- One measurement, in a process of its own --------------------------------------------------------------------------
@@ -299,17 +299,17 @@ def commit() -> str:
 def compare(args, folder: Path) -> None:
     print(f"commit {commit()}, {args.threads} threads, {args.rounds} rounds\n")
     print(
-        "| workload | rival | s/round | HistTree | ratio | bind s | HistTree | peak MiB | HistTree | ratio | rounds | "
-        "leaves | HistTree | reward | HistTree |"
+        "| workload | baseline | s/round | HistTree | ratio | bind s | HistTree | peak MiB | HistTree | ratio | "
+        "rounds | leaves | HistTree | reward | HistTree |"
     )
     print("|---|---|" + "---:|" * 13)
     for workload in args.workloads.split(","):
         log = cached_log(workload, folder)
-        for rival in args.rivals.split(","):
-            children = [Child(name, workload, args.threads, log) for name in ("hist_tree", rival)]
+        for baseline in args.baselines.split(","):
+            children = [Child(name, workload, args.threads, log) for name in ("hist_tree", baseline)]
             ours, theirs = take_turns(children, args.rounds, args.limit)
             print(
-                f"| {workload} | {rival} | {theirs['seconds']:.4f} | {ours['seconds']:.4f} | "
+                f"| {workload} | {baseline} | {theirs['seconds']:.4f} | {ours['seconds']:.4f} | "
                 f"{theirs['seconds'] / ours['seconds']:.1f} | {theirs['bind']:.2f} | {ours['bind']:.2f} | "
                 f"{theirs['mib']:.0f} | {ours['mib']:.0f} | {theirs['mib'] / max(ours['mib'], 1e-9):.1f} | "
                 f"{ours['rounds']} | {theirs['leaves']} | {ours['leaves']} | {theirs['reward']:.4f} | "
@@ -383,7 +383,7 @@ def startup() -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--workloads", default="scene,tmc2007_500,fashion_mnist,covertype")
-    parser.add_argument("--rivals", default=",".join(RIVALS))
+    parser.add_argument("--baselines", default=",".join(BASELINES))
     parser.add_argument("--threads", type=int, default=os.cpu_count())
     parser.add_argument("--rounds", type=int, default=10)
     parser.add_argument("--limit", type=float, default=120.0, help="seconds of rounds after which a pair is cut short")

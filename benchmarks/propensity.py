@@ -13,7 +13,7 @@ Five kinds of logging policy write logs without propensities:
 - loggers: three softmax policies one after the other, and a share of uniform choice, 5 actions; the log has times;
 - masked: a softmax among the 5 to 30 of 60 actions that were eligible.
 
-All get the same columns, the time among them, and predict folds that they were not fitted on. The rivals are
+All get the same columns, the time among them, and predict folds that they were not fitted on. The baselines are
 scikit-learn's logistic regression and histogram gradient boosting as they come, renormalised among eligible actions.
 `error` is the median of |estimate / truth - 1| over the samples; `excess` the log loss above that of the true
 probabilities; the mean weight of the uniform policy, 1 if all is well; `audit` the share of the logs in
@@ -122,7 +122,7 @@ def cross_fitted(classifier: Any, log: bopl.BanditLog) -> np.ndarray:
     return found
 
 
-def rivals() -> dict[str, Any]:
+def baselines() -> dict[str, Any]:
     """Return scikit-learn's classifiers."""
     from sklearn.ensemble import HistGradientBoostingClassifier
     from sklearn.linear_model import LogisticRegression
@@ -152,7 +152,7 @@ def run_case(case: tuple[str, str, int, int]) -> tuple[float, ...]:
     kind, name, number, n_samples = case
     log, truth = draw(kind, number, n_samples)
     start = time.perf_counter()
-    found = bopl.estimate_propensity(log).propensity if name == "bopl" else cross_fitted(rivals()[name], log)
+    found = bopl.estimate_propensity(log).propensity if name == "bopl" else cross_fitted(baselines()[name], log)
     seconds = time.perf_counter() - start
     return (*describe(log, found, truth), seconds)
 
@@ -165,7 +165,7 @@ def main() -> int:
     parser.add_argument("--ours-only", action="store_true")
     parser.add_argument("--jobs", type=int, default=1, help="processes; each fits with one thread")
     given = parser.parse_args()
-    names = ("bopl",) if given.ours_only else ("bopl", *rivals())
+    names = ("bopl",) if given.ours_only else ("bopl", *baselines())
     print(f"{given.samples:,} samples, {given.logs} logs of each kind\n")
     print("| logging policy | model | error | excess log loss | mean uniform weight | audit | s |")
     print("|---|---|---:|---:|---:|---:|---:|")

@@ -1,12 +1,12 @@
-"""The default beside its rivals in worlds drawn at random, by what their policies truly earn.
+"""The default beside its baselines in worlds drawn at random, by what their policies truly earn.
 
     python benchmarks/worlds.py                          # 40 worlds, one line each, then a summary by kind
     python benchmarks/worlds.py --worlds 8 --first 100 --jobs 2
 
 Every world is drawn anew: contexts, who earns what where, how noisy rewards are, who wrote the log and how much was
 explored. Values are true rewards of greedy policies on fresh contexts, scaled so that 0 is the value of actions drawn
-uniformly and 1 is the best that any policy can earn. `best single` is the best of the rivals in each world, which only
-the truth knows.
+uniformly and 1 is the best that any policy can earn. `best single` is the best of the baselines in each world, which
+only the truth knows.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ TRUTHS = ("linear", "clusters", "rules")
 NOISES = ("certain", "clicks", "rare clicks", "normal")
 LOGGERS = ("uniform", "learned", "rule", "other", "bad")
 EXPLORATION = (0.02, 0.05, 0.1, 0.3)
-RIVALS = ("regression", "surrogate", "dr", "likelihood")
+BASELINES = ("regression", "surrogate", "dr", "likelihood")
 
 
 @dataclass(frozen=True)
@@ -130,10 +130,10 @@ def _standard(fitness: np.ndarray) -> np.ndarray:
 
 
 def compete(number: int) -> dict:
-    """Return the true values of the default and its rivals in one world."""
+    """Return the true values of the default and its baselines in one world."""
     world = draw_world(number)
     found = {"logging": world.greedy_value(world.logging_prob), "as logged": world.value(world.logging_prob)}
-    for name in (None, *RIVALS):
+    for name in (None, *BASELINES):
         start = time.perf_counter()
         policy = bopl.AutoPolicy(None, random_state=number, progress=False, n_jobs=1)
         if name is not None:
@@ -159,7 +159,7 @@ def main() -> None:
     parser.add_argument("--first", type=int, default=0, help="number of the first world")
     parser.add_argument("--jobs", type=int, default=1, help="processes, each of one thread")
     args = parser.parse_args()
-    names = ("bopl", "logging", *RIVALS)
+    names = ("bopl", "logging", *BASELINES)
     found = []
     print(f"commit {commit()}, {args.jobs} processes")
     print("  ".join(f"{name:>10}" for name in names), " world", flush=True)

@@ -1,9 +1,9 @@
-"""Train on a log in pieces on a Dask cluster, kill a worker on the way, and end with the same bytes.
+"""Train on a log in pieces on a Dask cluster, kill a worker on the way, and get the same bytes.
 
 Run it with `python examples/cluster.py`; it needs `pip install 'bopl[dask]'`.
 
-The cluster is two processes of this machine. For a real one, put `Client("tcp://scheduler:8786")` in its place, and
-the files where all workers see them.
+The cluster is two processes on this machine. For a real one, use `Client("tcp://scheduler:8786")` instead, and put
+the files where all workers can see them.
 """
 
 import os

@@ -1,4 +1,4 @@
-"""A clipped estimator of your own. It says that it clips, and so the verdict treats it as it treats ours.
+"""Your own clipped estimator. It declares that it clips, so the verdict treats it like the built-in one.
 
 Run it with `python examples/custom_clip.py`.
 """
@@ -23,7 +23,7 @@ class TrimmedIPS(MeanEstimator):
     title: ClassVar[str] = "Trimmed IPS"
     about: ClassVar[str] = "As IPS with weights of at most ten."
     is_unbiased: ClassVar[bool] = False
-    clips_weights: ClassVar[bool] = True  # a verdict then asks how much is lost
+    clips_weights: ClassVar[bool] = True  # so that the verdict checks how much is lost
 
     def modified(self, importance_weight):
         return np.minimum(importance_weight, self.most)

@@ -1,4 +1,4 @@
-"""A doubly robust objective of your own: the reward model alone speaks where the logged action was improbable.
+"""Your own doubly robust objective: samples with an improbable action use the reward model alone.
 
 Run it with `python examples/custom_dr.py`.
 """

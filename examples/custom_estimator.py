@@ -1,4 +1,4 @@
-"""An estimator of your own: IPS of rewards above a baseline, which is added again afterwards.
+"""Your own estimator: IPS of the rewards minus a baseline, which is added back afterwards.
 
 Run it with `python examples/custom_estimator.py`.
 """
@@ -14,7 +14,7 @@ import bopl
 # --8<-- [start:estimator]
 @dataclass(frozen=True)
 class BaselineIPS(bopl.evaluation.MeanEstimator):
-    """``b + mean(w · (r - b))``: weights multiply only what a reward is above the baseline b."""
+    """``b + mean(w · (r - b))``: weights multiply only the difference between reward and baseline b."""
 
     baseline: float | None = None
     name: ClassVar[str] = "baseline_ips"

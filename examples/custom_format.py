@@ -1,4 +1,4 @@
-"""A log format of your own: text with bars between the columns, known by its extension.
+"""Your own log format: text with bars between the columns, recognised by its extension.
 
 Run it with `python examples/custom_format.py`.
 """
@@ -13,7 +13,7 @@ from bopl.log.format import LogFormat, register_format
 
 # --8<-- [start:format]
 def read_bars(path, wanted):
-    """Return one file as an arrow table with the columns that are wanted."""
+    """Return the requested columns of one file as an arrow table."""
     table = csv.read_csv(path, parse_options=csv.ParseOptions(delimiter="|"))
     return table.select(wanted.of(table.column_names))
 

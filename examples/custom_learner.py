@@ -1,4 +1,4 @@
-"""A learner of your own: one weighted ridge regression per action and round, so that the policy is a linear softmax.
+"""Your own learner: one weighted ridge regression per action and round, so that the policy is a linear softmax.
 
 Run it with `python examples/custom_learner.py`.
 """
@@ -58,7 +58,7 @@ def unpack(facts, arrays, *, n_features, by_action):
 
 
 register_predictor(LinearByAction.kind, pack, unpack)
-register_learner(RidgeByAction)  # a loaded policy has its learner again, with the same settings
+register_learner(RidgeByAction)  # so that a loaded policy has its learner, with the same settings
 # --8<-- [end:saving]
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""An objective of your own: IPS whose inverse propensities are cut, so that no sample shouts the others down.
+"""Your own objective: IPS with clipped inverse propensities, so that no sample drowns out the others.
 
 Run it with `python examples/custom_objective.py`.
 """
@@ -15,15 +15,15 @@ from bopl.objective import RewardTerms, register_objective
 # --8<-- [start:objective]
 @dataclass(frozen=True)
 class ClippedObjective:
-    """Risk ``mean(-r · min(1/p, cut) · pi(a_i | x_i))``: less variance than IPS, some bias."""
+    """Risk ``mean(-r · min(1/p, clip) · pi(a_i | x_i))``: less variance than IPS, some bias."""
 
-    cut: float = 20.0
+    clip: float = 20.0
     name: ClassVar[str] = "clipped"
     title: ClassVar[str] = "clipped risk"
     needs_reward_model: ClassVar[bool] = False
 
     def bind(self, data):
-        value = data.log.reward * np.minimum(1.0 / data.log.propensity, self.cut)
+        value = data.log.reward * np.minimum(1.0 / data.log.propensity, self.clip)
         value = value if data.sample_weight is None else value * data.sample_weight
         return RewardTerms(
             data,
@@ -37,12 +37,12 @@ class ClippedObjective:
 
 # --8<-- [end:objective]
 
-register_objective(ClippedObjective)  # a policy saved with it knows it again when it is loaded
+register_objective(ClippedObjective)  # so that a saved policy is loaded with it
 
 if __name__ == "__main__":
     problem = bopl.simulation.simulate_digits(random_state=0)
     learner = bopl.HistTree(max_depth=14, min_child_weight=20.0)
-    for objective in ("ips", ClippedObjective(cut=20.0)):
+    for objective in ("ips", ClippedObjective(clip=20.0)):
         policy = bopl.BoostedPolicy(objective, learner, n_rounds=60, reward_translation=-0.2, random_state=0)
         policy.fit(problem.train)
         history = policy.history_

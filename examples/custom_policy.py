@@ -1,4 +1,4 @@
-"""A policy of your own that is trained, saved, loaded, served and judged like ours.
+"""Your own policy, which is trained, saved, loaded, served and judged like the built-in ones.
 
 Run it with `python examples/custom_policy.py`.
 """

@@ -1,10 +1,10 @@
-"""A loop that closes: a shop asks a server which banner to show, and what it earns rises from policy to policy.
+"""A closed loop: a shop asks a server which banner to show, and earns more from policy to policy.
 
-    python examples/loop.py                                # five generations, some minutes
+    python examples/loop.py                                # five generations, a few minutes
     python examples/loop.py --generations 1
 
-The shop is simulated and its truth is known; everything else is real: the server runs in a process of its own and is
-asked over HTTP, clicks are told late, get lost or are told twice, and `step` does what a cron job would do every night.
+The shop is simulated, with a known truth. Everything else is real: the server runs in its own process and answers over
+HTTP, clicks arrive late, get lost or arrive twice, and `step` does what a cron job would do every night.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ LOST, TWICE, LATE = 0.05, 0.05, 0.02  # shares of the clicks
 NIGHT = 86_400 * 10**6  # microseconds: long enough for every reward window to close
 SETTINGS = LoopSettings(
     actions=BANNERS,
-    port=0,  # any that is free
+    port=0,  # any free port
     exploration=0.15,
     time_budget_ms=1000.0,
     min_decisions=800,
@@ -41,7 +41,7 @@ SETTINGS = LoopSettings(
     random_state=3,
     train={"objective": "dr", "n_rounds": 12, "max_depth": 5},  # without it, candidates race: better, and slower
 )
-# Which banner visitors like, by device, source, membership and visits before; others are clicked by few.
+# The banner that visitors like, by device, source, membership and earlier visits; few click on others.
 TASTE = np.random.default_rng(5).integers(0, len(BANNERS), (3, 4, 2, 3))
 LIKED, OTHER = 0.6, 0.1
 
@@ -50,7 +50,7 @@ LIKED, OTHER = 0.6, 0.1
 
 
 def draw_visits(n_visits, seed):
-    """Return what is known of visits, and the chance of a click on every banner, which nobody knows."""
+    """Return what is known about visits, and the true click rate of every banner."""
     columns = {name: column.tolist() for name, column in simulate_shop(n_visits, random_state=seed).columns.items()}
     rows = zip(*columns.values(), strict=True)
     records = [{name: none_if_nan(value) for name, value in zip(columns, row, strict=True)} for row in rows]
@@ -80,7 +80,7 @@ def true_value(policy, visits):
 
 
 class Server:
-    """``bopl serve FOLDER`` in a process of its own."""
+    """``bopl serve FOLDER`` in its own process."""
 
     def __init__(self, folder, n_clients=8):
         self.n_clients = n_clients
@@ -123,7 +123,7 @@ class Server:
 
 
 def open_shop(server, name, visits, rng):
-    """Ask for a banner in every visit and tell the clicks; return those that are told too late."""
+    """Ask for a banner in every visit and report the clicks; return those to report too late."""
     records, chance = visits
     asked = [{"event": f"{name}-{number}", "context": record} for number, record in enumerate(records)]
     shown = server.post_all("/decide", asked)
@@ -145,7 +145,7 @@ def open_shop(server, name, visits, rng):
 def run_loop(
     folder, *, generations=5, n_visits=800, max_days=40, settings=SETTINGS, draw=draw_visits, n_clients=8, seed=1
 ):
-    """Open the shop day by day until so many policies have taken over; return the true value of each of them."""
+    """Run the shop day by day until the given number of policies have taken over; return their true values."""
     loop = LoopFolder.create(folder, settings)
     judged = draw(5000, 10**6)
     values = [true_value(None, judged)]
@@ -168,7 +168,7 @@ def run_loop(
 
 
 def main():
-    """Run the loop in a folder that is thrown away."""
+    """Run the loop in a temporary folder."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--generations", type=int, default=5)
     parser.add_argument("--visits", type=int, default=800, help="of a day")
@@ -180,7 +180,7 @@ def main():
         problems = bopl.BanditLog.read(folder / "log").audit().problems
         watched = watch(folder)
         print(f"The audit of the joined log finds {len(problems)} problems.")
-        print(f"{watched.n_replayed:,} decisions replayed, {watched.n_mismatches} of them not found again.")
+        print(f"{watched.n_replayed:,} decisions replayed, {watched.n_mismatches} of them not reproduced.")
         return values
 
 

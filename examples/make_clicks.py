@@ -2,8 +2,8 @@
 
 Run it with `python examples/make_clicks.py`.
 
-The columns are those a real log needs: what was known (age, visits, hour, member, device), what was shown (item), with
-which probability it was chosen (p), and what came of it (click). Rows of one user belong together; the day says when.
+The columns are those of a real log: what was known (age, visits, hour, member, device), what was shown (item), the
+probability with which it was chosen (p), what it earned (click), the user, and the day.
 """
 
 import sys
@@ -47,7 +47,7 @@ def make_clicks(n_samples=20_000, *, random_state=0):
 
 
 def logging_prob(hour, member):
-    """Return what the shop did so far: mostly coats by day and lamps at night, and one time in four anything at all."""
+    """Return the shop's current policy: mostly coats by day and lamps at night, and one time in four a random item."""
     score = np.zeros((len(hour), len(ITEMS)))
     score[:, 1] = np.where((hour > 7) & (hour < 19), 1.5, 0.0)
     score[:, 2] = np.where((hour <= 7) | (hour >= 19), 1.5, 0.0)
@@ -57,7 +57,7 @@ def logging_prob(hour, member):
 
 
 def click_rate(age, visits, hour, member, device):
-    """Return the chance of a click on every item: what no log shows."""
+    """Return the true click rate of every item, which no log shows."""
     young, regular, evening = age < 35, visits > 8, (hour > 16) & (hour < 23)
     return np.column_stack(
         [

@@ -1,4 +1,4 @@
-"""Actions that are not always available, and what is known of the actions themselves.
+"""Actions that are not always available, and features of the actions themselves.
 
 Run it with `python examples/masks_and_features.py`.
 
@@ -15,11 +15,11 @@ budget = rng.uniform(0.0, 1.0, size=N_SAMPLES)
 is_pedestrian = rng.random(N_SAMPLES) < 0.5
 price, weight = rng.uniform(0.0, 1.0, size=(2, N_ITEMS))
 
-# Ten eligible items for each visitor, of which the logging policy takes any with equal probability.
+# The logging policy takes each of a visitor's ten eligible items with equal probability.
 in_stock = rng.random((N_SAMPLES, N_ITEMS)).argsort(axis=1) < 10
 action = np.array([rng.choice(np.flatnonzero(row)) for row in in_stock])
 
-# Bought: what is nearly as dear as the budget allows, and light if it has to be carried.
+# Visitors buy what costs nearly as much as their budget, and what is light if they have to carry it.
 fits = np.exp(-8.0 * np.abs(price - budget[:, None])) * np.where(is_pedestrian[:, None] & (weight > 0.5), 0.2, 1.0)
 reward = (rng.random(N_SAMPLES) < fits[np.arange(N_SAMPLES), action]).astype(float)
 

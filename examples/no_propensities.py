@@ -1,4 +1,4 @@
-"""A log that never recorded propensities: what can be done, and what every number then rests on.
+"""A log without propensities: what you can do, and what every number then depends on.
 
 Run it with `python examples/no_propensities.py`.
 """
@@ -15,7 +15,7 @@ try:
 except ValueError as error:
     print(f"Refused: {error}\n")
 
-# A model of the logging policy stands in. It can only know what the context holds: if whoever chose the actions saw
+# Use a model of the logging policy instead. It knows only the context: if whoever chose the actions saw
 # more than these columns, the estimates are wrong, and nothing in the log can show it.
 log = bopl.estimate_propensity(log)
 train, test = log.split(0.3, by="time")

@@ -1,8 +1,8 @@
-"""From a frame of decisions to a policy that can be deployed.
+"""From a frame of decisions to a policy that you can deploy.
 
 Run it with `python examples/own_log.py`.
 
-Put your own frame (pandas, polars or arrow) in the place of ``make_clicks``, and your column names below it.
+Replace ``make_clicks`` by your own frame (pandas, polars or arrow), and the column names below by yours.
 """
 
 from make_clicks import make_clicks
@@ -29,7 +29,7 @@ policy = bopl.BoostedPolicy(
 ).fit(train)
 print(f"{policy.n_rounds_} rounds: {policy.stop_reason_}.")
 
-# A softmax policy goes on exploring; a larger inverse temperature explores less. Judge each version you might deploy.
+# A softmax policy keeps exploring; a larger inverse temperature explores less. Judge each version you might deploy.
 versions = {"as trained": 1.0, "sharper": 2.0, "sharp": 4.0}
 probabilities = {
     name: policy.predict_proba(test.context, inverse_temperature=factor) for name, factor in versions.items()

@@ -1,4 +1,4 @@
-"""Learn, deploy, log again, learn again: one log written by two policies.
+"""Learn, deploy, log and learn again: one log written by two policies.
 
 Run it with `python examples/several_loggers.py`.
 
@@ -24,7 +24,7 @@ def position(item):
     return np.searchsorted(ITEMS, item.to_numpy(dtype=str))
 
 
-# Week one: what the shop did so far.
+# Week one: the shop's current policy.
 first = make_clicks(6000, random_state=1).to_pandas()
 policy = learn(bopl.BanditLog.from_frame(first, action="item", reward="click", propensity="p", context=COLUMNS))
 

@@ -1,8 +1,8 @@
 """One file for models and checkpoints: a zip of JSON and plain arrays, never a pickle.
 
 Equal contents give equal bytes. The zip's comment holds the SHA-256 of all bytes before it, so that a truncated or
-altered file is refused before anything in it is looked at. The hash is no signature: a file may come from anybody, so
-members, sizes and types are checked before memory is taken for them.
+altered file is refused before anything in it is used. The hash is not a signature: a file may come from anybody, so
+members, sizes and types are checked before memory is allocated for them.
 """
 
 from __future__ import annotations
@@ -170,23 +170,23 @@ def _parse(path: str | Path, content: bytes, kind: str, newest_format: int, max_
 
 
 class _WrongFileError(Exception):
-    """An archive of another kind or format, which is no damage."""
+    """An archive of another kind or format, which does not mean damage."""
 
 
 def reason_of(error: BaseException) -> str:
-    """Return what an error says as the end of a sentence: one line, without a full stop."""
+    """Return the text of an error as the end of a sentence: one line, without a full stop."""
     words = " ".join(str(error.args[0] if isinstance(error, KeyError) and error.args else error).split()).rstrip(".")
     text = f"{words!r} is missing" if isinstance(error, KeyError) else words or type(error).__name__
     return text if len(text) <= 300 else f"{text[:300]}…"
 
 
 def _checked_members(members: Sequence[zipfile.ZipInfo], n_bytes: int, max_unpacked: int) -> dict[str, zipfile.ZipInfo]:
-    """Return the members by name, after checking that they are written as ours and unpack to no more than they may."""
+    """Return the members by name, after checking that they are packed like ours and do not unpack to too much."""
     found = {member.filename: member for member in members}
     if len(found) != len(members):
-        raise ValueError("it holds a member twice")
+        raise ValueError("it contains a member twice")
     if any(member.compress_type != zipfile.ZIP_DEFLATED or member.flag_bits & 1 for member in members):
-        raise ValueError("it holds members that are not packed as bopl packs them")
+        raise ValueError("it contains members that are not packed as bopl packs them")
     if sum(member.compress_size for member in members) > n_bytes:
         raise ValueError("its members overlap")
     total = sum(member.file_size for member in members)
@@ -223,13 +223,13 @@ def _read_document(content: bytes) -> dict[str, Any]:
 
 
 def _refuse_constant(text: str) -> float:
-    raise ValueError(f"its document holds {text}, which is no number")
+    raise ValueError(f"its document contains {text}, which is not a number")
 
 
 def _finite(text: str) -> float:
     number = float(text)
     if not math.isfinite(number):
-        raise ValueError(f"its document holds {text}, which is too large a number")
+        raise ValueError(f"its document contains {text}, which is too large a number")
     return number
 
 

@@ -1,4 +1,4 @@
-"""Errors that say whose fault it is: a wrong call, or wrong data (every other ``ValueError`` and ``TypeError``)."""
+"""Errors that say whose fault it is: wrong usage, or bad data (every other ``ValueError`` and ``TypeError``)."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from difflib import get_close_matches
 
 
 class UsageError(ValueError):
-    """The call is wrong, not the data: a name, a path or a setting that does not exist or does not fit."""
+    """Wrong usage: a name, a path or a setting that does not exist or does not fit."""
 
 
 class UnseenCategoryWarning(UserWarning):
-    """Contexts hold categories that a policy has never seen, and takes for missing."""
+    """Contexts contain categories that a policy has never seen and treats as missing."""
 
 
 class DroppedSamplesWarning(UserWarning):
@@ -20,16 +20,16 @@ class DroppedSamplesWarning(UserWarning):
 
 
 class LeakWarning(UserWarning):
-    """A policy is trained on context columns that surely know more than was known when the action was chosen."""
+    """A policy is trained on context columns that surely leak what happened after the action was chosen."""
 
 
 class PartTrainedWarning(UserWarning):
-    """A policy of a log in pieces is trained on a drawn part of it, because its learner needs the samples in memory."""
+    """A policy of a log in pieces is trained on a random part of it, because its learner needs them in memory."""
 
 
 @contextmanager
 def checking_usage() -> Iterator[None]:
-    """Turn what a check of settings raises into a `UsageError`."""
+    """Turn errors of a check of settings into a `UsageError`."""
     try:
         yield
     except UsageError:
@@ -39,7 +39,7 @@ def checking_usage() -> Iterator[None]:
 
 
 def did_you_mean(name: str, known: Sequence[str]) -> str:
-    """Return a question with the names that ``name`` may have been meant to be, or nothing."""
+    """Return a question with names similar to ``name``, or nothing."""
     lower = {one.lower(): one for one in known if isinstance(one, str)}
     close = [lower[one] for one in get_close_matches(name.lower(), list(lower), n=2, cutoff=0.6)]
     return f" Did you mean {' or '.join(map(repr, close))}?" if close else ""

@@ -10,7 +10,7 @@ from bopl._kernel import njit
 
 NAN, INF, MINUS_INF = 67, 68, 69  # places of the counts, as in `bopl._exact`
 BLOCK = 4096  # values that `add_block` takes at once: so many of 50 bits fit an int64
-_LEAST_FAST, _MOST_FAST = 200, 1900  # biased exponents with room for three limbs below and the shift above
+_MIN_FAST, _MAX_FAST = 200, 1900  # biased exponents with room for three limbs below and the shift above
 
 
 @njit(nogil=True, cache=True, inline="always")
@@ -54,7 +54,7 @@ def add_block(values, limbs_out):  # type: ignore[no-untyped-def]
     for i in range(len(bits)):
         largest = max(largest, bits[i] & np.int64(0x7FFFFFFFFFFFFFFF))
     exponent = largest >> 52
-    if exponent < _LEAST_FAST or exponent > _MOST_FAST:
+    if exponent < _MIN_FAST or exponent > _MAX_FAST:
         for i in range(len(values)):
             add_to(limbs_out, values[i])
         return

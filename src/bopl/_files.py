@@ -1,4 +1,4 @@
-"""Writing whole or not at all: a file takes its name, and a folder its place, in one step."""
+"""Atomic writes: a file gets its name, and a folder its place, in one step."""
 
 from __future__ import annotations
 
@@ -60,24 +60,24 @@ def replacing(path: str | Path) -> Iterator[BinaryIO]:
 
 
 def write_bytes(path: str | Path, content: bytes) -> None:
-    """Write a file in one step."""
+    """Write a file atomically."""
     with replacing(path) as file:
         file.write(content)
 
 
 def write_text(path: str | Path, text: str) -> None:
-    """Write a text file in one step."""
+    """Write a text file atomically."""
     write_bytes(path, text.encode("utf8"))
 
 
 def copy_file(source: str | Path, path: str | Path) -> None:
-    """Copy the contents of a file in one step: a full disk leaves the old copy as it was."""
+    """Copy the contents of a file atomically: a full disk leaves the old copy as it was."""
     with Path(source).open("rb") as file, replacing(path) as copy:
         shutil.copyfileobj(file, copy)
 
 
 def recover_file(path: str | Path) -> None:
-    """Remove what killed processes left of `replaced_file`; only where nobody else writes the file."""
+    """Remove what killed processes left of `replaced_file`; only if nobody else writes the file."""
     target = Path(os.path.realpath(path))
     for left in target.parent.glob(f".{escape(target.stem[:100])}.{8 * '?'}{PART}{escape(target.suffix)}"):
         left.unlink(missing_ok=True)
@@ -87,7 +87,7 @@ def _make_beside(target: Path) -> Path:
     """Make an empty file in the folder of another, readable by whom new files are readable by."""
     if not target.parent.is_dir():
         raise FileNotFoundError(
-            f"there is no folder {str(target.parent)!r} to write {target.name!r} into; make it first."
+            f"there is no folder {str(target.parent)!r} to write {target.name!r} into; create it first."
         )
     while True:
         # The extension stays last: some writers tell the format by it.
@@ -101,7 +101,7 @@ def _make_beside(target: Path) -> Path:
 
 @contextmanager
 def _telling_what_failed(path: str | Path) -> Iterator[None]:
-    """Turn the system's errors into one sentence about the file that was asked for."""
+    """Turn the system's errors into one sentence about the requested file."""
     try:
         yield
     except OSError as error:
@@ -112,7 +112,7 @@ def _telling_what_failed(path: str | Path) -> Iterator[None]:
 
 
 def _sync(path: Path) -> None:
-    """Have a file, or the names in a folder, on disk."""
+    """Flush a file, or the names in a folder, to disk."""
     try:
         handle = os.open(path, os.O_RDONLY)
     except OSError:  # folders cannot be opened on Windows
@@ -172,7 +172,7 @@ def recover_folder(path: str | Path) -> None:
 
 
 def _link_rest(source: Path, target: Path, without: frozenset[str]) -> None:
-    """Let a folder have what another one has besides; hard links where the file system knows them."""
+    """Copy to a folder what another one has in addition; as hard links if the file system supports them."""
     if not source.is_dir():
         return
     for entry in source.iterdir():
@@ -192,7 +192,7 @@ def _link(source: Any, target: Any) -> None:
 
 
 def _swap(new: Path, target: Path) -> None:
-    """Put a folder in the place of another, in one step where the system can."""
+    """Replace one folder by another, atomically if the system can."""
     if not target.exists():
         os.rename(new, target)
         return
@@ -206,7 +206,7 @@ def _swap(new: Path, target: Path) -> None:
 
 
 def _exchange(one: Path, other: Path) -> bool:
-    """Exchange two names in one step; False where the system or the file system cannot."""
+    """Exchange two names atomically; False if the system or the file system cannot."""
     try:
         libc = ctypes.CDLL(None, use_errno=True)
         if sys.platform == "darwin":

@@ -1,4 +1,4 @@
-"""HTML from values: everything is escaped unless it is markup already."""
+"""HTML from values: everything is escaped unless it is already markup."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from html import escape
 
 
 class Markup(str):
-    """Text that is HTML already."""
+    """Text that is already HTML."""
 
     __slots__ = ()
 
@@ -16,7 +16,7 @@ VOID = ("br", "hr", "img", "meta")  # elements without an end tag
 
 
 def element(name: str, *children: str | None, **attributes: str | None) -> Markup:
-    """Return an element; children that are no `Markup` are escaped, None is left out.
+    """Return an element; children that are not `Markup` are escaped, None is left out.
 
     A trailing underscore of an attribute is dropped (``class_``), others become hyphens.
 
@@ -40,7 +40,7 @@ def join(*children: str | None) -> Markup:
 
 
 def short(text: str, room: int = 60) -> str:
-    """Return text that is cut in its middle, with an ellipsis, if it has more letters than there is room for.
+    """Return text shortened in the middle, with an ellipsis, if it is longer than ``room``.
 
     >>> short("a name", 6), short("shop/shoes/1704", 11)
     ('a name', 'shop/…/1704')
@@ -98,7 +98,7 @@ def facts(values: Mapping[str, str]) -> Markup:
 
 
 def table(heads: Sequence[str], rows: Iterable[Sequence[str]], *, numeric: Collection[int] = ()) -> Markup:
-    """Return a table; the columns at the positions ``numeric`` are flush right."""
+    """Return a table; the columns at the positions ``numeric`` are right-aligned."""
     head = element("thead", _row("th", heads, numeric))
     return element("table", head, element("tbody", *(_row("td", row, numeric) for row in rows)))
 

@@ -1,4 +1,4 @@
-"""Signals that stop a run: put off while something must not be left half done, and while threads work."""
+"""Signals that stop a run: deferred while something must not be left half done, and while threads work."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _SIGNALS = tuple(getattr(signal, name) for name in _NAMES if hasattr(signal, nam
 
 
 class uninterrupted:  # noqa: N801
-    """Let a block run to its end; a signal that came meanwhile is handled after it, by whoever handled it before.
+    """Let a block run to its end; a signal that arrives meanwhile is handled after it, by the previous handler.
 
     For short blocks that must happen as one. Python runs signal handlers in the main thread alone, so in any other
     thread, and inside another such block, this does nothing.
@@ -49,14 +49,14 @@ class uninterrupted:  # noqa: N801
         self.handle()
 
     def handle(self) -> None:
-        """Handle what came so far; called inside the block where stopping does no harm."""
+        """Handle signals that have arrived; called inside the block where stopping does no harm."""
         before, came = dict(self._before), dict.fromkeys(self._came)
         self._came.clear()
         for number in came:
             before[number](number, None)
 
     def _restore(self, handlers: list[tuple[int, Any]]) -> None:
-        """Give every signal its handler back, although the first of them may raise at once."""
+        """Restore every signal's handler, although the first of them may raise at once."""
         if handlers:
             try:
                 signal.signal(*handlers[0])
@@ -65,11 +65,11 @@ class uninterrupted:  # noqa: N801
 
 
 class Terminated(KeyboardInterrupt):
-    """SIGTERM, which asks for the same as Ctrl-C: end, and keep what there is."""
+    """SIGTERM, which means the same as Ctrl-C: stop, and keep the results so far."""
 
 
 class SigtermAsCtrlC:
-    """Let SIGTERM do what Ctrl-C does while a block runs, so that a run that is shut down ends in an orderly way.
+    """Let SIGTERM act like Ctrl-C while a block runs, so that a run that is shut down ends cleanly.
 
     Only in the main thread, and where nobody else handles the signal.
 
@@ -102,7 +102,7 @@ class SigtermAsCtrlC:
 
 
 class Threads:
-    """A pool of threads that Ctrl-C can stop: what runs is waited for, what waits is not begun.
+    """A pool of threads that Ctrl-C can stop: running work is finished, waiting work is not started.
 
     Raising in the middle of the pool's own code would leave its locks taken, and the program waiting for ever.
 
@@ -127,7 +127,7 @@ class Threads:
         return future
 
     def wait(self, futures: Iterable[Future[Any]], return_when: str = FIRST_COMPLETED) -> set[Future[Any]]:
-        """Return those that are done, at least one; a signal is handled meanwhile."""
+        """Return finished work, at least one item; signals are handled meanwhile."""
         done: set[Future[Any]] = set()
         while not done:
             self._held.handle()

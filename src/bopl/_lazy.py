@@ -1,4 +1,4 @@
-"""Packages whose names are imported when first used, so that a part of one does not cost the time of all of it."""
+"""Packages whose names are imported on first use, so that using one part does not import all of it."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ def lazy_names(package: str, home_of: Mapping[str, str]) -> tuple[Callable[[str]
     Parameters
     ----------
     package : str
-        Its name.
+        Name of the package.
     home_of : mapping of name to module
-        In which module of the package each name is defined. None may be called like a module of the package: that
-        would hide it.
+        The module in which each name is defined. No name may equal that of a module of the package: it
+        would hide the module.
     """
 
     def get(name: str) -> Any:

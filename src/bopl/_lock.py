@@ -1,4 +1,4 @@
-"""One writer at a time: a lock that the system takes back when its process ends, however it ends."""
+"""One writer at a time: a lock that the system releases when its process ends, however it ends."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ SUFFIX = ".lock"
 
 @contextmanager
 def only_writer(path: str | Path) -> Iterator[None]:
-    """Be the only one to write a file or folder while the block runs.
+    """Be the only writer of a file or folder while the block runs.
 
-    The lock is a hidden file beside ``path`` with the process and the time it began. What counts is not the file but
-    the system's lock on it: what a killed process left is taken over.
+    The lock is a hidden file beside ``path`` with the process and its start time. What counts is not the file but
+    the system's lock on it: the file of a killed process is taken over.
 
     Raises
     ------
     UsageError
-        One sentence that names the process which writes there now.
+        If another process writes there now; the message names it.
     """
     target = Path(os.path.realpath(path))
     handle = _take(target.with_name(f".{target.name}{SUFFIX}"), path)
@@ -36,7 +36,7 @@ def only_writer(path: str | Path) -> Iterator[None]:
 
 
 def _take(lock: Path, path: str | Path) -> int | None:
-    """Return the handle of the locked file; None where the system knows no such locks."""
+    """Return the handle of the locked file; None if the system has no such locks."""
     try:
         import fcntl
     except ImportError:  # pragma: no cover
@@ -51,7 +51,7 @@ def _take(lock: Path, path: str | Path) -> int | None:
         except BlockingIOError:
             os.close(handle)
             raise UsageError(
-                f"{_holder(lock)} is writing {str(path)!r}; wait until it has ended, or name another file."
+                f"{_holder(lock)} is writing {str(path)!r}; wait until it ends, or name another file."
             ) from None
         except OSError:  # a file system without locks
             os.close(handle)
@@ -71,7 +71,7 @@ def _is_same(lock: Path, handle: int) -> bool:
 
 
 def _sign(handle: int) -> None:
-    """Write who has the lock, for those who ask; a full disk is no reason to stop."""
+    """Write who holds the lock, for others to read; a full disk is not a reason to stop."""
     facts = {"process": os.getpid(), "since": time.strftime("%Y-%m-%d %H:%M:%S")}
     try:
         os.ftruncate(handle, 0)
@@ -89,7 +89,7 @@ def _holder(lock: Path) -> str:
 
 
 def _let_go(lock: Path, handle: int) -> None:
-    """Take the file away while the lock still is ours, and then the lock."""
+    """Remove the file while the lock is still ours, then release the lock."""
     try:
         if _is_same(lock, handle):
             lock.unlink(missing_ok=True)

@@ -1,4 +1,4 @@
-"""What a run depends on and what it takes: versions of packages, and memory."""
+"""The environment of a run: versions of packages, and memory."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def versions() -> dict[str, str]:
 
 @contextmanager
 def thread_variables(threads: int | None) -> Iterator[None]:
-    """Let processes that are started meanwhile use so many threads: their libraries read these variables on import."""
+    """Let processes started in the block use this many threads: their libraries read these variables on import."""
     before = {name: os.environ.get(name) for name in _THREAD_VARIABLES}
     if threads is not None:
         os.environ |= dict.fromkeys(_THREAD_VARIABLES, str(threads))
@@ -46,7 +46,7 @@ def thread_variables(threads: int | None) -> Iterator[None]:
 
 
 def peak_memory_mib() -> float:
-    """Return the most memory this process has held since its start or `reset_peak_memory`, in MiB; 0 if unknown."""
+    """Return the peak memory of this process since its start or `reset_peak_memory`, in MiB; 0 if unknown."""
     try:
         import resource
     except ImportError:  # Windows
@@ -56,7 +56,7 @@ def peak_memory_mib() -> float:
 
 
 def reset_peak_memory() -> None:
-    """Let the peak begin anew, where the system can; elsewhere it stays that of the whole process."""
+    """Reset the peak, if the system can; otherwise it stays that of the whole process."""
     try:
         Path("/proc/self/clear_refs").write_text(_RESET_PEAK)
     except OSError:
@@ -64,7 +64,7 @@ def reset_peak_memory() -> None:
 
 
 def memory_in_use_mib() -> float:
-    """Return the memory this process holds now, in MiB; its peak where the system does not tell."""
+    """Return the memory this process holds now, in MiB; its peak if the system does not say."""
     try:
         pages = int(Path("/proc/self/statm").read_text().split()[1])
     except (OSError, IndexError, ValueError):

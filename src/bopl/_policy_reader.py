@@ -169,7 +169,7 @@ def _column_order(policy: Any, log: LogRows, name: str) -> IntArray | None:
     if foreign:
         raise ValueError(
             f"{name} has other actions than the log: {quoted(foreign)} {'is' if len(foreign) == 1 else 'are'} known to "
-            "one of the two only. Build the log with the policy's actions, actions=policy.actions_."
+            "only one of the two. Build the log with the policy's actions, actions=policy.actions_."
         )
     return np.array([position[label] for label in logged])
 
@@ -191,7 +191,8 @@ def _frame_order(names: Sequence[Any], log: LogRows, name: str) -> IntArray | No
 def _check_logged(prob: FloatArray, name: str, n_samples: int) -> None:
     if prob.shape != (n_samples,):
         raise ValueError(
-            f"{name} has {len(prob)} probabilities of logged actions, the log {n_samples} samples; each needs one."
+            f"{name} has {len(prob)} probabilities of logged actions, but the log has {n_samples} samples; each needs "
+            "one."
         )
     bad = ~((prob >= 0.0) & (prob <= 1.0 + SUM_TOLERANCE))
     if bad.any():
@@ -213,7 +214,7 @@ def _check_matrix(prob: FloatArray, name: str, expected: tuple[int, int], first_
         row, column = (int(idx) for idx in np.argwhere(bad)[0])
         raise ValueError(
             f"{name} has probabilities that are negative or not a number, the first at row {row + first_row}, column "
-            f"{column} with {prob[row, column]:g}. Scores become probabilities by a softmax."
+            f"{column} with {prob[row, column]:g}. Use a softmax to turn scores into probabilities."
         )
     total = prob.sum(axis=1)
     off = np.abs(total - 1.0) > SUM_TOLERANCE

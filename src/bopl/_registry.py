@@ -1,4 +1,4 @@
-"""`Registry`: things by name that others can add, from their own code or from a package that is installed.
+"""`Registry`: objects by name, which others can extend from their own code or from an installed package.
 
 A package offers something by an entry point, in its ``pyproject.toml``::
 
@@ -67,11 +67,11 @@ class Registry(MutableMapping[str, T], Generic[T]):
         return name in self._known or name in self._offered
 
     def put_later(self, name: str, home: str) -> None:
-        """Name where something of ours stands, as ``"module:name"``; it is imported when it is asked for."""
+        """Add the location of a built-in object, as ``"module:name"``; it is imported when it is first used."""
         self._known.setdefault(name, home)
 
     def usable(self) -> Iterator[tuple[str, T]]:
-        """Yield names and what they stand for; warn of what an installed package offers and cannot be imported."""
+        """Yield names and objects; warn about those of installed packages that cannot be imported."""
         for name in tuple(self):
             try:
                 found = self[name]
@@ -82,7 +82,7 @@ class Registry(MutableMapping[str, T], Generic[T]):
 
     @contextmanager
     def temporary(self) -> Iterator[None]:
-        """Forget at the end whatever was registered meanwhile."""
+        """Forget at the end what was registered in the block."""
         before = dict(self._known)
         try:
             yield
@@ -95,7 +95,7 @@ class Registry(MutableMapping[str, T], Generic[T]):
 
     @cached_property
     def _offered(self) -> dict[str, EntryPoint]:
-        """What installed packages offer; a name of ours stays ours."""
+        """What installed packages offer; built-in names cannot be overridden."""
         return {name: entry for name, entry in offered(self.group).items() if name not in self._own}
 
     def _load(self, entry: EntryPoint) -> T:
@@ -111,13 +111,13 @@ class Registry(MutableMapping[str, T], Generic[T]):
 
 
 def offered(group: str) -> dict[str, EntryPoint]:
-    """Return the entry points of a group by name, without importing what they stand for."""
+    """Return the entry points of a group by name, without importing their objects."""
     return {entry.name: entry for entry in _entry_points() if entry.group == group}
 
 
 @cache
 def _entry_points() -> tuple[EntryPoint, ...]:
-    """Return all entry points of groups of ours, by name: looking through what is installed takes a while."""
+    """Return all entry points of our groups, by name: searching the installed packages takes a while."""
     from importlib.metadata import entry_points
 
     installed = entry_points()

@@ -17,10 +17,10 @@ def check_number(
     low_open: bool = False,
     high_open: bool = False,
 ) -> None:
-    """Raise unless ``value`` is a number (whole if ``integer``) from ``low`` to ``high``, open ends excluded."""
+    """Raise unless ``value`` is a number (an integer if ``integer``) from ``low`` to ``high``, open ends excluded."""
     kind = numbers.Integral if integer else numbers.Real
     if isinstance(value, bool) or not isinstance(value, kind):
-        raise TypeError(f"{name} must be {'a whole number' if integer else 'a number'}; got {value!r}.")
+        raise TypeError(f"{name} must be {'an integer' if integer else 'a number'}; got {value!r}.")
     number = float(value)
     is_low = number < low or (low_open and number == low)
     is_high = number > high or (high_open and number == high)

@@ -1,4 +1,4 @@
-"""A small table for where pandas is not installed: columns by name, rounding, printing."""
+"""A small table for use without pandas: columns by name, rounding, printing."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from bopl._typing import AnyArray
 
 
 def to_table(columns: Mapping[str, Any]) -> Any:
-    """Return columns as a pandas frame where pandas is installed, else as a `Table`."""
+    """Return columns as a pandas frame if pandas is installed, otherwise as a `Table`."""
     return to_frame(columns, "pandas") if is_installed("pandas") else Table(columns)
 
 

@@ -1,4 +1,4 @@
-"""PyTorch, an optional dependency: whether it is there, and on which device it works."""
+"""PyTorch, an optional dependency: whether it is installed, and which device it uses."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ def has_torch() -> bool:
 
 
 def import_torch(owner: str) -> Any:
-    """Return torch, or say in one sentence how to get it."""
+    """Return torch, or raise an error that says how to install it."""
     try:
         import torch
     except ImportError:
@@ -22,7 +22,7 @@ def import_torch(owner: str) -> Any:
 
 
 def pick_device(torch: Any, device: str) -> Any:
-    """Return the device called ``device``; ``"auto"`` is CUDA where there is a GPU."""
+    """Return the device called ``device``; ``"auto"`` is CUDA if there is a GPU."""
     has_cuda = torch.cuda.is_available()
     if device == "auto":
         return torch.device("cuda" if has_cuda else "cpu")

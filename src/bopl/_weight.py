@@ -21,7 +21,7 @@ def effective_sample_size(importance_weight: FloatArray) -> float:
 
 
 def differing_sample_size(importance_weight: FloatArray) -> float:
-    """Return ``sum(|w - 1|)² / sum((w - 1)²)``: how many samples tell the policy from the logging policy; 0 if none.
+    """Return ``sum(|w - 1|)² / sum((w - 1)²)``: how many samples tell it from the logging policy; 0 if none.
 
     It is to the uplift ``mean((w - 1) r)`` what the effective sample size is to the value ``mean(w r)``: a policy that
     differs in few contexts has few such samples, however many effective ones the log holds.
@@ -46,10 +46,10 @@ def reward_share(reward: FloatArray) -> float:
 
 
 def rewarded_sample_size(importance_weight: FloatArray, reward: FloatArray) -> float:
-    """Return how many effective samples have a reward that decides about a policy.
+    """Return the number of effective samples whose rewards carry information about a policy.
 
     Effective samples of the value or of the uplift, whichever are fewer, times `reward_share`; for the logging policy
-    itself, of which nothing has to be inferred, those of the value.
+    itself, which needs no inference, those of the value.
     """
     size = effective_sample_size(importance_weight)
     if float(np.sqrt(((importance_weight - 1.0) ** 2).mean())) > SAME_POLICY:

@@ -1,4 +1,4 @@
-"""All rivals have the face of BoostedPolicy: one loop trains, scores, saves and loads them."""
+"""All baselines have the interface of BoostedPolicy: one loop trains, scores, saves and loads them."""
 
 import subprocess
 import sys
@@ -23,7 +23,7 @@ from helpers import informative_log, make_log
 SMALL = {"n_hidden_layers": 1, "first_layer_width": 64, "n_epochs": 60, "batch_size": 20, "random_state": 0}
 
 
-def rivals():
+def baselines():
     policies = [
         UniformPolicy(),
         LoggingPolicy(),
@@ -49,10 +49,10 @@ def _has(name):
 LEARNERS = (BoostedRewardPolicy, XGBRewardPolicy, DeepRewardPolicy, BanditNetPolicy, bopl.BoostedPolicy)
 
 
-@pytest.mark.parametrize("rival", rivals(), ids=lambda policy: type(policy).__name__)
-def test_one_loop_trains_scores_saves_and_loads_every_policy(rival, tmp_path):
+@pytest.mark.parametrize("baseline", baselines(), ids=lambda policy: type(policy).__name__)
+def test_one_loop_trains_scores_saves_and_loads_every_policy(baseline, tmp_path):
     train, test = informative_log(0).split(0.3, random_state=0)
-    policy = clone(rival).fit(train)
+    policy = clone(baseline).fit(train)
     action_prob = policy.predict_proba(test.context)
     np.testing.assert_allclose(action_prob.sum(axis=1), 1.0)
     action, propensity = policy.sample(test.context, random_state=0)
@@ -69,23 +69,23 @@ def test_one_loop_trains_scores_saves_and_loads_every_policy(rival, tmp_path):
     assert (tmp_path / "again.bopl").read_bytes() == (tmp_path / "policy.bopl").read_bytes()
 
 
-@pytest.mark.parametrize("rival", rivals(), ids=lambda policy: type(policy).__name__)
-def test_unfitted_policies_say_so(rival, tmp_path):
-    policy = clone(rival)
+@pytest.mark.parametrize("baseline", baselines(), ids=lambda policy: type(policy).__name__)
+def test_unfitted_policies_say_so(baseline, tmp_path):
+    policy = clone(baseline)
     for use in (lambda: policy.predict([[0.0] * 4]), lambda: policy.save(tmp_path / "policy.bopl")):
         with pytest.raises(NotFittedError, match="not fitted yet"):
             use()
 
 
-@pytest.mark.parametrize("rival", rivals(), ids=lambda policy: type(policy).__name__)
-def test_columns_and_logs_train_alike_and_frames_keep_their_names(rival):
+@pytest.mark.parametrize("baseline", baselines(), ids=lambda policy: type(policy).__name__)
+def test_columns_and_logs_train_alike_and_frames_keep_their_names(baseline):
     import pandas as pd
 
     log = informative_log(1)
     frame = pd.DataFrame(log.context, columns=list("wxyz"))
-    policy = clone(rival).fit(frame, log.action, reward=log.reward, propensity=log.propensity)
+    policy = clone(baseline).fit(frame, log.action, reward=log.reward, propensity=log.propensity)
     assert policy.feature_names_in_.tolist() == list("wxyz")
-    expected = clone(rival).fit(log).decision_function(log.context)
+    expected = clone(baseline).fit(log).decision_function(log.context)
     np.testing.assert_array_equal(policy.decision_function(frame), expected)
     with pytest.raises(ValueError, match="feature names should match"):
         policy.predict(frame[list("zyxw")])
@@ -227,7 +227,7 @@ def test_missing_xgboost_is_one_sentence_that_names_the_extra(monkeypatch):
         XGBRewardPolicy().fit(make_log())
 
 
-def test_importing_the_rivals_pulls_in_neither_torch_nor_xgboost_nor_numba():
+def test_importing_the_baselines_pulls_in_neither_torch_nor_xgboost_nor_numba():
     code = (
         "import sys, bopl.baseline.deep, bopl.simulation; "
         "assert not {'torch', 'xgboost', 'numba'} & set(sys.modules), 'heavy'"

@@ -162,7 +162,7 @@ FITS = {
     "weights": {"objective": IPS(weight=Clipped(0.2))},
     "penalty and scale": {"ensemble_weight_penalty": 0.1, "scale": 2.0, "learning_rate": 0.5},
     "no certificate": {"certificate": False},
-    "samples set aside": {"validation_fraction": 0.3, "n_rounds": 6, "early_stopping_rounds": 2},
+    "validation samples": {"validation_fraction": 0.3, "n_rounds": 6, "early_stopping_rounds": 2},
 }
 
 

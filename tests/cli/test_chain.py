@@ -78,7 +78,7 @@ def test_evaluate_needs_no_flags_and_knows_the_log_it_was_trained_on(trained, ca
     assert [row["estimator"] for row in result["rows"]] == ["dr", "snips", "ips"]
     assert result["warnings"] == []
     _, result = run_json(capsys, "evaluate", log, folder / "policy.bopl", "--estimators", "snips")
-    assert "trained on parts of this very log" in result["warnings"][0]
+    assert "trained on parts of this log" in result["warnings"][0]
 
 
 def test_training_reports_every_estimator_and_step_as_json(trained, request):

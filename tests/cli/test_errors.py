@@ -37,8 +37,8 @@ BAD_LOGS = {
     "context infinite": (change("age", first(float("inf"))), "the first at row 0, column 'age'"),
     "action bytes": (change("item", lambda old: [one.encode() for one in old]), "of type bytes cannot be written"),
     "reward missing": (change("click", first(None)), "reward must be finite; 1 of 400 samples does not"),
-    "reward constant": (change("click", lambda old: [1] * len(old)), "All 400 rewards are 1: there is nothing to tell"),
-    "one action": (change("item", lambda old: ["tea"] * len(old)), "the log has one action only ('tea'"),
+    "reward constant": (change("click", lambda old: [1] * len(old)), "All 400 rewards are 1: nothing distinguishes"),
+    "one action": (change("item", lambda old: ["tea"] * len(old)), "the log has only one action ('tea'"),
     "action missing": (change("item", first(None)), "action is missing in 1 of 400 samples"),
     "every row an action": (change("item", lambda old: list(range(len(old)))), "400 different actions in 400 samples"),
     "no rows": (click_table(400).slice(0, 0), "the log is empty"),
@@ -72,7 +72,7 @@ def test_bad_data_is_exit_code_1(tmp_path, capsys, table, sentence):
 def test_files_that_are_not_what_they_say_are_bad_data(tmp_path, capsys):
     log = write_log(tmp_path / "log.parquet", n_samples=300)
     for name, content, sentence in (
-        ("empty.parquet", b"", "is empty: it has not a single byte"),
+        ("empty.parquet", b"", "is empty: it has no bytes"),
         ("broken.parquet", b"no parquet at all", "cannot be read as Parquet"),
         ("ragged.csv", b"a,b\n1,2\n3\n", "cannot be read as CSV"),
         ("broken.jsonl", b'{"a": 1}\n{"a": \n', "cannot be read as JSON lines"),
@@ -110,7 +110,7 @@ WRONG_CALLS = {
     "a column named twice": (["audit", "{log}", *ROLES, "--context", "age,age"], "context names 'age' more than once"),
     "no such column to keep": (["predict", "{log}", "{policy}", "--keep", "usr"], "Did you mean 'user'?"),
     "unnamed columns": (["train", "{log}"], "which column is the action? Name it with --action;"),
-    "no propensity": (["train", "{log}", *ROLES[:4]], "or say that there is none with --assume-propensity"),
+    "no propensity": (["train", "{log}", *ROLES[:4]], "or declare that there is none with --assume-propensity"),
     "two roles": (["train", "{log}", "--action", "item", "--reward", "p", "--propensity", "p"], "given two roles"),
     "unknown extension": (["audit", "{folder}/log.xyz", *ROLES], "Name the format, such as --format csv."),
     "unknown format": (["audit", "{log}", *ROLES, "--format", "xls"], "format must be one of"),
@@ -119,9 +119,12 @@ WRONG_CALLS = {
     "no log": (["train", *ROLES], "there is no log to read"),
     "out is no policy file": (
         ["train", "{log}", *ROLES, "--out", "{folder}/policy.zip"],
-        "a policy file ends in .bopl",
+        "the name of a policy file must end in .bopl",
     ),
-    "out is taken": (["train", "{log}", *ROLES, "--out", "{folder}/taken.bopl"], "holds other files than a run's"),
+    "out is taken": (
+        ["train", "{log}", *ROLES, "--out", "{folder}/taken.bopl"],
+        "contains files that are not from a run",
+    ),
     "no such estimator": (["train", "{log}", *ROLES, "--estimators", "magic"], "estimators must be one of"),
     "no such interval": (["evaluate", "{log}", "{policy}", "--interval", "wide"], "interval must be one of"),
     "out of range": (["train", "{log}", *ROLES, "--holdout", "1.5"], "holdout must lie in (0, 1)"),
@@ -181,11 +184,11 @@ WRONG_CALLS = {
     "broken config": (["train", "--config", "{folder}/broken.toml"], "is not valid TOML"),
     "unknown setting": (
         ["train", "--config", "{folder}/unknown.toml"],
-        "which is no setting. Did you mean 'n_rounds'?",
+        "which is not a setting. Did you mean 'n_rounds'?",
     ),
     "wrong type of setting": (
         ["train", "--config", "{folder}/wrong.toml"],
-        "n_rounds must be a whole number; got 'many'",
+        "n_rounds must be an integer; got 'many'",
     ),
     "no folder for decisions": (
         ["predict", "{log}", "{policy}", "--out", "{folder}/no/d.parquet"],
@@ -197,14 +200,20 @@ WRONG_CALLS = {
         "writing would destroy it",
     ),
     "a page over the log": (["report", "{log}", "{policy}", "--out", "{log}"], "writing would destroy it"),
-    "a page over a policy": (["report", "{log}", "{policy}", "--out", "{folder}/p.bopl"], "a report ends in .html"),
+    "a page over a policy": (
+        ["report", "{log}", "{policy}", "--out", "{folder}/p.bopl"],
+        "the name of a report must end in .html",
+    ),
     "settings over the log": (["tune", "{log}", *ROLES, "--out", "{log}"], "writing would destroy it"),
     "a column kept under a decision's name": (
         ["predict", "{folder}/named.parquet", "{policy}", "--keep", "action"],
         "'action' cannot be kept",
     ),
-    "a file in the demo's way": (["demo", "--out", "{log}"], "cannot be made: File exists"),
-    "decisions without a format": (["predict", "{log}", "{policy}", "--out", "{folder}/d.xls"], "tells no format"),
+    "a file in the demo's way": (["demo", "--out", "{log}"], "cannot be created: File exists"),
+    "decisions without a format": (
+        ["predict", "{log}", "{policy}", "--out", "{folder}/d.xls"],
+        "has an unknown extension",
+    ),
     "no run folder": (["report", "{folder}/none.run"], "there is no summary"),
     "a log alone has no report": (["report", "{log}"], "name the policy file as well"),
     "an unknown dataset": (["reproduce", "run", "--datasets", "sceen"], "got sceen. Did you mean 'scene'?"),
@@ -212,9 +221,9 @@ WRONG_CALLS = {
     "unknown trials": (["reproduce", "run", "--trials", "x"], "--trials takes a number of trials"),
     "an unknown device": (["reproduce", "run", "--device", "tpu"], "--device takes auto, cpu or cuda; got 'tpu'"),
     "a dataset that cannot be searched": (["reproduce", "search", "--dataset", "all"], "--dataset knows covertype"),
-    "nothing to search": (["reproduce", "search", "--method", "logging"], "the paper searched nothing for logging"),
+    "nothing to search": (["reproduce", "search", "--method", "logging"], "the paper has no search for logging"),
     "a device that cannot be searched on": (["reproduce", "search", "--device", "x"], "--device takes auto, cpu"),
-    "two propensities": (["train", "{log}", *ROLES, "--assume-propensity", "uniform"], "give one of them"),
+    "two propensities": (["train", "{log}", *ROLES, "--assume-propensity", "uniform"], "give only one of them"),
 }
 
 
@@ -247,7 +256,7 @@ def test_wrong_use_is_exit_code_2(folder, capsys, call, sentence):
 def test_a_folder_that_cannot_be_written_is_wrong_use(folder, tmp_path, capsys):
     tmp_path.chmod(0o500)
     code, line = refused(capsys, "train", folder / "log.parquet", *ROLES, "--out", tmp_path / "p.bopl")
-    assert (code, "cannot be made: Permission denied" in line) == (WRONG_USE, True)
+    assert (code, "cannot be created: Permission denied" in line) == (WRONG_USE, True)
 
 
 def test_a_run_that_is_refused_leaves_no_folder_behind(folder, tmp_path, capsys):
@@ -258,7 +267,7 @@ def test_a_run_that_is_refused_leaves_no_folder_behind(folder, tmp_path, capsys)
 def test_an_unwritable_place_is_told_before_anything_is_read(tmp_path, capsys):
     (tmp_path / "file").write_text("in the way")
     code, line = refused(capsys, "train", tmp_path / "no.parquet", *ROLES, "--out", tmp_path / "file" / "p.bopl")
-    assert (code, "cannot be made" in line) == (WRONG_USE, True), line
+    assert (code, "cannot be created" in line) == (WRONG_USE, True), line
 
 
 def test_a_log_without_the_policys_columns_is_bad_data(folder, tmp_path, capsys):

@@ -98,7 +98,7 @@ def test_several_policies_are_compared_with_each_other(chain, capsys, tmp_path):
     code, result = run_json(capsys, "evaluate", later, folder / "policy.bopl", "--head-to-head")
     assert (code, result["error"][:40]) == (2, "a comparison needs at least two policies")
     code, result = run_json(capsys, *given[:-3], "--head-to-head", "--against", others[1])
-    assert (code, "give one of both" in result["error"]) == (2, True)
+    assert (code, "give only one of the two" in result["error"]) == (2, True)
 
 
 def test_a_verdict_says_which_smallest_uplift_it_meets(chain, capsys):

@@ -104,11 +104,11 @@ def test_the_words_of_a_loop(loop, capsys):
     assert run_bopl("loop", loop.path, "status") == 0
     said = " ".join(capsys.readouterr().out.split())
     assert "Served since promotion 1 (the loop begins): uniform 100%; 20% of the decisions explore." in said
-    assert "0 looks at the place of uniform; the next one has 97.5% confidence." in said
+    assert "0 looks at replacing uniform; the next one has 97.5% confidence." in said
     assert run_bopl("loop", loop.path, "join") == 0
     assert "Joined 0 decisions, 0 of them with a reward; 0 windows are open." in capsys.readouterr().out
     assert run_bopl("loop", loop.path, "watch") == 0
-    assert "0 decisions replayed, 0 of them not found again." in capsys.readouterr().out
+    assert "0 decisions replayed, 0 of them not reproduced." in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(

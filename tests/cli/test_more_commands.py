@@ -87,12 +87,12 @@ def test_text_that_nobody_reads_changes_no_exit_code(trained, more):
     assert into_closed_pipe("--help") == into_closed_pipe("--version") == (0, "")
 
 
-def test_rivals_cannot_be_exported_and_say_so(trained, capsys):
+def test_baselines_cannot_be_exported_and_say_so(trained, capsys):
     log = bopl.BanditLog.read(trained / "log.parquet", action="item", reward="click", propensity="p", context=["age"])
-    bopl.baseline.BoostedRewardPolicy(n_rounds=2).fit(log).save(trained / "rival.bopl")
+    bopl.baseline.BoostedRewardPolicy(n_rounds=2).fit(log).save(trained / "baseline.bopl")
     for target in ("onnx", "xgboost"):
-        assert run_bopl("export", trained / "rival.bopl", "--to", target) == 2
-        assert "a BoostedRewardPolicy cannot be exported, a BoostedPolicy can" in capsys.readouterr().err
+        assert run_bopl("export", trained / "baseline.bopl", "--to", target) == 2
+        assert "a BoostedRewardPolicy cannot be exported, but a BoostedPolicy can" in capsys.readouterr().err
 
 
 def test_categories_that_a_policy_never_saw_are_told(trained, capsys):
@@ -131,7 +131,7 @@ def test_times_and_groups_that_a_later_log_does_not_have_are_done_without(traine
     pq.write_table(click_table(1000, seed=4).drop_columns(["user", "when"]), later)
     _, result = run_json(capsys, "evaluate", later, policy, "--estimators", "snips")
     assert result["warnings"] == [
-        "the log has no column 'user', which told what belongs together when grouped was trained: samples are taken to "
+        "the log has no column 'user', the group of samples when grouped was trained: samples are assumed to "
         "be independent, and intervals may be too narrow."
     ]
     code, result = run_json(capsys, "evaluate", later, policy, "--group", "user")
@@ -178,7 +178,7 @@ def test_a_policy_that_always_takes_its_best_action_is_said_to_explore_nothing(r
     policy.save(tmp_path / "greedy.bopl")
     out = tmp_path / "decisions.parquet"
     assert run_bopl("predict", raced.parent / "log.parquet", tmp_path / "greedy.bopl", "--out", out, *more) == 0
-    assert "The policy always takes its best action, which explores nothing" in capsys.readouterr().out
+    assert "The policy always takes its best action and explores nothing" in capsys.readouterr().out
 
 
 def test_contexts_for_the_check_visit_the_splits_of_all_parts(raced):
@@ -253,7 +253,7 @@ def test_a_policy_is_known_on_its_training_rows_beside_one_of_other_columns_and_
     assert set(result["verdicts"].values()) == {"not trustworthy"}
     for decision in result["decisions"]:
         assert "The policy was trained on" in decision["reason"]
-    assert [text.partition(" was trained on parts of this very log")[0] for text in result["warnings"]] == [
+    assert [text.partition(" was trained on parts of this log")[0] for text in result["warnings"]] == [
         "first",
         "second",
     ]
@@ -324,14 +324,14 @@ def test_every_command_has_help_with_an_example(command):
 
 def test_paragraphs_of_the_help_flow():
     output = CliRunner().invoke(app, ["evaluate", "--help"], env={"COLUMNS": "80"}).output
-    assert "of them together; the exit code is 0 only if all are better than the logging" in output
+    assert "Several policies are judged on the same samples, and their verdicts hold" in output
 
 
 def test_there_are_no_other_commands_and_completion_is_offered():
     output = CliRunner().invoke(main_app, ["--help"]).output
     assert [line.split()[1] for line in output.splitlines() if line.startswith("│ ") and line.split()[1] in COMMANDS]
     assert "--install-completion" in output
-    assert "Exit codes: 0 fine; 1 bad data; 2 wrong use" in output
+    assert "Exit codes: 0 success; 1 bad data; 2 wrong usage" in output
 
 
 def test_help_and_completion_import_nothing_heavy():
@@ -413,7 +413,7 @@ def test_an_onnx_model_of_raw_columns_is_checked_on_raw_rows(trained, raced, cap
     assert run_bopl("export", raced, "--to", "onnx", "--rows", trained / "log.parquet", "--out", out) == 0
     assert "of log.parquet" in capsys.readouterr().out
     assert run_bopl("export", raced, "--to", "xgboost", "--raw") == 2
-    assert "takes encoded contexts only" in capsys.readouterr().err
+    assert "takes only encoded contexts" in capsys.readouterr().err
 
 
 def test_a_log_of_arrays_that_was_written_to_a_file_serves_all_commands(tmp_path):

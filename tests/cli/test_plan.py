@@ -55,7 +55,7 @@ def test_before_there_is_a_policy_every_action_is_planned_for(folder, capsys):
     assert (code, answer["curve"]) == (0, None)
     assert [row["policy"] for row in answer["plan"]] == ["always milk", "always tea", "always water"]
     run_bopl("plan", folder / "log.parquet", *ROLES)
-    assert "plan again with a policy file" in capsys.readouterr().out
+    assert "plan again once you have a policy file" in capsys.readouterr().out
 
 
 def test_more_power_takes_more_decisions(folder, capsys):
@@ -96,7 +96,7 @@ def test_wrong_use_is_one_sentence(folder, capsys, arguments, sentence):
 
 def test_a_curve_takes_no_policy_files(folder, capsys):
     assert run_bopl("plan", folder / "log.parquet", folder / "policy.bopl", "--curve") == 2
-    assert "--curve trains policies of its own" in capsys.readouterr().err
+    assert "--curve trains its own policies" in capsys.readouterr().err
 
 
 def test_a_log_that_is_too_small_for_a_curve_is_told_so(tmp_path, capsys):

@@ -11,7 +11,7 @@ WRONG_USE = 2
 def loop(tmp_path, capsys):
     """The folder of a loop that begins by chance."""
     assert run_bopl("serve", tmp_path / "loop", "--init", "--actions", "a, b") == 0
-    assert "is the folder of a loop now" in capsys.readouterr().out
+    assert "Created the loop folder" in capsys.readouterr().out
     return tmp_path / "loop"
 
 

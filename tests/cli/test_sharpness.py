@@ -58,11 +58,11 @@ def test_text_says_whether_values_are_of_the_policy_as_it_samples(folder, capsys
     call = (folder / "later.parquet", folder / "policy.bopl")
     for command in ("evaluate", "plan"):
         run_bopl(command, *call)
-        assert "Values are of policy as it samples (inverse temperature 1)" in capsys.readouterr().out
+        assert "Values are those of policy as it samples (inverse temperature 1)" in capsys.readouterr().out
         run_bopl(command, *call, FLAG, "inf")
-        assert "Values are of policy as it acts, and it is greedy" in capsys.readouterr().out
+        assert "Values are those of policy as it acts: greedily" in capsys.readouterr().out
     run_bopl("train", folder / "log.parquet", *ROLES, *SMALL, *HIDDEN, "--out", folder / "again.bopl")
-    assert "Values are of the policy as it samples (inverse temperature 1)" in capsys.readouterr().out
+    assert "Values are those of the policy as it samples (inverse temperature 1)" in capsys.readouterr().out
 
 
 def test_predict_draws_at_the_temperature_asked_for(folder):

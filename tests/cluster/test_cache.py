@@ -110,7 +110,7 @@ def test_on_a_full_disk_arrays_stay_in_memory_and_one_sentence_says_so(tmp_path,
 
 def test_a_folder_that_cannot_be_made_is_named(tmp_path):
     (tmp_path / "file").write_text("")
-    with pytest.warns(CacheWarning, match=r"cannot be kept in the cache folder '.*file/arrays'"):
+    with pytest.warns(CacheWarning, match=r"cannot be stored in the cache folder '.*file/arrays'"):
         ArrayCache(tmp_path / "file" / "arrays").arrays("a", lambda: ARRAYS)
 
 

@@ -74,7 +74,7 @@ def test_custom_objective_runs(run, capsys):
 @pytest.mark.parametrize("seed", range(3))
 def test_custom_objective_has_the_gradient_the_smoothness_and_the_optimum_it_declares(run, seed):
     log, rng = make_log(seed, n_samples=8), np.random.default_rng(seed)
-    bound = run("custom_objective", "example")["ClippedObjective"](cut=3.0).bind(TrainingData(log))
+    bound = run("custom_objective", "example")["ClippedObjective"](clip=3.0).bind(TrainingData(log))
     score = rng.normal(size=(log.n_samples, log.n_actions))
 
     def risk(score):
@@ -95,20 +95,20 @@ def test_custom_objective_has_the_gradient_the_smoothness_and_the_optimum_it_dec
 def test_custom_objective_is_the_built_in_one_with_clipped_weights(run):
     log = make_log(0)
     data, log_prob = TrainingData(log), log_softmax(np.random.default_rng(0).normal(size=(log.n_samples, 4)))
-    custom = run("custom_objective", "example")["ClippedObjective"](cut=8.0).bind(data)
+    custom = run("custom_objective", "example")["ClippedObjective"](clip=8.0).bind(data)
     ours = bopl.objective.IPS(weight=bopl.objective.Clipped(1 / 8)).bind(data)
     np.testing.assert_allclose(custom.gradient(log_prob), ours.gradient(log_prob), rtol=1e-12, atol=1e-15)
     np.testing.assert_allclose(custom.curvature, ours.curvature)
 
 
 def test_a_policy_saved_with_a_custom_objective_remembers_its_settings(run, tmp_path):
-    objective = run("custom_objective", "example")["ClippedObjective"](cut=3.0)
+    objective = run("custom_objective", "example")["ClippedObjective"](clip=3.0)
     bopl.BoostedPolicy(objective, n_rounds=2, random_state=0).fit(make_log(0)).save(tmp_path / "policy.bopl")
     assert bopl.load(tmp_path / "policy.bopl").objective == objective
 
 
 def test_the_history_bounds_the_risk_of_a_custom_objective(run):
-    objective = run("custom_objective", "example")["ClippedObjective"](cut=3.0)
+    objective = run("custom_objective", "example")["ClippedObjective"](clip=3.0)
     policy = bopl.BoostedPolicy(objective, n_rounds=8, random_state=0).fit(make_log(0, n_samples=200))
     history = policy.history_
     assert not np.allclose(history.objective_risk, history["empirical_risk"])

@@ -60,5 +60,5 @@ def test_the_format_is_told_by_its_extension_and_named(run):
     log = run("custom_format")["log"]
     assert log.n_samples == 3
     assert log.origin.format == "Text with bars"
-    with pytest.raises(TypeError, match="needs read_table or read_log"):
+    with pytest.raises(TypeError, match="needs either read_table or read_log"):
         bopl.log.format.register_format(bopl.log.format.LogFormat("none", "None"))

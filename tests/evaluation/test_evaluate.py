@@ -231,7 +231,7 @@ def test_a_fitted_model_is_used_as_it_is():
 def test_a_model_fitted_on_the_same_rows_is_refused(rows):
     log = make_log(n_samples=200)
     model = bopl.BoostedRewardModel(n_rounds=3).fit(log.subset(rows))
-    with pytest.raises(ValueError, match=r"was fitted on (100|50)% of the rows that it is to be evaluated on"):
+    with pytest.raises(ValueError, match=r"was fitted on (100|50)% of the rows of this evaluation"):
         bopl.evaluate(log, np.full((200, 4), 0.25), estimators="dr", reward_model=model)
 
 
@@ -435,11 +435,14 @@ BAD_CALLS = {
     "nan": (lambda: bopl.evaluate(LOG, UNIFORM * np.nan), "negative or not a number"),
     "shape": (lambda: bopl.evaluate(LOG, UNIFORM[:, :3]), r"shape \(400, 5\), .* it has shape \(400, 3\)"),
     "rows": (lambda: bopl.evaluate(LOG, UNIFORM[:10]), r"it has shape \(10, 5\)"),
-    "length": (lambda: bopl.evaluate(LOG, np.ones(7)), "7 probabilities of logged actions, the log 400 samples"),
+    "length": (
+        lambda: bopl.evaluate(LOG, np.ones(7)),
+        "7 probabilities of logged actions, but the log has 400 samples",
+    ),
     "logged range": (lambda: bopl.evaluate(LOG, np.full(N, 1.5)), r"probabilities in \[0, 1\]; 400 of 400"),
     "actions": (
         lambda: bopl.evaluate(LOG, LabelledPolicy([7, *range(1, A)])),
-        "other actions than the log: 7, 0 are known to one of the two only",
+        "other actions than the log: 7, 0 are known to only one of the two",
     ),
     "text": (lambda: bopl.evaluate(LOG, "policy"), "must be a policy with predict_proba, an array of .*; got str"),
     "none": (lambda: bopl.evaluate(LOG, {}), "there is no policy to evaluate"),
@@ -504,7 +507,7 @@ BAD_CALLS = {
     ),
     "not fitted": (
         lambda: bopl.ValueAccumulator(TablePolicy(), estimators="dr", reward_model=LinearRegression()).add(LOG),
-        "the reward model is not fitted, and parts of a log are not cross-fitted: fit it on other samples before",
+        "the reward model is not fitted, and parts of a log are not cross-fitted: fit it on other samples first",
     ),
     "no model": (lambda: bopl.evaluate(LOG, UNIFORM, estimators="dm", reward_model=3), "got int"),
     "logging policy": (
@@ -523,7 +526,7 @@ BAD_CALLS = {
     "half a logger": (lambda: bopl.evaluate(LOG, UNIFORM, logger=np.zeros(N)), "belong together"),
     "logger shape": (lambda: LOG.balanced(np.zeros(3), UNIFORM), r"logger must have shape \(400,\)"),
     "logger columns": (lambda: LOG.balanced(np.zeros(N), UNIFORM), r"shape \(400, 1\), one column for each"),
-    "logger absent": (lambda: LOG.balanced(np.zeros(N), {1.0: LOG.propensity}), "nothing for logger 0.0"),
+    "logger absent": (lambda: LOG.balanced(np.zeros(N), {1.0: LOG.propensity}), "lacks logger 0.0"),
     "logger range": (lambda: LOG.balanced(np.zeros(N), np.full((N, 1), 2.0)), r"must lie in \[0, 1\]; row 0 holds 2"),
     "impossible": (lambda: LOG.balanced(np.zeros(N), np.zeros((N, 1))), "400 of 400 logged actions were impossible"),
     "source": (lambda: LOG.with_propensity(LOG.propensity, source="dreamt"), "source must be one of"),

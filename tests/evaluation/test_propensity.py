@@ -85,7 +85,7 @@ def test_the_advice_on_wrong_estimates_can_be_followed():
     rng = np.random.default_rng(6)
     log, truth = drawn(np.tile([0.7, 0.2, 0.1], (2000, 1)), rng.normal(size=(2000, 1)))
     wrong = log.with_propensity(np.where(log.action_idx == 2, 0.05, truth), source="estimated")
-    assert "Add the columns that it looked at" in wrong.audit()["sum_inverse_propensity"].sentence
+    assert "Add the columns that it used" in wrong.audit()["sum_inverse_propensity"].sentence
 
 
 def test_shares_go_to_the_model_that_makes_what_happened_likely():

@@ -385,7 +385,7 @@ def test_tables_and_claims_know_only_lines_of_todays_settings(tmp_path):
         ],
     )
     table = CliRunner().invoke(cli.app, ["reproduce", "table", "--out", str(tmp_path)]).output
-    assert "10 lines of other settings or sample sizes are left out." in table
+    assert "10 lines with other settings or sample sizes are left out." in table
     assert "0.6100 ± 0.0000" in table
     assert "0.2200" not in table
     assert "0.3300" not in table

@@ -194,7 +194,7 @@ def test_runner_writes_what_is_missing_and_says_where_it_stands(tmp_path):
     said = []
     outcome = run_plan(tasks, tmp_path, n_jobs=2, report=said.append)
     assert (outcome.n_written, outcome.failures) == (2, [])
-    assert said[0].startswith("3 trials, 1 of them done already; the rest takes about ")
+    assert said[0].startswith("3 trials, 1 of them already done; the rest takes about ")
     assert said[-1].startswith("[3/3] digits ")
     lines = read_results(tmp_path)
     assert len(lines) == 3
@@ -238,7 +238,7 @@ def test_a_run_whose_time_is_up_ends_its_workers_and_says_what_is_left(tmp_path,
     said = []
     outcome = run_plan(tasks, tmp_path, n_jobs=2, minutes=minutes, report=said.append)
     assert (outcome.n_written, outcome.n_left, outcome.failures) == (0, 3, [])
-    assert said[-1] == "The time is up, and 3 trials are left; the same command goes on with them."
+    assert said[-1] == "The time is up, and 3 trials are left; run the same command again to continue."
 
 
 ENDLESS = """
@@ -292,7 +292,7 @@ def test_command_runs_lists_and_tabulates(tmp_path):
         cli.app, ["reproduce", "run", "--datasets", "digits", "--methods", "logging,bopl-s-regr", "--trials", "1", *out]
     )
     assert result.exit_code == 0, result.output
-    assert "2 trials, 0 of them done already" in result.output
+    assert "2 trials, 0 of them already done" in result.output
     assert "logging" in invoke(cli.app, ["reproduce", "list", *out]).output
     result = invoke(cli.app, ["reproduce", "table", *out])
     assert "| Logging |" in result.output
@@ -373,8 +373,8 @@ def test_failures_are_told_although_nothing_can_be_tabulated(tmp_path, monkeypat
         (["run", "--methods", "dqn"], "--methods knows logging, .* and all; got dqn"),
         (["noisy", "--datasets", "scenes"], "--datasets knows covertype, .* world_200 and all; got scenes"),
         (["run", "--trials", "many"], "--trials takes a number of trials, a range like 0-9"),
-        (["run", "--quick", "--trials", "3"], "a quick run has trials of its own: leave --trials out"),
-        (["run", "--quick", "--together", "2", "--trials", "3"], "leave --trials and --together out"),
+        (["run", "--quick", "--trials", "3"], "a quick run has its own trials: leave out --trials"),
+        (["run", "--quick", "--together", "2", "--trials", "3"], "leave out --trials and --together"),
         (["--quick", "run"], "write --quick after run"),
         (["--threads", "2", "--device", "cpu", "figure"], "write --threads and --device after figure"),
         (["table"], r"there are no result lines in .* yet: run `bopl reproduce run` first"),

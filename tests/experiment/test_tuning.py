@@ -20,9 +20,9 @@ def test_ranges_of_the_paper_make_a_space(dataset, method):
 
 
 def test_a_dataset_the_paper_does_not_know_has_no_ranges():
-    with pytest.raises(ValueError, match="the paper searched nothing for drr on digits"):
+    with pytest.raises(ValueError, match="the paper has no search for drr on digits"):
         paper_space("digits", "drr")
-    with pytest.raises(ValueError, match="the paper searched nothing for bopl on scene"):
+    with pytest.raises(ValueError, match="the paper has no search for bopl on scene"):
         paper_space("scene", "bopl")
 
 

@@ -193,7 +193,7 @@ def test_reward_model_scores_all_actions_like_one_at_a_time():
 
 def test_reward_model_refuses_more_actions_than_bins():
     log = make_log(n_samples=40, n_actions=20)
-    with pytest.raises(ValueError, match="20 actions need max_bins of at least that; it is 8"):
+    with pytest.raises(ValueError, match="20 actions need max_bins of at least 20, but it is 8"):
         bopl.BoostedRewardModel(bopl.HistTree(max_bins=8)).fit(log)
 
 

@@ -137,7 +137,7 @@ def test_propensities_of_two_actions_swapped_are_found_by_action():
     propensity = np.where(LOG.action_idx < 2, np.where(LOG.action_idx == 0, 0.5, 0.05), LOG.propensity)
     audit = changed(propensity=propensity).audit()
     assert audit["sum_inverse_propensity"].status == "problem"
-    assert "had no chance in some contexts" in audit["sum_inverse_propensity"].sentence
+    assert "impossible in some contexts" in audit["sum_inverse_propensity"].sentence
 
 
 def test_rounded_propensities_are_named():
@@ -204,7 +204,7 @@ def test_support_of_a_policy_counts_what_was_never_taken_or_not_eligible():
 
 def test_a_policy_given_by_logged_actions_has_no_support_check():
     audit = LOG.audit(SAMPLE.policy_prob[np.arange(2000), LOG.action_idx])
-    with pytest.raises(KeyError, match="no check is called 'policy_support'"):
+    with pytest.raises(KeyError, match="there is no check 'policy_support'"):
         _ = audit["policy_support"]
     assert audit["effective_sample_size"].value == pytest.approx(
         LOG.audit(SAMPLE.policy_prob)["effective_sample_size"].value
@@ -219,7 +219,7 @@ def test_few_rewards_are_a_problem_and_the_logging_policy_needs_no_difference():
     assert changed(reward=(np.arange(2000) < 10).astype(float)).audit()["rewarded_samples"].status == "note"
     assert changed(reward=np.ones(2000)).audit(SAMPLE.policy_prob)["rewarded_samples"].value == 0.0
     equal = changed(reward=np.ones(2000)).audit()["rewarded_samples"]
-    assert (equal.status, equal.sentence[:26]) == ("problem", "All 2,000 rewards are 1: t")
+    assert (equal.status, equal.sentence[:26]) == ("problem", "All 2,000 rewards are 1: n")
     logging = LOG.audit(SAMPLE.logging_prob)["rewarded_samples"]
     assert logging.value == pytest.approx(2000 * reward_share(LOG.reward))
 

@@ -59,7 +59,7 @@ BAD_LOGS = {
         "the log is empty",
     ),
     "no columns": ({**GOOD, "context": np.zeros((4, 0))}, ValueError, "context has no columns"),
-    "one action": ({**GOOD, "action": ["a"] * 4}, ValueError, r"one action only \('a'.*actions=\["),
+    "one action": ({**GOOD, "action": ["a"] * 4}, ValueError, r"only one action \('a'.*actions=\["),
     "flat context": ({**GOOD, "context": np.zeros(4)}, ValueError, r"two dimensions .*\(4,\)"),
     "context infinite": (
         {**GOOD, "context": CONTEXT * 1e38},

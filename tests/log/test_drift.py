@@ -93,8 +93,8 @@ def test_the_most_different_columns_are_named_first_and_the_rest_counted():
     found = list(drift_of(frame).values())
     assert [one.distance for one in found] == sorted((one.distance for one in found), reverse=True)
     sentence = drift_finding(found).sentence
-    assert sentence.count("to train on") == 3
-    assert sentence.endswith("and 1 more columns. The verdict is about samples like those held out.")
+    assert sentence.count("training samples") == 3
+    assert sentence.endswith("and 1 more columns. The verdict applies to samples like those held out.")
     assert drift_finding(()).status == "ok"
 
 

@@ -217,7 +217,7 @@ def test_numbers_and_flags_that_a_program_writes_its_own_way_are_known(tmp_path)
 def test_files_that_do_not_fit_together_say_so(tmp_path):
     pq.write_table(pa.table({"x": [1.0]}), tmp_path / "a.parquet")
     pq.write_table(pa.table({"x": ["one"]}), tmp_path / "b.parquet")
-    with pytest.raises(ValueError, match="the 2 files do not fit together"):
+    with pytest.raises(ValueError, match="the 2 files do not match"):
         bopl.BanditLog.read(tmp_path)
     (tmp_path / "c.csv").write_text("x\n1\n")
     with pytest.raises(ValueError, match=r"several formats .csv, parquet."):
@@ -282,7 +282,7 @@ def test_features_of_vowpal_wabbits_text_are_chosen_and_left_out_by_name(tmp_pat
     for choice in ({"context": ["user^agee"]}, {"ignore": ["user^agee"]}):
         with pytest.raises(UsageError, match=r"there is no column 'user\^agee'.* Did you mean 'user\^age'\?"):
             bopl.BanditLog.read(tmp_path / "log.vw", **choice)
-    with pytest.raises(UsageError, match="all features of Vowpal Wabbit's text are numbers"):
+    with pytest.raises(UsageError, match="all features in Vowpal Wabbit's text are numbers"):
         bopl.BanditLog.read(tmp_path / "log.vw", categorical=["user^age"])
 
 
@@ -331,9 +331,9 @@ def test_vowpal_wabbit_adf_blocks(tmp_path):
     [
         ("1:2:0.4 a b\n", r"line 1 of log\.vw has no '\|'"),
         ("1:x:0.4 | a\n", "line 1 of log.vw has a label that is not action:cost:probability"),
-        ("1:2:0.4 | a:b\n", "line 1 of log.vw has a feature whose value is no number: 'a:b'"),
+        ("1:2:0.4 | a:b\n", "line 1 of log.vw has a feature whose value is not a number: 'a:b'"),
         ("1:2:0.4 2:1:0.6 | a\n", "line 1 of log.vw has the costs of 2 actions"),
-        ("tea:2:0.4 | a\n", "an action that is no whole number: 'tea'"),
+        ("tea:2:0.4 | a\n", "an action that is not an integer: 'tea'"),
         ("shared | a\n0:1:0.5 | x\n| x\n", "line 2 of log.vw offers two actions with the same features"),
         ("shared | a\n", "line 1 of log.vw shares a context, but no action follows"),
         ("\n\n", "holds no example"),
@@ -418,8 +418,11 @@ def test_dsjson_names_of_actions_are_their_tags_and_shared_features_are_kept(tmp
     ("text", "message"),
     [
         ('{"c": {"_multi": [', "line 1 of log.dsjson is not valid JSON"),
-        ("[1, 2]", "line 1 of log.dsjson is no JSON object"),
-        (json.dumps(decision(1, "Rom", 5, 0.0)), "line 1 of log.dsjson says that action 6 was taken, and offers 2"),
+        ("[1, 2]", "line 1 of log.dsjson is not a JSON object"),
+        (
+            json.dumps(decision(1, "Rom", 5, 0.0)),
+            "line 1 of log.dsjson says that action 6 was taken, but offers only 2",
+        ),
         ('{"x": 1}', "holds no decision in dsjson"),
     ],
 )

@@ -93,18 +93,18 @@ def test_any_other_text_is_refused_in_one_sentence(text):
 @pytest.mark.parametrize(
     ("text", "why"),
     [
-        ("03/04/2024", "where day, month and year cannot be told apart"),
-        ("31.12.2024 10:00", "where day, month and year cannot be told apart"),
-        ("24-05-01", "where day, month and year cannot be told apart"),
-        ("1714550000", "digits of which the unit is not known"),
-        ("202405", "digits of which the unit is not known"),
-        ("2024-02-30", "which is no day of the calendar"),
-        ("2023-366", "which is no day of the calendar"),
+        ("03/04/2024", "in which day, month and year cannot be distinguished"),
+        ("31.12.2024 10:00", "in which day, month and year cannot be distinguished"),
+        ("24-05-01", "in which day, month and year cannot be distinguished"),
+        ("1714550000", "digits with an unknown unit"),
+        ("202405", "digits with an unknown unit"),
+        ("2024-02-30", "which is not a day of the calendar"),
+        ("2023-366", "which is not a day of the calendar"),
         ("2024-05-01T25:00", "whose time of day does not exist"),
         ("2024-05-01T10:00+24:00", "whose zone does not exist"),
-        ("2024-05-01 10:00 EST", "which is no date or time that is known"),
-        ("Jan 5", "which is no date or time that is known"),
-        ("yesterday", "which is no date or time that is known"),
+        ("2024-05-01 10:00 EST", "which is not a known date or time format"),
+        ("Jan 5", "which is not a known date or time format"),
+        ("yesterday", "which is not a known date or time format"),
     ],
 )
 def test_ambiguous_and_wrong_texts_are_refused_with_row_and_value(text, why):
@@ -282,5 +282,5 @@ def test_context_and_ignore_decide_about_the_time_too():
     assert both.feature_names == ("when (weekday)", "when (hour)", "x")
     with pytest.raises(ValueError, match="context contains 'when', which is the time by which the log is split"):
         bopl.BanditLog.from_frame(frame_with(np.arange(100)), context=["when", "x"], **named)
-    with pytest.raises(ValueError, match="categorical names 'when', which is no context column"):
+    with pytest.raises(ValueError, match="categorical names 'when', which is not a context column"):
         bopl.BanditLog.from_frame(frame, categorical=["when"], **named)

@@ -53,7 +53,7 @@ def test_a_price_is_blamed_and_the_propensities_are_not():
     log = bopl.BanditLog.from_frame(shop(item_price=item_price), **ROLES)
     audit = log.audit()
     assert [finding.check for finding in audit.problems] == ["leaks"]
-    assert "Column 'item_price' gives the action away" in audit["leaks"].sentence
+    assert "Column 'item_price' reveals the action" in audit["leaks"].sentence
     assert not log.audit(keep=["item_price"]).problems
     assert not log.without_columns(["item_price"]).audit().problems
 

@@ -46,7 +46,7 @@ def line(**changes):
 def test_a_line_that_is_no_object_is_named_and_does_not_end_the_process(tmp_path, text, number, start):
     file = tmp_path / "log.jsonl"
     file.write_text(text, encoding="utf8")
-    with pytest.raises(ValueError, match=f"line {number} of .* is no JSON object, it begins with .{start}"):
+    with pytest.raises(ValueError, match=f"line {number} of .* is not a JSON object, it begins with .{start}"):
         bopl.BanditLog.read(file)
 
 
@@ -93,11 +93,11 @@ def decision(**changes):
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
-        ({"_label_cost": {"a": 1}}, "line 1 of .* has a _label_cost that is no number"),
-        ({"_label_probability": "often"}, "has a _label_probability that is no number: 'often'"),
-        ({"_labelIndex": [0]}, "has a _labelIndex that is no number"),
-        ({"_labelIndex": 0.5}, "says that action 1.5 was taken, and offers 2"),
-        ({"Timestamp": 5}, "has a Timestamp that is no text"),
+        ({"_label_cost": {"a": 1}}, "line 1 of .* has a _label_cost that is not a number"),
+        ({"_label_probability": "often"}, "has a _label_probability that is not a number: 'often'"),
+        ({"_labelIndex": [0]}, "has a _labelIndex that is not a number"),
+        ({"_labelIndex": 0.5}, "says that action 1.5 was taken, but offers only 2"),
+        ({"Timestamp": 5}, "has a Timestamp that is not a time"),
         ({"c": {"_multi": [1, 2]}}, "must list the actions it offers under '_multi'"),
         ({"c": {"_multi": {"a": 1}}}, "must list the actions it offers under '_multi'"),
     ],
@@ -127,7 +127,7 @@ def test_a_huge_number_of_dsjson_is_infinite_and_refused_as_such(tmp_path):
 def test_an_action_of_vowpal_wabbit_beyond_64_bits_is_named(tmp_path):
     file = tmp_path / "log.vw"
     file.write_text("1:0:0.5 | x\n99999999999999999999:0:0.5 | x\n", encoding="utf8")
-    with pytest.raises(ValueError, match=r"line 2 of log\.vw has an action of more than 64 bits"):
+    with pytest.raises(ValueError, match=r"line 2 of log\.vw has an action beyond 64 bits"):
         bopl.BanditLog.read(file)
 
 
@@ -185,7 +185,7 @@ def test_times_of_polars_that_no_calendar_holds_are_refused():
 
 def test_lists_are_no_categories(tmp_path):
     pairs = pa.array([[1.0, 2.0]] * N, pa.list_(pa.float32(), 2))
-    with pytest.raises(TypeError, match=r"column 'pair' holds .*, whose values cannot be told apart as labels"):
+    with pytest.raises(TypeError, match=r"column 'pair' holds .*, whose values cannot be used as labels"):
         bopl.BanditLog.from_frame(table(pair=pairs), **ROLES, categorical=["pair"])
 
 

@@ -58,14 +58,14 @@ def test_a_condition_takes_the_rows_that_meet_it(where, convert):
 @pytest.mark.parametrize(
     ("where", "message"),
     [
-        ("county == 'DE'", "where names 'county', which is no column; the columns are .* Did you mean 'country'"),
-        ("country == 3", "'country', which holds text, with 3. Text stands in quotes"),
+        ("county == 'DE'", "where names 'county', which is not a column; the columns are .* Did you mean 'country'"),
+        ("country == 3", "'country', which holds text, with 3. Put text in quotes"),
         ("__import__('os')", "cannot be read at"),
         ("day + 1 > 2", "cannot be read at"),
         ("day >", "at its end: expected a column or a value"),
         ("1 == 1", "expected a column"),
         ("", "where is empty"),
-        ("(" * 60 + "day > 1" + ")" * 60, "more than 50 brackets"),
+        ("(" * 60 + "day > 1" + ")" * 60, "more than 50 nested parentheses"),
         ("when > 'soon'", "holds times, with 'soon'"),
         ("day == 99999999999999999999999", "cannot be applied"),
     ],
@@ -76,7 +76,7 @@ def test_a_condition_that_cannot_be_read_is_one_sentence(where, message):
 
 
 def test_a_condition_that_no_row_meets_is_refused():
-    with pytest.raises(ValueError, match="no row of 400 is where day > 10"):
+    with pytest.raises(ValueError, match="none of the 400 rows satisfies day > 10"):
         bopl.BanditLog.from_frame(FRAME, **ROLES, where="day > 10")
 
 
@@ -108,7 +108,7 @@ def test_invalid_rows_are_left_out_counted_and_listed(tmp_path, extension):
     }
     finding = log.audit()["dropped_rows"]
     assert finding.status == "note"
-    assert "5 of 400 rows were left out (1.2%)" in finding.sentence
+    assert "5 of 400 rows were dropped (1.2%)" in finding.sentence
 
 
 def test_rows_left_out_after_one_action_only_are_doubtful():
@@ -120,7 +120,7 @@ def test_rows_left_out_after_one_action_only_are_doubtful():
 
 
 def test_a_log_without_a_valid_row_is_refused():
-    with pytest.raises(ValueError, match=r"no valid row is left\. 400 of 400 rows were left out"):
+    with pytest.raises(ValueError, match=r"no valid row is left\. 400 of 400 rows were dropped"):
         bopl.BanditLog.from_frame(FRAME.assign(click=np.nan), **ROLES, drop_invalid=True)
 
 

@@ -149,11 +149,13 @@ def test_wrong_columns_get_one_sentence():
         schema.encode(mixed_frame().rename(columns={"city": "City"}))
     with pytest.raises(ValueError, match="column 'age' held numbers when the policy was fitted; here it holds text"):
         schema.encode(mixed_frame().assign(age="old"))
-    with pytest.raises(ValueError, match=r"1 of 2 do not: 'x' \(List\(String\)\)\. Leave them out with ignore"):
+    with pytest.raises(ValueError, match=r"1 of 2 do not: 'x' \(List\(String\)\)\. Exclude them with ignore"):
         bopl.BanditLog.from_frame(
             pa.table({"x": [["a"]], "y": [1], "item": [0], "click": [1], "p": [0.5]}), actions=[0, 1], **ROLES
         )
-    with pytest.raises(ValueError, match=r"categorical names 'cty', which is no context column. Did you mean 'city'"):
+    with pytest.raises(
+        ValueError, match=r"categorical names 'cty', which is not a context column. Did you mean 'city'"
+    ):
         bopl.BanditLog.from_frame(mixed_frame(), categorical=["cty"], **ROLES)
 
 

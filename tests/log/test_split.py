@@ -86,7 +86,7 @@ def test_a_random_split_has_no_group_in_both_parts(group, seed):
 
 
 def test_constant_times_are_refused():
-    with pytest.raises(ValueError, match="all 10 samples have the same time, 7, so that none is later"):
+    with pytest.raises(ValueError, match="all 10 samples have the same time, 7, so none is later"):
         timed_log([7] * 10).split(0.2, by="time")
     same = np.full(10, np.datetime64("2024-05-01T10:00"))
     with pytest.raises(ValueError, match="have the same time, 2024-05-01 10:00:00"):
@@ -95,7 +95,7 @@ def test_constant_times_are_refused():
 
 @pytest.mark.parametrize("group", [[1] * 20, [0, 1] * 10, np.arange(20) % 4])
 def test_groups_that_all_straddle_the_boundary_are_refused_in_one_sentence(group):
-    with pytest.raises(ValueError, match="every group with samples before 16 has some after it as well"):
+    with pytest.raises(ValueError, match="every group with samples before 16 also has some after it"):
         timed_log(np.arange(20), group).split(0.2, by="time")
 
 
@@ -127,8 +127,8 @@ def test_what_was_held_out_is_counted_and_said():
     assert str(split) == (
         f"Held out: {facts.test.n_samples:,} samples of {facts.test.n_groups:,} groups from {facts.test.first} to 28. "
         f"Training: {facts.train.n_samples:,} samples of {facts.train.n_groups:,} groups from 1 to {facts.train.last}. "
-        f"Dropped from training: {facts.n_dropped:,} earlier samples of {facts.n_dropped_groups:,} groups that the "
-        "held-out part has as well."
+        f"Dropped from training: {facts.n_dropped:,} earlier samples of {facts.n_dropped_groups:,} groups that are "
+        "also in the held-out part."
     )
 
 
@@ -144,7 +144,7 @@ def test_dates_are_written_as_dates():
 
 def test_a_split_that_drops_most_of_its_training_samples_warns():
     log = shop_log(2000, n_users=100)
-    with pytest.warns(UserWarning, match=r"\d\d% of the samples before the held-out part are not trained on"):
+    with pytest.warns(UserWarning, match=r"\d\d% of the samples before the held-out part are not used for training"):
         log.split(0.05, by="time")
 
 

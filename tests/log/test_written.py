@@ -251,7 +251,7 @@ def test_a_write_that_fails_leaves_the_old_file(tmp_path, monkeypatch):
 def test_labels_without_a_form_in_a_table_are_refused(tmp_path):
     for labels in ([("a", 1), ("b", 2)], ["a", 1], [2**70, 1]):
         log = bopl.BanditLog([[0.0], [1.0]], labels, [0, 1], [0.5, 0.5])
-        with pytest.raises(UsageError, match="labels of action have no form in a table"):
+        with pytest.raises(UsageError, match="labels of action cannot be stored in a table"):
             log.to_parquet(tmp_path / "log.parquet")
     with pytest.raises(FileNotFoundError, match="no folder"):
         random_log().to_parquet(tmp_path / "none" / "log.parquet")
@@ -276,7 +276,7 @@ def test_a_damaged_description_is_one_sentence(tmp_path, name, value):
     table = random_log().to_frame("pyarrow")
     document = json.loads(table.schema.metadata[KEY]) | {name: value}
     pq.write_table(table.replace_schema_metadata({KEY: json.dumps(document)}), tmp_path / "log.parquet")
-    with pytest.raises(ValueError, match="what it says of its columns cannot be read"):
+    with pytest.raises(ValueError, match="its description of the columns cannot be read"):
         bopl.BanditLog.read(tmp_path / "log.parquet")
 
 
@@ -355,21 +355,21 @@ def bonn_less(table):
 REFUSED = {
     "other categories": (
         lambda: [bopl.BanditLog.from_frame(t, **ROLES) for t in (click_table(50), bonn_less(click_table(50)))],
-        r"log 1 and log 2 turn 'city' into numbers in different ways.*schema=first.schema",
+        r"log 1 and log 2 turn 'city' into numbers differently.*schema=first.schema",
     ),
     "other columns": (
         lambda: [bopl.BanditLog.from_frame(click_table(50), **ROLES, ignore=i) for i in (["age"], ["user"])],
-        "differ in their context columns: 'user', 'age' are in one of them only",
+        "differ in their context columns: 'user', 'age' are in only one of them",
     ),
     "names": (lambda: [random_log(), random_log(feature_names=list("abc"))], "without names and with names"),
-    "groups": (lambda: [random_log(), random_log(group=None)], "log 1 has group and log 2 has not"),
+    "groups": (lambda: [random_log(), random_log(group=None)], "log 1 has group but log 2 does not"),
     "times": (
         lambda: [random_log(), random_log(time=np.datetime64("2024-01-01") + np.arange(60))],
         "times of log 1 are numbers, those of log 2 dates",
     ),
     "propensities": (
         lambda: [bopl.BanditLog([[0.0], [1.0]], [0, 1], [0, 1], p) for p in (None, [0.5, 0.5])],
-        "log 2 has propensities and log 1 has not",
+        "log 2 has propensities but log 1 does not",
     ),
     "features": (
         lambda: [random_log(), random_log(action_features=np.ones((4, 3)))],
@@ -465,8 +465,8 @@ def test_a_file_without_a_word_of_them_has_none_of_them(tmp_path):
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
-        ({"other_rewards": {}}, "log 1 has the other reward 'revenue' and log 2 has not"),
-        ({"segment": None}, "log 1 has segment and log 2 has not"),
+        ({"other_rewards": {}}, "log 1 has the other reward 'revenue' but log 2 does not"),
+        ({"segment": None}, "log 1 has segment but log 2 does not"),
     ],
 )
 def test_logs_are_not_joined_where_one_lacks_what_the_other_carries(changes, said):

@@ -126,7 +126,7 @@ def test_frames_are_checked_by_name():
     [
         ({"objective": "drs"}, ValueError, "objective must be one of 'ips', 'surrogate', 'dr'; got 'drs'"),
         ({"n_rounds": -1}, ValueError, "n_rounds must be at least 0; got -1"),
-        ({"n_rounds": 2.5}, TypeError, "n_rounds must be a whole number"),
+        ({"n_rounds": 2.5}, TypeError, "n_rounds must be an integer"),
         ({"reward_translation": "low"}, TypeError, "reward_translation must be a number"),
         ({"ensemble_weight_penalty": -1}, ValueError, "ensemble_weight_penalty must be at least 0"),
         ({"scale": 0.0}, ValueError, "scale must be greater than 0; got 0.0"),

@@ -75,7 +75,7 @@ def test_forty_thousand_actions_work_or_are_refused_in_one_sentence(monkeypatch)
     log = many_actions()
     assert log.audit().table is not None
     assert small_policy("surrogate").fit(log).predict(log.context[:2]).shape == (2,)
-    with pytest.raises(ValueError, match=r"40000 actions need max_bins.*Objectives 'ips' and 'surrogate'"):
+    with pytest.raises(ValueError, match=r"40000 actions need max_bins.*Use objective 'ips' or 'surrogate'"):
         small_policy("dr").fit(log)
     monkeypatch.setattr(learnable, "available_memory", lambda: 1 << 20)
     with pytest.raises(ValueError, match=r"40 samples and 40,000 actions takes 0.0 GiB, more than"):
@@ -118,4 +118,4 @@ def test_categories_of_sparse_contexts_that_cannot_be_are_refused():
 def test_categories_in_vowpal_wabbits_text_are_refused(tmp_path, capsys):
     (tmp_path / "log.vw").write_text("1:-1:0.5 | a b:2\n2:0:0.25 | b c:0.5\n1:0:0.5 |\n")
     assert run_bopl("audit", tmp_path / "log.vw", "--categorical", "b") == 2
-    assert "all features of Vowpal Wabbit's text are numbers" in capsys.readouterr().err
+    assert "all features in Vowpal Wabbit's text are numbers" in capsys.readouterr().err

@@ -102,7 +102,7 @@ def packed(path, members):
 @pytest.mark.filterwarnings("ignore:Duplicate name")
 def test_a_member_that_occurs_twice_is_refused(tmp_path, model):
     members = list(members_of(model).items())
-    with pytest.raises(ValueError, match="holds a member twice"):
+    with pytest.raises(ValueError, match="contains a member twice"):
         bopl.load(packed(tmp_path / "twice.bopl", [*members, members[-1]]))
 
 

@@ -138,5 +138,5 @@ def test_a_blend_and_the_winner_of_a_race_take_raw_columns(tmp_path):
 
 def test_columns_without_names_cannot_be_inputs(tmp_path):
     policy = bopl.BoostedPolicy("surrogate", n_rounds=2, progress=False).fit(informative_log())
-    with pytest.raises(TypeError, match="fitted on numbers and not on named columns: export it with raw=False"):
+    with pytest.raises(TypeError, match="fitted on numbers, not on named columns: export it with raw=False"):
         policy.to_onnx(tmp_path / "policy.onnx", raw=True)

@@ -113,9 +113,9 @@ def test_a_policy_that_knows_none_of_the_actions_says_so():
 
 def test_wrong_outcomes_are_one_sentence():
     X, y = arrays()
-    with pytest.raises(ValueError, match=r"y has the columns 'action', 'click', and none called 'reward'"):
+    with pytest.raises(ValueError, match=r"y has the columns 'action', 'click', but not 'reward'"):
         policy().fit(X, pd.DataFrame({"action": LOG.action, "click": LOG.reward}))
-    with pytest.raises(TypeError, match="y holds reward and propensity already"):
+    with pytest.raises(TypeError, match="y already contains reward and propensity"):
         policy().fit(X, y, reward=LOG.reward)
     with pytest.raises(ValueError, match="propensity is missing"):
         bopl.outcomes(LOG.action, LOG.reward, None)

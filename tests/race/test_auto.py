@@ -184,7 +184,7 @@ def test_a_constant_reward_ends_at_the_logging_policy(constant):
     log, truth = noise_world(n_samples=600)
     policy = auto(["regression", "dr", "likelihood", "surrogate", "ips"]).fit(log.with_reward(np.full(600, constant)))
     assert policy.is_logging_
-    assert "Nothing beats the logging policy" in policy.leaderboard_.verdict
+    assert "No candidate beats the logging policy" in policy.leaderboard_.verdict
     np.testing.assert_allclose(policy.predict_proba(truth.context), truth.logging_prob, atol=0.05)
 
 

@@ -58,7 +58,7 @@ def test_where_actions_do_not_matter_the_policy_is_the_logging_policy_and_says_s
     log, truth = noise_world(seed)
     policy = race_on(log, ["regression", "regression-logging", "ips"], seed)
     assert policy.is_logging_
-    assert policy.leaderboard_.verdict.startswith("Nothing beats the logging policy")
+    assert policy.leaderboard_.verdict.startswith("No candidate beats the logging policy")
     assert policy.leaderboard_.verdict.endswith("The policy is the logging policy.")
     assert chosen(policy) == ["logging"]
     moved = np.abs(policy.predict_proba(truth.context) - truth.logging_prob).sum(axis=1).mean() / 2

@@ -68,7 +68,7 @@ def test_the_id_of_a_policy_is_no_path(tmp_path, name):
 def test_the_command_makes_a_folder_with_a_commented_file(tmp_path):
     done = run("serve", tmp_path / "shop", "--init", "--actions", "book, film", "--port", 0)
     assert done.returncode == 0, done.stderr
-    assert "is the folder of a loop now" in done.stdout
+    assert "Created the loop folder" in done.stdout
     text = (tmp_path / "shop" / "loop.toml").read_text(encoding="utf8")
     assert "# Share of the decisions that is made uniformly at random.\nexploration = 0.05\n" in text
     assert LoopFolder(tmp_path / "shop").settings().actions == ("book", "film")

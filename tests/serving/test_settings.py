@@ -39,7 +39,7 @@ def test_settings_cannot_be_changed():
     ("text", "sentence"),
     [
         ("port = 99999", "port must lie in [0, 65535]; got 99999."),
-        ("port = '80'", "port must be a whole number; got '80'."),
+        ("port = '80'", "port must be an integer; got '80'."),
         ("prot = 1", "sets 'prot', which is not a setting. Did you mean 'port'?"),
         ("mode = 'both'", "mode must be one of 'serve', 'apprentice'; got 'both'."),
         ("exploration = 1.5", "exploration must lie in [0, 1]; got 1.5."),

@@ -171,7 +171,9 @@ def test_offline_the_error_names_the_file_the_folder_and_the_variable(monkeypatc
     monkeypatch.setenv("BOPL_DATA", str(tmp_path / "data"))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     monkeypatch.setenv("BOPL_OFFLINE", "1")
-    with pytest.raises(FileNotFoundError, match=r"covertype\.npz .* forbidden by BOPL_OFFLINE.* BOPL_DATA") as caught:
+    with pytest.raises(
+        FileNotFoundError, match=r"covertype\.npz .* BOPL_OFFLINE forbids downloads.* BOPL_DATA"
+    ) as caught:
         load_dataset("covertype")
     assert str(tmp_path / "data") in str(caught.value)
     assert str(tmp_path / "bopl") in str(caught.value)

@@ -32,8 +32,8 @@ def test_reward_matrix_of_several_labels_pays_for_each():
 @pytest.mark.parametrize(
     ("label", "settings", "message"),
     [
-        (["a", "z"], {}, "label holds 'z', which is none of the actions 'a', 'b', 'c'"),
-        (["a"], {"partial_credit": [("a", "y")]}, "partial_credit holds 'y', which is none of the actions"),
+        (["a", "z"], {}, "label holds 'z', which is not among the actions 'a', 'b', 'c'"),
+        (["a"], {"partial_credit": [("a", "y")]}, "partial_credit holds 'y', which is not among the actions"),
         ([[1, 0]], {}, "label must have one column per action: it has 2, and there are 3 actions"),
         ([[1, 0, 2]], {}, "label must hold 0 and 1 where it has several columns; got 2"),
         ([[1, 0, np.nan]], {}, "label must hold 0 and 1 where it has several columns; got nan"),
@@ -87,7 +87,7 @@ def test_logging_policy_meets_its_target_reward():
     weakest = 1 / 3  # uniform
     with pytest.raises(ValueError, match=rf"reward 0\.05: the weakest earns {weakest:.4f}, the strongest (0\.9|1\.0)"):
         fit_logging_policy(context, reward, actions=np.arange(3), target_reward=0.05)
-    with pytest.warns(UserWarning, match=rf"earns {weakest:.4f}, 0\.0100 off the .* asked for"):
+    with pytest.warns(UserWarning, match=rf"earns {weakest:.4f}, 0\.0100 off the requested"):
         fit_logging_policy(context, reward, actions=np.arange(3), target_reward=weakest - 0.01)
 
 

@@ -98,8 +98,8 @@ class Broken:
     ("fault", "message"),
     [
         ("gradient", "minus the derivative of the risk"),
-        ("curvature", "bend no more than curvature says"),
-        ("optimum", "less risk than optimal_risk"),
+        ("curvature", "curvature of the risk must be at most `curvature`"),
+        ("optimum", "lower risk than optimal_risk"),
         ("weights", "data.sample_weight"),
         ("order", "order of the samples"),
     ],
@@ -172,7 +172,7 @@ class Steep(MeanEstimator):
         (Silent(), "clips_weights is False"),
         (Hidden(), "declare that it clips"),
         (Uneven(), "exactly zero"),
-        (Steep(), "value_gradient must hold"),
+        (Steep(), "value_gradient must be the derivatives"),
     ],
     ids=["silent", "hidden", "uneven", "steep"],
 )
@@ -225,7 +225,7 @@ class _Opposite:
 @pytest.mark.parametrize(
     ("fault", "message"),
     [
-        ("prediction", "what its predictor says"),
+        ("prediction", "must equal that of its predictor"),
         ("seed", "same seed and round"),
         ("away", "away from the gradient"),
     ],
@@ -265,7 +265,7 @@ class Forgetful(LearnedPolicy):
 def test_a_policy_that_forgets_is_told_so():
     with forgotten():
         register_policy(Forgetful)
-        with pytest.raises(AssertionError, match="A file must hold the same probabilities"):
+        with pytest.raises(AssertionError, match="A loaded policy must have the same probabilities"):
             check_policy(Forgetful())
 
 
@@ -276,7 +276,7 @@ def test_a_policy_that_nobody_registered_cannot_be_saved():
 
 def test_a_class_that_takes_the_name_of_ours_cannot_be_saved_as_it():
     mine = type("UniformPolicy", (UniformPolicy,), {})
-    with pytest.raises(TypeError, match="would come back as bopl"):
+    with pytest.raises(TypeError, match="would be loaded as bopl"):
         mine().fit(random_log(0)).save("never.bopl")
 
 

@@ -155,7 +155,7 @@ def test_periods_with_next_to_nothing_before_them_only_train():
         (PeriodPlan(every="0d"), UsageError, "every must be a positive length of time"),
         (PeriodPlan(every="soon"), UsageError, "every must be a positive length of time"),
         (PeriodPlan(window="7y"), UsageError, "window must be a length of time such as '7d'"),
-        (PeriodPlan(every="60d"), ValueError, "periods of every=60d leave none with 100 samples before it"),
+        (PeriodPlan(every="60d"), ValueError, "no period of every=60d has 100 samples before it"),
         (PeriodPlan(0), ValueError, "n_periods"),
     ],
 )
@@ -165,7 +165,7 @@ def test_periods_that_cannot_be_are_refused(plan, error, says):
 
 
 def test_logs_that_cannot_be_divided_are_refused():
-    with pytest.raises(ValueError, match="the times of this log allow 1 periods and not 4"):
+    with pytest.raises(ValueError, match="the times of this log allow only 1 periods, not 4"):
         PeriodPlan().divide(make_log(100, time=[1] * 50 + [2] * 50))
     untimed = bopl.BanditLog([[0.0]] * 4, [0, 1] * 2, [1.0] * 4, [0.5] * 4)
     with pytest.raises(UsageError, match="a backtest needs the time of each decision"):

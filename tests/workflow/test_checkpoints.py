@@ -17,7 +17,7 @@ from bopl.workflow.config import TrainConfig
 from bopl.workflow.training import train
 from product import write_log
 
-GOING_ON = "Going on from the checkpoint of an earlier run with the same log and settings."
+GOING_ON = "Resuming from the checkpoint of an earlier run with the same log and settings."
 SETTINGS = {
     "ips": {"objective": "ips"},  # a fit for every candidate of the reward translation
     "early": {"objective": "ips", "reward_translation": -0.4, "early_stopping_rounds": 2, "n_rounds": 60},
@@ -194,7 +194,7 @@ def test_a_checkpoint_that_cannot_be_written_does_not_end_the_run(log, whole, tm
     said = []
     monkeypatch.setattr("bopl.boosting.checkpoint.write_archive", fail)
     train(config_for(log, tmp_path / "policy.bopl", **SETTINGS["dr"]), say=said.append)
-    assert said.count("Without a checkpoint, a run that is killed starts again: no room.") == 1
+    assert said.count("There is no checkpoint, so a killed run would start from the beginning: no room.") == 1
     assert contents(tmp_path / "policy.bopl") == whole["dr"]
 
 
@@ -206,7 +206,7 @@ def test_an_interrupted_run_says_that_it_can_go_on(log, whole, tmp_path):
 
     said, config = [], config_for(log, tmp_path / "policy.bopl", **SETTINGS["dr"])
     assert train(config, say=said.append, callbacks=[interrupt]).is_interrupted
-    assert said[-1] == "The same command, given again, goes on from here."
+    assert said[-1] == "Run the same command again to resume from here."
     assert bopl.load(tmp_path / "policy.bopl").history_.n_rounds == 4
     assert not train(config).is_interrupted
     assert contents(tmp_path / "policy.bopl") == whole["dr"]

@@ -54,12 +54,12 @@ def test_columns_that_are_kept_stay_and_are_told(leaking):
     audited = audit_for_training(read_training_log(config), config, say=said.append)
     assert "order_id" in audited.log.feature_names
     assert {leak.column for leak in audited.left_out} == {"item_price", "revenue"}
-    assert any(line.startswith("Note: Column 'order_id' knows the reward") for line in said)
+    assert any(line.startswith("Note: Column 'order_id' reveals the reward") for line in said)
 
 
 def test_a_column_to_keep_must_be_there(leaking):
     config = make_config({"log": leaking, "keep": ["order"], **ROLES})
-    with pytest.raises(UsageError, match="keep names 'order', which is no context column"):
+    with pytest.raises(UsageError, match="keep names 'order', which is not a context column"):
         audit_for_training(read_training_log(config), config, say=print)
 
 

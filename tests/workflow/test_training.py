@@ -43,7 +43,7 @@ def test_candidates_put_zero_between_the_least_reward_and_beyond_the_mean(reward
 
 
 def test_equal_rewards_leave_nothing_to_choose_by():
-    with pytest.raises(ValueError, match="all 4 rewards are 2: there is nothing to choose"):
+    with pytest.raises(ValueError, match="all 4 rewards are 2: nothing distinguishes"):
         candidates(np.full(4, 2.0))
 
 
@@ -323,7 +323,7 @@ def test_rounds_that_are_no_better_than_the_start_are_said_to_be_none(tmp_path):
     said = []
     config = config_for(tmp_path, objective="dr", min_leaf_samples=1e9)
     result = train(config, say=lambda text: said.append(str(text)))
-    assert any(text.endswith("the policy is where boosting started.") for text in said)
+    assert any(text.endswith("the policy is the start of boosting.") for text in said)
     assert result.policy.ensemble_.start.predictors
     assert [row["verdict"] for row in result.evaluation.rows if row["estimator"] == "dr"] == ["better"]
 
@@ -396,7 +396,7 @@ def test_minutes_bound_the_race(tmp_path):
 
 
 def test_callbacks_are_not_taken_by_a_race(tmp_path):
-    with pytest.raises(ValueError, match="callbacks watch the boosting of a single objective"):
+    with pytest.raises(ValueError, match="callbacks apply to boosting a single objective"):
         train(race_config(tmp_path), callbacks=[Interrupt(1, 1)])
 
 
@@ -409,7 +409,7 @@ def test_ctrl_c_in_a_race_keeps_the_best_so_far_and_judges_it(tmp_path, monkeypa
     result = train(race_config(tmp_path, include=("regression", "dr")), say=said.append)
     assert result.is_interrupted
     assert result.policy.is_interrupted_
-    assert "Interrupted: the policy is the best of what was trained so far." in said
+    assert "Interrupted: the policy is the best of those trained so far." in said
     assert result.evaluation.rows
     assert (tmp_path / "policy.run" / "report.html").is_file()
     assert bopl.load(tmp_path / "policy.bopl").predict(click_table(20)).shape == (20,)

@@ -1,4 +1,4 @@
-"""Rivals: reward regression, BanditNet, and the policies any other has to beat.
+"""Baselines: reward regression, BanditNet, the uniform policy and an estimate of the logging policy.
 
 Names are imported when first used: a network needs no compiled engine, a boosted reward model no torch.
 """

@@ -22,7 +22,7 @@ class BoostedRewardPolicy(LearnedPolicy):
     """BRR-gb of the paper: gradient boosting of regression trees on the logged rewards, then the best action.
 
     It minimises ``mean (F(x_i, a_i) - r_i)²`` (Eq. "reward_regression_objective"); propensities are not used. Scores
-    are predicted rewards, so `predict_proba` is greedy unless ``inverse_temperature`` says otherwise. Features of the
+    are predicted rewards, so `predict_proba` is greedy unless ``inverse_temperature`` is given. Features of the
     actions are not used.
 
     Parameters
@@ -34,9 +34,9 @@ class BoostedRewardPolicy(LearnedPolicy):
     learning_rate : float in (0, 2], default=0.1
         Share of each tree that is added.
     n_jobs : int, optional
-        Threads; all processors if None. The result does not depend on it.
+        Number of threads; all processors if None. The result does not depend on it.
     random_state : int, optional
-        Of the learner's draws, if it draws.
+        Seed of the learner, if it draws random numbers.
 
     Attributes
     ----------
@@ -56,7 +56,7 @@ class BoostedRewardPolicy(LearnedPolicy):
 
     @property
     def trained_inverse_temperature(self) -> float:
-        """Infinity: scores are predicted rewards, and the best is taken."""
+        """Infinity: scores are predicted rewards, so the policy is greedy."""
         return np.inf
 
     def __init__(
@@ -93,7 +93,7 @@ class BoostedRewardPolicy(LearnedPolicy):
         return {"trees": facts, "initial": self.model_.initial_, "learner": describe_learner(self.learner)}, arrays
 
     def unpack_learned(self, facts: dict[str, Any], arrays: dict[str, AnyArray]) -> None:
-        """Take back what was learned."""
+        """Restore what was learned."""
         self.learner = learner_from(facts["learner"])
         found = unpack_predictors(facts["trees"], arrays, n_features=self.n_features_in_, n_actions=len(self.actions_))
         trees = [predictor for predictor in found if isinstance(predictor, HistTreePredictor)]

@@ -1,4 +1,4 @@
-"""A booster from a file: XGBoost's own reader trusts what it reads, so that it is given only what was checked."""
+"""A booster from a file: XGBoost's own reader trusts its input, so it gets only what was checked."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from bopl.baseline.ubjson import decode, encode
 OBJECTIVE = "reg:squarederror"
 NO_PARENT = np.iinfo(np.int32).max
 DELETED = np.iinfo(np.int32).max  # column of a node that was pruned
-MAX_DEPTH = 64  # the most that ``max_depth`` may be
+MAX_DEPTH = 64  # the maximum of ``max_depth``
 MIN_VERSION = 3
 
 _NODE_ARRAYS = {
@@ -32,24 +32,24 @@ _NO_CATEGORIES = ("categories", "categories_nodes", "categories_segments", "cate
 
 
 def checked_booster(content: bytes, n_columns: int) -> tuple[bytes, bool]:
-    """Return a booster of regression trees in UBJSON again, written from what was checked alone.
+    """Return a booster of regression trees as UBJSON, rewritten from what was checked.
 
     Parameters
     ----------
     content : bytes
     n_columns : int
-        Columns of the rows that it is to predict.
+        Number of columns of the rows to predict.
 
     Returns
     -------
     content : bytes
     is_same : bool
-        Whether these are the bytes that were given; if not, something was left out that is not known here.
+        Whether the bytes are those that were given; otherwise something unknown was left out.
 
     Raises
     ------
     ValueError
-        The trees could make a walk leave them, or it is not such a booster.
+        A traversal could leave the trees, or it is not such a booster.
     """
     model = decode(content)
     learner = model["learner"]
@@ -137,7 +137,7 @@ def _checked_tree(tree: dict[str, Any], number: int, n_columns: int) -> dict[str
 
 
 def _reached(nodes: dict[str, AnyArray], n_nodes: int) -> AnyArray:
-    """Return which nodes hang on the root, after checking that they are a tree, a right child after its sibling."""
+    """Return which nodes are reachable from the root, after checking that they form a tree with adjacent siblings."""
     left, right, parent = nodes["left_children"], nodes["right_children"], nodes["parents"]
     is_split = left != -1
     if n_nodes == 0 or (right != np.where(is_split, left + 1, -1)).any() or parent[0] != NO_PARENT:

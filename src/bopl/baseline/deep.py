@@ -81,7 +81,7 @@ class NetworkPolicy(LearnedPolicy):
 
     @property
     def has_exact_rows(self) -> bool:
-        """Whether the digits of a row's probabilities do not depend on the rows that it comes with: not here."""
+        """Whether the digits of a row's probabilities do not depend on the other rows: not for networks."""
         return False
 
     def score_actions(self, context: ContextMatrix) -> FloatArray:
@@ -95,7 +95,7 @@ class NetworkPolicy(LearnedPolicy):
         return facts | {"best_epoch": self.best_epoch_}, arrays
 
     def unpack_learned(self, facts: dict[str, Any], arrays: dict[str, AnyArray]) -> None:
-        """Take back what was learned."""
+        """Restore what was learned."""
         self.network_ = unpack_network(facts, arrays, self.n_features_in_, len(self.actions_))
         self.best_epoch_ = int(facts["best_epoch"])
         self.history_ = {name: arrays[f"history/{name}"] for name in ("epoch", "loss", "snips_value")}
@@ -111,8 +111,8 @@ class DeepRewardPolicy(NetworkPolicy):
     self-normalised estimate of the greedy policy's reward on the training log has not improved for
     ``early_stopping_patience`` epochs, and the best epoch is kept. Predicting needs no PyTorch.
 
-    Categories are indicators. A missing number is the mean of its column, and columns that had some in the training log
-    come with an indicator of it.
+    Categories become indicators. A missing number is replaced by the mean of its column, and columns with missing
+    numbers in the training log also get an indicator.
 
     Parameters
     ----------
@@ -121,25 +121,25 @@ class DeepRewardPolicy(NetworkPolicy):
     first_layer_width : int, default=256
         Width of the first hidden layer; each further one is half as wide, but not below 32.
     dropout : float in [0, 1), default=0.1
-        Share of the hidden units that are left out in each step of training.
+        Share of the hidden units dropped in each step of training.
     weight_decay : float, default=1e-5
-        Share of a weight that a step takes away, in units of the learning rate.
+        Weight decay per step, in units of the learning rate.
     learning_rate : float, default=0.01
-        Of AdaGrad.
+        Learning rate of AdaGrad.
     n_epochs : int, default=1000
-        Most epochs.
+        Maximum number of epochs.
     batch_size : int, default=100
-        Samples in one step of training.
+        Number of samples in one step of training.
     early_stopping_patience : int, default=10
-        Epochs without a better estimate after which training stops.
+        Number of epochs without a better estimate after which training stops.
     scaling : {"standard", "max", "none"}, default="standard"
         ``"standard"`` standardises columns that do not lie in [0, 1]; ``"max"`` divides by the largest value.
     device : {"auto", "cpu", "cuda"}, default="auto"
-        ``"auto"`` is CUDA where there is a GPU.
+        ``"auto"`` is CUDA if there is a GPU.
     progress : bool, default=True
-        Show a progress bar where standard error is a terminal.
+        Show a progress bar if standard error is a terminal.
     random_state : int, optional
-        Fixes initial weights, order of the samples and dropout. On a CPU with the same number of threads the result
+        Seed of initial weights, order of the samples and dropout. On a CPU with the same number of threads the result
         is then the same to the last bit.
 
     Attributes
@@ -147,12 +147,12 @@ class DeepRewardPolicy(NetworkPolicy):
     network_ : Network
     best_epoch_ : int
     history_ : dict of ndarray
-        ``epoch``, ``loss`` and ``snips_value`` (of the training log).
+        ``epoch``, ``loss`` and ``snips_value`` (on the training log).
     """
 
     @property
     def trained_inverse_temperature(self) -> float:
-        """Infinity: scores are predicted rewards, and the best is taken."""
+        """Infinity: scores are predicted rewards, so the policy is greedy."""
         return np.inf
 
 
@@ -218,9 +218,9 @@ AnyNetworkPolicy = TypeVar("AnyNetworkPolicy", bound=NetworkPolicy)
 def fit_together(policies: Sequence[AnyNetworkPolicy], logs: Sequence[BanditLog]) -> list[AnyNetworkPolicy]:
     """Train one policy per log, all in lockstep: on a GPU ten small networks take little longer than one.
 
-    The policies must agree in everything but ``random_state``, the logs in their numbers of samples and actions. With
-    one policy this is ``fit``; with several the draws of dropout are shared, so a policy trained in company differs
-    in its random numbers from the same policy trained alone.
+    The policies must agree in everything but ``random_state``, and the logs in their numbers of samples and actions.
+    With one policy this is ``fit``; with several, the draws of dropout are shared, so a policy trained together with
+    others differs in its random numbers from the same policy trained alone.
     """
     if len(policies) != len(logs) or not policies:
         raise ValueError(f"fit_together needs one policy per log; got {len(policies)} policies and {len(logs)} logs.")
@@ -256,7 +256,7 @@ def _draw_seed(random_state: int | None) -> int:
 
 @contextmanager
 def _progress(owner: str, n_epochs: int, *, show: bool) -> Any:
-    """Yield a function of (epoch, training reward) that moves a bar, or does nothing where nobody is watching."""
+    """Yield a function of (epoch, training reward) that updates a bar, or does nothing if nobody is watching."""
     if not show or not sys.stderr.isatty():
         yield lambda epoch, value: None
         return

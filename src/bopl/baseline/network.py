@@ -1,4 +1,4 @@
-"""A trained network as plain arrays: scaling, layers, scores. Predicting needs numpy alone."""
+"""A trained network as plain arrays: scaling, layers, scores. Predicting needs only numpy."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ CHUNK_VALUES = 1 << 23  # activations of one layer that are held at a time
 
 
 def layer_widths(n_hidden_layers: int, first_layer_width: int) -> list[int]:
-    """Return the widths of the hidden layers: each half of the one before, but not below 32.
+    """Return the widths of the hidden layers: each is half of the previous one, but at least 32.
 
     >>> layer_widths(4, 256), layer_widths(3, 50)
     ([256, 128, 64, 32], [50, 32, 32])
@@ -91,7 +91,7 @@ class Network:
     action_offset : float32 ndarray of shape (n_actions, width)
         ``w_a`` and the bias of the first layer.
     weights, biases : tuples of float32 ndarrays
-        Of the layers after the first; the last has one output.
+        Weights and biases of the layers after the first; the last has one output.
     """
 
     scaling: Scaling

@@ -1,7 +1,7 @@
 """Training of the networks in PyTorch: several logs of one shape in lockstep, all data on the device.
 
-A leading dimension T numbers the logs. Activations are kept as (T, width, rows): one matrix product per layer serves
-all logs, and (1, T·width, rows) is what the library's batch normalisation takes, with each log's statistics its own.
+A leading dimension T indexes the logs. Activations are kept as (T, width, rows): one matrix product per layer serves
+all logs, and (1, T·width, rows) is what the library's batch normalisation takes, with separate statistics for each log.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ EVALUATED_VALUES = {"cuda": 1 << 28, "cpu": 1 << 22}  # activations of one layer
 
 @dataclass(frozen=True)
 class TrainingSettings:
-    """What decides a training run, checked by the policies."""
+    """Settings of a training run, checked by the policies."""
 
     n_hidden_layers: int
     first_layer_width: int
@@ -118,12 +118,12 @@ class StackedNetwork:
 
     @property
     def parameters(self) -> list[Tensor]:
-        """Everything that is learned by gradient."""
+        """All parameters learned by gradient descent."""
         return [*self.weights, *self.gammas, *self.betas, self.output_bias]
 
     @property
     def state(self) -> list[Tensor]:
-        """Everything that decides the scores."""
+        """Everything that determines the scores."""
         return [*self.parameters, *self.means, *self.variances]
 
     def first_layer(self, rows: Tensor, action_idx: Tensor | None) -> Tensor:
@@ -273,7 +273,7 @@ class Training:
                 self.history.loss.append(self._train_epoch())
                 value = self.training_reward()
                 self.history.snips_value.append(value.tolist())
-                is_open = epoch - best_epoch <= patience  # a log that has stopped stays with what it had
+                is_open = epoch - best_epoch <= patience  # a log that has stopped keeps its result
                 improved = is_open & (value > best_value)
                 self._keep(best, improved)
                 best_value, best_epoch = np.where(improved, value, best_value), np.where(improved, epoch, best_epoch)
@@ -299,7 +299,7 @@ class Training:
         total, n_batches = torch.zeros(len(self.logs), device=self.device), 0
         for start in range(0, n_samples, self.settings.batch_size):
             at = order[:, start : start + self.settings.batch_size]
-            if at.shape[1] < 2 and n_batches:  # batch normalisation needs two rows; another sample is last next time
+            if at.shape[1] < 2 and n_batches:  # batch normalisation needs two rows; another sample comes last next time
                 break
             loss = self.batch_loss(at)
             self.optimizer.step(loss.sum())

@@ -1,4 +1,4 @@
-"""The policies any other has to beat: uniform choice, and an estimate of whoever wrote the log."""
+"""Simple baselines: the uniform policy, and an estimate of the logging policy."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ NEVER_LOGGED = -20.0  # score of an action the log does not contain: exp(-20) is
 
 
 class UniformPolicy(LearnedPolicy):
-    """Every eligible action with the same probability.
+    """The uniform policy: every eligible action has the same probability.
 
     Examples
     --------
@@ -34,7 +34,7 @@ class UniformPolicy(LearnedPolicy):
 
     def _remember(self, log: BanditLog, *watched: BanditLog) -> None:
         super()._remember(log, *watched)
-        self.training_rows_ = None  # nothing was learned from them
+        self.training_rows_ = None  # nothing was learned from the columns
 
     def score_actions(self, context: ContextMatrix) -> FloatArray:
         """Return zeros."""
@@ -45,29 +45,29 @@ class UniformPolicy(LearnedPolicy):
         return {}, {}
 
     def unpack_learned(self, facts: dict[str, Any], arrays: dict[str, AnyArray]) -> None:
-        """Take back nothing."""
+        """Restore nothing."""
 
 
 class LoggingPolicy(LearnedPolicy):
     """An estimate of the policy that wrote the log: multinomial logistic regression of the action on the context.
 
-    Where the true logging policy is known, use that; this one answers "what would have happened anyway" for a log of
-    which only the propensities of the logged actions are left. Categories are indicators, and a missing number is the
-    mean of its column, with an indicator of it.
+    If the true logging policy is known, use that instead. This one answers "what would have happened anyway" for a log
+    that has only the propensities of the logged actions. Categories become indicators, and a missing number is replaced
+    by the mean of its column, with an indicator.
 
     Parameters
     ----------
     inverse_penalty : float, default=1.0
-        C of scikit-learn's `LogisticRegression`; smaller values give a policy nearer to the actions' shares.
+        C of scikit-learn's `LogisticRegression`; smaller values give a policy closer to the actions' shares.
     max_iter : int, default=200
-        Iterations after which the regression stops, converged or not.
+        Maximum number of iterations of the regression.
 
     Attributes
     ----------
     coef_ : ndarray of shape (n_inputs, n_actions)
     intercept_ : ndarray of shape (n_actions,)
     layout_ : InputLayout
-        How a context becomes inputs.
+        From contexts to inputs.
     """
 
     def __init__(self, inverse_penalty: float = 1.0, max_iter: int = 200) -> None:
@@ -98,7 +98,7 @@ class LoggingPolicy(LearnedPolicy):
         return {}, {"coef": self.coef_, "intercept": self.intercept_, **self.layout_.pack()}
 
     def unpack_learned(self, facts: dict[str, Any], arrays: dict[str, AnyArray]) -> None:
-        """Take back what was learned."""
+        """Restore what was learned."""
         n_actions = len(self.actions_)
         self.layout_ = unpack_layout(arrays, self.n_features_in_)
         self.coef_ = check_array(arrays, "coef", (self.layout_.n_inputs, n_actions))
@@ -114,7 +114,7 @@ def _fit_multinomial(
 
     scaler = MaxAbsScaler()
     model = LogisticRegression(C=inverse_penalty, max_iter=max_iter)
-    with warnings.catch_warnings():  # a policy that is not quite converged is a policy all the same
+    with warnings.catch_warnings():  # an estimate that has not quite converged is still a policy
         warnings.simplefilter("ignore", ConvergenceWarning)
         model.fit(scaler.fit_transform(inputs), action_idx)
     coef, intercept = model.coef_ / scaler.scale_, model.intercept_

@@ -1,4 +1,4 @@
-"""UBJSON as XGBoost writes it, read and written: lists with their lengths, and arrays of numbers of one type."""
+"""UBJSON as XGBoost writes it: lists with their lengths, and arrays of numbers of one type."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ MAX_DEPTH = 16
 _NUMBER = {b"i": ">b", b"U": ">B", b"I": ">h", b"l": ">i", b"L": ">q", b"d": ">f", b"D": ">d"}
 _ARRAY = {b"U": ">u1", b"i": ">i1", b"I": ">i2", b"l": ">i4", b"L": ">i8", b"d": ">f4", b"D": ">f8"}
 _MARK = {np.dtype(kind).newbyteorder("="): mark for mark, kind in _ARRAY.items()}
-_WHOLE = (b"i", b"I", b"l", b"L")  # whole numbers take the first that holds them
+_WHOLE = (b"i", b"I", b"l", b"L")  # integers take the first that can hold them
 
 
 def decode(content: bytes) -> Any:
-    """Return what the bytes stand for: dicts, lists, text, numbers, and numpy arrays where numbers share a type."""
+    """Return the decoded bytes: dicts, lists, text, numbers, and numpy arrays if numbers share a type."""
     reader = _Reader(content)
     value = reader.value(0)
     if reader.position != len(content):
@@ -25,7 +25,7 @@ def decode(content: bytes) -> Any:
 
 
 class _Reader:
-    """Goes through bytes once; what would reach past their end is refused before memory is taken for it."""
+    """Reads bytes once, and refuses to read past their end before it allocates memory."""
 
     def __init__(self, content: bytes) -> None:
         self.content, self.position = content, 0

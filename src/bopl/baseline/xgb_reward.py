@@ -20,7 +20,7 @@ EXPANDED_ROWS = 1 << 18  # (context, action) rows that are built at a time when 
 class XGBRewardPolicy(LearnedPolicy):
     """BRR-xgb of the paper: XGBoost's squared-error boosting on rows ``[x; onehot(a)]`` of the logged actions.
 
-    Scores are predicted rewards, so `predict_proba` is greedy unless ``inverse_temperature`` says otherwise.
+    Scores are predicted rewards, so `predict_proba` is greedy unless ``inverse_temperature`` is given.
 
     Parameters
     ----------
@@ -29,15 +29,15 @@ class XGBRewardPolicy(LearnedPolicy):
     max_depth : int, default=6
         Maximum depth of a tree.
     min_child_weight : float, default=1.0
-        Least number of samples in a leaf.
+        Minimum number of samples in a leaf.
     reg_lambda : float, default=1.0
         Ridge penalty on the leaves.
     learning_rate : float in (0, 1], default=0.1
-        What each tree is multiplied by.
+        Factor of each tree.
     tree_method : {"exact", "hist"}, default="exact"
-        XGBoost's way to find splits: among all values, or among 256 bins.
+        How XGBoost finds splits: among all values, or among 256 bins.
     n_jobs : int, optional
-        Threads; all processors if None.
+        Number of threads; all processors if None.
     random_state : int, optional
         Seed of XGBoost.
 
@@ -45,14 +45,14 @@ class XGBRewardPolicy(LearnedPolicy):
     ----------
     booster_ : xgboost.Booster
     absent_zero_ : bool ndarray of shape (n_features,)
-        Columns whose zeros the booster takes for missing values, when training and when predicting: all of a sparse
-        log; of a dense one the columns of zeros and ones, where most of its entries are such zeros. A column of zeros
-        and ones splits in one way only, so the trees are the same and a fraction of the entries is visited.
+        Columns whose zeros the booster treats as missing values, in training and in prediction: all columns of a sparse
+        log; in a dense one the columns of zeros and ones, if most of its entries are such zeros. A column of zeros
+        and ones can be split in only one way, so the trees are the same, and only a fraction of the entries is visited.
     """
 
     @property
     def trained_inverse_temperature(self) -> float:
-        """Infinity: scores are predicted rewards, and the best is taken."""
+        """Infinity: scores are predicted rewards, so the policy is greedy."""
         return np.inf
 
     def __init__(
@@ -124,7 +124,7 @@ class XGBRewardPolicy(LearnedPolicy):
         return {}, {"absent_zero": self.absent_zero_, "booster": np.frombuffer(bytes(raw), dtype=np.uint8)}
 
     def unpack_learned(self, facts: dict[str, Any], arrays: dict[str, AnyArray]) -> None:
-        """Take back what was learned."""
+        """Restore what was learned."""
         xgboost = _import_xgboost()
         self.absent_zero_ = arrays["absent_zero"]
         if self.absent_zero_.dtype != np.bool_ or self.absent_zero_.shape != (self.n_features_in_,):

@@ -1,4 +1,4 @@
-"""Where boosting stands: scores, gradient and risk, moved by one step at a time.
+"""The state of boosting: scores, gradient and risk, updated by one step at a time.
 
 `ascend` returns compiled code for objectives of the form `bopl.objective.RewardTerms`, and plain numpy for any other;
 both do the same (a test compares them).
@@ -27,7 +27,7 @@ MIN_PARALLEL = 1 << 16  # (sample, action) pairs below which threads cost more t
 
 @dataclass(frozen=True)
 class Sums:
-    """What the step size is computed from, for one prediction f.
+    """The numbers that determine the step size, for one prediction f.
 
     Attributes
     ----------
@@ -47,14 +47,14 @@ class Sums:
 
 @dataclass(frozen=True)
 class Standing:
-    """What is known of the policy at the current scores.
+    """Statistics of the policy at the current scores.
 
     Attributes
     ----------
     risk : float
-        Of the objective that is boosted.
+        Risk of the objective that is boosted.
     empirical_risk, surrogate_risk : float
-        On the translated rewards with plain weights.
+        Risks on the translated rewards with plain weights.
     gradient_norm, largest_gradient : float
         Euclidean norm of the gradient of the mean risk, and the largest entry of ``G``.
     mean_importance_weight, effective_sample_size, snips_value : float
@@ -78,28 +78,28 @@ class Ascent(Protocol):
     standing: Standing
 
     def measure(self, prediction: FloatArray) -> Sums:
-        """Return what the step size along a prediction is computed from."""
+        """Return the numbers that determine the step size along a prediction."""
         ...
 
     def move(self, prediction: FloatArray, size: float) -> None:
-        """Add ``size · prediction`` to the scores, and bring gradient and standing up to date."""
+        """Add ``size · prediction`` to the scores, and update gradient and statistics."""
         ...
 
 
 def ascend(bound: BoundObjective, data: TrainingData, logged: BanditLog, score: FloatArray, n_jobs: int) -> Ascent:
-    """Return where boosting stands at some scores.
+    """Return the state of boosting at given scores.
 
     Parameters
     ----------
     bound : BoundObjective
     data : TrainingData
-        What the objective was bound to.
+        The data that the objective was bound to.
     logged : BanditLog
-        The same samples with rewards as logged.
+        The same samples with the logged rewards.
     score : ndarray of shape (n_samples, n_actions)
-        Column by column in memory; moved in place.
+        Column by column in memory; changed in place.
     n_jobs : int
-        Threads; they change nothing but the time.
+        Number of threads; they affect only the time.
     """
     if isinstance(bound, RewardTerms):
         return CompiledAscent(bound, data, logged, score, n_jobs)
@@ -107,7 +107,7 @@ def ascend(bound: BoundObjective, data: TrainingData, logged: BanditLog, score: 
 
 
 class Terms(NamedTuple):
-    """An objective as the kernel reads it."""
+    """An objective in the form that the kernel reads."""
 
     linear: AnyArray
     log: AnyArray
@@ -115,7 +115,7 @@ class Terms(NamedTuple):
 
 
 class Outcomes(NamedTuple):
-    """Samples as the kernel reads them."""
+    """Samples in the form that the kernel reads."""
 
     action_idx: AnyArray  # int32
     gain: AnyArray  # r/p, rewards translated
@@ -126,7 +126,7 @@ class Outcomes(NamedTuple):
 
 @dataclass(frozen=True)
 class Totals:
-    """Exact sums over samples, and a largest value: those of several parts are added.
+    """Exact sums over samples, and a maximum; those of several parts can be added.
 
     Attributes
     ----------
@@ -146,13 +146,13 @@ class Totals:
 
 
 def step_sums(totals: Totals, n_samples: int) -> Sums:
-    """Return what the step size is computed from, of what `CompiledAscent.measure_totals` found."""
+    """Return the numbers that determine the step size, from the result of `CompiledAscent.measure_totals`."""
     slope, norm, bend = (value / n_samples for value in totals.values())
     return Sums(slope, norm, bend, totals.largest)
 
 
 def standing_of(totals: Totals, n_samples: int, least_propensity: float) -> Standing:
-    """Return what is known of the policy, of what `CompiledAscent.move_totals` found."""
+    """Return the statistics of the policy, from the result of `CompiledAscent.move_totals`."""
     sums, largest_inverse = totals.values(), 1.0 / least_propensity
     weight, square = sums[kernel.WEIGHT], sums[kernel.WEIGHT_SQUARE]
     return Standing(
@@ -175,7 +175,7 @@ class CompiledAscent:
     bound, data, logged, score, n_jobs
         As for `ascend`.
     least_propensity : float, optional
-        Of all samples, where these are only some of them.
+        Minimum over all samples, if these are only a part of them.
     """
 
     def __init__(
@@ -208,11 +208,11 @@ class CompiledAscent:
             self.look()
 
     def look(self) -> Totals:
-        """Bring gradient and standing up to date with the scores as they are."""
+        """Update gradient and statistics for the current scores."""
         return self.move_totals(np.zeros_like(self.score[:0]), 0.0)
 
     def measure(self, prediction: FloatArray) -> Sums:
-        """Return what the step size along a prediction is computed from; ineligible actions are set to zero in it."""
+        """Return the numbers that determine the step size; the prediction of ineligible actions is set to zero."""
         return step_sums(self.measure_totals(prediction), len(self.score))
 
     def measure_totals(self, prediction: FloatArray) -> Totals:
@@ -221,11 +221,11 @@ class CompiledAscent:
         return self._each_block(kernel.N_MEASURED, lambda *block: kernel.measure_block(*arguments, *block))
 
     def move(self, prediction: FloatArray, size: float) -> None:
-        """Add ``size · prediction`` to the scores, and bring gradient and standing up to date."""
+        """Add ``size · prediction`` to the scores, and update gradient and statistics."""
         self.move_totals(prediction, size)
 
     def move_totals(self, prediction: FloatArray, size: float) -> Totals:
-        """As `move`; return the sums of the standing."""
+        """Like `move`, but return the sums of the statistics."""
         values = _by_action(prediction)
 
         def move(start: int, stop: int, totals_out: Limbs, largest_out: FloatArray) -> None:
@@ -247,7 +247,7 @@ class CompiledAscent:
         return totals
 
     def _each_block(self, n_sums: int, work: Callable[..., Any]) -> Totals:
-        """Do the work of every block; return its totals."""
+        """Process every block and return its totals."""
         n_samples, n_rows = len(self.score), kernel.block_rows(self.score.shape[1])
         starts = range(0, n_samples, n_rows)
         limbs, largest = no_limbs(self._n_jobs, n_sums), np.zeros((self._n_jobs, 1))
@@ -266,7 +266,7 @@ class CompiledAscent:
 
 
 def _plain(values: AnyArray) -> FloatArray:
-    """Return contiguous, writeable float64: for anything else numba would compile anew."""
+    """Return contiguous, writeable float64: for anything else numba would compile again."""
     return np.require(values, np.float64, ["C", "W"])
 
 
@@ -283,7 +283,7 @@ class PlainAscent:
         self._look()
 
     def measure(self, prediction: FloatArray) -> Sums:
-        """Return what the step size along a prediction is computed from."""
+        """Return the numbers that determine the step size along a prediction."""
         eligible = self._eligible(prediction)
         square_norm = (eligible**2).sum(axis=1)
         return Sums(
@@ -294,7 +294,7 @@ class PlainAscent:
         )
 
     def move(self, prediction: FloatArray, size: float) -> None:
-        """Add ``size · prediction`` to the scores, and bring gradient and standing up to date."""
+        """Add ``size · prediction`` to the scores, and update gradient and statistics."""
         self.score += size * self._eligible(prediction)
         self._look()
 

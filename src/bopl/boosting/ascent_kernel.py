@@ -24,12 +24,12 @@ VALUE, EMPIRICAL, SURROGATE, WEIGHT, WEIGHT_SQUARE, WEIGHT_REWARD, GRADIENT_SQUA
 
 _LOG2E = 1.4426950408889634
 _LN2_HIGH, _LN2_LOW = 6.93147180369123816490e-01, 1.90821492927058770002e-10
-_ROUND = 6755399441055744.0  # 1.5 · 2^52: adding it rounds to a whole number, kept in the low bits
-_LEAST = -708.0  # exp of anything less is zero for our purposes
+_ROUND = 6755399441055744.0  # 1.5 · 2^52: adding it rounds to an integer, kept in the low bits
+_MIN_EXPONENT = -708.0  # exp of anything smaller is zero for our purposes
 
 
 def block_rows(n_actions: int) -> int:
-    """Return the number of samples of a block: a matter of the actions alone, never of threads or samples."""
+    """Return the number of samples of a block; it depends only on the actions, never on threads or samples."""
     return int(min(max(BLOCK_BYTES // (8 * n_actions), MIN_BLOCK), MAX_BLOCK))
 
 
@@ -39,7 +39,7 @@ def fast_exp(x):  # type: ignore[no-untyped-def]
 
     Plain arithmetic without branches: the compiler does several at a time, and every machine gives the same bits.
     """
-    bounded = max(x, _LEAST)
+    bounded = max(x, _MIN_EXPONENT)
     shifted = bounded * _LOG2E + _ROUND
     power = shifted - _ROUND
     r = (bounded - power * _LN2_HIGH) - power * _LN2_LOW  # |r| <= ln(2) / 2
@@ -58,12 +58,12 @@ def fast_exp(x):  # type: ignore[no-untyped-def]
     p = p * r + 1.0
     p = p * r + 1.0
     scale = np.int64((np.float64(shifted).view(np.int64) + np.int64(1023)) << np.int64(52)).view(np.float64)
-    return p * scale if x > _LEAST else 0.0
+    return p * scale if x > _MIN_EXPONENT else 0.0
 
 
 @njit(nogil=True, cache=True)
 def measure_block(gradient, prediction, weight, curvature, mask, start, stop, totals_out, largest_out):  # type: ignore[no-untyped-def]
-    """Write what the step size is computed from: ``ΣG·f``, ``Σw‖f‖²``, ``Σs‖f‖²`` and ``max|f|``.
+    """Write the numbers that determine the step size: ``ΣG·f``, ``Σw‖f‖²``, ``Σs‖f‖²`` and ``max|f|``.
 
     Parameters
     ----------
@@ -105,15 +105,15 @@ def measure_block(gradient, prediction, weight, curvature, mask, start, stop, to
 def move_block(  # type: ignore[no-untyped-def]
     size, prediction, terms, outcomes, start, stop, score_out, gradient_out, totals_out, largest_out
 ):
-    """Add a step to the scores of a block, and write the gradient and all sums of the history there.
+    """Add a step to the scores of a block, and write its gradient and all sums of the history.
 
     Parameters
     ----------
     size : float
-        What the prediction is multiplied by; 0 looks without moving.
+        Factor of the prediction; 0 computes without moving.
     prediction : ndarray of shape (n_actions, n_samples)
     terms : Terms
-        Of the objective (`bopl.objective.RewardTerms`); matrices are (n_actions, n_samples), empty where not needed.
+        Terms of the objective (`bopl.objective.RewardTerms`); matrices are (n_actions, n_samples), empty if not needed.
     outcomes : Outcomes
     start, stop : int
         The block.

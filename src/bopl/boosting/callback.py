@@ -1,4 +1,4 @@
-"""Callbacks: everything that watches or stops the loop without being part of it."""
+"""Callbacks: everything that observes or stops the loop without being part of it."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from bopl.objective.softmax import log_softmax
 
 
 class CallbackAction(Enum):
-    """What a callback asks of the loop."""
+    """The answer of a callback to the loop."""
 
     CONTINUE = "continue"
     STOP = "stop"
@@ -40,23 +40,23 @@ class BoostingState:
     log : BanditLog
         The training log, rewards not translated.
     n_rounds : int
-        How many rounds were asked for.
+        Requested number of rounds.
     seed : int
         Seed of the fit.
     start : Start
-        Where the ensemble starts.
+        Initial scores of the ensemble.
     settings : dict
-        What the fit was asked for, as plain values; a checkpoint is resumed only under the same settings.
+        Settings of the fit as plain values; a checkpoint is resumed only under the same settings.
     score : ndarray of shape (n_samples, n_actions), or None before they are known
-        Scores of the training contexts after the rounds made so far, in the order of the learner; always None for a log
-        in pieces, which keep them.
+        Scores of the training contexts after the rounds so far, in the order of the learner; always None for a log
+        in pieces, which keep their own scores.
     rounds : list of Round
     records : list of dict
         One row of the history per round.
     digest : str or None
-        Of the log, where it is known already.
+        Digest of the log, if it is already known.
     row_order : ndarray of int or None
-        The log's row at each place of ``score``; None in the order of the log.
+        The log's row at each position of ``score``; None if the order is that of the log.
     """
 
     log: BanditLog
@@ -71,16 +71,16 @@ class BoostingState:
     row_order: AnyArray | None = None
 
     def log_digest(self) -> str:
-        """Return a hash of what training reads of the log: the same in pieces and in memory."""
+        """Return a hash of everything that training reads from the log; the same in pieces and in memory."""
         if self.digest is None:
             self.digest = content_digest(sample_keys(self.log), self.log)
         return self.digest
 
 
 class Callback:
-    """Base of callbacks. A plain function of the state that returns a `CallbackAction` will do as well."""
+    """Base class of callbacks. A plain function of the state that returns a `CallbackAction` works as well."""
 
-    #: Why the fit ended, when this callback ended it.
+    #: Why the fit ended, if this callback ended it.
     stop_reason = "a callback asked to stop"
 
     def on_start(self, state: BoostingState) -> None:
@@ -91,22 +91,22 @@ class Callback:
         return CallbackAction.CONTINUE
 
     def is_over(self, state: BoostingState) -> bool:
-        """Return whether the last round made is where this callback stops; asked when a fit is resumed."""
+        """Return whether this callback would have stopped after the last round; called when a fit is resumed."""
         return False
 
     def on_end(self, state: BoostingState) -> None:
-        """Run once at the end, however it came."""
+        """Run once at the end, however the fit ends."""
 
 
 class Validation(Callback):
-    """Follow the policy's self-normalised value on a second log; stop when it has not improved for a while.
+    """Track the policy's self-normalised value on a second log, and stop if it has not improved for a while.
 
     Parameters
     ----------
     log : BanditLog
-        With the same columns and actions as the training log.
+        A log with the same columns and actions as the training log.
     patience : int, optional
-        Rounds without improvement after which to stop; never, by default.
+        Stop after this many rounds without improvement; never, by default.
     """
 
     stop_reason = "the validation value stopped improving"
@@ -123,7 +123,7 @@ class Validation(Callback):
         self._has_start = False
 
     def on_start(self, state: BoostingState) -> None:
-        """Check the log and catch up with rounds made before a resume."""
+        """Check the log and catch up with the rounds before a resume."""
         _check_same_shape(state.log, self.log)
         self.best_n_rounds, self.best_value = 0, -np.inf
         self._has_start = bool(state.start.predictors)
@@ -143,7 +143,7 @@ class Validation(Callback):
         return CallbackAction.STOP if self.is_over(state) else CallbackAction.CONTINUE
 
     def is_over(self, state: BoostingState) -> bool:
-        """Return whether there was no better value for too long."""
+        """Return whether the value has not improved for too long."""
         waited = len(state.rounds) - self.best_n_rounds
         return self.patience is not None and waited >= self.patience
 
@@ -155,21 +155,21 @@ class Validation(Callback):
         self._score += made.step.size * made.predictor.predict(self.log.context)
 
     def _watch(self, n_rounds: int) -> float:
-        """Return the value after so many rounds, and remember the best."""
+        """Return the value after this many rounds, and remember the best."""
         total, rewarded = watched_totals(self._score, self.log, self._least)
         return self._judge(n_rounds, value_of(total), value_of(rewarded))
 
     def _judge(self, n_rounds: int, weight: float, rewarded: float) -> float:
         """Return the value of a policy with these sums, and remember the best."""
         value = rewarded / weight if weight > 0.0 else float("nan")
-        # The start itself is kept only where it says something: the uniform policy is no policy to end with.
+        # Keep the start itself only if it contains information: the uniform policy is not a result.
         if value > self.best_value and (n_rounds > 0 or self._has_start):
             self.best_n_rounds, self.best_value = n_rounds, value
         return value
 
 
 def watched_totals(score: FloatArray, log: BanditLog, least_propensity: float) -> tuple[Limbs, Limbs]:
-    """Return the sums of importance weights, as shares of the largest 1/p, and of the rewards that they weigh."""
+    """Return the sums of importance weights (relative to the largest 1/p) and of the weighted rewards."""
     log_prob = logged_entries(log_softmax(score, log.action_mask), log.action_idx)
     weight = np.exp(log_prob) * (least_propensity / log.propensity)
     return limbs_of(weight), limbs_of(weight * log.reward)
@@ -206,16 +206,16 @@ class TimeLimit(Callback):
 
 
 class ProgressBar(Callback):
-    """A rich progress bar with the validation value (else the training one), time left and memory in use.
+    """A rich progress bar with the validation value (otherwise the training value), time left and memory in use.
 
-    Silent where the stream is no terminal. In a run with a line of its own it reports there.
+    Silent if the stream is not a terminal. In a run with its own progress line, it reports there.
 
     Parameters
     ----------
     stream : text stream, optional
         Standard error by default.
     note : callable, optional
-        Returns a word more about the round that was made.
+        Returns additional text about the last round.
     """
 
     def __init__(self, stream: TextIO | None = None, note: Callable[[], str] | None = None) -> None:
@@ -249,7 +249,7 @@ class ProgressBar(Callback):
         self._bar.start()
 
     def __call__(self, state: BoostingState) -> CallbackAction:
-        """Move the bar."""
+        """Update the bar."""
         if self._bar is None and self._line is None:
             return CallbackAction.CONTINUE
         record = state.records[-1]

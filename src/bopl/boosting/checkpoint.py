@@ -16,7 +16,7 @@ from bopl.boosting.store import pack_rounds, read_records, unpack_rounds
 from bopl.log import BanditLog
 from bopl.log.identical import content_digest, sample_keys
 
-FORMAT_NUMBER = 3  # 1 knew an objective by its name alone, 2 summed in the order of the rows
+FORMAT_NUMBER = 3  # 1 identified an objective by its name alone, 2 added up in the order of the rows
 KIND = "checkpoint"
 
 
@@ -26,9 +26,9 @@ class Checkpoint(Callback):
     Parameters
     ----------
     path : str or Path
-        The file; replaced in one step each time. Resume with ``policy.fit(log, resume_from=path)``.
+        The file; replaced atomically each time. Resume with ``policy.fit(log, resume_from=path)``.
     every : int, default=10
-        Rounds between two writes.
+        Number of rounds between two writes.
     """
 
     def __init__(self, path: str | Path, every: int = 10) -> None:
@@ -39,20 +39,20 @@ class Checkpoint(Callback):
         self._written = 0
 
     def on_start(self, state: BoostingState) -> None:
-        """Check that the folder is there before hours are spent on what cannot be written."""
+        """Check that the folder exists before spending hours on something that cannot be written."""
         if not self.path.parent.is_dir():
-            raise FileNotFoundError(f"there is no folder {str(self.path.parent)!r} for the checkpoint; make it first.")
+            raise FileNotFoundError(f"there is no folder {str(self.path.parent)!r} for the checkpoint; create it.")
         self._fingerprint = state.log_digest()
         self._written = len(state.rounds)
 
     def __call__(self, state: BoostingState) -> CallbackAction:
-        """Write if it is time."""
+        """Write if it is due."""
         if len(state.rounds) % self.every == 0:
             self._write(state)
         return CallbackAction.CONTINUE
 
     def on_end(self, state: BoostingState) -> None:
-        """Write the last rounds too, unless the fit was cut in the middle of one."""
+        """Write the last rounds too, unless the fit was interrupted within one."""
         is_whole = len(state.rounds) == len(state.records)
         if is_whole and len(state.rounds) > self._written:
             self._write(state)
@@ -63,7 +63,7 @@ class Checkpoint(Callback):
 
 
 def write_checkpoint(path: str | Path, state: BoostingState, fingerprint: str | None = None) -> None:
-    """Write where a fit stands; ``fingerprint`` is the digest of its log, where it is known."""
+    """Write the state of a fit; ``fingerprint`` is the digest of its log, if it is known."""
     facts, arrays = pack_rounds(state.rounds)
     document = {
         "fingerprint": state.log_digest() if fingerprint is None else fingerprint,
@@ -72,7 +72,7 @@ def write_checkpoint(path: str | Path, state: BoostingState, fingerprint: str | 
         "rounds": facts,
     }
     row_order: dict[str, AnyArray] = {}
-    # Scores in memory are stored, not recomputed: resuming then costs nothing. Pieces make theirs again.
+    # Scores in memory are stored, not recomputed: resuming then costs nothing. Pieces recompute theirs.
     if state.score is not None:
         arrays["score"] = state.score
         if state.row_order is not None:  # the file has the order of the log
@@ -94,19 +94,19 @@ def read_checkpoint(
 ) -> BoostingState:
     """Return the state in a checkpoint, after checking that it belongs to this log and these settings.
 
-    ``digest`` is that of `bopl.log.identical.content_digest`, where it is known. Scores are in the order of the log.
+    ``digest`` is that of `bopl.log.identical.content_digest`, if it is known. Scores are in the order of the log.
     """
     digest = content_digest(sample_keys(log), log) if digest is None else digest
-    expected_bytes = 8 * log.n_samples * log.n_actions  # scores of few distinct values are packed a thousandfold
+    expected_bytes = 8 * log.n_samples * log.n_actions  # scores with few distinct values are compressed a thousandfold
     archive = read_archive(path, KIND, FORMAT_NUMBER, expected_bytes=expected_bytes)
     document = archive.document
     if archive.format_number < FORMAT_NUMBER:
         raise ValueError(
-            f"the checkpoint {str(path)!r} is of an earlier version, which added up in another order: it cannot be "
-            "resumed to the same bits. Begin the fit anew."
+            f"the checkpoint {str(path)!r} is from an earlier version, which added up in another order: it cannot be "
+            "resumed to the same bits. Start the fit again."
         )
     if document.get("fingerprint") != digest:
-        raise ValueError(f"the checkpoint {str(path)!r} belongs to another log; resume with the log it was made on.")
+        raise ValueError(f"the checkpoint {str(path)!r} belongs to another log; resume with the log it was made from.")
     if not isinstance(document.get("settings"), dict):
         raise ValueError(f"{str(path)!r} is not a valid bopl checkpoint file: it has no settings.")
     for name, value in settings.items():
@@ -119,7 +119,7 @@ def read_checkpoint(
         return _state_from(archive, log, settings, n_rounds, digest)
     except MemoryError:
         raise
-    except Exception as error:  # of a file that is whole and says nonsense, whoever noticed it
+    except Exception as error:  # raised anywhere, by an intact file with invalid contents
         raise ValueError(f"{str(path)!r} is not a valid bopl checkpoint file: {reason_of(error)}.") from error
 
 
@@ -139,7 +139,7 @@ def _state_from(
         raise ValueError(f"it has {len(rounds)} rounds and a history of {len(records)}")
     check_number("seed", document["seed"], low=0, high=np.iinfo(np.int64).max, integer=True)
     # Column by column as in a new fit: sums over actions in another order would differ in the last bit.
-    score = None  # of a fit in pieces: they are made again from the rounds
+    score = None  # of a fit in pieces: recomputed from the rounds
     if "score" in arrays:
         score = np.asfortranarray(check_array(arrays, "score", (log.n_samples, log.n_actions)), dtype=np.float64)
     return BoostingState(

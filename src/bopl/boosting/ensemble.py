@@ -1,4 +1,4 @@
-"""What boosting hands on: where it started, its rounds, and the scores they add up to."""
+"""The result of boosting: its start, its rounds, and the scores that they add up to."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from bopl.boosting.step import Step
 from bopl.learner.base import Predictor
 from bopl.learner.store import Scorer, stack_predictors
 
-EXACT_KINDS = ("hist_tree", "sparse_tree", "logging")  # predictors that add up every row in one order
+EXACT_KINDS = ("hist_tree", "sparse_tree", "logging")  # predictors that add up every row in the same order
 
 
 @dataclass(frozen=True)
 class Round:
-    """One predictor with its step: a single record, not two lists kept in step."""
+    """One predictor with its step: one record instead of two parallel lists."""
 
     predictor: Predictor
     step: Step
@@ -36,17 +36,17 @@ class Ensemble:
 
     @property
     def predictors(self) -> list[Predictor]:
-        """All that is added up: the predictors of the start, then those of the rounds."""
+        """All summands: the predictors of the start, then those of the rounds."""
         return [*self.start.predictors, *(entry.predictor for entry in self.rounds)]
 
     @property
     def coefficients(self) -> list[float]:
-        """What each of `predictors` is multiplied by."""
+        """The coefficient of each of the `predictors`."""
         return [*self.start.coefficients, *(entry.step.size for entry in self.rounds)]
 
     @property
     def has_exact_rows(self) -> bool:
-        """Whether the digits of a row's scores do not depend on the rows that it comes with."""
+        """Whether the digits of a row's scores do not depend on the other rows."""
         return all(getattr(one, "kind", None) in EXACT_KINDS for one in self.predictors)
 
     def score(self, context: ContextMatrix) -> FloatArray:
@@ -60,11 +60,11 @@ class Ensemble:
         return stack_predictors(self.predictors, self.coefficients)
 
     def __getstate__(self) -> dict[str, Any]:
-        # The stacked trees are made again where they are needed: they are functions, which cannot be pickled.
+        # The stacked trees are recreated where they are needed: they are functions, which cannot be pickled.
         return {name: value for name, value in vars(self).items() if name != "_scorer"}
 
     def staged_score(self, context: ContextMatrix) -> Iterator[FloatArray]:
-        """Yield the scores after each round, each in an array of its own."""
+        """Yield the scores after each round, each as a new array."""
         score = self.start.score(context, self.n_actions)
         for entry in self.rounds:
             score += entry.step.size * entry.predictor.predict(context)

@@ -16,7 +16,7 @@ from bopl._typing import AnyArray
 
 @dataclass(frozen=True, eq=False)
 class RoundRow(Record):
-    """What happened in one round; NaN where something is not known."""
+    """One round of the history; NaN for unknown values."""
 
     round: Annotated[int, "number of rounds in the ensemble, from 1"]
     empirical_risk: Annotated[float, "mean of -r/p · pi(a_i) on the translated training rewards"]
@@ -24,15 +24,15 @@ class RoundRow(Record):
     objective_risk: Annotated[float, "the risk that was boosted and bounded; one of the above or your own"]
     gradient_norm: Annotated[float, "Euclidean norm of the gradient of the mean risk in all scores, before the round"]
     alpha: Annotated[float, "ensemble weight of the round"]
-    guaranteed_decrease: Annotated[float, "by how much smoothness promises the objective's risk to fall"]
-    recursive_bound: Annotated[float, "the objective's risk before the round less the guaranteed decrease"]
+    guaranteed_decrease: Annotated[float, "guaranteed decrease of the objective's risk, from its smoothness"]
+    recursive_bound: Annotated[float, "the objective's risk before the round minus the guaranteed decrease"]
     theorem_bound: Annotated[
         float, "Theorem 1: opt_emp_risk + excess_emp_risk_0 · exp(-total decrease / excess_emp_risk_0)"
     ]
     opt_emp_risk: Annotated[
-        float, "least risk of the objective that any policy can have on this log; NaN without a certificate"
+        float, "minimum risk of the objective over all policies on this log; NaN without a certificate"
     ]
-    excess_emp_risk_0: Annotated[float, "risk of the start, the uniform policy by default, above opt_emp_risk"]
+    excess_emp_risk_0: Annotated[float, "risk of the start, the uniform policy by default, minus opt_emp_risk"]
     mean_importance_weight: Annotated[float, "mean of pi(a_i)/p; near 1 unless the policy overfits the propensities"]
     effective_sample_size: Annotated[float, "(sum of weights)² / sum of squared weights"]
     snips_value: Annotated[float, "self-normalised estimate of the reward on the training log, untranslated"]
@@ -46,8 +46,8 @@ COLUMNS: dict[str, str] = column_texts(RoundRow)
 class History(Tabular, Mapping[str, AnyArray]):
     """Training history: one row per round, one array per column.
 
-    ``history["alpha"]`` is an array; ``history.to_frame()`` a frame; ``history.plot()`` a figure. It also speaks the
-    Arrow interface, so that ``polars.DataFrame(history)`` and the like take it as it is.
+    ``history["alpha"]`` is an array, ``history.to_frame()`` a frame, ``history.plot()`` a figure. It also supports the
+    Arrow interface, so that ``polars.DataFrame(history)`` and the like accept it directly.
 
     Attributes
     ----------
@@ -56,7 +56,7 @@ class History(Tabular, Mapping[str, AnyArray]):
     objective : str
         Name of the objective.
     title : str
-        What its risk is called.
+        Name of its risk.
     """
 
     columns: dict[str, AnyArray]

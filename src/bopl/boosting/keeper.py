@@ -1,4 +1,4 @@
-"""`Keeper`: keeps what long work has come to, so that the same work goes on from there after a crash."""
+"""`Keeper`: stores the results of long work, so that the same work can resume from there after a crash."""
 
 from __future__ import annotations
 
@@ -15,26 +15,26 @@ T = TypeVar("T")
 
 
 class Keeper(Protocol):
-    """Files of finished work, by name; they are found again only where log, settings and versions are the same."""
+    """Files of finished work, by name; they are used only if log, settings and versions are the same."""
 
     def recall(self, name: str, read: Callable[[Path], T]) -> T | None:
-        """Return what was kept under a name, None if nothing was, or nothing that can be read.
+        """Return what was stored under a name; None if there is nothing, or nothing readable.
 
         Parameters
         ----------
         name : str
         read : callable
-            Returns what a file holds, or raises ValueError.
+            Returns the contents of a file, or raises ValueError.
         """
 
     def keep(self, name: str, write: Callable[[Path], None], *, seconds: float) -> bool:
-        """Keep finished work under a name, if that took longer than writing it does; return whether it is kept.
+        """Store finished work under a name, if it took longer than writing it does; return whether it was stored.
 
         Parameters
         ----------
         name : str
         write : callable
-            Writes a file, in one step.
+            Writes a file atomically.
         seconds : float
             How long the work took.
         """
@@ -48,4 +48,4 @@ class Keeper(Protocol):
         callbacks: Sequence[AnyCallback] = (),
         workbench: Workbench | None = None,
     ) -> None:
-        """Fit a policy round by round, from where an earlier run has left it."""
+        """Fit a policy round by round, from where an earlier run stopped."""

@@ -24,7 +24,7 @@ from bopl.objective.training_data import rows_in_order
 # "We use early stopping whenever the gradient, base predictions or ensemble weight are less than 1e-10 in magnitude."
 STOP_BELOW = 1e-10
 
-#: Why a fit ended that Ctrl-C cut short.
+#: Why a fit ended that Ctrl-C interrupted.
 INTERRUPTED = "interrupted by the user"
 
 AnyCallback = Callable[[BoostingState], CallbackAction]
@@ -41,7 +41,7 @@ class BoostingResult:
 
 @dataclass(frozen=True)
 class Problem:
-    """What is boosted: samples, objective, where to start.
+    """What is boosted: samples, objective and start.
 
     Attributes
     ----------
@@ -49,13 +49,13 @@ class Problem:
         In the order of the log, with contexts, rewards as logged.
     objective : Objective
     reward_translation : float
-        Added to every reward.
+        Constant added to every reward.
     start : Start
     start_score : callable that returns an ndarray of shape (n_samples, n_actions), optional
-        Scores of the samples at the start, where they are not those of ``start``: cross-fitted ones. Made when needed,
+        Scores of the samples at the start, if they are not those of ``start``: cross-fitted ones. Computed when needed,
         and not kept.
     has_certificate : bool
-        Whether the optimal risk is computed, without which Theorem 1 says nothing.
+        Whether to compute the optimal risk, which Theorem 1 requires.
     """
 
     data: TrainingData
@@ -81,7 +81,7 @@ class Problem:
         return np.asfortranarray(self.start.score(log.context, log.n_actions))
 
     def score_after(self, rounds: Sequence[Round]) -> FloatArray:
-        """Return the scores after some rounds, as they were made: added one by one."""
+        """Return the scores after some rounds, added one by one as in training."""
         score, log = self.initial_score(), self.data.log
         for made in rounds:
             prediction = made.predictor.predict(log.context)
@@ -102,9 +102,9 @@ def fit_ensemble(
     callbacks: Sequence[AnyCallback] = (),
     resumed: BoostingState | None = None,
 ) -> BoostingResult:
-    """Add rounds until there are ``n_rounds``, nothing moves any more, or a callback asks to stop.
+    """Add rounds until there are ``n_rounds``, nothing changes any more, or a callback asks to stop.
 
-    Ctrl-C ends the fit and keeps the rounds made so far; before the first round it is passed on.
+    Ctrl-C ends the fit and keeps the rounds so far; before the first round it is re-raised.
 
     Parameters
     ----------
@@ -115,17 +115,17 @@ def fit_ensemble(
     step_rule : StepRule
         Chooses the step sizes.
     n_rounds : int
-        How many to add at most.
+        Maximum number of rounds.
     n_jobs : int, default=1
-        Threads for what is not the learner's; the result does not depend on it.
+        Number of threads outside the learner; the result does not depend on it.
     seed : int
-        Handed on to callbacks, so that a checkpoint can repeat the fit.
+        Passed on to callbacks, so that a checkpoint can repeat the fit.
     settings : dict, optional
         The caller's settings as plain values, for checkpoints.
     callbacks : sequence of callables
-        Asked after every round whether to go on.
+        Called after every round; they say whether to continue.
     resumed : BoostingState, optional
-        Where an earlier fit of the same log stood.
+        State of an earlier fit of the same log.
     """
     state = resumed or BoostingState(problem.data.log, n_rounds, seed, problem.start, settings or {})
     reason = boost(
@@ -137,18 +137,18 @@ def fit_ensemble(
 def boost(
     state: BoostingState, begin: Callable[[], BoostingRun], n_rounds: int, callbacks: Sequence[AnyCallback]
 ) -> str | None:
-    """Add rounds to a state, with callbacks before, between and after them; return why it ended before all were made.
+    """Add rounds to a state, with callbacks before, between and after them; return why it ended early.
 
     Parameters
     ----------
     state : BoostingState
-        Where boosting stands; it is moved.
+        State of boosting; changed in place.
     begin : callable
-        Returns the run, if there are rounds to be made.
+        Returns the run, if there are rounds left.
     n_rounds : int
-        How many to add at most.
+        Maximum number of rounds.
     callbacks : sequence of callables
-        Asked after every round whether to go on.
+        Called after every round; they say whether to continue.
     """
     stop_reason = None
     try:
@@ -171,7 +171,7 @@ def boost(
 
 
 def _ended_before(state: BoostingState, callbacks: Sequence[AnyCallback]) -> str | None:
-    """Return why a resumed fit had come to its end already, None if it had not."""
+    """Return why a resumed fit had already ended; None if it had not."""
     if not state.rounds:
         return None
     over = (one for one in callbacks if isinstance(one, Callback) and one.is_over(state))
@@ -179,27 +179,27 @@ def _ended_before(state: BoostingState, callbacks: Sequence[AnyCallback]) -> str
 
 
 def result_of(state: BoostingState, objective: Objective, stop_reason: str | None = None) -> BoostingResult:
-    """Return what a fit has come to; without a reason it has made all its rounds."""
+    """Return the result of a fit; without a reason, it made all its rounds."""
     ensemble = Ensemble(tuple(state.rounds), state.log.n_actions, state.start)
     history = History.from_records(state.records, objective.name, objective.title)
     return BoostingResult(ensemble, history, stop_reason or "all rounds were made")
 
 
 class BoostingRun:
-    """The loop, which may pause after any round and go on later.
+    """The loop, which can pause after any round and continue later.
 
     Parameters
     ----------
     learner : BoundLearner
     ascent : Ascent
-        Of the same samples, in the learner's order.
+        Ascent of the same samples, in the learner's order.
     weight : ndarray of shape (n_samples,)
         Regression weights of the objective.
     step_rule : StepRule
     state : BoostingState
-        Rounds made so far; added to in place.
+        Rounds so far; extended in place.
     optimal_risk : float
-        Least risk that any policy can have; NaN if it is not known.
+        Minimum risk of any policy; NaN if it is unknown.
     """
 
     def __init__(
@@ -236,20 +236,20 @@ class BoostingRun:
         state.score, state.row_order = score if order is None else rows_in_order(score, order), order
         del score  # which is as large as all that is made from here on
         logged = problem.data.log.outcomes(order)
-        data = data.take(order)  # from here on samples are as the learner keeps them
+        data = data.take(order)  # from here on, samples are in the learner's order
         bound = problem.objective.bind(data)
         ascent = ascend(bound, data, logged, state.score, n_jobs)
         return cls(learner, ascent, bound.weight, step_rule, state, optimal_risk)
 
     def add_rounds(self, n_rounds: int, callbacks: Sequence[AnyCallback] = ()) -> str | None:
-        """Add rounds until there are ``n_rounds``; return the reason if boosting ended before."""
+        """Add rounds until there are ``n_rounds``; return the reason if boosting ended early."""
         state, ascent = self.state, self._ascent
         for round_idx in range(len(state.rounds), n_rounds):
             if ascent.standing.largest_gradient < STOP_BELOW:
                 return "the gradient vanished"
             target = StepTarget(ascent.gradient, self._weight, ascent.standing.largest_gradient)
             fitted = self._learner.fit(target, round_idx)
-            # Scores of ineligible actions change nothing, so they do not count as predictions either.
+            # Scores of ineligible actions have no effect, so they do not count as predictions either.
             sums = ascent.measure(fitted.prediction)
             if sums.largest < STOP_BELOW:
                 return "the base learner found nothing to predict"
@@ -257,11 +257,11 @@ class BoostingRun:
             if abs(step.alpha) < STOP_BELOW:
                 return "the ensemble weight vanished"
             before = ascent.standing
-            with uninterrupted():  # scores, rounds and records move together: Ctrl-C comes before or after
+            with uninterrupted():  # scores, rounds and records change together: Ctrl-C comes before or after
                 ascent.move(fitted.prediction, step.size)
                 state.rounds.append(Round(fitted.predictor, step))
                 state.records.append(self._recorder.record(round_idx, before, ascent, step))
-            del fitted  # its prediction is as large as the scores, and the next one would come on top
+            del fitted  # its prediction is as large as the scores, and the next one would come on top of it
             requests = [callback(state) for callback in callbacks]  # every callback has seen this round
             if CallbackAction.STOP in requests:
                 return _reason_of(callbacks[requests.index(CallbackAction.STOP)])
@@ -273,15 +273,15 @@ def _reason_of(callback: AnyCallback) -> str:
 
 
 class Recorder:
-    """Turns what is known after a round into a row of the history: risks, certificate, weights, value.
+    """Turns the statistics after a round into a row of the history: risks, certificate, weights, value.
 
     Parameters
     ----------
     initial : Standing
-        Before the first of the rounds to come.
+        Statistics before the first new round.
     optimal_risk : float
     records : list of dict
-        Rows of the rounds made before.
+        Rows of the earlier rounds.
     """
 
     def __init__(self, initial: Standing, optimal_risk: float, records: list[dict[str, float]]) -> None:
@@ -292,7 +292,7 @@ class Recorder:
             self.total_decrease += row["guaranteed_decrease"]
 
     def record(self, round_idx: int, before: Standing, ascent: Ascent, step: Step) -> dict[str, float]:
-        """Return the row of the round that led from ``before`` to where the ascent stands."""
+        """Return the row of the round that led from ``before`` to the current state of the ascent."""
         after = ascent.standing
         self.total_decrease += step.guaranteed_decrease
         return {

@@ -11,13 +11,13 @@ from bopl._typing import ContextMatrix, FloatArray
 from bopl.learner.base import Predictor
 from bopl.learner.store import stack_predictors
 
-#: What ``start`` may be: the words of the parts, joined by a plus sign.
+#: Values of ``start``: the names of the parts, joined by a plus sign.
 STARTS = ("uniform", "reward_model", "logging", "logging+reward_model")
 
 
 @dataclass(frozen=True, eq=False)
 class Start:
-    """Scores that the ensemble begins with: ``Σ coefficient · predictor``, part of the model like its rounds.
+    """Initial scores of the ensemble: ``Σ coefficient · predictor``, part of the model like its rounds.
 
     Attributes
     ----------

@@ -20,10 +20,10 @@ class StepRule:
     ensemble_weight_penalty : float, default=0
         ``lambda`` of the paper's regularisation appendix: ``lambda · alpha²`` is added to the risk.
     scale : float, optional
-        C of Algorithms 1 and 2: predictors are rescaled to ``mean(w · ‖f‖²) = C`` first. By default they are left as
+        C of Algorithms 1 and 2: predictors are first rescaled to ``mean(w · ‖f‖²) = C``. By default they are left as
         the learner made them; without a penalty the policy is the same.
     learning_rate : float in (0, 1], default=1
-        Share of the certified step that is taken.
+        Share of the certified step to take.
     """
 
     ensemble_weight_penalty: float = 0.0
@@ -58,7 +58,7 @@ class Step:
     alpha : float
         The ensemble weight.
     factor : float
-        What the predictor is multiplied by to have the scale C; 1 without one.
+        Factor that gives the predictor the scale C; 1 without one.
     guaranteed_decrease : float
         The risk falls by at least this much (Eq. "emp_risk_quad_upper_bound_decrease"). At the unpenalised alpha it is
         ``(mean G·f)² / (2 · mean curvature·‖f‖²)``.
@@ -70,5 +70,5 @@ class Step:
 
     @property
     def size(self) -> float:
-        """What the raw prediction is multiplied by."""
+        """The coefficient of the raw prediction."""
         return self.alpha * self.factor

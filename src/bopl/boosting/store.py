@@ -14,7 +14,7 @@ from bopl.boosting.step import Step
 from bopl.learner.store import PREDICTORS, Packed, pack_predictors, unpack_predictors
 from bopl.learner.tree_check import MAX_NUMBER
 
-MAX_ROUNDS = 1 << 53  # whole numbers that a float can count
+MAX_ROUNDS = 1 << 53  # integers that a float can count
 STEP_FIELDS = ("alpha", "factor", "guaranteed_decrease")
 PREDICTORS.put_later("logging", "bopl.reward.logging_model:CODEC")
 PREDICTORS.put_later("network", "bopl.reward.network_model:CODEC")

@@ -1,4 +1,4 @@
-"""`Workbench`: what several fits on one log have in common is made once and kept here."""
+"""`Workbench`: computes what several fits on one log have in common, once."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from bopl.reward.cross_fitting import CrossFit, cross_fit
 from bopl.reward.kept_models import can_be_kept, read_cross_fit, write_cross_fit
 from bopl.reward.logging_model import LoggingModel, LoggingTerm, fit_logging_model
 
-MAX_KEPT = 200_000  # of more samples, logged pairs are binned anew for every reward model: they take much memory
+MAX_KEPT = 200_000  # with more samples, logged pairs are binned again for every reward model: they take much memory
 
 
 class Workbench:
@@ -35,19 +35,19 @@ class Workbench:
     Parameters
     ----------
     log : BanditLog
-        Samples to learn from.
+        The log to learn from.
     sample_weight : ndarray of shape (n_samples,), optional
-        With mean 1.
+        Weight of each sample, with mean 1.
     n_folds : int, default=5
-        Of cross-fitting.
+        Number of folds of cross-fitting.
     seed : int, default=0
-        Of the folds.
+        Seed of the folds.
     logging_model : LoggingModel, optional
-        The logging policy, where it has been learned before, from more samples for example: it knows no rewards.
+        The logging policy, if it was learned before, for example from more samples: it does not depend on rewards.
     keeper : Keeper, optional
         Keeps reward models, under names that begin with ``name``.
     name : str, default="fit"
-        What the work is called in files that keep it.
+        Name of the work in files that store it.
     """
 
     def __init__(
@@ -73,7 +73,7 @@ class Workbench:
         self._keeper, self._name = keeper, name
 
     def bind(self, learner: Any, *, seed: int) -> BoundLearner:
-        """Return a learner bound to the log; trees of the engine share their bins where their settings allow it."""
+        """Return a learner bound to the log; trees of the engine share their bins if their settings allow it."""
         if not isinstance(learner, HistTree):
             return bind_learner(learner, self.log, seed=seed)
         learner = with_categories(learner, self.log)
@@ -86,16 +86,16 @@ class Workbench:
     def rewards(
         self, model: Any = None, *, has_prior: bool = False, is_over: Callable[[], bool] = lambda: False
     ) -> RewardFit:
-        """Return cross-fitted estimates of the rewards; the same model is fitted once.
+        """Return cross-fitted estimates of the rewards; each model is fitted only once.
 
         Parameters
         ----------
         model : model, optional
             `BoostedRewardModel` by default.
         has_prior : bool, default=False
-            Start the model from what the logging policy's own probabilities say of the rewards.
+            Start the model from what the logging policy's own probabilities imply about the rewards.
         is_over : callable, optional
-            Asked after every round; True ends the fit.
+            Called after every round; True ends the fit.
         """
         model = BoostedRewardModel() if model is None else model
         key = f"reward {has_prior} {describe_model(model)}"
@@ -113,13 +113,13 @@ class Workbench:
         return self._rewards[key]
 
     def logging(self) -> LoggingFit:
-        """Return the logging policy, learned from the propensities that were logged."""
+        """Return the logging policy, learned from the logged propensities."""
         if self._logging is None:
             self._logging = self._fit_logging()
         return self._logging
 
     def prior(self) -> Prior:
-        """Return what the logging policy's own probabilities say of the rewards: least squares of r on 1, ln p, p."""
+        """Return what the logging policy's probabilities imply about the rewards: least squares of r on 1, ln p, p."""
         logging = self.logging()
         logged = logged_entries(logging.log_prob, self.log.action_idx)
         sums = PriorSums(logged, self.log.reward, self.sample_weight).limbs()
@@ -132,7 +132,7 @@ class Workbench:
         return LoggingFit(model, np.asfortranarray(model.log_prob(self.log.context)))
 
     def _kept_fit(self, key: str, model: Any, log: BanditLog, is_over: Callable[[], bool]) -> CrossFit:
-        """Return what an earlier run has fitted and kept, or fit it and keep it."""
+        """Return what an earlier run fitted and stored, or fit and store it."""
         if self._keeper is None or not can_be_kept(model):
             return self._cross_fit(model, log, is_over)
         name = f"{self._name} {key}"
@@ -148,7 +148,7 @@ class Workbench:
         if fitted is None:
             began = time.monotonic()
             fitted = self._cross_fit(model, log, is_over)
-            if not is_over():  # or it may have been cut short
+            if not is_over():  # or it may have been interrupted
                 writing = partial(write_cross_fit, fitted=fitted, log=log)
                 self._keeper.keep(name, writing, seconds=time.monotonic() - began)
         return fitted

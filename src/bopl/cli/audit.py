@@ -21,7 +21,8 @@ def audit(
     others: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="[LOGS]... [POLICY]", help="Further Parquet files of the log; a policy file: can it answer for it?"
+            metavar="[LOGS]... [POLICY]",
+            help="Further Parquet files of the log; a policy file, to check whether the log can answer for it.",
         ),
     ] = None,
     json: Json = False,
@@ -33,7 +34,7 @@ def audit(
 
     Example: bopl audit log.parquet --action item --reward click --propensity p
 
-    Several Parquet files are one log; one that does not fit into memory is read in pieces: bopl audit days/*.parquet
+    Several Parquet files form one log; a log that does not fit into memory is read in pieces: bopl audit days/*.parquet
     """
     from bopl.workflow.auditing import audit_file
     from bopl.workflow.config import make_config
@@ -44,7 +45,7 @@ def audit(
     output = Output(json)
     more_logs, policies = log_files(others or [])
     if len(policies) > 1:
-        raise UsageError(f"an audit looks at one policy; {policies[0]!r} and {policies[1]!r} were given.")
+        raise UsageError(f"an audit takes only one policy; got {policies[0]!r} and {policies[1]!r}.")
     policy = policies[0] if policies else None
     config = make_config({"log": log, "more_logs": more_logs}, settings)
     scale = scale_of(config)

@@ -23,23 +23,23 @@ TRAINING = ("objective", "minutes", *RACE_SETTINGS, *SINGLE_SETTINGS, "validatio
 def backtest(
     log: Annotated[str | None, typer.Argument(help="File, folder or pattern with the logged decisions.")] = None,
     periods: Annotated[
-        int | None, typer.Option(min=1, help="Periods to judge, with as many samples each (default 4).")
+        int | None, typer.Option(min=1, help="Number of periods to judge, with equally many samples (default 4).")
     ] = None,
     every: Annotated[
         str | None,
-        typer.Option(help="Length of a period instead, such as 7d or 12h; all of them, or the last --periods."),
+        typer.Option(help="Length of a period, such as 7d or 12h; all periods, or the last --periods."),
     ] = None,
     window: Annotated[
         str | None, typer.Option(help="How far back training goes, such as 28d; to the beginning by default.")
     ] = None,
-    config: Annotated[Path | None, typer.Option(help="TOML file with settings; flags come first.")] = None,
+    config: Annotated[Path | None, typer.Option(help="TOML file with settings; flags take precedence.")] = None,
     json: Json = False,
     **settings: Any,
 ) -> None:
-    """Train on the past, judge on the next period, and roll on: one verdict over all periods.
+    """Train on the past, judge on the next period, and repeat: one verdict over all periods.
 
-    Every period is judged by a policy that was trained, as in train, on what lies before it. --minutes is divided among
-    the periods. Nothing is written; when the verdict is good, train.
+    Every period is judged by a policy that was trained, as in train, on the samples before it. --minutes is divided
+    among the periods. Nothing is written; if the verdict is good, run train.
 
     Example: bopl backtest log.parquet --action item --reward click --propensity p --time when --every 7d
     """

@@ -16,7 +16,9 @@ from bopl.cli.table import evaluation_table, part_tables
 
 @with_settings(*ROLE_SETTINGS, *SCALE_SETTINGS, *EVALUATION_SETTINGS, "inverse_temperature", "random_state", "n_jobs")
 def evaluate(
-    log: Annotated[str, typer.Argument(help="File, folder or pattern with decisions the policies did not learn from.")],
+    log: Annotated[
+        str, typer.Argument(help="File, folder or pattern with decisions that trained none of the policies.")
+    ],
     policies: Annotated[
         list[Path],
         typer.Argument(
@@ -24,18 +26,18 @@ def evaluate(
         ),
     ],
     against: Annotated[
-        Path | None, typer.Option(help="Policy file of what runs now, if it is not what made the log.")
+        Path | None, typer.Option(help="File of the policy in production, if it is not the logging policy.")
     ] = None,
     head_to_head: Annotated[
-        bool, typer.Option("--head-to-head", help="Compare the policies with each other, too, in pairs.")
+        bool, typer.Option("--head-to-head", help="Also compare the policies with each other, in pairs.")
     ] = False,
     json: Json = False,
     **settings: Any,
 ) -> None:
-    """Estimate from a log what policies would earn, with intervals and a verdict.
+    """Estimate what policies would earn, with intervals and a verdict.
 
     The policy file remembers the names of the log's columns; flags override them. Several policies are judged on the
-    same samples, and the verdicts hold for all of them together; the exit code is 0 only if all are better than the
+    same samples, and their verdicts hold simultaneously. The exit code is 0 only if all of them are better than the
     logging policy, or than the policy they are compared with.
 
     Example: bopl evaluate log.parquet policy.bopl other.bopl --head-to-head
@@ -48,7 +50,7 @@ def evaluate(
     output = Output(json)
     more_logs, files = log_files(policies)
     if not files:
-        raise UsageError("there is no policy to evaluate: name a policy file behind the log.")
+        raise UsageError("there is no policy to evaluate: name a policy file after the log.")
     chosen = make_config({"log": log, "more_logs": more_logs}, settings)
     scale = scale_of(chosen)
     if scale.sentence is not None:

@@ -16,16 +16,16 @@ INTERRUPTED = 130  # what shells give a command that Ctrl-C ended
 TERMINATED = 143  # ... and one that SIGTERM ended
 
 HELP = (
-    "Exit codes: 0 fine; 1 bad data; 2 wrong use; 3 the policy is worse than the logging policy; 4 not enough evidence "
-    "to say; 130 interrupted; 143 terminated."
+    "Exit codes: 0 success; 1 bad data; 2 wrong usage; 3 the policy is worse than the logging policy; 4 not enough "
+    "evidence; 130 interrupted; 143 terminated."
 )
 _WRONG_USE = (UsageError, FileNotFoundError, PermissionError, IsADirectoryError, NotADirectoryError, ImportError)
 
-sigterm = SigtermAsCtrlC()  # that of the command; replaced when one begins
+sigterm = SigtermAsCtrlC()  # replaced when a command begins
 
 
 def of_interruption() -> int:
-    """Return the code of a command that was ended from outside."""
+    """Return the code of a command that was stopped from outside."""
     return TERMINATED if sigterm.came else INTERRUPTED
 
 

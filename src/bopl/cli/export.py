@@ -14,20 +14,22 @@ from bopl.cli.output import Output
 def export(
     policy: Annotated[Path, typer.Argument(help="The policy file.")],
     to: Annotated[str, typer.Option(help="xgboost (JSON, over the context and the one-hot action) or onnx.")],
-    out: Annotated[Path | None, typer.Option(help="The file; the policy's, with .json or .onnx, by default.")] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="The file; by default that of the policy, with .json or .onnx.")
+    ] = None,
     raw: Annotated[
-        bool, typer.Option("--raw", help="ONNX: take the columns of the log by name, text and times among them.")
+        bool, typer.Option("--raw", help="ONNX: take the columns of the log by name, including text and times.")
     ] = False,
     rows: Annotated[
-        Path | None, typer.Option(help="A log or contexts to check the model on; rows around the splits by default.")
+        Path | None, typer.Option(help="Log or contexts to check the model on; rows around the splits by default.")
     ] = None,
     inverse_temperature: InverseTemperature = None,
     json: Json = False,
 ) -> None:
-    """Write a policy for another runtime, after checking that it scores alike there.
+    """Write a policy for another runtime, after checking that its scores agree.
 
-    Contexts go in as numbers, encoded as the policy encodes them, or with --raw as the columns of the log; the ONNX
-    model carries the columns, their categories and the actions in its metadata.
+    The model takes contexts as numbers, encoded as the policy encodes them, or with --raw the columns of the log. The
+    ONNX model carries the columns, their categories and the actions in its metadata.
 
     Example: bopl export policy.bopl --to onnx --raw
     """

@@ -25,7 +25,7 @@ app = typer.Typer(
 def _folder(
     ctx: typer.Context, folder: Annotated[Path, typer.Argument(help="Folder of the loop, with its loop.toml.")]
 ) -> None:
-    """Learn from what a loop has logged, and decide what it serves; FOLDER is that of `bopl serve`, which may run.
+    """Learn from what a loop has logged, and decide what it serves; `bopl serve` may run on FOLDER at the same time.
 
     Example: bopl loop shop step
     """
@@ -34,9 +34,9 @@ def _folder(
 
 @app.command()
 def join(ctx: typer.Context, json: Json = False) -> None:
-    """Write decisions whose reward window has closed to log/, in Parquet files.
+    """Write decisions whose reward window has closed to log/, as Parquet files.
 
-    Rewards that come later do not change them, and running it again changes nothing.
+    Rewards that arrive later do not change them, and running it again changes nothing.
 
     Example: bopl loop shop join
     """
@@ -55,12 +55,12 @@ def join(ctx: typer.Context, json: Json = False) -> None:
 
 @app.command()
 def step(ctx: typer.Context, json: Json = False) -> None:
-    """Join, audit, judge the canary or train and judge a new policy, and promote what is better.
+    """Join, audit, judge the canary or train and judge a new policy, and promote it if it is better.
 
-    A new policy is trained on the older part of the log, judged on the newest against what runs now, and served at
-    rising shares, each after a verdict on the decisions of the share before. One that proves worse is taken back. Run
-    it as often as you like: verdicts account for repeated looks. The exit code is that of the verdict; 4 also says that
-    there is too little new to look at.
+    A new policy is trained on the older part of the log, judged on the newest part against the running policy, and
+    served at increasing shares, each after a verdict on the decisions of the previous share. A policy that proves worse
+    is taken back. Run it as often as you like: verdicts account for repeated looks. The exit code is that of the
+    verdict; 4 also means that there are too few new decisions.
 
     Example: bopl loop shop step
     """
@@ -75,13 +75,13 @@ def step(ctx: typer.Context, json: Json = False) -> None:
 @app.command()
 def promote(
     ctx: typer.Context,
-    policy: Annotated[str, typer.Argument(help="Id of a policy in policies/, its beginning, or a policy file.")],
+    policy: Annotated[str, typer.Argument(help="Id of a policy in policies/, a prefix of it, or a policy file.")],
     share: Annotated[
-        float | None, typer.Option(help="Share of the traffic it gets; by default the next one of the ramp.")
+        float | None, typer.Option(help="Share of the traffic; the next one of the ramp by default.")
     ] = None,
     json: Json = False,
 ) -> None:
-    """Serve a policy at a share of the traffic, by hand; the next steps take it back if it is worse.
+    """Serve a policy at a share of the traffic by hand; the next steps take it back if it is worse.
 
     Example: bopl loop shop promote 3f2a --share 0.1
     """
@@ -97,7 +97,7 @@ def promote(
 
 @app.command()
 def rollback(ctx: typer.Context, json: Json = False) -> None:
-    """Give all traffic back to what ran before.
+    """Return all traffic to the previous policy.
 
     Example: bopl loop shop rollback
     """
@@ -113,7 +113,7 @@ def rollback(ctx: typer.Context, json: Json = False) -> None:
 
 @app.command()
 def status(ctx: typer.Context, json: Json = False) -> None:
-    """Show what is served, what was promoted when and why, and the last verdicts.
+    """Show what is served, all promotions with their reasons, and the latest verdicts.
 
     Example: bopl loop shop status
     """
@@ -128,7 +128,7 @@ def status(ctx: typer.Context, json: Json = False) -> None:
         f"rewards: {listed}."
     )
     output.say(
-        f"{found.n_looks:,} looks at the place of {found.running}; the next one has "
+        f"{found.n_looks:,} looks at replacing {found.running}; the next one has "
         f"{100.0 * found.next_confidence:.4g}% confidence."
     )
     output.say(_promotion_table(found))
@@ -147,8 +147,8 @@ def watch(
 ) -> None:
     """Replay decisions through the saved policies, and look for drift.
 
-    Every logged propensity must be found again to the last bit, and every mean weight must be 1 but for chance; the
-    exit code is 1 where one is not.
+    Every logged propensity must be reproduced to the last bit, and every mean weight must be 1 up to chance; otherwise
+    the exit code is 1.
 
     Example: bopl loop shop watch --last 10000
     """
@@ -156,7 +156,7 @@ def watch(
 
     output = Output(json)
     found = watch_loop(ctx.obj, last=last)
-    output.say(f"{found.n_replayed:,} decisions replayed, {found.n_mismatches:,} of them not found again.")
+    output.say(f"{found.n_replayed:,} decisions replayed, {found.n_mismatches:,} of them not reproduced.")
     for mismatch in found.mismatches:
         output.say(f"Mismatch: {mismatch.sentence}")
     for one in found.weights:

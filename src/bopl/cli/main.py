@@ -1,4 +1,4 @@
-"""The command itself: its parts, and what becomes of errors."""
+"""The command itself: its subcommands, and how errors are reported."""
 
 from __future__ import annotations
 
@@ -32,21 +32,21 @@ from bopl.cli.tune import tune
 from bopl.workflow.config import RENAMED, TrainConfig
 
 DEBUG = "--debug"
-# A parameter that a sentence of the library advises: with a value, or after the word "with".
+# A parameter that a message of the library recommends: with a value, or after the word "with".
 _ADVICE = re.compile(r"\b(?P<set>[a-z_]+)=(?P<to>True|'[^']*'|\[…\]|…)|\bwith (?P<named>[a-z]+_[a-z_]+|ignore)\b")
 # typer brings its own copy of click in newer versions; this is the base of its errors in all of them.
 _ClickError = typer.BadParameter.__mro__[2]
 
 
 class InterruptedCommandError(Exception):
-    """Ctrl-C, by a name that typer does not take for its own."""
+    """Ctrl-C, under a name that typer does not handle itself."""
 
 
 class _Group(TyperGroup):
-    """The commands; an interrupted one is an error like any other, so that it is said."""
+    """The commands; an interruption is an error like any other, so that it is reported."""
 
     def invoke(self, ctx: Any) -> Any:
-        """Run the command that was asked for."""
+        """Run the command."""
         try:
             return super().invoke(ctx)
         except KeyboardInterrupt:
@@ -55,8 +55,8 @@ class _Group(TyperGroup):
 
 app = typer.Typer(
     cls=_Group,
-    rich_markup_mode="markdown",  # paragraphs of the help flow
-    help="Learn better decisions from logs, and say honestly how good they are.",
+    rich_markup_mode="markdown",  # so that paragraphs of the help flow
+    help="Learn better decisions from logs, and know how good they are before you deploy.",
     epilog=exit_code.HELP,
     no_args_is_help=True,
     add_completion=True,
@@ -82,14 +82,14 @@ def _group(
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
     ] = False,
     debug: Annotated[
-        bool, typer.Option(DEBUG, help="Show the traceback of an error; may stand anywhere in the line.")
+        bool, typer.Option(DEBUG, help="Show the traceback of an error; works anywhere in the command line.")
     ] = False,
 ) -> None:
-    """Take the options that belong to no command."""
+    """Handle options that belong to no command."""
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Run the command; errors are one sentence, without a traceback."""
+    """Run the command; an error is one sentence without a traceback."""
     given = list(sys.argv[1:] if arguments is None else arguments)
     words = [word for word in given if word != DEBUG]
     exit_code.sigterm = SigtermAsCtrlC()
@@ -117,7 +117,7 @@ def _report(error: BaseException, *, is_json: bool) -> int:
     elif isinstance(error, ValueError | TypeError | RuntimeError | OSError | ImportError):
         sentence, code = in_flags(" ".join(str(error).split())), exit_code.of_error(error)
     else:
-        sentence = f"unexpected {type(error).__name__}: {error}. Run it again with {DEBUG} to see where."
+        sentence = f"unexpected {type(error).__name__}: {error}. Run again with {DEBUG} to see where."
         code = exit_code.BAD_DATA
     if is_json:
         typer.echo(json.dumps({"error": sentence, "exit_code": code}, ensure_ascii=False))
@@ -127,7 +127,7 @@ def _report(error: BaseException, *, is_json: bool) -> int:
 
 
 def in_flags(sentence: str) -> str:
-    """Return a sentence of the library with flags in the place of its parameters."""
+    """Return a message of the library with flags instead of parameters."""
     sentence = _ADVICE.sub(_as_flag, sentence.replace("has_propensity=False", "assume_propensity=…"))
     sentence = re.sub(r"\bother_rewards\[\d+\]", "guard", sentence)  # guards are all the other rewards there are here
     return re.sub(r"\bother_rewards\['([^']*)'\]", r"guard '\1'", sentence)
@@ -153,7 +153,7 @@ def _click_sentence(error: BaseException) -> str:
 
 
 def _renamed(error: BaseException, context: Any) -> str | None:
-    """Return what a flag is called now, where it is one that was renamed."""
+    """Return the new name of a flag that was renamed."""
     given = getattr(error, "option_name", None)
     name = RENAMED.get((given or "").removeprefix("--").replace("-", "_"))
     if name is None or context is None or name not in {one.name for one in context.command.params}:

@@ -1,4 +1,4 @@
-"""Options that several commands share; those that are settings of a run come from `TrainConfig` itself."""
+"""Options shared by several commands; those that are settings of a run come from `TrainConfig`."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from bopl.workflow.config import TrainConfig
 Json: TypeAlias = Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")]
 InverseTemperature: TypeAlias = Annotated[
     float | None,
-    typer.Option(help="How sharply the policy acts; inf always takes the best action (default: as it was trained)."),
+    typer.Option(help="How sharply the policy acts; inf always takes the best action. As trained by default."),
 ]
 
 PARQUET = (".parquet", ".pq")
@@ -44,7 +44,7 @@ _LISTS = (
 
 
 def log_files(words: Iterable[str | Path]) -> tuple[list[str], list[str]]:
-    """Return which words behind a log are further Parquet files of it, as a shell makes of a pattern, and the rest."""
+    """Return the words after a log that are further Parquet files of it (an expanded pattern), and the rest."""
     logs: list[str] = []
     rest: list[str] = []
     for word in map(str, words):
@@ -55,8 +55,8 @@ def log_files(words: Iterable[str | Path]) -> tuple[list[str], list[str]]:
 def with_settings(*names: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Give a command a flag for each of these settings of `TrainConfig`.
 
-    The command takes them as ``**settings``, those that were given and no others; flags and configuration files
-    therefore know the same settings by the same names.
+    The command receives those that were given as ``**settings``, so that flags and configuration files have the same
+    settings under the same names.
     """
 
     def decorate(command: Callable[..., None]) -> Callable[..., None]:
@@ -96,13 +96,13 @@ def _parameters(names: Iterable[str]) -> Iterable[Parameter]:
 
 
 def _installed_text(group: str | None) -> str:
-    """Return the words that installed packages add to those of a flag."""
+    """Return the values that installed packages add to those of a flag."""
     names = [] if group is None else list(offered(group))
-    return f" Installed beside them: {', '.join(names)}." if names else ""
+    return f" From installed packages: {', '.join(names)}." if names else ""
 
 
 def _completion(choices: tuple[str, ...]) -> Callable[[str], list[str]] | None:
-    """Return what completes a word in the shell; None where any word will do."""
+    """Return the shell completion of a value; None if any value is allowed."""
 
     def complete(incomplete: str) -> list[str]:
         return [one for one in choices if one.startswith(incomplete)]
@@ -111,7 +111,7 @@ def _completion(choices: tuple[str, ...]) -> Callable[[str], list[str]] | None:
 
 
 def _flag_type(name: str, hint: Any) -> Any:
-    """Return what the command line reads: words that may be numbers come as text, lists as texts with commas."""
+    """Return the type of a flag: values that may be words or numbers are text, and lists are text with commas."""
     if name in _LISTS:
         return list[str]
     kinds = [one for one in (get_args(hint) if isinstance(hint, types.UnionType) else (hint,)) if one is not type(None)]
@@ -128,11 +128,11 @@ def _default_text(default: Any) -> str:
 
 
 def _read(name: str, value: Any) -> Any:
-    """Return a flag's value as the setting it stands for."""
+    """Return the setting that a flag's value stands for."""
     if name in _LISTS:  # the flag may be repeated, and each may hold several
         parts = [part.strip() for one in value or () for part in one.split(",")]
         return tuple(part for part in parts if part) if value else None
     if name == "reward_translation" and isinstance(value, str):
-        with suppress(ValueError):  # other words are left to the check of the setting
+        with suppress(ValueError):  # the check of the setting handles other words
             return float(value)
     return value

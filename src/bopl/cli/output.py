@@ -1,4 +1,4 @@
-"""What a command prints: text for people, or one JSON object and nothing else."""
+"""What a command prints: text for people, or a single JSON object."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import typer
 
 @dataclass(frozen=True)
 class Output:
-    """Where a command's words go.
+    """The output of a command.
 
     Attributes
     ----------
@@ -42,30 +42,30 @@ class Output:
         self.say(Text.assemble(f"{head}: ", verdict, f" ({row['estimator']}). {row['reason']}"))
 
     def say_warnings(self, warnings: Iterable[str]) -> None:
-        """Print what should be known of a result."""
+        """Print warnings about a result."""
         for warning in warnings:
             self.say(f"Warning: {warning}")
 
     def finish(self, result: Mapping[str, Any], exit_code: int = 0) -> None:
-        """Print the result if it is to be JSON, and leave the command with its exit code."""
+        """Print the result if the output is JSON, and exit with this code."""
         if self.is_json:
             typer.echo(json.dumps(plain({**result, "exit_code": exit_code}), allow_nan=False, ensure_ascii=False))
         raise typer.Exit(exit_code)
 
 
 class PatientStream:
-    """Standard output that a command outlives: once nobody reads, as ``head`` when it has enough, words go nowhere."""
+    """Standard output that never breaks a command: once the reader is gone (``| head``), the rest is discarded."""
 
     def __init__(self, stream: Any) -> None:
         self._stream = stream
 
     def write(self, text: str) -> int:
-        """Write, or pretend to."""
+        """Write, if anybody reads."""
         self._attempt(self._stream.write, text)
         return len(text)
 
     def flush(self) -> None:
-        """Flush, or pretend to."""
+        """Flush, if anybody reads."""
         self._attempt(self._stream.flush)
 
     def _attempt(self, action: Callable[..., Any], *given: str) -> None:
@@ -81,7 +81,7 @@ class PatientStream:
 
 
 def plain(value: Any) -> Any:
-    """Return a value that JSON can hold: what is no finite number becomes null, what has no form becomes text."""
+    """Return a value that JSON can represent: non-finite numbers become null, other objects become text."""
     if isinstance(value, Mapping):
         return {str(key): plain(one) for key, one in value.items()}
     if isinstance(value, list | tuple):

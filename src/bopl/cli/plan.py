@@ -25,26 +25,27 @@ TRAINING_SETTINGS = ("objective", *RACE_SETTINGS, "n_rounds", "max_depth", "hold
 def plan(
     log: Annotated[str, typer.Argument(help="File, folder or pattern with the logged decisions.")],
     policies: Annotated[
-        list[Path] | None, typer.Argument(help="Policy files; without any, always taking one action is planned for.")
+        list[Path] | None, typer.Argument(help="Policy files; without any, the plan covers always taking one action.")
     ] = None,
     min_uplift: Annotated[
         str | None,
-        typer.Option(
-            help="Smallest uplift of interest, per decision (0.001) or as a share of what is earned now (1%)."
-        ),
+        typer.Option(help="Minimum uplift of interest, per decision (0.001) or as a share of what is earned now (1%)."),
     ] = None,
-    power: Annotated[float, typer.Option(help="Probability with which a difference shall be told.")] = 0.8,
+    power: Annotated[float, typer.Option(help="Probability of detecting a true difference.")] = 0.8,
     curve: Annotated[
-        bool, typer.Option("--curve", help="Train on an eighth, a quarter, a half and all, to see if more data helps.")
+        bool,
+        typer.Option(
+            "--curve", help="Train on an eighth, a quarter, a half and all samples, to see if more data helps."
+        ),
     ] = False,
     json: Json = False,
     **settings: Any,
 ) -> None:
-    """Say how many decisions it takes to tell a difference, and whether more data would help.
+    """Say how many decisions it takes to detect a difference, and whether more data would help.
 
-    The numbers come from the weights and rewards of the log. With --curve policies are trained on growing parts of it
-    and judged on the same held-out samples: the single objective dr, or the race if --minutes is given. If
-    --min-uplift is given, the exit code is 4 where the log is too small to tell it.
+    The numbers come from the weights and rewards of the log. --curve trains policies on growing parts of it and judges
+    them on the same held-out samples: the single objective dr, or the race if --minutes is given. The exit code is 4
+    if the log is too small for the given --min-uplift.
 
     Example: bopl plan log.parquet policy.bopl --min-uplift 1%
     """
@@ -91,9 +92,7 @@ def _say(found: FilePlan, confidence: float, power: float, policies: list[Path],
     for row in found.plan.rows[: len(policies)] if found.curve is None else found.plan.rows[-1:]:
         output.say(_sentence(row, found.min_uplift))
     if found.curve is None and not policies:
-        output.say(
-            "Each line is the policy that always takes this action; plan again with a policy file once there is one."
-        )
+        output.say("Each line is the policy that always takes this action; plan again once you have a policy file.")
     if found.curve is not None:
         output.say(found.curve.sentence)
     for note in found.notes:
@@ -104,7 +103,7 @@ def _say(found: FilePlan, confidence: float, power: float, policies: list[Path],
 def _check_use(policies: list[Path], curve: bool, settings: Mapping[str, Any]) -> None:
     """Raise if something that was given would have no effect."""
     if curve and policies:
-        raise UsageError("--curve trains policies of its own: leave the policy files out.")
+        raise UsageError("--curve trains its own policies: leave out the policy files.")
     if "inverse_temperature" in settings and not policies and not curve:
         raise UsageError("--inverse-temperature has no effect here: there is no policy. Leave it out, or name one.")
     idle = [name for name in TRAINING_SETTINGS if name in settings]
@@ -114,7 +113,7 @@ def _check_use(policies: list[Path], curve: bool, settings: Mapping[str, Any]) -
 
 
 def _table(found: FilePlan) -> Any:
-    """Return one line per policy: its uplift, what the samples tell, and how many would tell more."""
+    """Return one line per policy: its uplift, what the samples can detect, and how many are needed."""
     from rich import box
     from rich.table import Table
     from rich.text import Text
@@ -139,12 +138,12 @@ def _table(found: FilePlan) -> Any:
 
 
 def _sentence(row: Mapping[str, Any], min_uplift: float | None) -> str:
-    """Return what a policy's line means."""
+    """Return the meaning of a policy's line."""
     name, effect = row["policy"], row["uplift"] if min_uplift is None else min_uplift
     if not isfinite(row["std_dev"]):
-        return f"{name}: the log never took the actions of this policy, and no number of such decisions tells anything."
+        return f"{name}: the log never took the actions of this policy, so no number of such decisions would help."
     if not effect > 0.0:
-        return f"{name}: the estimated uplift is not positive; the log tells {row['detectable']:.3g} or more from zero."
+        return f"{name}: the estimated uplift is not positive; the log can detect {row['detectable']:.3g} or more."
     needed = row["n_for_uplift"] if min_uplift is None else row["n_for_min_uplift"]
     what = (
         f"if the estimate is right, an uplift of {effect:+.3g}" if min_uplift is None else f"an uplift of {effect:+.3g}"

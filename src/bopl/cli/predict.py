@@ -11,12 +11,12 @@ from bopl.cli.options import InverseTemperature, Json
 from bopl.cli.output import Output
 
 _NO_EXPLORATION = (
-    "The policy always takes its best action, which explores nothing: to learn from later decisions, make some of them "
-    "at random."
+    "The policy always takes its best action and explores nothing. To learn from these decisions later, make some of "
+    "them at random."
 )
 _NOT_SAMPLED = (
-    "Always taking the most probable action explores nothing: use --sample, and log the propensities, to learn from "
-    "these decisions later."
+    "Always taking the most probable action explores nothing. To learn from these decisions later, use --sample and "
+    "log the propensities."
 )
 
 
@@ -30,24 +30,26 @@ def predict(
         "decisions.parquet"
     ),
     sample: Annotated[
-        bool, typer.Option("--sample", help="Draw actions, with the propensities to log; else the most probable.")
+        bool, typer.Option("--sample", help="Draw actions, with the propensities to log, not the most probable ones.")
     ] = False,
-    keep: Annotated[str, typer.Option(help="Columns to copy beside the decisions, separated by commas.")] = "",
-    format: Annotated[str | None, typer.Option(help="Format of the contexts, if the extension does not tell.")] = None,
+    keep: Annotated[str, typer.Option(help="Columns to copy to the decisions, separated by commas.")] = "",
+    format: Annotated[
+        str | None, typer.Option(help="Format of the contexts, if the extension does not show it.")
+    ] = None,
     random_state: Annotated[
-        int | None, typer.Option(min=0, help="Seed of the draws; a new one each time by default.")
+        int | None, typer.Option(min=0, help="Seed of the draws; different each time by default.")
     ] = None,
     inverse_temperature: InverseTemperature = None,
     memory: Annotated[
         str | None,
-        typer.Option(help="What contexts in Parquet files may take, as in 4GB; more of them are read in pieces."),
+        typer.Option(help="Memory that contexts in Parquet files may take, such as 4GB; more are read in pieces."),
     ] = None,
     cluster: Annotated[
-        str | None, typer.Option(help="Address of a Dask scheduler whose workers decide, in pieces: tcp://….")
+        str | None, typer.Option(help="Address of a Dask scheduler whose workers decide in pieces: tcp://….")
     ] = None,
     json: Json = False,
 ) -> None:
-    """Decide: an action for every context, with its propensity to log.
+    """Choose an action for every context, with the propensity to log.
 
     Example: bopl predict contexts.parquet policy.bopl --sample --out decisions.parquet
     """

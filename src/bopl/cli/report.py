@@ -20,14 +20,14 @@ def report(
     ],
     policy: Annotated[Path | None, typer.Argument(help="The policy to judge on the log.")] = None,
     out: Annotated[
-        Path | None, typer.Option(help="The page; report.html in the run folder or here by default.")
+        Path | None, typer.Option(help="File of the report; report.html in the run folder or here by default.")
     ] = None,
     json: Json = False,
     **settings: Any,
 ) -> None:
-    """Write the page of a run again, or judge a policy on a log and write the page of that.
+    """Write the report of a run again, or judge a policy on a log and write a report of that.
 
-    Where a policy is judged, the exit code is that of the verdict, as in bopl evaluate.
+    If a policy is judged, the exit code is that of the verdict, as in bopl evaluate.
 
     Example: bopl report policy.run
 
@@ -41,7 +41,7 @@ def report(
     if policy is None:
         if settings:
             raise UsageError(
-                f"--{next(iter(settings)).replace('_', '-')} needs a log and a policy; a run folder is taken as it is."
+                f"--{next(iter(settings)).replace('_', '-')} needs a log and a policy; a run folder is used as is."
             )
         page, summary = report_run(source, out)
     else:

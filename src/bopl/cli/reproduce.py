@@ -28,23 +28,23 @@ if TYPE_CHECKING:
 
 app = typer.Typer(invoke_without_command=True, no_args_is_help=False)
 
-OUT = typer.Option(None, help="Folder of the result lines; results, or runs/quick with --quick.")
+OUT = typer.Option(None, help="Folder of the result lines; results by default, or runs/quick with --quick.")
 DATASETS = typer.Option("all", help="Names separated by commas, or all.")
 METHODS = typer.Option("all", help="Names separated by commas, or all.")
-TRIALS = typer.Option("0-9", help="Trials: 10 means the first ten, 0-4 or 2,5 those.")
-JOBS = typer.Option(0, min=0, help="Tasks at a time; 0: as many as the threads allow.")
-THREADS = typer.Option(1, min=1, help="Threads of each task.")
-DEVICE = typer.Option("auto", help="Of the networks: auto, cpu or cuda.")
-TOGETHER = typer.Option(0, min=0, help="Trials of a network trained in lockstep; 0: ten on cuda, one elsewhere.")
-STUDY = typer.Option(None, help="File that a later call continues; runs/study-DATASET-METHOD.log if none is named.")
+TRIALS = typer.Option("0-9", help="Trials to run: 10 for the first ten, a range (0-4), or numbers (2,5).")
+JOBS = typer.Option(0, min=0, help="Number of tasks in parallel; 0 for as many as the threads allow.")
+THREADS = typer.Option(1, min=1, help="Number of threads of each task.")
+DEVICE = typer.Option("auto", help="Device of the networks: auto, cpu or cuda.")
+TOGETHER = typer.Option(0, min=0, help="Trials of a network to train in lockstep; 0 for ten on cuda, one elsewhere.")
+STUDY = typer.Option(None, help="File that a later call resumes; runs/study-DATASET-METHOD.log by default.")
 QUICK = typer.Option(False, "--quick", help="Minutes instead of hours: Scene in full, the rest on subsamples.")
-MINUTES = typer.Option(0.0, min=0.0, help="End after so many minutes, unfinished trials left for later; 0: no limit.")
-JSON = typer.Option(False, "--json", help="Print one JSON object, and nothing else.")
+MINUTES = typer.Option(0.0, min=0.0, help="Stop after this many minutes and leave unfinished trials; 0 for no limit.")
+JSON = typer.Option(False, "--json", help="Print one JSON object and nothing else.")
 
 
 @dataclass(frozen=True)
 class _Run:
-    """Where the result lines are, how much runs at a time, and where words go."""
+    """The folder of the result lines, the number of parallel tasks, and the output."""
 
     out: Path | None
     output: Output
@@ -61,7 +61,7 @@ class _Run:
 
     @property
     def n_jobs(self) -> int:
-        """Tasks at a time."""
+        """Number of tasks in parallel."""
         return self.jobs or max((os.cpu_count() or 1) // self.threads, 1)
 
     def trials(self, datasets: str, methods: str, trials: str, together: int) -> Outcome:
@@ -95,18 +95,18 @@ class _Run:
         return run_plan(tasks, self.folder, n_jobs=self.n_jobs, minutes=minutes, report=self.output.say)
 
     def lines(self) -> list[Line]:
-        """Return the result lines of today's settings, with a word about others."""
+        """Return the result lines with the current settings, and mention others."""
         from bopl.experiment.result_line import read_results
         from bopl.experiment.task import current_lines
 
         found = read_results(self.folder)
         lines = current_lines(found, quick=self.quick)
         if len(lines) < len(found):
-            self.output.say(f"{len(found) - len(lines)} lines of other settings or sample sizes are left out.")
+            self.output.say(f"{len(found) - len(lines)} lines with other settings or sample sizes are left out.")
         return lines
 
     def tables(self) -> dict[str, Any]:
-        """Write and say the tables and claims; return them as plain values."""
+        """Write and print the tables and claims; return them as plain values."""
         from bopl.experiment.result_page import write_noisy, write_tables
 
         lines = self.lines()
@@ -192,12 +192,12 @@ def run(
     out: Path | None = OUT,
     json: bool = JSON,
 ) -> None:
-    """Train and measure; trials that are done are skipped, and a killed run goes on where it was.
+    """Train and measure; finished trials are skipped, and a killed run can be resumed.
 
     Example: bopl reproduce run --datasets scene --methods bopl-regr,brr-xgb --trials 3
     """
     if quick:
-        _refuse(context, ["trials", "together"], "a quick run has trials of its own: leave {} out.")
+        _refuse(context, ["trials", "together"], "a quick run has its own trials: leave out {}.")
     asked = _Run(out, Output(json), quick, jobs, threads, device, minutes)
     done = asked.trials(datasets, methods, trials, together)
     _raise(done.failures)
@@ -208,7 +208,7 @@ def run(
 def noisy(
     datasets: str = DATASETS,
     methods: str = METHODS,
-    trials: str = typer.Option("0-2", help="Trials: 3 means the first three, 0-4 or 2,5 those."),
+    trials: str = typer.Option("0-2", help="Trials to run: 3 for the first three, a range (0-4), or numbers (2,5)."),
     jobs: int = JOBS,
     threads: int = THREADS,
     device: str = DEVICE,
@@ -217,7 +217,7 @@ def noisy(
     out: Path | None = OUT,
     json: bool = JSON,
 ) -> None:
-    """Train and measure where rewards are noisy: 1 with probability 0.6 if the action is right, 0.2 if it is not.
+    """Train and measure with noisy rewards: 1 with probability 0.6 if the action is right, 0.2 if it is not.
 
     Then write noisy.md, beside the lines in noisy.jsonl.
 
@@ -271,9 +271,9 @@ def figure(
 def search(
     dataset: str = typer.Option("scene", help="One dataset."),
     method: str = typer.Option("bopl-s-regr", help="One method."),
-    configurations: int = typer.Option(20, min=1, help="Configurations in all, those of earlier calls counted in."),
-    minutes: float = typer.Option(0.0, min=0.0, help="Begin none after so long; 0: no limit."),
-    trials: str = typer.Option("3", help="Simulated logs of each configuration; the paper uses ten."),
+    configurations: int = typer.Option(20, min=1, help="Number of configurations, including those of earlier calls."),
+    minutes: float = typer.Option(0.0, min=0.0, help="Start no configuration after this many minutes; 0 for no limit."),
+    trials: str = typer.Option("3", help="Number of simulated logs per configuration; the paper uses ten."),
     jobs: int = JOBS,
     threads: int = THREADS,
     device: str = DEVICE,
@@ -289,7 +289,7 @@ def search(
     asked = _Run(None, Output(json), False, jobs, threads, device, minutes)
     on, by = read_name("dataset", dataset, list(catalogue.COLUMNS)), read_name("method", method, known_methods())
     file, numbers, place = study or Path(f"runs/study-{on}-{by}.log"), read_trials(trials), read_device([by], device)
-    paper_search.paper_space(on, by)  # raises where there is none, before a folder is made
+    paper_search.paper_space(on, by)  # raises if there is none, before a folder is created
     file.parent.mkdir(parents=True, exist_ok=True)
     result = paper_search.tune(
         on,

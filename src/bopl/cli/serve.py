@@ -12,19 +12,21 @@ from bopl.cli.output import Output
 
 def serve(
     folder: Annotated[Path, typer.Argument(help="Folder of the loop: loop.toml, policies, events.db, log, verdicts.")],
-    init: Annotated[bool, typer.Option("--init", help="Make the folder, with a commented loop.toml, and end.")] = False,
+    init: Annotated[
+        bool, typer.Option("--init", help="Create the folder, with a commented loop.toml, and exit.")
+    ] = False,
     policy: Annotated[
-        Path | None, typer.Option(help="With --init: the policy to begin with; without one, decisions are random.")
+        Path | None, typer.Option(help="With --init: the initial policy; without one, decisions are random.")
     ] = None,
     actions: Annotated[
-        str, typer.Option(help="With --init: the actions, separated by commas, where no policy knows them.")
+        str, typer.Option(help="With --init: the actions, separated by commas, if there is no policy.")
     ] = "",
-    host: Annotated[str | None, typer.Option(help="Address to listen at, instead of loop.toml's.")] = None,
+    host: Annotated[str | None, typer.Option(help="Address to listen on; overrides loop.toml.")] = None,
     port: Annotated[
-        int | None, typer.Option(min=0, max=65_535, help="Port to listen at, instead of loop.toml's; 0 for any.")
+        int | None, typer.Option(min=0, max=65_535, help="Port to listen on; overrides loop.toml. 0 for any.")
     ] = None,
 ) -> None:
-    """Decide over HTTP: every decision and reward is on disk before it is answered.
+    """Decide over HTTP; every decision and reward is on disk before it is answered.
 
     Example: bopl serve shop --init --policy policy.bopl; bopl serve shop
     """
@@ -39,7 +41,7 @@ def serve(
         names = tuple(name.strip() for name in actions.split(",") if name.strip())
         given = {name: value for name, value in (("host", host), ("port", port)) if value is not None}
         LoopFolder.create(folder, replace(LoopSettings(), actions=names, **given), policy=policy)  # type: ignore[arg-type]
-        output.say(f"{folder} is the folder of a loop now; edit its loop.toml, then run `bopl serve {folder}`.")
+        output.say(f"Created the loop folder {folder}; edit its loop.toml, then run `bopl serve {folder}`.")
         raise typer.Exit
     if policy is not None or actions:
         raise UsageError("policy and actions are for a new folder: add --init, or promote with `bopl loop`.")

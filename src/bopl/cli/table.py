@@ -33,7 +33,7 @@ def evaluation_table(evaluation: Evaluation) -> Any:
 
 
 def part_tables(evaluation: Evaluation) -> list[Any]:
-    """Return guards, comparisons and segments, where there are some, as tables."""
+    """Return guards, comparisons and segments, if there are any, as tables."""
     from rich import box
     from rich.table import Table
     from rich.text import Text

@@ -21,14 +21,14 @@ def train(
     others: Annotated[
         list[str] | None, typer.Argument(metavar="[LOGS]...", help="Further Parquet files of the log.")
     ] = None,
-    config: Annotated[Path | None, typer.Option(help="TOML file with settings; flags come first.")] = None,
+    config: Annotated[Path | None, typer.Option(help="TOML file with settings; flags take precedence.")] = None,
     json: Json = False,
     **settings: Any,
 ) -> None:
-    """Audit a log, learn a policy from it, judge the policy on samples held out, and write a report.
+    """Audit a log, learn a policy from it, judge the policy on held-out samples, and write a report.
 
-    Candidates race on validation samples, and the best is trained on all that is not held out; where none of them beats
-    the logging policy, the policy is the logging policy. --objective trains a single one.
+    Candidates race on validation samples, and the best is trained on all samples that are not held out. If none beats
+    the logging policy, the result is the logging policy. --objective trains a single objective without a race.
 
     Example: bopl train log.parquet --action item --reward click --propensity p --out policy.bopl
     """
@@ -45,7 +45,7 @@ def train(
     result = run(chosen, say=output.say, progress=not json)
     is_same = before is None or before == result.policy.trained_on_
     if not is_same:
-        output.say("Note: the log is not what it was in the run whose configuration this is.")
+        output.say("Note: the log has changed since the run that wrote this configuration.")
     row = result.evaluation.decision("policy")
     code = exit_code.of_interruption() if result.is_interrupted else exit_code.of_verdicts([row["verdict"]])
     output.say(evaluation_table(result.evaluation))
@@ -79,7 +79,7 @@ def train(
 
 
 def _training_facts(policy: Any) -> dict[str, Any]:
-    """Return what is to be told of the training: of a race its leaderboard, of a single objective its translation."""
+    """Return facts about the training: the leaderboard of a race, the translation of a single objective."""
     from bopl.workflow.sharpness import is_greedy
 
     board = getattr(policy, "leaderboard_", None)

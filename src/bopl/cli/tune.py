@@ -17,19 +17,20 @@ SHOWN = 5
 @with_settings(*LOG_SETTINGS, "n_rounds", "holdout", "force", "random_state", "n_jobs")
 def tune(
     log: Annotated[str | None, typer.Argument(help="File, folder or pattern with the logged decisions.")] = None,
-    config: Annotated[Path | None, typer.Option(help="TOML file with settings; flags come first.")] = None,
+    config: Annotated[Path | None, typer.Option(help="TOML file with settings; flags take precedence.")] = None,
     trials: Annotated[
-        int | None, typer.Option(min=1, help="Configurations to try, earlier calls counted in (default 20).")
+        int | None,
+        typer.Option(min=1, help="Number of configurations to try, including those of earlier calls (default 20)."),
     ] = None,
-    minutes: Annotated[float | None, typer.Option(help="Begin none after so long.")] = None,
-    folds: Annotated[int, typer.Option(min=2, help="Folds of the cross-validation.")] = 3,
-    jobs: Annotated[int, typer.Option(min=1, help="Configurations at a time.")] = 1,
-    engine: Annotated[str, typer.Option(help="tpe, which learns from what was tried, or random.")] = "tpe",
+    minutes: Annotated[float | None, typer.Option(help="Start no new configuration after this many minutes.")] = None,
+    folds: Annotated[int, typer.Option(min=2, help="Number of cross-validation folds.")] = 3,
+    jobs: Annotated[int, typer.Option(min=1, help="Number of configurations to score in parallel.")] = 1,
+    engine: Annotated[str, typer.Option(help="tpe, which learns from earlier configurations, or random.")] = "tpe",
     out: Annotated[Path, typer.Option(help="Configuration file for bopl train --config.")] = Path("tuned.toml"),
     json: Json = False,
     **settings: Any,
 ) -> None:
-    """Search for good settings by cross-validation, without touching the samples that train will hold out.
+    """Search for good settings by cross-validation, without using the samples that train will hold out.
 
     Example: bopl tune log.parquet --action item --reward click --propensity p --trials 20 --out tuned.toml
     """

@@ -1,4 +1,4 @@
-"""Where pieces of a log are worked on: this machine, or a Dask cluster."""
+"""Where pieces of a log are processed: this machine, or a Dask cluster."""
 
 from bopl.cluster.add import add_exact
 from bopl.cluster.cache import ArrayCache, CacheWarning

@@ -1,4 +1,4 @@
-"""Adding the partial results of pieces: exact, so that the order in which they arrive changes nothing."""
+"""Adding the partial results of pieces: exactly, so that the order of arrival does not matter."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ import numpy as np
 def add_exact(one: Any, other: Any) -> Any:
     """Return the sum of two partial results: integers, arrays of integers, or tuples, lists and dicts of these.
 
-    Arrays of the same dtype are added into ``one``, which the caller gives away.
+    Arrays of the same dtype are added into ``one``, which the caller must not use afterwards.
 
     Raises
     ------
     TypeError
-        If something would be rounded: sums of floats depend on the order in which they are added.
+        If something would be rounded: sums of floats depend on the order of addition.
     """
     if one is None or other is None:
         return other if one is None else one
@@ -39,7 +39,7 @@ def _add_arrays(one: np.ndarray[Any, Any], other: np.ndarray[Any, Any]) -> np.nd
     if one.dtype.kind not in "iu" or other.dtype.kind not in "iu":
         raise TypeError(
             f"partial results of pieces must be integers, not {one.dtype} and {other.dtype}: sums of floats depend on "
-            "the order in which they are added. Scale them to integers first."
+            "the order of addition. Scale them to integers first."
         )
     if one.shape != other.shape:
         raise ValueError(f"partial results of pieces differ in shape: {one.shape} and {other.shape}.")
@@ -50,7 +50,7 @@ def _add_arrays(one: np.ndarray[Any, Any], other: np.ndarray[Any, Any]) -> np.nd
 
 
 def n_bytes(value: Any) -> int:
-    """Return how many bytes a partial result takes on the wire; None takes none."""
+    """Return how many bytes a partial result takes on the network; None takes none."""
     if value is None:
         return 0
     buffers: list[pickle.PickleBuffer] = []  # of arrays, which are not copied

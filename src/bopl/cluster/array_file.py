@@ -1,4 +1,4 @@
-"""Arrays in one file that can be mapped into memory: what they are called, then their bytes."""
+"""Arrays in one file that can be mapped into memory: their names, then their bytes."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ import numpy as np
 
 _MAGIC = b"bopl arrays 1\n"
 _ALIGNMENT = 64  # bytes: a cache line
-_WORD = 8  # bytes that say how long the head is
-_KINDS = "biufSU"  # kinds of dtype that are nothing but bytes
+_WORD = 8  # bytes that hold the length of the head
+_KINDS = "biufSU"  # kinds of dtype that are plain bytes
 
 _MAPS: dict[int, tuple[int, str]] = {}  # length and path by address
-_LOCK = threading.RLock()  # a map may end while another one is looked for
+_LOCK = threading.RLock()  # a map may end while another one is looked up
 
 Arrays = Mapping[str, np.ndarray[Any, Any]]
 
@@ -43,8 +43,8 @@ def write_arrays(file: BinaryIO, arrays: Arrays) -> None:
 def open_arrays(path: Path) -> dict[str, np.ndarray[Any, Any]]:
     """Return the arrays of a file, mapped into memory.
 
-    They are for reading. What is written to them is never written to the file, and is lost when they are mapped again;
-    they are not marked as read-only because compiled functions would be compiled once more for such arrays.
+    They are for reading. Changes are never written to the file, and are lost when it is mapped again;
+    they are not marked as read-only, because numba would compile functions again for such arrays.
     """
     with path.open("rb") as file:
         head, begin = _read_head(file)
@@ -56,7 +56,7 @@ def open_arrays(path: Path) -> dict[str, np.ndarray[Any, Any]]:
 
 
 def map_file(path: str) -> mmap.mmap:
-    """Return the memory map of a file, which `find_in_files` knows as long as it is used."""
+    """Return the memory map of a file, which `find_in_files` can look up as long as it is used."""
     with open(path, "rb") as file:
         mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY)
     address = address_of(memoryview(mapped))
@@ -67,7 +67,7 @@ def map_file(path: str) -> mmap.mmap:
 
 
 def find_in_files(raw: memoryview) -> tuple[str, int] | None:
-    """Return the path of the mapped file that a buffer is a part of, and where it begins; None for other buffers."""
+    """Return the path of the mapped file that a buffer belongs to, and its offset; None for other buffers."""
     address = address_of(raw)
     with _LOCK:
         for begin, (length, path) in _MAPS.items():
@@ -77,12 +77,12 @@ def find_in_files(raw: memoryview) -> tuple[str, int] | None:
 
 
 def address_of(raw: memoryview) -> int:
-    """Return where a buffer begins in memory."""
+    """Return the address of a buffer."""
     return int(np.frombuffer(raw, dtype=np.uint8).ctypes.data)
 
 
 def is_whole(path: Path) -> bool:
-    """Return whether there is such a file, and all of it."""
+    """Return whether the file exists and is complete."""
     try:
         with path.open("rb") as file:
             head, begin = _read_head(file)
@@ -93,7 +93,7 @@ def is_whole(path: Path) -> bool:
 
 
 def _read_head(file: BinaryIO) -> tuple[dict[str, Any], int]:
-    """Return what the file holds, and where its arrays begin."""
+    """Return the contents of the file, and the offset of its arrays."""
     if file.read(len(_MAGIC)) != _MAGIC:
         raise ValueError("this is not a file of arrays")
     head = json.loads(file.read(int.from_bytes(file.read(_WORD), "little")))

@@ -1,8 +1,8 @@
-"""`ArrayCache`: arrays on disk that the next run finds again, opened as memory maps.
+"""`ArrayCache`: arrays on disk that the next run reuses, opened as memory maps.
 
-An entry is one file that takes its name when it is whole: two processes may make the same entry at once, and a killed
-one leaves nothing that could be mistaken for an entry. When the folder outgrows its limit, the entries that were used
-longest ago go.
+An entry is one file that gets its name when it is complete: two processes may make the same entry at once, and a killed
+one leaves nothing that could be mistaken for an entry. When the folder exceeds its limit, the least recently used
+entries are deleted.
 """
 
 from __future__ import annotations
@@ -25,17 +25,17 @@ VARIABLE = "BOPL_CACHE"
 LIMIT_VARIABLE = "BOPL_CACHE_LIMIT"
 DEFAULT_LIMIT = "50GB"
 SUFFIX = ".arrays"
-_STALE = 24 * 3600.0  # seconds after which an unfinished entry must be a killed process's
+_STALE = 24 * 3600.0  # seconds after which an unfinished entry must belong to a killed process
 
 
 class CacheWarning(UserWarning):
-    """Arrays could not be kept on disk, and stay in memory."""
+    """Arrays could not be stored on disk, and stay in memory."""
 
 
 class CachedArrays(Mapping[str, np.ndarray[Any, Any]]):
-    """Arrays of one entry, for reading; the file is mapped when the first of them is asked for.
+    """Arrays of one entry, for reading; the file is mapped when the first of them is used.
 
-    Pickled, it is the name of the file: a state that holds one is small.
+    It is pickled as the name of the file, so a state that contains one is small.
     """
 
     def __init__(self, path: str) -> None:
@@ -66,9 +66,9 @@ class ArrayCache:
     Parameters
     ----------
     folder : path, optional
-        The environment variable ``BOPL_CACHE`` names it, else it is ``~/.cache/bopl/arrays``.
+        Named by the environment variable ``BOPL_CACHE``, otherwise ``~/.cache/bopl/arrays``.
     limit : int or str, optional
-        Bytes that the folder may take, as ``"20GB"``; ``BOPL_CACHE_LIMIT`` or 50 GB by default.
+        Maximum size of the folder, such as ``"20GB"``; ``BOPL_CACHE_LIMIT`` or 50 GB by default.
     """
 
     def __init__(self, folder: str | Path | None = None, limit: int | str | None = None) -> None:
@@ -78,12 +78,12 @@ class ArrayCache:
     def arrays(
         self, key: str, make: Callable[[], Mapping[str, np.ndarray[Any, Any]]]
     ) -> Mapping[str, np.ndarray[Any, Any]]:
-        """Return the arrays of a key, for reading; ``make`` is called where the cache does not have them.
+        """Return the arrays of a key, for reading; ``make`` is called if the cache does not have them.
 
         Parameters
         ----------
         key : str
-            Digest of all that the arrays depend on: letters, digits and dashes.
+            Digest of everything that the arrays depend on: letters, digits and dashes.
         make : callable
             Returns the arrays by name.
         """
@@ -112,14 +112,14 @@ class ArrayCache:
             write_arrays(file, arrays)
 
     def _make_room(self, n_bytes: int) -> None:
-        """Remove what was used longest ago until so many bytes fit below the limit, and what killed processes left."""
+        """Delete the least recently used entries until this many bytes fit, and leftovers of killed processes."""
         entries = sorted(self._entries())
         total = n_bytes + sum(size for _, size, _ in entries)
         for last_use, size, path in entries:
             is_unfinished = PART in path.name
             is_left = is_unfinished and time.time() - last_use > _STALE
             if is_left or (total > self.limit and not is_unfinished):
-                with suppress(OSError):  # another process was quicker
+                with suppress(OSError):  # another process was faster
                     path.unlink()
                 total -= size
 
@@ -132,11 +132,11 @@ class ArrayCache:
 
     @property
     def size(self) -> int:
-        """Bytes that the entries take."""
+        """Size of the entries in bytes."""
         return sum(size for _, size, _ in self._entries())
 
     def clear(self) -> int:
-        """Remove all entries; return how many bytes they took. Arrays that are in use stay readable."""
+        """Delete all entries; return their size in bytes. Arrays that are in use stay readable."""
         removed = 0
         for _, size, path in list(self._entries()):
             with suppress(OSError):
@@ -146,7 +146,7 @@ class ArrayCache:
 
 
 def default_folder() -> Path:
-    """Return the folder that arrays are kept in unless another one is named."""
+    """Return the default folder for arrays."""
     named = os.environ.get(VARIABLE)
     if named:
         return Path(named)
@@ -157,6 +157,6 @@ def _sentence(folder: Path, error: OSError) -> str:
     cause = error.__cause__ if isinstance(error.__cause__, OSError) else error
     reason = "the disk is full" if is_full(cause) else (cause.strerror or str(cause)).lower()
     return (
-        f"arrays cannot be kept in the cache folder {str(folder)!r}: {reason}. They stay in memory, and the next run "
-        f"makes them again; free some space, or set {VARIABLE} to another folder."
+        f"arrays cannot be stored in the cache folder {str(folder)!r}: {reason}. They stay in memory, and the next run "
+        f"recomputes them; free some space, or set {VARIABLE} to another folder."
     )

@@ -1,4 +1,4 @@
-"""Which cluster is meant."""
+"""Choosing the cluster."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from bopl.cluster.seam import Cluster
 def using_cluster(
     cluster: Any = None, *, memory: int | str | None = None, n_threads: int | None = None
 ) -> Iterator[Cluster]:
-    """Yield the cluster that is meant, and close it if it was made here.
+    """Yield the cluster, and close it if it was created here.
 
     Parameters
     ----------
     cluster : Cluster, distributed.Client or str, optional
-        A Dask client or the address of its scheduler; without it, this machine.
+        A Dask client or the address of its scheduler; this machine by default.
     memory : int or str, optional
-        What the process may take on this machine, as ``"4GB"``.
+        Memory that the process may take on this machine, such as ``"4GB"``.
     n_threads : int, optional
-        Threads on this machine.
+        Number of threads on this machine.
     """
     if isinstance(cluster, Cluster):
         yield cluster

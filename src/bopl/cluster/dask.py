@@ -1,8 +1,8 @@
 """`DaskCluster`: pieces on the workers of a Dask cluster.
 
-Each thread of each worker has some pieces. A verb is one task for each, bound to its worker: Dask moves the order
-there and the answer back, and says which workers are alive. What a dead worker had is missing, and `Placement` asks for
-it again with the recipe. Many answers are added on the workers before the client fetches them.
+Each thread of each worker has some pieces. A verb is one task per thread, bound to its worker: Dask carries the order
+there and the answer back, and knows which workers are alive. The pieces of a dead worker are missing, and `Placement`
+asks for them again with the recipe. Many answers are added on the workers before the client fetches them.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from bopl.cluster.homes import Homes, Slot
 from bopl.cluster.order import Answer, Build, Order, merge_answers
 from bopl.cluster.placement import Placement
 
-FAN_IN = 8  # answers that one task adds
+FAN_IN = 8  # answers added by one task
 MANY = 8  # answers that the client does not add itself
-POLL = 0.25  # seconds between two looks at who is alive
-FETCH = 1.0  # seconds, at first, for an answer that is there; its worker may have died since
-PATIENCE = 60.0  # seconds to wait for a worker when none is left
+POLL = 0.25  # seconds between two checks of who is alive
+FETCH = 1.0  # seconds, initially, to wait for an existing answer; its worker may have died since
+PATIENCE = 60.0  # seconds to wait for a worker if none is left
 TIMEOUT = 10.0  # seconds to reach the scheduler
-# A recipe with many rounds is large, once; Dask would warn of it.
+# A recipe with many rounds is large, once; Dask would warn about it.
 _LARGE = {"distributed.admin.large-graph-warning-threshold": "1TB"}
 
 
@@ -38,16 +38,16 @@ class DaskCluster:
     Parameters
     ----------
     client : distributed.Client or str
-        A client, or the address of a scheduler as ``"tcp://10.0.0.1:8786"``.
+        A client, or the address of a scheduler such as ``"tcp://10.0.0.1:8786"``.
     timeout : float
         Seconds to wait for the scheduler.
     patience : float
-        Seconds to wait for a worker when none is left.
+        Seconds to wait for a worker if none is left.
 
     Raises
     ------
     UsageError
-        One sentence if Dask is not installed or the scheduler cannot be reached.
+        If Dask is not installed or the scheduler cannot be reached.
     """
 
     def __init__(self, client: Any, *, timeout: float = TIMEOUT, patience: float = PATIENCE) -> None:
@@ -61,7 +61,7 @@ class DaskCluster:
 
     @property
     def n_slots(self) -> int:
-        """How many functions run at once: the threads of all workers."""
+        """Number of functions that run at once: the threads of all workers."""
         return sum(self._workers().values())
 
     def place(
@@ -75,12 +75,12 @@ class DaskCluster:
         return Placement(self, pieces, build, settled, rows)
 
     def carry_out(self, order: Order) -> Answer:
-        """Apply an order to its pieces; those of dead workers are missing.
+        """Apply an order to its pieces; those of dead workers are reported as missing.
 
         Raises
         ------
         ConnectionError
-            One sentence if the scheduler is gone, or there is no worker for long.
+            If the scheduler is gone, or there has been no worker for long.
         """
         if not order.pieces:
             return Answer()
@@ -120,12 +120,12 @@ class DaskCluster:
                 homes.rebalance(self._workers())
 
     def forget(self, placement: str) -> None:
-        """Let the states of a placement go: with their leases, within a second."""
+        """Release the states of a placement, together with their leases, within a second."""
         self._homes.pop(placement, None)
         self._cancel(list(self._leases.pop(placement, {}).values()))
 
     def close(self) -> None:
-        """Let everything go; a client that was given stays open."""
+        """Release everything; a client that was passed in stays open."""
         for placement in list(self._leases):
             self.forget(placement)
         if self._is_ours:
@@ -169,11 +169,11 @@ class DaskCluster:
         return tasks
 
     def _collect(self, merged: list[Any], tasks: Mapping[Slot, Any]) -> tuple[list[Answer], list[Slot]]:
-        """Return the answers, and the slots whose workers died before theirs was fetched."""
+        """Return the answers, and the slots whose workers died before theirs were fetched."""
         answers, lost = self._fetch(merged, {address for address, _ in tasks})
         if not lost:
             return answers, []
-        # Some of the merged answers may never come: fetch those of the workers that are left, one by one.
+        # Some of the merged answers may never come: fetch those of the remaining workers one by one.
         self._cancel([future for future in merged if future not in tasks.values()])
         answers, dead = [], []
         for slot, future in tasks.items():
@@ -185,7 +185,7 @@ class DaskCluster:
         return answers, dead
 
     def _fetch(self, futures: list[Any], addresses: set[str]) -> tuple[list[Answer], bool]:
-        """Return the results, and whether one of the workers died before all of them were here."""
+        """Return the results, and whether one of the workers died before all of them arrived."""
         from distributed import TimeoutError
 
         done = _Countdown(futures)
@@ -209,7 +209,7 @@ class DaskCluster:
 
     @contextmanager
     def _naming_the_scheduler(self) -> Iterator[None]:
-        """Turn what Dask says of a lost connection into one sentence."""
+        """Turn Dask's errors about a lost connection into one sentence."""
         from distributed import CancelledError
         from distributed.comm.core import CommClosedError
 
@@ -240,7 +240,7 @@ class DaskCluster:
         return alive
 
     def _lease(self, placement: str, addresses: set[str]) -> None:
-        """Let the workers keep the states of a placement until the lease is given up."""
+        """Make the workers keep the states of a placement until the lease is given up."""
         leases = self._leases.setdefault(placement, {})
         for address in addresses - set(leases):
             key = lease_key(placement, address)
@@ -248,7 +248,7 @@ class DaskCluster:
 
 
 class _Countdown:
-    """Waits until some futures are done, whatever came of them."""
+    """Waits until some futures are done, whatever their outcome."""
 
     def __init__(self, futures: list[Any]) -> None:
         self._left = len(futures)
@@ -290,12 +290,12 @@ def _reason(error: Exception) -> str:
 
 
 def _checked(client: Any) -> Any:
-    """Return a client if it is one that waits for its results."""
+    """Return a client if it is synchronous."""
     if not all(hasattr(client, name) for name in ("submit", "nthreads", "cancel", "scheduler")):
         raise UsageError(
             f"cluster must be a distributed.Client, the address of a Dask scheduler or a bopl.cluster, not "
             f"{type(client).__name__}."
         )
     if client.asynchronous:
-        raise UsageError("cluster must be a distributed.Client that waits: make it without asynchronous=True.")
+        raise UsageError("cluster must be a synchronous distributed.Client: create it without asynchronous=True.")
     return client

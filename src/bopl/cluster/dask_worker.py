@@ -1,7 +1,7 @@
 """What runs on a Dask worker: orders, and the states that they need.
 
 States live in the worker's process as long as a *lease*, a tiny result that the client holds on the worker. When the
-client lets go of it, is interrupted or gone, Dask removes the lease, and the states go with it.
+client releases it, is interrupted or disappears, Dask removes the lease, and the states go with it.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ from bopl.cluster.memory import memory_budget
 from bopl.cluster.order import Add, Answer, Order, merge_answers
 from bopl.cluster.shelf import Shelf
 
-SHARE_OF_WORKER = 0.4  # of a worker's memory, for states; Dask begins to write to disk at 0.7
-EVERY = 0.5  # seconds between two looks at the leases
-SETTLING = 2.0  # seconds in which Dask must have stored a lease that was made
-GRACE = 60.0  # seconds in which a lease must have been made
+SHARE_OF_WORKER = 0.4  # of a worker's memory, for states; Dask starts to write to disk at 0.7
+EVERY = 0.5  # seconds between two checks of the leases
+SETTLING = 2.0  # seconds within which Dask must have stored a new lease
+GRACE = 60.0  # seconds within which a lease must have been made
 
 
 @dataclass(frozen=True)
 class Lease:
-    """As long as a worker has it, it keeps the states of a placement."""
+    """As long as a worker has it, the worker keeps the states of a placement."""
 
     placement: str
 
@@ -39,7 +39,7 @@ def lease_key(placement: str, address: str) -> str:
 
 
 def hold(placement: str) -> Lease:
-    """Return a lease; run as a task of its own."""
+    """Return a lease; runs as its own task."""
     from distributed import get_worker
 
     _keeper_of(get_worker()).note_lease(placement)
@@ -47,7 +47,7 @@ def hold(placement: str) -> Lease:
 
 
 def carry_out(order: Order, version: str) -> Answer:
-    """Apply an order on the worker that runs this; the client's version of bopl must be the worker's."""
+    """Apply an order on the worker that runs this; client and worker must have the same version of bopl."""
     from distributed import get_worker
 
     if version != bopl.__version__:
@@ -82,7 +82,7 @@ class Keeper:
         self._thread: threading.Thread | None = None
 
     def note_lease(self, placement: str) -> None:
-        """Take note that a lease was made: from now on its absence means something."""
+        """Note that a lease was made: from now on its absence means something."""
         with self._lock:
             self._until[placement] = time.monotonic() + SETTLING
 
@@ -96,7 +96,7 @@ class Keeper:
         return self.shelf.carry_out(order, iter(order.pieces))
 
     def _sweep(self) -> None:
-        """Clear states whose lease is gone, until there are none."""
+        """Clear states without a lease until there are none."""
         while True:
             time.sleep(EVERY)
             with self._lock:
@@ -129,5 +129,5 @@ def _keeper_of(worker: Any) -> Keeper:
 
 
 def placements_of(dask_worker: Any) -> list[str]:
-    """Return whose states a worker has; for ``client.run``."""
+    """Return the placements whose states a worker has; for ``client.run``."""
     return _KEEPERS[dask_worker].shelf.placements() if dask_worker in _KEEPERS else []

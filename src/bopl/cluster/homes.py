@@ -10,7 +10,7 @@ Slot = tuple[str, int]  # a worker's address, and one of its threads
 
 @dataclass
 class Homes:
-    """The pieces of one placement, shared out over the threads of workers by their rows."""
+    """The pieces of one placement, distributed over the threads of workers by their rows."""
 
     rows: dict[int, int] = field(default_factory=dict)
     slot_of: dict[int, Slot] = field(default_factory=dict)
@@ -27,7 +27,7 @@ class Homes:
             load[slot] += self.rows[piece_idx]
 
     def rebalance(self, threads: Mapping[str, int]) -> None:
-        """Let slots that have nothing take pieces from those that have most."""
+        """Let idle slots take pieces from those that have most."""
         load = self._load(threads)
         for idle in [slot for slot in load if not any(self._pieces_of(slot))]:
             while (taken := self._piece_for(idle, load)) is not None:
@@ -39,7 +39,7 @@ class Homes:
                 load[idle] += self.rows[taken]
 
     def by_slot(self, pieces: Iterable[int]) -> dict[Slot, list[int]]:
-        """Return the pieces of each slot, in order; pieces without one belong to nobody."""
+        """Return the pieces of each slot, in order; pieces without a slot are unassigned."""
         found: dict[Slot, list[int]] = {}
         for piece_idx in pieces:
             if piece_idx in self.slot_of:
@@ -61,7 +61,7 @@ class Homes:
         return [piece_idx for piece_idx, home in self.slot_of.items() if home == slot]
 
     def _piece_for(self, idle: Slot, load: Mapping[Slot, int]) -> int | None:
-        """Return the largest piece of the slot with most rows whose move makes the two more equal, if there is one."""
+        """Return the largest piece of the fullest slot whose move makes the two more equal, if there is one."""
         donor = max(load, key=lambda one: (load[one], one))
         gap = load[donor] - load[idle]
         fitting = [piece_idx for piece_idx in self._pieces_of(donor) if self.rows[piece_idx] < gap]

@@ -17,18 +17,18 @@ from bopl.cluster.shelf import HandingOut, Shelf
 
 
 class ThisMachine:
-    """This machine, for logs beyond its memory.
+    """This machine, for logs larger than its memory.
 
     Parameters
     ----------
     memory : int or str, optional
-        Memory that the process may take in all, as ``"4GB"``; half of what is free by default. States of pieces beyond
-        it live in a file of the cache folder.
+        Memory that the process may take in total, such as ``"4GB"``; half of the free memory by default. States of
+        pieces beyond it live in a file of the cache folder.
     n_threads : int, optional
-        Pieces that are worked on at once; one per core by default.
+        Number of pieces processed at once; one per core by default.
     cache : path, optional
-        Folder for arrays that the next run reuses, and for states beyond the budget; the environment variable
-        ``BOPL_CACHE`` names it, else it is ``~/.cache/bopl/arrays``.
+        Folder for arrays that the next run reuses, and for states beyond the budget; named by the environment variable
+        ``BOPL_CACHE``, otherwise ``~/.cache/bopl/arrays``.
     """
 
     def __init__(
@@ -45,7 +45,7 @@ class ThisMachine:
 
     @property
     def n_slots(self) -> int:
-        """How many functions run at once."""
+        """Number of functions that run at once."""
         return self._n_threads
 
     def place(
@@ -74,14 +74,14 @@ class ThisMachine:
         return merge_answers(answers, order.add)
 
     def settle(self, placement: str) -> None:
-        """Nothing to do: nobody joins."""
+        """Do nothing: no worker joins."""
 
     def forget(self, placement: str) -> None:
-        """Let the states of a placement go."""
+        """Release the states of a placement."""
         self.shelf.forget(placement)
 
     def close(self) -> None:
-        """Let everything go."""
+        """Release everything."""
         for placement in self.shelf.placements():
             self.shelf.forget(placement)
 
@@ -98,8 +98,8 @@ def usable_cores() -> int:
 
 
 def states_budget(memory: int) -> int:
-    """Return what states may take of a budget: half of what the process does not hold already.
+    """Return the part of a budget for states: half of what the process does not already hold.
 
-    The other half is for what is being worked on: pieces that are read, histograms, predictions.
+    The other half is for work in progress: pieces being read, histograms, predictions.
     """
     return int(max(memory - memory_in_use_mib() * (1 << 20), 0) // 2)

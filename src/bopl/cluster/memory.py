@@ -1,4 +1,4 @@
-"""Bytes: how users write them, how we say them, and how many there are."""
+"""Bytes: parsing and printing sizes, and the memory budget."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ _UNITS = {"": 1, "b": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12} | {
 }
 _TEXT = re.compile(r"\s*([0-9]+(?:\.[0-9]+)?)\s*([kmgt]i?)?b?\s*", re.IGNORECASE)
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-SHARE_OF_FREE = 0.5  # of the memory that is free, taken unless a budget is named
-UNKNOWN_FREE = 4 * 10**9  # where the system does not tell
+SHARE_OF_FREE = 0.5  # of the free memory, unless a budget is given
+UNKNOWN_FREE = 4 * 10**9  # if the system does not say
 
 
 def parse_bytes(size: int | float | str) -> int:
@@ -38,7 +38,7 @@ def parse_bytes(size: int | float | str) -> int:
 
 
 def in_words(n_bytes: float) -> str:
-    """Return a number of bytes for a reader.
+    """Return a number of bytes in words.
 
     >>> in_words(3_210_000_000), in_words(999)
     ('3.2 GB', '999 bytes')
@@ -50,7 +50,7 @@ def in_words(n_bytes: float) -> str:
 
 
 def memory_budget(memory: int | float | str | None) -> int:
-    """Return the bytes that a fit may take: what was named, else half of what is free."""
+    """Return the bytes that a fit may take: the given number, or half of the free memory."""
     if memory is not None:
         return parse_bytes(memory)
     free = available_memory()
@@ -58,5 +58,5 @@ def memory_budget(memory: int | float | str | None) -> int:
 
 
 def is_full(error: OSError) -> bool:
-    """Return whether a disk, or someone's share of it, is full."""
+    """Return whether the error means a full disk or an exceeded quota."""
     return error.errno in _FULL

@@ -1,4 +1,4 @@
-"""One function over pieces that need no state: each is worked on once, and the answers come in their order."""
+"""One function over pieces that need no state: each is processed once, and the answers come in order."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ def map_over(
     Parameters
     ----------
     cluster : Cluster, distributed.Client, str or None
-        Whose workers are asked; None asks nobody, and goes through the pieces in this process, one at a time.
+        Cluster whose workers run it; None processes the pieces in this process, one at a time.
     pieces : sequence
         Any picklable records.
     function : callable
         Defined in a module.
     shared : objects
-        What it takes beside a piece, sent once to each worker.
+        Further arguments, sent once to each worker.
     rows : sequence of int, optional
-        Rows of each piece, by which they are shared out evenly.
+        Rows of each piece, to distribute them evenly.
     """
     if cluster is None:
         for piece in pieces:

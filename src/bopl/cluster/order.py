@@ -1,4 +1,4 @@
-"""What the pieces' owner asks of a worker, and what comes back."""
+"""A request to a worker, and its answer."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ class Change:
 
     function: Callable[..., Any]
     shared: tuple[Any, ...] = ()
-    changes: bool = True  # returns the new state, else the state stays
-    answers: bool = False  # returns a partial result (beside the new state, if it makes one)
+    changes: bool = True  # returns the new state; otherwise the state stays
+    answers: bool = False  # returns a partial result (with the new state, if there is one)
     zero: Callable[..., Any] | None = None  # makes the total that the function adds to in place
-    by_piece: bool = False  # partial results are kept apart, by the number of their piece
+    by_piece: bool = False  # partial results are kept separate, by the number of their piece
 
     def begin(self) -> Any:
         """Return the total before the first piece."""
@@ -48,16 +48,16 @@ class Change:
 
 @dataclass(frozen=True)
 class Recipe:
-    """How to make the state of any piece from its file: once ``build``, with all that is settled, then the rest."""
+    """How to make the state of any piece from its file: first ``build``, with everything settled, then the rest."""
 
     build: Build
     pieces: dict[int, Any]
-    rows: dict[int, int]  # how large they are, to share them out evenly
+    rows: dict[int, int]  # their sizes, to distribute them evenly
     settled: tuple[Any, ...]
     pending: tuple[Change, ...]
 
     def make(self, piece_idx: int, cache: Any) -> Any:
-        """Return the state of a piece as it is now."""
+        """Return the current state of a piece."""
         state = self.build(self.pieces[piece_idx], self.settled, cache)
         for change in self.pending:
             state = change.replay(state)
@@ -71,15 +71,15 @@ class Order:
     Attributes
     ----------
     placement : str
-        Whose states these are; unique among all fits of a cluster.
+        Owner of the states; unique among all fits of a cluster.
     version : int
-        How many updates the states have seen before this one.
+        Number of updates that the states have seen before this one.
     pieces : tuple of int
     change : Change
     add : callable
         Adds two partial results.
     recipe : Recipe, optional
-        Makes states that the worker does not have; without it they are reported as missing.
+        Makes states that the worker does not have; without it, they are reported as missing.
     moved : tuple of int
         Pieces that the worker had and others have now.
     """
@@ -104,13 +104,13 @@ class Order:
         return replace(self, pieces=some, recipe=recipe)
 
     def without(self, moved: Iterable[int]) -> Order:
-        """Return the order for a worker that need not keep some of its pieces any more."""
+        """Return the order for a worker that no longer needs to keep some of its pieces."""
         return replace(self, moved=tuple(one for one in moved if one not in self.pieces))
 
 
 @dataclass(frozen=True)
 class Answer:
-    """What came of an order.
+    """The result of an order.
 
     Attributes
     ----------
@@ -119,15 +119,15 @@ class Answer:
     missing : tuple of int
         Pieces whose states the worker does not have; nothing was done for them.
     busy : tuple of float
-        Seconds that each worker was at it.
+        Seconds that each worker took.
     n_bytes : int
-        Bytes of partial results that were handed on.
+        Bytes of partial results passed on.
     n_built : int
-        States that were made from their files.
+        Number of states made from their files.
     n_tasks : int
-        Pieces of work that were handed to workers.
+        Number of tasks given to workers.
     n_sent : int
-        Bytes of what workers were asked, where they are other processes.
+        Bytes of requests to workers, if they are other processes.
     """
 
     total: Any = None

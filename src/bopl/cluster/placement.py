@@ -15,31 +15,31 @@ from bopl.cluster.traffic import Traffic
 if TYPE_CHECKING:
     from bopl.cluster.seam import Cluster
 
-MAX_ATTEMPTS = 8  # at one verb for pieces whose workers die
+MAX_ATTEMPTS = 8  # attempts at one verb for pieces whose workers die
 
 
 class Placement:
     """Pieces whose states live on a cluster, wherever that is.
 
     The state of a piece is a function of its file and of the updates so far, so it does not matter which worker has it,
-    nor whether that worker dies: another one makes the state again, in one go, and carries on. Functions must be
+    or whether that worker dies: another one rebuilds the state in one go and carries on. Functions must be
     deterministic, change nothing but the state they are given, and be picklable (defined in a module).
 
-    Leave it by ``with`` or `close`: the states go then.
+    Use it in a ``with`` statement or call `close`: then the states are released.
 
     Parameters
     ----------
     cluster : Cluster
-        Where the pieces are placed.
+        Cluster that holds the pieces.
     pieces : sequence
         Any picklable records that ``build`` can read.
     build : callable
-        ``build(piece, settled, cache)`` returns the state of a piece after all that is settled. ``cache`` keeps arrays
+        ``build(piece, settled, cache)`` returns the state of a piece after everything settled. ``cache`` keeps arrays
         on disk for the next run.
     settled : iterable
-        What is settled already: the rounds of a checkpoint.
+        What is already settled: the rounds of a checkpoint.
     rows : sequence of int, optional
-        Rows of each piece, by which they are shared out evenly; one each by default.
+        Rows of each piece, to distribute them evenly; one each by default.
     """
 
     def __init__(
@@ -88,7 +88,7 @@ class Placement:
             Returns the partial result of a piece: integers, arrays of integers, or tuples, lists and dicts of these.
         zero : callable, optional
             ``zero(*shared)`` makes an empty total; ``function(state, *shared, total)`` then adds to it in place and
-            returns nothing. A worker with many pieces so needs one total, not one for each.
+            returns nothing. So a worker with many pieces needs one total, not one for each.
         add : callable, optional
             Adds two partial results of another kind. It must be exact: neither order nor grouping may matter.
         """
@@ -108,15 +108,15 @@ class Placement:
         return self._carry_out(Change(function, shared, answers=True, zero=zero), add)
 
     def gather(self, function: Callable[..., Any], *shared: Any) -> list[Any]:
-        """Return ``function(state, *shared)`` of every piece, in their order."""
+        """Return ``function(state, *shared)`` of every piece, in order."""
         found = self._carry_out(Change(function, shared, changes=False, answers=True, by_piece=True), union) or {}
         return [found[piece_idx] for piece_idx in range(self.n_pieces)]
 
     def settle(self, *values: Any) -> None:
-        """Say in short what the updates since the last time have done.
+        """Summarise the updates since the last time.
 
-        A state that has to be made again is ``build(piece, settled, cache)`` with all these values, and the updates
-        before are forgotten; without this they would be repeated one by one.
+        A state that has to be rebuilt is ``build(piece, settled, cache)`` with all these values, and earlier updates
+        are forgotten; without this they would be repeated one by one.
         """
         self._settled += values
         self._pending.clear()
@@ -125,13 +125,13 @@ class Placement:
     # -- How ----------------------------------------------------------------------------------------------------------
 
     def _carry_out(self, change: Change, add: Add) -> Any:
-        """Apply a change to every piece; states that a worker lost are made again."""
+        """Apply a change to every piece; states that a worker lost are rebuilt."""
         if not self._is_open:
             raise RuntimeError("these pieces are closed; place them again.")
         began = time.perf_counter()
         try:
             answer = self._ask(change, add)
-        except BaseException:  # Ctrl-C too: what was asked for is of no use any more
+        except BaseException:  # Ctrl-C too: the request is of no use any more
             self.close()
             raise
         self.traffic.note(answer, time.perf_counter() - began)
@@ -166,7 +166,7 @@ class Placement:
         return replace(order, recipe=recipe).only(pieces)
 
     def close(self) -> None:
-        """Let the states go, wherever they are."""
+        """Release the states, wherever they are."""
         if self._is_open:
             self._is_open = False
             self._cluster.forget(self.id)
@@ -179,5 +179,5 @@ class Placement:
 
 
 def union(one: dict[int, Any], other: dict[int, Any]) -> dict[int, Any]:
-    """Return both; no piece is in the two."""
+    """Return both combined; no piece is in both."""
     return {**one, **other}

@@ -1,9 +1,9 @@
-"""`Scratch`: states that do not fit into memory, in one file without a name.
+"""`Scratch`: states that do not fit into memory, in one unnamed file.
 
-A state is pickled with its arrays apart (protocol 5): what is small stays in memory, arrays become parts of the file.
+A state is pickled with its arrays separate (protocol 5): small parts stay in memory, arrays become parts of the file.
 An opened state has its arrays mapped from there, so that functions read and change them in place, and the system keeps
-in memory what it has room for. The file has no name, so it goes with its process, however that ends. Arrays of the
-cache are in a file already, and stay there.
+in memory what it can. The file has no name, so it disappears with its process, however that ends. Arrays of the
+cache are already in a file, and stay there.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from bopl.cluster.memory import in_words, is_full
 _SMALL = mmap.ALLOCATIONGRANULARITY  # bytes; smaller arrays stay in memory
 _AT_ONCE = 1 << 26  # bytes written by one call
 
-Extent = tuple[int, int]  # where it begins, and how many bytes it has
+Extent = tuple[int, int]  # offset and number of bytes
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ class InCache:
 
 @dataclass
 class Parked:
-    """A state outside memory: all but its arrays, and where these are."""
+    """A state outside memory: everything but its arrays, and where these are."""
 
     head: bytes
     extents: list[Extent | InCache]
@@ -59,7 +59,7 @@ class Opened:
     places : dict
         Extent of each array by its address in memory.
     is_parked : bool
-        Whether it comes from the file, and not from memory.
+        Whether it comes from the file rather than from memory.
     """
 
     state: Any
@@ -73,23 +73,23 @@ class Scratch:
     Parameters
     ----------
     folder : path
-        Where the file is made; it is made when it is first needed.
+        Folder of the file, which is created when it is first needed.
     """
 
     def __init__(self, folder: str | Path) -> None:
         self._folder = Path(folder)
         self._file: Any = None
         self._end = 0
-        self._free: dict[int, list[int]] = defaultdict(list)  # beginnings by size
+        self._free: dict[int, list[int]] = defaultdict(list)  # offsets by size
         self._lock = threading.Lock()
 
     def park(self, state: Any, opened: Opened | None = None) -> Parked:
-        """Write a state; arrays that are in the file already stay where they are.
+        """Write a state; arrays that are already in the file stay where they are.
 
         Raises
         ------
         OSError
-            One sentence if the disk is full.
+            If the disk is full.
         """
         places = {} if opened is None else opened.places
         buffers: list[pickle.PickleBuffer] = []
@@ -116,7 +116,7 @@ class Scratch:
         Raises
         ------
         FileNotFoundError
-            If the cache does not have its arrays any more.
+            If the cache no longer has its arrays.
         """
         places: dict[int, Extent] = {}
         files: dict[str, mmap.mmap] = {}
@@ -133,16 +133,16 @@ class Scratch:
         return Opened(pickle.loads(parked.head, buffers=buffers), places, is_parked=True)
 
     def release(self, parked: Parked) -> None:
-        """Let the state's part of the file be used again."""
+        """Free the state's part of the file."""
         self._give_back(extent for extent in parked.extents if not isinstance(extent, InCache))
 
     @property
     def size(self) -> int:
-        """Bytes of the file."""
+        """Size of the file in bytes."""
         return self._end
 
     def close(self) -> None:
-        """Let the file go."""
+        """Close the file."""
         with self._lock:
             if self._file is not None:
                 self._close()
@@ -166,7 +166,7 @@ class Scratch:
             if self._free[size]:
                 return self._free[size].pop()
             begin = self._end
-            self._end += -(-size // _SMALL) * _SMALL  # maps begin at such places
+            self._end += -(-size // _SMALL) * _SMALL  # maps begin at multiples of it
         return begin
 
     def _make_file(self, size: int) -> Any:
@@ -188,13 +188,13 @@ class Scratch:
         needed = in_words(max(self._end, size))
         return OSError(
             f"states of the log's pieces do not fit into the memory budget, and {needed} for them "
-            f"cannot be written to {str(self._folder)!r}: {reason}. Free some space, name another folder by the "
-            "environment variable BOPL_CACHE, or allow more memory."
+            f"cannot be written to {str(self._folder)!r}: {reason}. Free some space, set the environment "
+            "variable BOPL_CACHE to another folder, or allow more memory."
         )
 
 
 def _collector(buffers: list[pickle.PickleBuffer]) -> Callable[[pickle.PickleBuffer], bool]:
-    """Return what collects large buffers; the small ones, for which it returns True, stay in the pickle."""
+    """Return a collector of large buffers; the small ones, for which it returns True, stay in the pickle."""
 
     def collect(buffer: pickle.PickleBuffer) -> bool:
         is_small = buffer.raw().nbytes < _SMALL

@@ -1,4 +1,4 @@
-"""`Cluster`: the seam between what is computed over pieces and where."""
+"""`Cluster`: the interface between computations over pieces and the machines that run them."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from bopl.cluster.placement import Placement
 
 @runtime_checkable
 class Cluster(Protocol):
-    """A place where the states of pieces live and functions run on them.
+    """A place that holds the states of pieces and runs functions on them.
 
-    Whoever computes over pieces calls `place` and uses the verbs of the `Placement`; the other methods are what an
-    engine provides to it.
+    Computations over pieces call `place` and use the verbs of the `Placement`; an engine provides the other
+    methods.
     """
 
     def place(
@@ -27,13 +27,13 @@ class Cluster(Protocol):
         """Return the pieces as a `Placement`; their states are built at the first verb."""
 
     def carry_out(self, order: Order) -> Answer:
-        """Apply an order to its pieces, on any workers; report the pieces whose states are nowhere as missing."""
+        """Apply an order to its pieces, on any workers; report the pieces without a state as missing."""
 
     def settle(self, placement: str) -> None:
-        """Take note that a round has ended: a good moment to use workers that have joined."""
+        """Note that a round has ended: a good moment to use workers that have joined."""
 
     def forget(self, placement: str) -> None:
-        """Let the states of a placement go, and stop what still runs for it."""
+        """Release the states of a placement, and stop what still runs for it."""
 
     def close(self) -> None:
-        """Let everything go."""
+        """Release everything."""

@@ -33,20 +33,20 @@ class _Placed:
 class Shelf:
     """States of pieces by placement, each with the number of updates it has seen.
 
-    Whoever works on a state takes it away and puts it back when done. A function that fails or is cut off so leaves no
-    half-changed state behind: the state is missing, and is made again.
+    A state is taken away while it is in use, and put back afterwards. So a function that fails or is interrupted leaves
+    no half-changed state behind: the state is missing, and is rebuilt.
 
-    States stay in memory as long as the budget lasts; those that come later live in a file and are mapped while worked
-    on. Pieces are visited in turn, so it is better to keep the same ones than those that were used last.
+    States stay in memory as long as the budget lasts; later ones live in a file and are mapped while in use.
+    Pieces are visited in turn, so it is better to keep the same ones than the most recently used.
 
     Parameters
     ----------
     budget : int
         Bytes of memory for states.
     folder : path
-        For states beyond the budget.
+        Folder for states beyond the budget.
     cache : ArrayCache
-        Given to the functions that build states.
+        Passed to the functions that build states.
     """
 
     def __init__(self, budget: int, folder: str | Path, cache: ArrayCache) -> None:
@@ -58,7 +58,7 @@ class Shelf:
         self._n_bytes = 0  # of states in memory
 
     def carry_out(self, order: Order, pieces: Iterator[int]) -> Answer:
-        """Apply an order to the pieces that an iterator hands out; threads may share the iterator."""
+        """Apply an order to the pieces that an iterator yields; threads may share the iterator."""
         began = time.perf_counter()
         for piece_idx in order.moved:
             self._release(order, self._pop(order, piece_idx))
@@ -105,7 +105,7 @@ class Shelf:
             return None
 
     def _put(self, order: Order, piece_idx: int, state: Any, opened: Opened, kept: _Kept | None) -> None:
-        """Put a state back; ``kept`` is how it was taken if it has not changed."""
+        """Put a state back; ``kept`` is its previous form if it has not changed."""
         placed = self._of(order.placement)
         if kept is None:
             kept = _Kept(order.version + order.change.changes, state, 0 if opened.is_parked else state_bytes(state))
@@ -120,7 +120,7 @@ class Shelf:
             return self._placed.setdefault(placement, _Placed(self._folder))
 
     def forget(self, placement: str) -> None:
-        """Let the states of a placement go."""
+        """Release the states of a placement."""
         with self._lock:
             placed = self._placed.pop(placement, None)
             self._n_bytes -= sum(kept.n_bytes for kept in placed.states.values()) if placed else 0
@@ -128,7 +128,7 @@ class Shelf:
             placed.scratch.close()
 
     def placements(self) -> list[str]:
-        """Return whose states are here."""
+        """Return the placements whose states are here."""
         with self._lock:
             return list(self._placed)
 

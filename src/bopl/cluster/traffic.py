@@ -1,4 +1,4 @@
-"""`Traffic`: what a cluster had to do, for progress lines and benchmarks."""
+"""`Traffic`: statistics of a cluster, for progress lines and benchmarks."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ class Traffic:
     Attributes
     ----------
     n_passes : int
-        Verbs that went over all pieces.
+        Number of verbs over all pieces.
     n_tasks : int
-        Pieces of work that were handed to workers.
+        Number of tasks given to workers.
     n_bytes : int
-        Bytes of partial results that workers handed on.
+        Bytes of partial results that workers passed on.
     n_sent : int
-        Bytes of what workers were asked, where they are other processes.
+        Bytes of requests to workers, if they are other processes.
     n_built : int
-        States that were made from their files, rebuilt ones included.
+        Number of states made from their files, including rebuilt ones.
     seconds : float
         Time spent in the verbs.
     waiting : float
@@ -38,7 +38,7 @@ class Traffic:
     waiting: float = 0.0
 
     def note(self, answer: Answer, seconds: float) -> None:
-        """Add what came of a verb."""
+        """Add the result of a verb."""
         self.n_passes += 1
         self.n_tasks += answer.n_tasks
         self.n_bytes += answer.n_bytes
@@ -54,11 +54,11 @@ class Traffic:
         return min(self.waiting / self.seconds, 1.0) if self.seconds else 0.0
 
     def copy(self) -> Traffic:
-        """Return the counts of now, to subtract later."""
+        """Return the current counts, to subtract later."""
         return replace(self)
 
     def __sub__(self, before: Traffic) -> Traffic:
-        """Return what happened since then: a round's share."""
+        """Return the counts since then."""
         return Traffic(
             self.n_passes - before.n_passes,
             self.n_tasks - before.n_tasks,

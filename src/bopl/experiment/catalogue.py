@@ -1,4 +1,4 @@
-"""What is run: datasets, methods, and one file of settings for each pair."""
+"""The experiments: datasets, methods, and one settings file for each pair."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from bopl._settings import check_choice
 
 @dataclass(frozen=True)
 class Column:
-    """A column of a table: the data, how logs are made of it, and where its settings and results are.
+    """A column of a table: the data, how logs are made from it, and where its settings and results are.
 
     Attributes
     ----------
@@ -25,17 +25,17 @@ class Column:
     file : str
         Result lines are in ``<file>.jsonl``.
     has_split_per_trial : bool
-        Whether trial t is on split t; otherwise all trials are on the same split.
+        Whether trial t uses split t; otherwise all trials use the same split.
     is_noisy : bool
-        Whether rewards are drawn; see `bopl.simulation.with_noisy_rewards`.
+        Whether rewards are noisy; see `bopl.simulation.with_noisy_rewards`.
     n_drawn : int or None
-        Samples of the training log, drawn anew in every trial; None: all there are.
+        Size of the training log, drawn anew in every trial; None: all samples.
     n_actions : int or None
-        Of a world; see `bopl.simulation.make_mixture`.
+        Number of actions of a world; see `bopl.simulation.make_mixture`.
     tree_method : str
-        Of XGBoost.
+        Tree method of XGBoost.
     cost : float
-        What a trial takes, as a multiple of what its settings file says.
+        Cost of a trial, as a multiple of the value in its settings file.
     """
 
     title: str
@@ -62,7 +62,7 @@ def _noisy(
     n_actions: int | None = None,
     cost: float = 1.0,
 ) -> Column:
-    """Return a column of noisy rewards; XGBoost grows its trees by histogram, in a part of the time."""
+    """Return a column of noisy rewards; XGBoost grows its trees by histogram, which takes a fraction of the time."""
     return Column(
         title,
         data,
@@ -86,7 +86,7 @@ DATASETS = {
     "tmc2007_500_v1": "TMC2007-500 v1",
 }
 SPLITS = "scene_splits"
-# The paper knows one TMC2007-500; both versions of the data run with its values. The digits need no download.
+# The paper has one TMC2007-500; both versions of the data run with its values. The digits need no download.
 COLUMNS = {
     **{name: Column(title, name, name.removesuffix("_v1"), name) for name, title in DATASETS.items()},
     "digits": Column("Digits", "digits", "digits", "digits"),
@@ -112,7 +112,7 @@ PAPER_METHODS = {
     "bopl-s-regr": "BOPL-S-regr",
     "bopl-s-class": "BOPL-S-class",
 }
-DEFAULT = "bopl"  # what a user gets without a choice
+DEFAULT = "bopl"  # what a user gets without choosing
 METHODS = PAPER_METHODS | {DEFAULT: "bopl (default)"}
 GREEDY_LOGGING = "logging-greedy"
 LOGGING = ("logging", GREEDY_LOGGING)  # they are not trained
@@ -134,11 +134,11 @@ class Config:
     Attributes
     ----------
     policy : dict
-        Hyper-parameters by name.
+        Hyperparameters by name.
     search : dict of str to (low, high)
         The ranges the paper searched.
     seconds : float
-        What one trial takes with two threads, roughly.
+        Approximate duration of one trial with two threads.
     """
 
     policy: dict[str, Any] = field(default_factory=dict)

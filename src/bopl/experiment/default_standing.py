@@ -1,4 +1,4 @@
-"""Where the default stands, judged by the intervals: beside the best of every column, and beside the logging policy."""
+"""How the default compares, judged by the intervals: with the best of every column, and with the logging policy."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from bopl.experiment.result_table import cell_text, gap_text, is_tied
 
 @dataclass(frozen=True)
 class Standing:
-    """What the intervals say of the default in one column.
+    """The standing of the default in one column.
 
     Attributes
     ----------
     dataset : str
     holds : bool
-        Whether it is where it should be.
+        Whether it is as good as it should be.
     text : str
         One sentence with the numbers.
     """

@@ -26,19 +26,19 @@ def build_policy(
     """Return an unfitted policy.
 
     The boosted methods use the native engine where the paper used XGBoost's exact trees and scikit-learn's classifier:
-    same trees up to the binning of the columns, in a small part of the time. The ``-class`` variants count
-    ``min_child_weight`` in rows, which is what the paper's learner can count.
+    the same trees up to the binning of the columns, in a fraction of the time. The ``-class`` variants count
+    ``min_child_weight`` in rows, as the paper's learner does.
 
     Parameters
     ----------
     method : str
-        One of the methods of the tables that are trained, or ``"bopl-cs-regr"``.
+        One of the trained methods of the tables, or ``"bopl-cs-regr"``.
     settings : mapping
-        Hyper-parameters as in the configuration files; the default, ``"bopl"``, has none.
+        Hyperparameters as in the settings files; the default, ``"bopl"``, has none.
     n_jobs : int, optional
-        Threads.
+        Number of threads.
     device : {"auto", "cpu", "cuda"}
-        Of the networks.
+        Device of the networks.
     seed : int
     """
     check_choice("method", method, _TRAINED)
@@ -72,9 +72,9 @@ def build_policy(
 
 
 def resolve_device(method: str, device: str) -> str:
-    """Return where a method's networks run, ``"cpu"`` or ``"cuda"``; trees know the CPU alone.
+    """Return where a method's networks run, ``"cpu"`` or ``"cuda"``; trees always run on the CPU.
 
-    The default may train a network where PyTorch is installed, on whatever device there is.
+    The default may train a network if PyTorch is installed, on whatever device there is.
     """
     if method not in (*NETWORKS, DEFAULT) or (method == DEFAULT and find_spec("torch") is None):
         return "cpu"

@@ -1,4 +1,4 @@
-"""The paper's own way to its settings: random search over its ranges, chosen by validation reward."""
+"""How the paper chose its settings: random search over its ranges, by validation reward."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def paper_space(dataset: str, method: str) -> Space:
     """
     ranges = read_config(dataset, method).search
     if not ranges:
-        raise UsageError(f"the paper searched nothing for {method} on {dataset}.")
+        raise UsageError(f"the paper has no search for {method} on {dataset}.")
     return {
         name: Int(int(low), int(high))
         if isinstance(low, int) and isinstance(high, int)
@@ -49,7 +49,7 @@ def tune(
     n_samples: int | None = None,
     report: Callable[[str], None] = print,
 ) -> SearchResult:
-    """Search the paper's ranges; every configuration is trained on each of the simulated logs, as `run_task` would.
+    """Search the paper's ranges; every configuration is trained on each of the simulated logs, as by `run_task`.
 
     Parameters
     ----------
@@ -59,11 +59,11 @@ def tune(
     study, n_configurations, minutes, n_jobs, report
         As for `bopl.search.search`.
     threads : int
-        Of each configuration.
+        Number of threads of each configuration.
     device : str
-        Of the networks.
+        Device of the networks.
     n_samples : int, optional
-        Training samples, if not all.
+        Number of training samples, if not all.
     """
     space, fixed = paper_space(dataset, method), read_config(dataset, method).policy
     return search(

@@ -1,4 +1,4 @@
-"""Result lines: appended one by one, so that a killed run loses what was not finished and nothing else."""
+"""Result lines: appended one by one, so that a killed run loses only unfinished work."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def result_file(folder: Path, line: Line) -> Path:
 
 
 def append_lines(folder: Path, lines: Iterable[Line]) -> None:
-    """Append lines and have them on disk before returning; half a line left by a killed run is cut off first."""
+    """Append lines and flush them to disk; half a line left by a killed run is removed first."""
     folder.mkdir(parents=True, exist_ok=True)
     for line in lines:
         with result_file(folder, line).open("a+b") as file, _locked(file):
@@ -37,7 +37,7 @@ def append_lines(folder: Path, lines: Iterable[Line]) -> None:
 
 
 class _locked:  # noqa: N801
-    """Keep other runs that write the same file waiting."""
+    """Make other runs that write the same file wait."""
 
     def __init__(self, file: Any) -> None:
         self.file = file
@@ -50,7 +50,7 @@ class _locked:  # noqa: N801
         fcntl.flock(self.file, fcntl.LOCK_EX)
 
     def __exit__(self, *error: object) -> None:
-        pass  # closing the file lets go of the lock
+        pass  # closing the file releases the lock
 
 
 def _cut_half_line(file: Any) -> None:
@@ -104,7 +104,7 @@ class Cell:
 
 
 def mean_interval(values: Sequence[float]) -> Cell:
-    """Return the mean and Student's 95% interval of independent trials; a single trial has an infinite one."""
+    """Return the mean and Student's 95% interval of independent trials; infinite for a single trial."""
     sample = np.asarray(values, dtype=np.float64)
     if len(sample) < 2:
         return Cell(float(sample.mean()), float("inf"), len(sample))
@@ -118,7 +118,7 @@ Trials = dict[tuple[str, str], dict[int, float]]
 
 
 def collect_trials(lines: Iterable[Line], field: str = "test_reward") -> Trials:
-    """Return a field's values by (method, dataset) and trial; of lines for the same trial the last counts."""
+    """Return a field's values by (method, dataset) and trial; of several lines for a trial, the last counts."""
     latest: Trials = {}
     for line in lines:
         if field in line and "gradient_norm" not in line:
@@ -132,10 +132,10 @@ def collect(lines: Iterable[Line], field: str = "test_reward") -> dict[tuple[str
 
 
 def paired_gap(trials: Trials, dataset: str, method: str, other: str) -> Cell | None:
-    """Return by how much a method is above another, trial by trial; None where they have no trial in common.
+    """Return the difference of two methods, paired by trial; None if they have no trial in common.
 
-    Methods of one trial learn from the same log and are measured on the same contexts: what is the trial's own leaves
-    the difference.
+    Methods of one trial learn from the same log and are measured on the same contexts, so effects of the trial cancel
+    in the difference.
     """
     ours, theirs = trials.get((method, dataset), {}), trials.get((other, dataset), {})
     common = sorted(ours.keys() & theirs.keys())

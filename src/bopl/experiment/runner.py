@@ -1,4 +1,4 @@
-"""The runner: tasks in processes, finished ones on disk at once, a broken one reported at the end."""
+"""The runner: tasks in processes; finished ones are written at once, failed ones reported at the end."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ Report = Callable[[str], None]
 
 @dataclass
 class Outcome:
-    """What came of a run: how many trials were written, how many the time did not suffice for, what failed and why."""
+    """Result of a run: how many trials were written, how many there was no time for, and which failed, and why."""
 
     n_written: int = 0
     n_left: int = 0
@@ -34,7 +34,7 @@ class Outcome:
 
 
 def duration_text(seconds: float) -> str:
-    """Return a duration as one would say it.
+    """Return a duration in words.
 
     >>> duration_text(42), duration_text(600), duration_text(8000)
     ('42 s', '10 min', '2 h 13 min')
@@ -46,7 +46,7 @@ def duration_text(seconds: float) -> str:
 
 
 class Clock:
-    """How much longer a run will take: expected durations, corrected by those seen so far."""
+    """The remaining time of a run: expected durations, corrected by those observed so far."""
 
     def __init__(self, tasks: Sequence[Task], n_jobs: int) -> None:
         self.n_jobs = n_jobs
@@ -54,14 +54,14 @@ class Clock:
         self.expected_so_far = self.seen_so_far = 0.0
 
     def finish(self, task: Task, seconds: float) -> None:
-        """Take note of a finished task."""
+        """Record a finished task."""
         self.remaining -= task.expected_seconds
         self.expected_so_far += task.expected_seconds
         self.seen_so_far += seconds
 
     @property
     def seconds_left(self) -> float:
-        """Expected time to the end."""
+        """Expected time until the end."""
         ratio = self.seen_so_far / self.expected_so_far if self.expected_so_far > 0.0 else 1.0
         return max(self.remaining, 0.0) * ratio / self.n_jobs
 
@@ -69,26 +69,26 @@ class Clock:
 def run_plan(
     tasks: Sequence[Task], folder: Path, *, n_jobs: int = 1, minutes: float | None = None, report: Report = print
 ) -> Outcome:
-    """Run what is not yet in ``folder``; every finished trial is a line there before the next begins.
+    """Run what is not yet in ``folder``; every finished trial is written as a line before the next begins.
 
     Parameters
     ----------
     tasks : sequence of Task
     folder : Path
-        Of the result files. Lines that are already there, for the same settings, are not computed again.
+        Folder of the result files. Lines that exist for the same settings are not computed again.
     n_jobs : int
-        Tasks at a time, each in a process of its own.
+        Number of tasks in parallel, each in its own process.
     minutes : float, optional
-        When the time is up, tasks that are not finished are ended; the next run begins them anew.
+        When the time is up, unfinished tasks are ended; the next run starts them again.
     report : callable
-        Gets one sentence at a time: what is to come, what was done, how long the rest will take.
+        Called with one sentence at a time: what comes next, what was done, how long the rest will take.
 
     Raises
     ------
     FileNotFoundError
-        A data file that is needed cannot be found or fetched; nothing was begun.
+        A required data file cannot be found or downloaded; nothing was started.
     ValueError
-        A data file is damaged; nothing was begun.
+        A data file is damaged; nothing was started.
     """
     waiting = without_done(tasks, read_results(folder))
     _check_data(waiting)
@@ -96,7 +96,7 @@ def run_plan(
     n_done = n_trials - sum(len(task.trials) for task in waiting)
     clock, outcome = Clock(waiting, n_jobs), Outcome()
     report(
-        f"{n_trials} trials, {n_done} of them done already; the rest takes about {duration_text(clock.seconds_left)} "
+        f"{n_trials} trials, {n_done} of them already done; the rest takes about {duration_text(clock.seconds_left)} "
         f"with {n_jobs} at a time."
     )
     running: dict[Connection, _Running] = {}
@@ -124,7 +124,7 @@ def run_plan(
                 left.process.join()
     outcome.n_left = sum(len(task.trials) for task in (*queue, *(left.task for left in running.values())))
     if outcome.n_left:
-        report(f"The time is up, and {outcome.n_left} trials are left; the same command goes on with them.")
+        report(f"The time is up, and {outcome.n_left} trials are left; run the same command again to continue.")
     return outcome
 
 
@@ -133,14 +133,14 @@ def _seconds_until(deadline: float) -> float | None:
 
 
 def _check_data(tasks: Sequence[Task]) -> None:
-    """Find or fetch every data file once, and check it, before any worker looks for it."""
+    """Find or download every data file once, and check it, before any worker looks for it."""
     for dataset in dict.fromkeys(COLUMNS[task.dataset].data for task in tasks):
         if not dataset:  # a world
             continue
         try:
             check_dataset(dataset)
         except FileNotFoundError as error:
-            raise FileNotFoundError(f"{error} `bopl reproduce run --datasets` runs others without it.") from None
+            raise FileNotFoundError(f"{error} `bopl reproduce run --datasets` runs the others without it.") from None
 
 
 @dataclass(frozen=True)
@@ -164,7 +164,7 @@ def _start(task: Task) -> _Running:
 def _can_go_on(finished: _Running, task: Task) -> bool:
     """Return whether a process can take another task: starting one takes longer than a task on a subsample.
 
-    Tasks on all samples have a process each, so that a line's peak memory is its own.
+    Tasks on all samples get their own process, so that a line's peak memory is its own.
     """
     are_small = finished.task.n_samples is not None and task.n_samples is not None
     return are_small and finished.task.threads == task.threads and finished.process.is_alive()
@@ -182,7 +182,7 @@ def _end(finished: _Running) -> None:
 
 
 def work(connection: Connection) -> None:
-    """Run tasks and send their lines, or the sentence that says what went wrong; the body of a worker process."""
+    """Run tasks and send their lines, or an error message; the body of a worker process."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches all processes; the parent ends this one
     Thread(target=_end_with_parent, daemon=True).start()
     with suppress(EOFError):  # the parent has no more tasks
@@ -197,7 +197,7 @@ def work(connection: Connection) -> None:
 
 
 def _end_with_parent() -> None:
-    """End this process when its parent is gone: nobody is left to take its answer."""
+    """End this process when its parent is gone: nobody is left to receive its answer."""
     parent = parent_process()
     if parent is not None:
         parent.join()
@@ -207,7 +207,7 @@ def _end_with_parent() -> None:
 def _finish(
     finished: _Running, folder: Path, clock: Clock, outcome: Outcome, n_done: int, n_trials: int, report: Report
 ) -> int:
-    """Write what a worker sent; return the number of trials that are done by it."""
+    """Write the answer of a worker; return the number of trials that it completes."""
     task = finished.task
     try:
         answer = finished.connection.recv()
@@ -231,13 +231,13 @@ def _finish(
 
 
 class _terminated_on_signal:  # noqa: N801
-    """Turn a request to terminate, or the end of the terminal, into an exception, so that workers are ended as well."""
+    """Turn a request to terminate, or the end of the terminal, into an exception, so that workers end too."""
 
     def __enter__(self) -> None:
         self.before: dict[int, Any] = {}
         for name in ("SIGTERM", "SIGHUP"):  # Windows has no SIGHUP
             number = getattr(signal, name, None)
-            if number is None or signal.getsignal(number) is signal.SIG_IGN:  # nohup asks to go on
+            if number is None or signal.getsignal(number) is signal.SIG_IGN:  # nohup asks to continue
                 continue
             with suppress(ValueError):  # outside the main thread there is nothing to catch
                 self.before[number] = signal.signal(number, self._interrupt)

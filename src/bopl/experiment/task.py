@@ -1,4 +1,4 @@
-"""What remains to be done: tasks, in the order they are run."""
+"""What remains to be done: tasks, in the order in which they run."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ from bopl.experiment.catalogue import (
 
 QUICK_TRIALS = 3
 QUICK_SAMPLES = 1_000  # training samples of every dataset but Scene
-QUICK_SECONDS = {DEFAULT: 30.0}  # of one trial on so few; 5 elsewhere
-# Settings that suit so few samples.
+QUICK_SECONDS = {DEFAULT: 30.0}  # of one trial on this few; 5 elsewhere
+# Settings that suit this few samples.
 QUICK_LIMITS = {
     "n_rounds": 10, "max_depth": 8, "min_child_weight": 20, "n_epochs": 8, "batch_size": 50, "first_layer_width": 128,
 }  # fmt: skip
@@ -44,15 +44,15 @@ class Task:
     dataset, method : str
     trials : tuple of int
     settings : dict
-        Hyper-parameters.
+        Hyperparameters.
     n_samples : int or None
-        Training samples, if not all.
+        Number of training samples, if not all.
     threads : int
     device : {"auto", "cpu", "cuda"}
     is_figure : bool
         Record every round.
     seconds : float
-        What one trial takes on two threads, roughly.
+        Approximate duration of one trial on two threads.
     """
 
     dataset: str
@@ -67,7 +67,7 @@ class Task:
 
     @property
     def expected_seconds(self) -> float:
-        """Expected duration with these threads; on a GPU trials in lockstep take about what one takes on a CPU."""
+        """Expected duration with these threads; on a GPU, trials in lockstep take about as long as one on a CPU."""
         if self.method in NETWORKS and self.device.startswith("cuda"):
             return self.seconds
         return self.seconds * len(self.trials) * _speed(2) / _speed(self.threads)
@@ -97,11 +97,11 @@ def full_plan(
     datasets, methods : sequences of str
     trials : iterable of int
     threads : int
-        Of each task.
+        Number of threads of each task.
     device : str
-        Of the networks.
+        Device of the networks.
     together : int
-        Trials of a network that are trained in lockstep, on a GPU.
+        Number of trials of a network trained in lockstep, on a GPU.
     """
     wanted = list(trials)
     tasks = []
@@ -120,7 +120,7 @@ def full_plan(
 def quick_plan(
     datasets: Sequence[str], methods: Sequence[str], *, threads: int = 1, device: str = "auto"
 ) -> list[Task]:
-    """Return the tasks of a run of minutes: Scene in full with the paper's boosted methods, the rest small.
+    """Return the tasks of a run that takes minutes: Scene in full with the paper's boosted methods, the rest small.
 
     XGBoost's trees are grown by histogram, in half the time of its exact ones.
     """
@@ -161,7 +161,7 @@ def shrink(settings: dict[str, Any]) -> dict[str, Any]:
 
 
 def without_done(tasks: Iterable[Task], lines: Iterable[dict[str, Any]]) -> list[Task]:
-    """Return what remains of the tasks when some lines are already there; other settings count as another trial."""
+    """Return the remaining tasks, given existing lines; other settings count as another trial."""
     done = {identity(line) for line in lines}
     remaining = []
     for task in tasks:
@@ -184,7 +184,7 @@ def task_identity(task: Task, trial: int) -> tuple[Any, ...]:
 
 
 def current_lines(lines: Iterable[dict[str, Any]], *, quick: bool = False) -> list[dict[str, Any]]:
-    """Return the lines that the plan of today would write: those of other settings or sample sizes are left out."""
+    """Return the lines that the current plan would write, without those of other settings or sample sizes."""
     if quick:
         tasks = quick_plan([*DATASETS, "digits"], list(METHODS))
     else:

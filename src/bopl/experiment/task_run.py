@@ -30,7 +30,7 @@ from bopl.simulation.problem import LOGGING_SHARE
 if TYPE_CHECKING:
     from bopl.race import Leaderboard
 
-# Table 2 sets the direct method's estimate, by BRR-xgb's regressor, beside the truth on these datasets.
+# Table 2 compares the direct method's estimate, by BRR-xgb's regressor, with the truth on these datasets.
 DIRECT_METHOD_DATASETS = ("scene", "tmc2007_500", "tmc2007_500_v1")
 
 
@@ -60,7 +60,7 @@ def make_problem(dataset: str, trial: int, n_samples: int | None) -> SimulatedPr
         One of `COLUMNS`.
     trial : int
     n_samples : int, optional
-        About how many samples the training log has, if not all; the other parts keep their share of the dataset.
+        Approximate size of the training log, if not all; the other parts keep their share of the dataset.
     """
     column = COLUMNS[dataset]
     if column.n_actions is not None:
@@ -82,7 +82,7 @@ def _shrunk(split: Split, n_samples: int) -> Split:
 
 
 def _drawn(split: Split, n_drawn: int | None, trial: int) -> Split:
-    """Return the split with a training part of which so many samples are logged; the test part stays whole."""
+    """Return the split with a training part of which this many samples are logged; the test part stays whole."""
     if n_drawn is None:
         return split
     order = np.random.default_rng([trial, 5]).permutation(split.train)
@@ -148,7 +148,7 @@ def _measure(task: Task, problem: SimulatedProblem, policy: Any) -> dict[str, An
 
 
 def _describe_race(leaderboard: Leaderboard) -> dict[str, Any]:
-    """Return what a race decided: its verdict, and the winner or the parts of the blend that won."""
+    """Return the outcome of a race: its verdict, and the winner or the parts of the winning blend."""
     blended = [entry.candidate for entry in leaderboard if entry.status == "in the blend"]
     winners = blended or [entry.candidate for entry in leaderboard if entry.status == "won"]
     return {"verdict": leaderboard.verdict, "winners": winners}
@@ -178,7 +178,7 @@ def _measure_rounds(problem: SimulatedProblem, policy: Any) -> dict[str, Any]:
 def _direct_method(task: Task, problem: SimulatedProblem, regressor: Any) -> dict[str, float]:
     """Return the mean reward that the regressor predicts for what its own policy and BOPL-regr do on the test contexts.
 
-    BOPL-regr is trained once more: the same policy as in its own line of this trial, at a small part of the
+    BOPL-regr is trained once more: the same policy as in its own line of this trial, at a fraction of the
     regressor's cost.
     """
     settings = shrink(read_config(task.dataset, "bopl-regr").policy) if task.n_samples else None

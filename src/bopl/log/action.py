@@ -17,15 +17,15 @@ from bopl.log.column import TEXT, distinct_values
 from bopl.log.missing import is_missing
 
 ACTION_DTYPE = np.int32
-MAX_EXACT = 2.0**53  # whole numbers beyond it have neighbours that are one float
+MAX_EXACT = 2.0**53  # integers beyond it may share a float with their neighbours
 
 
 def label_array(labels: Sequence[Hashable]) -> AnyArray:
-    """Return labels as a read-only array: of their natural dtype if they share one, else of objects."""
+    """Return labels as a read-only array: of their natural dtype if they share one, otherwise of objects."""
     kinds = {type(label) for label in labels}
     is_plain = len(kinds) == 1 and next(iter(kinds)) in (bool, int, float, str)
     array = np.array(labels) if is_plain else np.empty(0, dtype=object)
-    if not is_plain or (kinds == {int} and array.dtype.kind not in "iu"):  # floats would merge whole numbers
+    if not is_plain or (kinds == {int} and array.dtype.kind not in "iu"):  # floats would merge integers
         array = np.empty(len(labels), dtype=object)
         for position, label in enumerate(labels):  # one by one: a tuple assigned to a slice would be spread over it
             array[position] = label
@@ -51,7 +51,7 @@ def python_labels(values: object) -> list[Hashable]:
 
 
 def encode_actions(values: object, actions: object | None) -> tuple[IntArray, AnyArray]:
-    """Return the position of every sample's action and the labels those positions stand for.
+    """Return the position of every sample's action, and the labels of the positions.
 
     Parameters
     ----------
@@ -80,7 +80,7 @@ def encode_actions(values: object, actions: object | None) -> tuple[IntArray, An
 
 
 def _encode_column(values: object, actions: object | None) -> tuple[IntArray, AnyArray] | None:
-    """Encode a column of text or whole numbers by its distinct values; None where the long way has to say why not."""
+    """Encode a column of text or integers by its distinct values; None if the slow way has to raise an error."""
     series = nw.from_native(values, series_only=True, pass_through=True)
     if not isinstance(series, nw.Series) or not (series.dtype in TEXT or series.dtype.is_integer()):
         return None
@@ -98,7 +98,7 @@ def _check_logged(logged: list[Hashable]) -> None:
     if missing:
         raise ValueError(
             f"action is missing in {len(missing)} of {len(logged)} samples, the first at row {missing[0]} with "
-            f"{logged[missing[0]]!r}. Without the action taken a sample carries no information: leave those out with "
+            f"{logged[missing[0]]!r}. A sample without its action carries no information: drop those with "
             "drop_invalid=True."
         )
     _check_exact(logged)
@@ -110,7 +110,7 @@ def _check_logged(logged: list[Hashable]) -> None:
 
 
 def _check_exact(logged: list[Hashable]) -> None:
-    """Raise if labels are floats so large that different whole numbers are one float."""
+    """Raise if labels are floats so large that different integers are the same float."""
     large = [row for row, label in enumerate(logged) if isinstance(label, float) and abs(label) >= MAX_EXACT]
     if large:
         raise ValueError(
@@ -131,15 +131,15 @@ def check_action_list(labels: list[Hashable]) -> list[Hashable]:
 
 
 def _check_spelling(labels: Sequence[Hashable]) -> None:
-    """Raise if two labels are one text, once with letters and marks apart (as macOS writes names) and once together."""
+    """Raise if two labels are the same text in different Unicode forms (macOS writes combining characters)."""
     first_of: dict[str, str] = {}
     for label in labels:
         if isinstance(label, str) and not label.isascii():
             other = first_of.setdefault(normalize("NFC", label), label)
             if other != label:
                 raise ValueError(
-                    f"two actions are both written {label!r}, once with its accents as letters of their own: they "
-                    "would be learned apart. Bring them to one form, with unicodedata.normalize('NFC', …)."
+                    f"two actions are both written {label!r}, once with separate combining accents: they "
+                    "would be treated as different. Normalise them, with unicodedata.normalize('NFC', …)."
                 )
 
 
@@ -147,14 +147,14 @@ def check_action_count(n_actions: int, labels: Sequence[Hashable]) -> None:
     """Raise if there is nothing to choose between, or if one action is written in two ways."""
     if n_actions < 2:
         raise ValueError(
-            f"the log has one action only ({labels[0]!r}; 1 class): there is nothing to choose between. If other "
+            f"the log has only one action ({labels[0]!r}; 1 class), so there is nothing to choose. If other "
             "actions were available but never logged, list them all in Python, with BanditLog(…, actions=[…])."
         )
     _check_spelling(labels)
 
 
 def sorted_labels(labels: Iterable[Any]) -> list[Hashable]:
-    """Sort labels; mixed types, which do not compare, go by the name of their type and their text."""
+    """Sort labels; mixed types, which cannot be compared, are sorted by the name of their type and their text."""
     try:
         return sorted(labels)
     except TypeError:

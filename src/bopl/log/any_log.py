@@ -53,7 +53,7 @@ class AnyLog:
 
     @property
     def has_propensity(self) -> bool:
-        """Whether propensities are there, logged or filled in."""
+        """Whether there are propensities, logged or filled in."""
         return self.propensity_source != "unknown"
 
     @property
@@ -74,7 +74,7 @@ class AnyLog:
     ) -> tuple[IntArray, IntArray]:
         """Return the rows of the two logs of `split`, for what belongs to the samples without being part of the log.
 
-        ``by="latest"`` divides by time where that is possible, else at random.
+        ``by="latest"`` divides by time if possible, otherwise at random.
         """
         choose = divide_latest if by == "latest" else partial(divide, by=by)
         division = choose(self._divisible(), test_fraction, random_state=random_state)
@@ -90,17 +90,17 @@ class AnyLog:
     ) -> Audit:
         """Check whether the log can be trusted, and whether it can answer for a policy.
 
-        Of a log in pieces, actions, propensities, rewards and weights of all samples are checked (of 10,000,000 drawn
-        ones, if there are more), some 50 bytes each. Leaks, copies and columns are looked for in 200,000 samples, drawn
+        In a log in pieces, actions, propensities, rewards and weights of all samples are checked (of 10,000,000 random
+        ones, if there are more), some 50 bytes each. Leaks, copies and columns are checked in 200,000 samples, drawn
         at random: a finding says so.
 
         Parameters
         ----------
         policy : object with ``predict_proba``, array of shape (n_samples, n_actions) or (n_samples,), optional
-            What is to be evaluated on this log; by default its weights are those of the uniform policy. Arrays are for
+            The policy to evaluate on this log; the uniform policy by default. Arrays are for
             logs in memory.
         logging_policy : object with ``predict_proba`` or array of shape (n_samples, n_actions), optional
-            What wrote the log: its probabilities of the logged actions should be the propensities.
+            The logging policy: its probabilities of the logged actions should be the propensities.
         keep : sequence of column names, optional
             Context columns that were known when the action was chosen, whatever they look like: see `leaks`.
         strict : bool, default=False
@@ -109,7 +109,7 @@ class AnyLog:
         Returns
         -------
         Audit
-            One finding per check, with a plain sentence: print it, or take ``.table``.
+            One finding per check, with a plain sentence: print it, or use ``.table``.
         """
         report = self._audit(policy, logging_policy, keep)
         if strict:
@@ -117,14 +117,14 @@ class AnyLog:
         return report
 
     def leaks(self) -> tuple[Leak, ...]:
-        """Find context columns that know more than was known when the action was chosen.
+        """Find context columns that leak what was not known when the action was chosen.
 
-        Of a log in pieces 200,000 samples are looked at, drawn at random.
+        In a log in pieces, 200,000 random samples are used.
 
         Returns
         -------
         tuple of Leak
-            Columns that know the reward after the action, another outcome, the action beyond the propensities or a
+            Columns that reveal the reward after the action, another outcome, the action beyond the propensities or a
             time after the decision, and identifiers; each says how surely, and why. `without_columns` leaves them out.
         """
         from bopl.log.leak import find_leaks
@@ -136,11 +136,11 @@ class AnyLog:
         raise NotImplementedError
 
     def _divisible(self) -> Numbered:
-        """Return the times and groups of all samples, where they have such."""
+        """Return the times and groups of all samples, if there are any."""
         raise NotImplementedError
 
     def _audit(self, policy: object | None, logging_policy: object | None, keep: Sequence[str | int]) -> Audit:
-        """Return what all checks say of a log in memory."""
+        """Return the findings of all checks on a log in memory."""
         from bopl.log.log_audit import audit_log
 
         return audit_log(self._looked_at(), policy, logging_policy, keep)

@@ -1,4 +1,4 @@
-"""Arrow tables as they come: kinds that few functions know become those that all do, and times lie in the calendar."""
+"""Arrow tables: rare types become common ones, and times must lie in the calendar."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ _UNITS = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 def with_usual_kinds(table: Any) -> Any:
     """Return an arrow table or batch whose columns are of kinds that can be compared, counted and selected.
 
-    Text and bytes in views, runs of equal values and extension types become what they stand for; times keep their
-    instants, in UTC. Times and durations that no calendar holds raise one sentence.
+    Text and bytes in views, run-length encoded values and extension types become plain ones; times keep their
+    instants, in UTC. Times and durations outside the calendar raise an error.
     """
     for place, field in enumerate(table.schema):
         column = table.column(place)
@@ -24,7 +24,7 @@ def with_usual_kinds(table: Any) -> Any:
 
 
 def _usual(column: Any) -> Any:
-    """Return a column in a usual kind; itself if it has one."""
+    """Return a column in a common type; itself if it has one."""
     from pyarrow import compute, types
 
     kind = column.type
@@ -51,7 +51,7 @@ def _usual_kind(kind: Any) -> Any | None:
 
 
 def check_range(column: Any, name: str) -> None:
-    """Raise if times or durations are so far off that Python has no name for them."""
+    """Raise if times or durations are out of Python's range."""
     import pyarrow
     from pyarrow import compute, types
 
@@ -67,6 +67,6 @@ def check_range(column: Any, name: str) -> None:
     what = "durations" if types.is_duration(kind) else "times"
     raise ValueError(
         f"column {name!r} holds {what} outside the years 1 to 9999, such as {worst:.3g} seconds from "
-        f"{'0' if types.is_duration(kind) else '1970'}: their unit ({kind}) is probably wrong. Correct them, or leave "
-        "the column out with ignore."
+        f"{'0' if types.is_duration(kind) else '1970'}: their unit ({kind}) is probably wrong. Correct them, or "
+        "exclude the column with ignore."
     )

@@ -54,39 +54,39 @@ class BanditLog(LogFiles, AnyLog):
     action : sequence of shape (n_samples,)
         The action taken: any hashable labels.
     reward : array-like of shape (n_samples,)
-        What came of it: any finite number, higher is better.
+        What the action earned: any finite number, higher is better.
     propensity : array-like of shape (n_samples,), or None
         Probability, in (0, 1], with which the logging policy chose the logged action (p_i in the paper). None if it was
-        never recorded: such a log can be looked at, but neither learned from nor evaluated on before
-        `bopl.estimate_propensity` or `with_propensity` has filled the gap.
+        never recorded: such a log can be inspected, but neither learned from nor evaluated on until
+        `bopl.estimate_propensity` or `with_propensity` has added propensities.
     actions : sequence of labels, optional
         All actions that can be chosen, in order; needed when some were never logged. By default those that occur,
         sorted.
     feature_names : sequence of str, optional
-        Names of the context columns; taken from the frame where there is one.
+        Names of the context columns; taken from the frame if there is one.
     time : sequence of shape (n_samples,), optional
         When each decision was made: dates, timestamps, text that is a date (ISO 8601, or with the month's name), or
         numbers. Times with a zone are compared in UTC. Used by ``split(by="time")``.
     action_mask : boolean array of shape (n_samples, n_actions), optional
         Which actions could be chosen for each sample; all of them by default. An ineligible action is never chosen and
-        teaches nothing.
+        is not learned from.
     action_features : array-like of shape (n_actions, n_action_features), optional
-        What is known of the actions themselves, rows in the order of ``actions``; learners may split on these columns
+        Features of the actions themselves, rows in the order of ``actions``; learners may split on these columns
         as well as on the action.
     group : sequence of shape (n_samples,), optional
-        What each sample belongs to, such as a user or a session: samples of one group are not independent, and
+        Group of each sample, such as a user or a session: samples of one group are not independent, and
         intervals and folds of `bopl.evaluate` keep them together.
     drop_invalid : bool, default=False
-        Leave out samples that would be refused (a missing action or reward, a propensity outside (0, 1], an infinite
+        Drop samples that would be refused (a missing action or reward, a propensity outside (0, 1], an infinite
         context, …); ``origin`` and `audit` say how many, which and why.
     other_rewards : mapping of name to array-like of shape (n_samples,), optional
-        What else came of the decisions, such as revenue beside clicks, for the guards of `bopl.evaluate`: never
+        Other outcomes of the decisions, such as revenue beside clicks, for the guards of `bopl.evaluate`: never
         context.
     segment : sequence of shape (n_samples,), optional
-        What each sample counts to, such as a country: `bopl.evaluate` then answers for each segment, too.
+        Segment of each sample, such as a country: `bopl.evaluate` then also answers for each segment.
     exact_propensity : bool, default=False
-        Whether the propensities are exact, however few digits they have. Otherwise those that look rounded are taken
-        to be off by half a unit, and intervals are widened by what that can do.
+        Whether the propensities are exact, however few digits they have. Otherwise those that look rounded are assumed
+        to be off by half a unit, and intervals are widened accordingly.
 
     Attributes
     ----------
@@ -96,11 +96,11 @@ class BanditLog(LogFiles, AnyLog):
     propensity_source : {"logged", "estimated", "uniform", "balanced", "unknown"}
         Where ``propensity`` comes from; it is NaN throughout if unknown.
     schema : LogSchema or None
-        How the columns of a frame or a file became numbers.
+        How the columns of a frame or a file were encoded.
     origin : LogOrigin or None
-        The format of the files, and which rows were asked for or left out.
+        The format of the files, and which rows were selected or dropped.
     group_labels : ndarray or None
-        What the numbers in ``group`` stand for.
+        The labels of the numbers in ``group``.
 
     Examples
     --------
@@ -134,8 +134,8 @@ class BanditLog(LogFiles, AnyLog):
 
     _without_propensity = (
         "propensity is missing: pass the probability with which the logging policy chose each logged action; without "
-        "it no unbiased estimate exists. bopl.estimate_propensity(log) fits a stand-in, and "
-        "log.with_propensity('uniform') says that every eligible action was equally likely."
+        "it no unbiased estimate exists. bopl.estimate_propensity(log) estimates it, and "
+        "log.with_propensity('uniform') declares every eligible action equally likely."
     )
 
     def __init__(
@@ -212,7 +212,7 @@ class BanditLog(LogFiles, AnyLog):
         return self.actions[self.action_idx]
 
     def __array__(self, dtype: object = None, copy: object = None) -> AnyArray:
-        """Refuse: scikit-learn, given a log in place of X, would make an array of one object of it."""
+        """Raise an error: scikit-learn, given a log instead of X, would make an array of one object of it."""
         raise TypeError(
             "a BanditLog is not an array: scikit-learn's searches take X=log.context and "
             "y=bopl.outcomes(log.action, log.reward, log.propensity)."
@@ -246,7 +246,7 @@ class BanditLog(LogFiles, AnyLog):
         return replaced(self, **taken, other_rewards=others, _context_keys=self._context_keys.subset(index))
 
     def outcomes(self, order: AnyArray | None = None) -> BanditLog:
-        """Return the samples without their contexts, in another order if one is given: what objectives read.
+        """Return the samples without their contexts, in another order if one is given; objectives read this.
 
         Parameters
         ----------
@@ -262,10 +262,10 @@ class BanditLog(LogFiles, AnyLog):
         Parameters
         ----------
         test_fraction : float in (0, 1), default=0.2
-            Share of the samples, or of the groups, that is held out.
+            Share of the samples, or of the groups, to hold out.
         by : {"random", "time", "group"}, default="random"
             ``"group"`` is ``"random"`` for a log that must have groups. ``"time"`` puts the latest samples into the
-            test part (needs ``time``): what deployment looks like. No training sample is later than the first test
+            test part (needs ``time``), as in deployment. No training sample is later than the first test
             sample, and samples of one time stay together. Groups that have samples before and after that moment are
             dropped from the training part, and counted.
         random_state : int, optional
@@ -290,44 +290,44 @@ class BanditLog(LogFiles, AnyLog):
         return replaced(self, reward=self._as_long("reward", check_reward(reward)))
 
     def with_segment(self, segment: object) -> BanditLog:
-        """Return the log with what each sample counts to, of shape (n_samples,)."""
+        """Return the log with segments, of shape (n_samples,)."""
         return replaced(self, segment=self._as_long("segment", check_segment(segment)))
 
     def with_other_rewards(self, other_rewards: Mapping[str, object]) -> BanditLog:
-        """Return the log with what else came of the decisions, by name, each of shape (n_samples,)."""
+        """Return the log with other rewards, by name, each of shape (n_samples,)."""
         shown = {str(name): (f"other_rewards[{name!r}]", one) for name, one in other_rewards.items()}
         found = {name: self._as_long(what, check_reward(one, what)) for name, (what, one) in shown.items()}
         return replaced(self, other_rewards=found)
 
     def with_exact_propensity(self, exact_propensity: bool = True) -> BanditLog:
-        """Return the log with the word that its propensities are exact, however few digits they have."""
+        """Return the log with its propensities declared exact, however few digits they have."""
         check_flag("exact_propensity", exact_propensity)
         return replaced(self, exact_propensity=exact_propensity)
 
     def without_schema(self, feature_names: Sequence[str] | None) -> BanditLog:
-        """Return the log with other names of its context columns, and no note of how they became numbers."""
+        """Return the log with other names of its context columns, and without a schema."""
         return replaced(self, feature_names=check_names(feature_names, None, self.n_features), schema=None)
 
     def with_schema(self, schema: LogSchema) -> BanditLog:
-        """Return the log with a note of how its columns became numbers."""
+        """Return the log with a schema, which says how its columns were encoded."""
         if schema.feature_names != self.feature_names:
-            raise ValueError("the schema names other context columns than the log has.")
+            raise ValueError("the schema and the log have different context columns.")
         return replaced(self, schema=schema)
 
     def with_origin(self, origin: LogOrigin | None) -> BanditLog:
-        """Return the log with a note of how it came about."""
+        """Return the log with a record of its origin."""
         return replaced(self, origin=origin)
 
     def with_propensity(self, propensity: object, *, source: str = "logged") -> BanditLog:
-        """Return the log with other propensities; nobody has said of these that they are exact.
+        """Return the log with other propensities, which are not declared exact.
 
         Parameters
         ----------
         propensity : array-like of shape (n_samples,), or "uniform"
-            ``"uniform"`` says that the logging policy chose among the eligible actions with equal probability. Nothing
-            else ever assumes so.
+            ``"uniform"`` declares that the logging policy chose among the eligible actions with equal probability.
+            Nothing else ever assumes so.
         source : {"logged", "estimated", "balanced", "uniform"}, default="logged"
-            Where an array comes from; every estimate that rests on it says so.
+            Where an array comes from; every estimate that depends on it says so.
         """
         if isinstance(propensity, str):
             if propensity != "uniform":
@@ -356,9 +356,9 @@ class BanditLog(LogFiles, AnyLog):
         Parameters
         ----------
         logger : sequence of shape (n_samples,)
-            Which policy wrote each sample.
+            The policy that wrote each sample.
         logger_propensity : mapping of logger to array of shape (n_samples,), or array of shape (n_samples, n_loggers)
-            Probability that each policy would have given to the logged action of *every* sample; 0 where it never takes
+            Probability that each policy would have given to the logged action of *every* sample; 0 if it never takes
             it. The columns of an array are in the sorted order of the loggers.
         """
         mixed = mixture_propensity(logger, logger_propensity, self.n_samples)

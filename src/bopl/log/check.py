@@ -1,4 +1,4 @@
-"""Checks of a log's columns: each raises one sentence that says what is wrong, where, and what to do."""
+"""Checks of a log's columns: each raises an error that says what is wrong, where, and what to do."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ def check_reward(reward: object, name: str = "reward") -> FloatArray:
     bad = ~np.isfinite(values)
     if bad.any():
         raise ValueError(
-            f"{name} must be finite; {_count_and_first(bad, values)}. An unknown reward is not a reward of zero: fill "
-            "in what was earned, or leave those samples out with drop_invalid=True."
+            f"{name} must be finite; {_count_and_first(bad, values)}. An unknown reward is not zero: fill "
+            "in what was earned, or drop those samples with drop_invalid=True."
         )
     return values
 
@@ -42,7 +42,7 @@ def check_propensity(
 ) -> FloatArray:
     """Return propensities as floats in (0, 1], NaN if there are none; a bad one usually has a reason.
 
-    ``columns`` is what else is known of the samples, and ``action`` the name of the one with the actions.
+    ``columns`` are the other columns of the samples, and ``action`` is the name of the one with the actions.
     """
     if propensity is None:
         return np.full(n_samples, np.nan)
@@ -58,7 +58,7 @@ def check_propensity(
 
 
 def check_propensity_column(table: nw.DataFrame[Any], roles: Mapping[str, str]) -> None:
-    """Raise what `check_propensity` does, and say what else the bad rows of a table have in common."""
+    """Raise the error of `check_propensity`, and say what else the bad rows of a table have in common."""
     name = roles["propensity"]
     others = {one: table[one] for one in table.columns if one != name}
     check_propensity(table[name].to_native(), len(table), others, roles["action"])
@@ -107,7 +107,7 @@ def _count_and_first(bad: BoolArray, values: FloatArray) -> str:
 
 
 def _text_rank(series: nw.Series[Any], name: str) -> IntArray:
-    """Return the place of each text in the order of all of them."""
+    """Return the rank of each text among all of them."""
     labels, position = distinct_values(series)
     missing = position < 0
     if missing.any():
@@ -121,12 +121,12 @@ def _text_rank(series: nw.Series[Any], name: str) -> IntArray:
 
 
 def check_group(group: object) -> IntArray:
-    """Return groups as whole numbers from 0, equal for equal labels, none of them missing."""
+    """Return groups as integers from 0, equal for equal labels, none of them missing."""
     return number_groups(group)[0]
 
 
 def number_groups(group: object) -> tuple[IntArray, AnyArray]:
-    """Return groups as whole numbers from 0, equal for equal labels, and the labels; none of them may be missing."""
+    """Return groups as integers from 0, equal for equal labels, and the labels; none of them may be missing."""
     series = nw.from_native(unmasked(group), series_only=True, pass_through=True)
     if isinstance(series, nw.Series) and series.dtype in TEXT:
         rank = _text_rank(series, "group")
@@ -140,15 +140,15 @@ def number_groups(group: object) -> tuple[IntArray, AnyArray]:
         row = int(np.flatnonzero(missing)[0])
         raise ValueError(
             f"group is missing in {int(missing.sum())} of {len(values)} samples, the first at row {row}; give each one "
-            "a group, or leave those samples out with drop_invalid=True."
+            "a group, or drop those samples with drop_invalid=True."
         )
     if values.dtype.kind == "f" and (np.abs(values) >= MAX_EXACT).any():
         row = int(np.flatnonzero(np.abs(values) >= MAX_EXACT)[0])
         raise ValueError(
             f"group holds numbers beyond 2**53 as floats, the first at row {row} with {float(values[row])!r}: several "
-            "groups may have become one. Store them as text or as whole numbers."
+            "groups may have been merged. Store them as text or as integers."
         )
-    if values.dtype == object:  # labels of several kinds do not sort: number them in the order in which they come
+    if values.dtype == object:  # labels of several types cannot be sorted: number them in order of appearance
         code_of: dict[Any, int] = {}
         _check_hashable(values.tolist(), "group")
         codes = np.array([code_of.setdefault(label, len(code_of)) for label in values.tolist()], dtype=np.int64)
@@ -207,7 +207,7 @@ def check_mask(mask: object, actions: AnyArray, action_idx: IntArray | None) -> 
         row = int(np.flatnonzero(empty)[0])
         raise ValueError(
             f"action_mask leaves no eligible action in {int(empty.sum())} of {len(eligible)} rows, the first at row "
-            f"{row}. Leave those samples out, or say what could be chosen."
+            f"{row}. Drop those samples, or give their eligible actions."
         )
     if action_idx is not None:
         _check_logged_eligible(eligible, actions, action_idx)
@@ -253,12 +253,12 @@ def check_names(given: Sequence[str] | None, found: tuple[str, ...] | None, n_fe
 
 
 def names_of(names: Sequence[str]) -> list[str]:
-    """Return names of columns as a list; a single name is one of them, and not its letters."""
+    """Return names of columns as a list; a single text is one name, not a list of letters."""
     return [names] if isinstance(names, str) else [str(name) for name in names]
 
 
 def column_length(column: Any) -> int:
-    """Return the length of a column, whatever holds it."""
+    """Return the length of a column of any type."""
     shape = getattr(column, "shape", None)
     if shape is not None and len(shape) == 0:
         raise TypeError("action, reward and propensity must have one value per sample; got a single number.")

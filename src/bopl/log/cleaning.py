@@ -1,4 +1,4 @@
-"""Which rows of a table become a log: those that are asked for, without copies and without what cannot be used."""
+"""Which rows of a table become a log: the selected ones, without copies and invalid rows."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ MAX_FLOAT32 = float(np.finfo(np.float32).max)
 
 @dataclass(frozen=True)
 class RowChoice:
-    """What is asked of the rows of a table.
+    """The choice of rows of a table.
 
     Attributes
     ----------
     where : Where or None
-        Condition that rows have to meet.
+        Condition that rows must satisfy.
     drop_invalid : bool
-        Leave out, and count, what would otherwise be refused.
+        Drop, and count, rows that would otherwise be refused.
     drop_duplicates : bool or tuple of str
-        Keep the first of rows that agree in these columns; True for all columns that are used.
+        Keep the first of the rows that agree in these columns; True compares all used columns.
     """
 
     where: Where | None = None
@@ -43,7 +43,7 @@ class RowChoice:
 
     @classmethod
     def of(cls, where: str | None, drop_invalid: bool, drop_duplicates: bool | Sequence[str]) -> RowChoice:
-        """Return the choice that parameters stand for, or raise one sentence."""
+        """Return the choice given by parameters, or raise an error."""
         if not isinstance(drop_invalid, bool):
             raise UsageError(f"drop_invalid must be True or False; got {drop_invalid!r}.")
         if isinstance(drop_duplicates, str):
@@ -77,7 +77,7 @@ class RowChoice:
         absent = [name for name in self.columns if name not in present]
         if absent:
             raise UsageError(
-                f"drop_duplicates names {absent[0]!r}, which is no column; the columns are "
+                f"drop_duplicates names {absent[0]!r}, which is not a column; the columns are "
                 f"{quoted(list(present), limit=MANY)}.{did_you_mean(absent[0], list(present))}"
             )
 
@@ -140,7 +140,7 @@ def choose_rows(
         rows = np.flatnonzero(choice.where.rows(arrow, n_rows))
         origin = replace(origin, where=choice.where.text, n_filtered=n_rows - len(rows))
         if len(rows) == 0 and not is_part:
-            raise ValueError(f"no row of {n_rows:,} is where {choice.where.text}.")
+            raise ValueError(f"none of the {n_rows:,} rows satisfies {choice.where.text}.")
     reasons: Reasons = {}
     if choice.drop_duplicates is not False:
         named = choice.drop_duplicates

@@ -1,4 +1,4 @@
-"""One column of the contexts as it stands in a file: what kind it is, and how its values become numbers."""
+"""One context column of a file: its kind, and how its values are encoded."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ Category: TypeAlias = str | int | float | bool
 MAX_CATEGORIES = 255  # a learner has 256 bins for a column, and one of them is for missing values
 OTHER = "other"
 TIME_PARTS = ("day", "weekday", "hour")  # days since 1970, 0 for Monday, hours since midnight
-CYCLES = ("weekday", "hour")  # parts that come again, so that they are known of the future
+CYCLES = ("weekday", "hour")  # periodic parts, so that the future has them too
 MIN_IDENTIFIERS = 1000  # fewer distinct values than this are a category, however long the log
-IDENTIFIER_SHARE = 0.5  # a column with more distinct values than this share of the rows names rows
+IDENTIFIER_SHARE = 0.5  # a column with more distinct values than this share of the rows is an identifier
 
 TEXT = (nw.String, nw.Categorical, nw.Enum)
 
-_WHOLE_NUMBER = re.compile(r"^([+-]?\d+)\.0+$")  # 3.0, as pandas writes whole numbers of a column with gaps
+_WHOLE_NUMBER = re.compile(r"^([+-]?\d+)\.0+$")  # 3.0, as pandas writes integers of a column with missing values
 SECONDS_A_DAY = 86_400.0
 MONDAY = 3  # 1970-01-01 was a Thursday
 # How the kinds are called in messages.
@@ -42,7 +42,7 @@ NOUN = {
 
 @dataclass(frozen=True)
 class Column:
-    """How one column of a file becomes one or more columns of numbers.
+    """How one column of a file is encoded as one or more columns of numbers.
 
     Attributes
     ----------
@@ -51,20 +51,20 @@ class Column:
         A flag becomes 0 or 1, a category its position in ``categories``, a time the numbers of its ``parts``, a vector
         as many as it is long.
     categories : tuple of str, int, float or bool
-        Those with a position of their own, sorted. A category that is not among them is missing, or, where rare ones
+        The categories with their own positions, sorted. Any other category is missing, or, if rare ones
         were merged, "other": the position after the last.
     n_merged : int
         Categories merged into "other".
     is_identifier : bool
-        Whether the column seems to name rows rather than to describe them.
+        Whether the column seems to identify rows rather than to describe them.
     size : int
         Length of a vector.
     parts : tuple of str
-        What a time becomes: some of `TIME_PARTS`, in UTC where it has a zone.
+        The parts of a time: some of `TIME_PARTS`, in UTC if it has a zone.
     unit : {"s", "ms", "us", "ns"} or None
-        What a time that is a number counts in, from 1970.
+        Unit of a time that is a number, since 1970.
     is_optional : bool
-        Whether it was missing in some rows when the schema was made, so that a record may leave it out.
+        Whether it was missing in some rows when the schema was made; then a record may leave it out.
     """
 
     name: str
@@ -101,7 +101,7 @@ class Column:
         if found is None or not self._takes(found):
             raise ValueError(
                 f"column {self.name!r} held {NOUN[self.kind]} when the policy was fitted; here it holds "
-                f"{dtype_name(values)}. Convert it, or take the column that is meant."
+                f"{dtype_name(values)}. Convert it, or use the right column."
             )
         if self.kind == "category":
             return self._encode_category(values)
@@ -153,7 +153,7 @@ class Column:
         if unseen:
             warnings.warn(
                 f"{share:.3g}% of the rows hold a {self.name!r} that was not there when the policy was "
-                f"fitted, and that counts as missing: {quoted(unseen)}.",
+                f"fitted, and is treated as missing: {quoted(unseen)}.",
                 UnseenCategoryWarning,
                 stacklevel=2,
             )
@@ -282,7 +282,7 @@ def distinct_values(values: nw.Series[Any]) -> tuple[list[Category], IntArray]:
             column = column.dictionary_encode()
         except pyarrow.ArrowNotImplementedError:
             raise TypeError(
-                f"column {values.name!r} holds {column.type}, whose values cannot be told apart as labels; turn them "
+                f"column {values.name!r} holds {column.type}, whose values cannot be used as labels; turn them "
                 "into text or numbers."
             ) from None
     indices = column.indices.cast(pyarrow.int64())  # they may be unsigned
@@ -347,7 +347,7 @@ def encode_vector(values: nw.Series[Any], name: str, size: int) -> AnyArray:
         row = int(np.flatnonzero(length != size)[0])
         raise ValueError(
             f"column {name!r} must hold lists of {size} numbers; row {row} holds {int(length[row])}. Lists of one "
-            "length become columns; turn others into columns of your own."
+            "length become columns; turn others into separate columns."
         )
     matrix = np.full((len(column), size), np.nan, dtype=CONTEXT_DTYPE)
     is_there = column.is_valid().to_numpy(zero_copy_only=False)

@@ -21,16 +21,16 @@ DOUBTFUL_FIRST = ("estimated", "uniform", "balanced", "logged")
 def concat(logs: Iterable[BanditLog], *, share_groups: bool = True) -> BanditLog:
     """Return the samples of several logs as one log, in their order.
 
-    Actions are united: those of the first log in its order, then those that only later ones have. In a log with an
-    action mask they could not be chosen; in a log without one every action of the result could.
+    The result has the actions of all logs: those of the first log in its order, then those of later ones. In a log with
+    an action mask, actions of other logs could not be chosen; in a log without one, every action of the result could.
 
     Parameters
     ----------
     logs : iterable of BanditLog
         All with the same context columns, encoded in the same way: read the later ones with ``schema=first.schema``.
     share_groups : bool, default=True
-        Whether a group with the same label in two logs is one group, as a user is; if not, as with numbers that start
-        anew in each log, the groups of each are kept apart and called ``"1:label"``, ``"2:label"``, ….
+        Whether a group with the same label in two logs is one group, like a user; if not, as with numbers that restart
+        in each log, the groups of each are kept apart and called ``"1:label"``, ``"2:label"``, ….
 
     Examples
     --------
@@ -82,11 +82,11 @@ def _check_logs(logs: Sequence[Any]) -> None:
         for what in ("time", "group", "action_features", "segment"):
             if (getattr(log, what) is None) != (getattr(logs[0], what) is None):
                 has, lacks = (1, place) if getattr(log, what) is None else (place, 1)
-                raise ValueError(f"log {has} has {what} and log {lacks} has not: give it to both, or to neither.")
+                raise ValueError(f"log {has} has {what} but log {lacks} does not: give it to both, or to neither.")
         if log.has_propensity != logs[0].has_propensity:
             has, lacks = (1, place) if logs[0].has_propensity else (place, 1)
             raise ValueError(
-                f"log {has} has propensities and log {lacks} has not: fill the gap first, with "
+                f"log {has} has propensities but log {lacks} does not: add them first, with "
                 "bopl.estimate_propensity or log.with_propensity."
             )
 
@@ -97,7 +97,7 @@ def _check_other_rewards(first: BanditLog, log: BanditLog, place: int) -> None:
         name = min(mine ^ theirs)
         has, lacks = (1, place) if name in mine else (place, 1)
         raise ValueError(
-            f"log {has} has the other reward {name!r} and log {lacks} has not: give it to both, or to neither."
+            f"log {has} has the other reward {name!r} but log {lacks} does not: give it to both, or to neither."
         )
 
 
@@ -106,7 +106,7 @@ def _check_columns(first: BanditLog, log: BanditLog, place: int) -> None:
     if log.n_features != first.n_features or log.feature_names != first.feature_names:
         mine, theirs = first.feature_names or (), log.feature_names or ()
         differing = [name for name in dict.fromkeys([*mine, *theirs]) if (name in mine) != (name in theirs)]
-        said = f": {quoted(differing)} are in one of them only" if differing else ", or in their order"
+        said = f": {quoted(differing)} are in only one of them" if differing else ", or in their order"
         if not (mine and theirs):
             said = f" ({first.n_features} and {log.n_features} columns, {_named(first)} and {_named(log)})"
         raise ValueError(
@@ -116,7 +116,7 @@ def _check_columns(first: BanditLog, log: BanditLog, place: int) -> None:
     if mine_of != theirs_of:
         differing = [name for name in {**mine_of, **theirs_of} if mine_of.get(name) != theirs_of.get(name)]
         raise ValueError(
-            f"log 1 and log {place} turn {quoted(differing)} into numbers in different ways, such as other categories: "
+            f"log 1 and log {place} turn {quoted(differing)} into numbers differently, such as with other categories: "
             f"read log {place} with schema=first.schema, where first is log 1, or read all files at once."
         )
 
@@ -166,8 +166,8 @@ def _joined_features(logs: Sequence[BanditLog], actions: Sequence[Any]) -> Float
         for label, row in zip(log.actions.tolist(), log.action_features, strict=True):
             if not np.array_equal(known.setdefault(label, row), row):
                 raise ValueError(
-                    f"log {number} has other action_features for {label!r} than a log before it: an action has the "
-                    "same everywhere. What changes with the sample belongs into the context."
+                    f"log {number} has other action_features for {label!r} than an earlier log: an action has the "
+                    "same everywhere. What changes with the sample belongs in the context."
                 )
     return np.array([known[label] for label in actions])
 

@@ -1,4 +1,4 @@
-"""Contexts: from whatever the caller holds to one float32 matrix with column names."""
+"""Contexts: from any input to one float32 matrix with column names."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def _check_numeric_columns(frame: nw.DataFrame[Any]) -> None:
         listed = ", ".join(f"{name!r} ({dtype})" for name, dtype in bad[:8])
         raise TypeError(
             f"context columns must be numeric or boolean; {len(bad)} of {len(frame.columns)} are not: {listed}. "
-            "Encode them as numbers, or leave them out with context=[…]."
+            "Encode them as numbers, or exclude them with context=[…]."
         )
 
 

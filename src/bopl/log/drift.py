@@ -1,8 +1,8 @@
-"""Drift: how the samples that are held out differ from those that are trained on, column by column.
+"""Drift: how the held-out samples differ from the training samples, column by column.
 
-Every column is asked in yes-or-no questions: is it at most this, is it that category, is it missing? If both parts were
-drawn alike, the samples that say yes fall into them at random, and their number in the held-out part is hypergeometric.
-Samples of one group fall together: their answers count for as many as vary as much.
+Every column is tested with yes-or-no questions: is it at most this, is it that category, is it missing? If both parts
+have the same distribution, the samples that say yes fall into them at random, and their number in the held-out part is
+hypergeometric. Samples of one group fall together: they count as the number of independent samples with their variance.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _SEED = 20_142
 
 @dataclass(frozen=True)
 class Drift:
-    """A column that the held-out part holds otherwise than the training part.
+    """A column in which the held-out part differs from the training part.
 
     Attributes
     ----------
@@ -43,7 +43,7 @@ class Drift:
         Its name, or its position where columns have no names; ``"action"`` or ``"reward"`` for these.
     role : {"context", "action", "reward"}
     where : str
-        The values of which one part has more than the other, as a clause.
+        The values that are more frequent in one part, as a clause.
     train, test : float
         Their share in both parts.
     distance : float
@@ -62,8 +62,8 @@ class Drift:
 
     @property
     def clause(self) -> str:
-        """What has changed, as a clause."""
-        shares = f"{100.0 * self.train:.3g}% of the samples to train on and {100.0 * self.test:.3g}% of those held out"
+        """The change, as a clause."""
+        shares = f"{100.0 * self.train:.3g}% of the training samples and {100.0 * self.test:.3g}% of the held-out ones"
         return f"{self.where} in {shares}"
 
     def to_dict(self) -> dict[str, Any]:
@@ -72,7 +72,7 @@ class Drift:
 
 
 def find_drift(train: BanditLog, test: BanditLog) -> tuple[Drift, ...]:
-    """Return the columns that two parts of a log hold otherwise than chance explains, the most different first."""
+    """Return the columns in which two parts of a log differ beyond chance, the most different first."""
     parts = _Parts(_drawn(train), _drawn(test))
     asked = [one for one in parts.ask() if one is not None]
     order = sorted(range(len(asked)), key=lambda place: asked[place].p_value)
@@ -85,7 +85,7 @@ def find_drift(train: BanditLog, test: BanditLog) -> tuple[Drift, ...]:
 
 
 def drift_finding(drifts: Sequence[Drift]) -> Finding:
-    """Return what an audit says of the two parts."""
+    """Return the finding on the two parts."""
     if not drifts:
         return Finding("drift", OK, 0.0, "No column differs between the training and the held-out part beyond chance.")
     listed = "; ".join(one.clause for one in drifts[:MAX_NAMED])
@@ -94,7 +94,7 @@ def drift_finding(drifts: Sequence[Drift]) -> Finding:
         "drift",
         NOTE,
         drifts[0].distance,
-        f"The held-out part differs from the training part: {listed}{more}. The verdict is about samples like those "
+        f"The held-out part differs from the training part: {listed}{more}. The verdict applies to samples like those "
         "held out.",
     )
 

@@ -1,4 +1,4 @@
-"""Decisions that were logged more than once: found by what chance cannot explain, and left out by name.
+"""Decisions that were logged more than once: detected beyond chance, and dropped by key columns.
 
 Two samples with one context drew their actions independently: the second repeats the action of the first with just the
 probability that the propensity says. Copies always repeat it. So agreements beyond the sum of the propensities are
@@ -163,7 +163,7 @@ def _copied_text(found: Repetition, log: BanditLog) -> str:
     if found.is_doubled:
         proof = (
             f"{found.n_even:,} of {found.n_cells:,} combinations of context{but}, action and reward occur an even "
-            f"number of times, where {found.n_cells // 2:,} at most would by chance"
+            f"number of times, where at most {found.n_cells // 2:,} would by chance"
         )
     elif found.is_near and found.near is not None:
         proof = (
@@ -175,11 +175,11 @@ def _copied_text(found: Repetition, log: BanditLog) -> str:
             f"of {found.n_pairs:,} that share their context{but} with another one, {found.n_agreeing:,} share its "
             f"action as well, where {found.n_expected:,.0f} would by chance"
         )
-    ignore = "" if found.column is None else f" (leave {found.column!r} out of the context first, with ignore)"
+    ignore = "" if found.column is None else f" (exclude {found.column!r} from the context first, with ignore)"
     return (
         f"About {found.n_copies:,.0f} of {log.n_samples:,} samples are copies: {proof}. The same decisions were logged "
-        "more than once, or one draw served several. Intervals are then too narrow: leave the copies out with "
-        f"drop_duplicates{ignore}, or name what they belong to as the group."
+        "more than once, or one draw served several. Intervals are then too narrow: drop the copies with "
+        f"drop_duplicates{ignore}, or name their group."
     )
 
 

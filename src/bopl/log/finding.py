@@ -1,4 +1,4 @@
-"""Findings of an audit: for people, for programs, and for those who want an exception."""
+"""Findings of an audit: as text, as data, and as an exception."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class AuditError(ValueError):
 
 @dataclass(frozen=True)
 class Finding:
-    """What one check found.
+    """The finding of one check.
 
     Attributes
     ----------
@@ -65,7 +65,7 @@ class Audit(Tabular):
         for finding in self.findings:
             if finding.check == check:
                 return finding
-        raise KeyError(f"no check is called {check!r}; there are {', '.join(f.check for f in self.findings)}.")
+        raise KeyError(f"there is no check {check!r}; there are {', '.join(f.check for f in self.findings)}.")
 
     def raise_problems(self) -> None:
         """Raise `AuditError` if there is a problem."""

@@ -65,7 +65,7 @@ def write_log(log: BanditLog, path: str | Path) -> None:
     target = Path(path)
     if not target.parent.is_dir():
         raise FileNotFoundError(
-            f"there is no folder {str(target.parent)!r} to write {target.name!r} into; make it first."
+            f"there is no folder {str(target.parent)!r} to write {target.name!r} into; create it first."
         )
     table = log_table(log)
     with replacing(target) as file:
@@ -127,8 +127,8 @@ def _label_error(role: str, labels: AnyArray) -> UsageError:
     values = labels.tolist()
     first = next((label for label in values if type(label) not in plain), values[0])
     return UsageError(
-        f"the labels of {role} have no form in a table, see {first!r}: a column holds text, booleans or numbers of 64 "
-        "bits, all of one kind. Use such labels, or turn them into text."
+        f"the labels of {role} cannot be stored in a table, such as {first!r}: a column holds text, booleans or "
+        "numbers of 64 bits, all of one kind. Use such labels, or turn them into text."
     )
 
 

@@ -166,7 +166,7 @@ def category_sizes(log: BanditLog) -> dict[int, int]:
 def unpack_layout(arrays: Mapping[str, AnyArray], n_features: int) -> InputLayout:
     """Return the layout of `InputLayout.pack`, after checking that it fits the contexts."""
     if "layout/number" not in arrays:
-        raise ValueError("it was written before gaps and categories could be used; fit the policy again")
+        raise ValueError("it was written before missing values and categories were supported; fit the policy again")
     number, gap, category, n_categories = (arrays[f"layout/{name}"] for name in _POSITIONS)
     named = np.sort(np.concatenate([number, category]))
     is_sound = (

@@ -224,7 +224,7 @@ def _check_zones(moments: Sequence[Moment], labels: Sequence[Any], position: Int
     in_row = has_zone[position] & (position >= 0)
     zoned, plain = int(np.flatnonzero(in_row)[0]), int(np.flatnonzero(~in_row & (position >= 0))[0])
     raise ValueError(
-        f"{what} has a zone in some rows and none in others, so that they cannot be put in order: row {zoned} holds "
+        f"{what} has a zone in some rows and none in others, so they cannot be ordered: row {zoned} holds "
         f"'{labels[position[zoned]]!s:.40}', row {plain} '{labels[position[plain]]!s:.40}'. Give all a zone, or none."
     )
 
@@ -238,7 +238,7 @@ def _to_numpy(moments: Sequence[Moment]) -> AnyArray:
     try:
         return np.array([moment.nanoseconds for moment in moments], dtype=np.int64).astype("datetime64[ns]")
     except OverflowError:
-        raise ValueError("time must lie between 1678 and 2261 where it has billionths of seconds; round it.") from None
+        raise ValueError("time must lie between 1678 and 2261 if it has nanoseconds; round it.") from None
 
 
 def _is_missing(values: AnyArray) -> BoolArray:

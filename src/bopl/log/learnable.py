@@ -1,4 +1,4 @@
-"""What a log must be to be learned from: rewards of a usual size, and scores that fit into memory."""
+"""Requirements for learning from a log: rewards of a usual size, and scores that fit into memory."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ def check_reward_size(largest: float, who: str = "one does", where: str = "somew
     """Raise if the largest of all rewards is too large, or too small, to learn from."""
     if largest > MAX_REWARD:
         raise ValueError(
-            f"reward must not exceed {MAX_REWARD:g} in size where a policy is to learn from it; {who}. "
-            f"If that stands for something else, leave the sample out; if not, divide all rewards "
-            "by one number."
+            f"reward must not exceed {MAX_REWARD:g} in size for a policy to learn from it; {who}. "
+            f"If that has a special meaning, drop the sample; otherwise divide all rewards "
+            "by a constant."
         )
     if 0.0 < largest < MIN_REWARD:
         raise ValueError(
             f"rewards are too small to learn from: none exceeds {MIN_REWARD:g} in size, and the largest, {where}. "
-            f"Multiply all of them by one number, so that the largest is near 1."
+            f"Multiply all of them by a constant, so that the largest is near 1."
         )
 
 
@@ -49,5 +49,5 @@ def _check_score_size(log: BanditLog) -> None:
         raise ValueError(
             f"a score for each of {log.n_samples:,} samples and {log.n_actions:,} actions takes {needed / 2**30:.1f} "
             f"GiB, more than the {available / 2**30:.1f} GiB of memory that are free. Learn from fewer samples "
-            "(log.subset), or from fewer actions: leave rare ones out, or put like ones together."
+            "(log.subset), or from fewer actions: leave out rare ones, or merge similar ones."
         )

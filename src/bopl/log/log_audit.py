@@ -1,4 +1,4 @@
-"""The audit of a log: can its propensities be right, and can it answer for a policy? One plain sentence per finding."""
+"""The audit of a log: are its propensities plausible, and can it answer for a policy? One sentence per finding."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def audit_log(
 ) -> Audit:
     """Run all checks; see `BanditLog.audit`.
 
-    ``seen`` is the log, or a part of it, whose contexts are looked at, where those of ``log`` are not in memory.
+    ``seen`` is the log, or a part of it, whose contexts are checked, if those of ``log`` are not in memory.
     """
     propensities = propensity_findings(log) if log.has_propensity else []
     leaks = find_leaks(log, propensities) if seen is None else find_leaks(seen)
@@ -61,7 +61,7 @@ def audit_log(
 
 
 def _without_told_actions(log: BanditLog, leaks: Sequence[Leak]) -> BanditLog:
-    """Return a log without the columns that give the action away: samples that agree in them are no copies for that."""
+    """Return a log without the columns that reveal the action: they would hide copies."""
     told = [leak.column for leak in leaks if leak.knows == ACTION]
     return log.without_columns(told) if 0 < len(told) < len(column_views(log)) else log
 
@@ -74,7 +74,7 @@ def _never_logged(log: BanditLog) -> Finding:
             "never_logged",
             NOTE,
             float(len(never)),
-            f"{len(never)} of {log.n_actions} actions were never taken: {quoted(never)}. Nothing is known of them.",
+            f"{len(never)} of {log.n_actions} actions were never taken: {quoted(never)}. Nothing is known about them.",
         )
     return Finding("never_logged", OK, 0.0, f"All {log.n_actions} actions were taken.")
 

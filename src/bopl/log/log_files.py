@@ -43,7 +43,7 @@ class LogFiles:
     ) -> BanditLog:
         """Build a log from a pandas, polars or arrow frame.
 
-        Text becomes categories, times become day, weekday and hour; how, is kept in the log's ``schema``, and in the
+        Text becomes categories, and times become day, weekday and hour; the log's ``schema`` records how, and so do the
         policies that are fitted to it.
 
         Parameters
@@ -53,30 +53,30 @@ class LogFiles:
         action, reward, propensity : str
             Names of the columns; ``propensity=None`` if there is none.
         context : sequence of str, optional
-            Names of the context columns; by default all that have no other role.
+            Names of the context columns; by default all without another role.
         ignore : sequence of str, optional
             Names of columns that are not context.
         categorical : sequence of str, optional
-            Names of columns of numbers that are categories; text always is.
+            Names of numeric columns that are categories; text always is.
         actions : sequence of labels, optional
             As for `BanditLog`.
         time : str, optional
             Name of the column with the time of the decision. Its weekday and hour stay context unless ``context`` or
-            ``ignore`` says otherwise; its day does not, as no day of the future is one of the past.
+            ``ignore`` says otherwise; its day does not, because no future day is a past one.
         group : str, optional
-            Name of the column with what a sample belongs to.
+            Name of the column with the group of a sample.
         action_mask, action_features : optional
             As for `BanditLog`.
         other_rewards : sequence of str, optional
             Names of columns with further rewards; they are not context.
         segment : str, optional
-            Name of the column with what a sample counts to; it is context all the same, unless that is left out.
+            Name of the column with the segment of a sample; it is also context, unless it is excluded.
         schema : LogSchema, optional
-            How another log was read, such as ``policy.schema_``: the columns become the same numbers as there.
+            Encoding of another log, such as ``policy.schema_``: the columns are encoded in the same way.
         where : str, optional
-            Condition on columns, such as ``"country == 'DE' and day >= 3"``; other rows are left out. It knows ``==``,
-            ``!=``, ``<``, ``<=``, ``>``, ``>=``, ``in (…)``, ``is missing``, ``and``, ``or``, ``not`` and brackets;
-            names with spaces stand in backticks.
+            Condition on columns, such as ``"country == 'DE' and day >= 3"``; other rows are dropped. Supports ``==``,
+            ``!=``, ``<``, ``<=``, ``>``, ``>=``, ``in (…)``, ``is missing``, ``and``, ``or``, ``not`` and parentheses;
+            names with spaces go in backticks.
         drop_invalid : bool, default=False
             As for `BanditLog`.
         drop_duplicates : bool or sequence of str, default=False
@@ -149,7 +149,7 @@ class LogFiles:
         has_propensity : bool, default=True
             False for a log that has none.
         format : str, optional
-            One of ``bopl.log.format.FORMATS``, where the extension does not tell it.
+            One of ``bopl.log.format.FORMATS``, if the extension does not show it.
         context, ignore, categorical, actions, time, group, other_rewards, segment, schema, where, drop_invalid,
         drop_duplicates, exact_propensity
             As for `from_frame`.
@@ -206,9 +206,9 @@ class LogFiles:
     ) -> PartitionedLog:
         """Return a log that stays in its Parquet files and is read one row group at a time.
 
-        Only footers are read, and the columns that do not tell everything in their footers, once: the action where
-        ``actions`` is not given, text, whole numbers and times where ``schema`` is not given, the group and the time,
-        and with ``where`` or ``drop_invalid`` all columns. Files written by `to_parquet` say most of it themselves.
+        Only footers are read, and once the columns whose footers are not sufficient: the action if
+        ``actions`` is not given, text, integers and times if ``schema`` is not given, the group and the time,
+        and with ``where`` or ``drop_invalid`` all columns. Files written by `to_parquet` contain most of this.
 
         Parameters
         ----------
@@ -332,10 +332,10 @@ class LogFiles:
     # -- Writing ----------------------------------------------------------------------------------------------------
 
     def to_frame(self, backend: str | None = None) -> Any:
-        """Return the log as a frame: a row per sample, with its context, action, reward and whatever else there is.
+        """Return the log as a frame: a row per sample, with its context, action, reward and everything else.
 
-        Categories and times are what they were before they became numbers. Where there is an action mask, the column
-        ``eligible_actions`` lists what could be chosen, and is empty where everything could. Sparse contexts are one
+        Categories and times are decoded. If there is an action mask, the column
+        ``eligible_actions`` lists the eligible actions, and is empty where all are. Sparse contexts are one
         column of maps from the name of a feature to its value.
 
         Parameters
@@ -350,10 +350,10 @@ class LogFiles:
         return table if backend == "pyarrow" else to_frame({name: table[name] for name in table.column_names}, backend)
 
     def to_parquet(self, path: str | Path) -> None:
-        """Write the log to a Parquet file, whole or not at all; ``BanditLog.read(path)`` returns the same log.
+        """Write the log to a Parquet file atomically; ``BanditLog.read(path)`` returns the same log.
 
         The columns are those of `to_frame`. What does not fit into columns (the schema, actions that were never taken,
-        action features, where the propensities come from) stands in the file's metadata.
+        action features, where the propensities come from) is in the file's metadata.
         """
         from bopl.log.frame_of import write_log
 

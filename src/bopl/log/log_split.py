@@ -99,7 +99,7 @@ class SplitFacts:
         """What was dropped and why, in a sentence."""
         return (
             f"Dropped from training: {_counted(self.n_dropped, 'earlier sample')} of "
-            f"{_counted(self.n_dropped_groups, 'group')} that the held-out part has as well."
+            f"{_counted(self.n_dropped_groups, 'group')} that are also in the held-out part."
         )
 
     def to_dict(self) -> dict[str, Any]:
@@ -281,7 +281,7 @@ def warn_of_dropped(facts: SplitFacts) -> None:
     n_past = facts.train.n_samples + facts.n_dropped
     if facts.n_dropped > MAX_DROPPED * n_past:
         warnings.warn(
-            f"{facts.n_dropped / n_past:.0%} of the samples before the held-out part are not trained on. "
+            f"{facts.n_dropped / n_past:.0%} of the samples before the held-out part are not used for training. "
             f"{facts.dropped}",
             DroppedSamplesWarning,
             stacklevel=3,
@@ -299,7 +299,7 @@ def _refuse(division: Division, start: Any) -> None:
     if not len(division.dropped):
         raise ValueError(f"no sample lies before {instant_text(start)}: there is nothing to train on.")
     raise NothingToTrainOnError(
-        f"every group with samples before {instant_text(start)} has some after it as well, so that nothing is left to "
+        f"every group with samples before {instant_text(start)} also has some after it, so that nothing is left to "
         "train on: samples of one group must not be in both parts. Split at random, which keeps groups whole, or leave "
         "out the group if its samples are independent."
     )
@@ -319,8 +319,8 @@ def _cut(time: AnyArray, n_test: int) -> Any:
     n_samples = len(ordered)
     if ordered[0] == ordered[-1]:
         raise ValueError(
-            f"all {n_samples} samples have the same time, {instant_text(ordered[0])}, so that none is later than "
-            "another. Split at random, or take a column that tells the times apart."
+            f"all {n_samples} samples have the same time, {instant_text(ordered[0])}, so none is later than "
+            "another. Split at random, or use a column with different times."
         )
     at = ordered[n_samples - n_test]
     first, after = (int(np.searchsorted(ordered, at, side)) for side in ("left", "right"))

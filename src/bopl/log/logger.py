@@ -45,7 +45,7 @@ def _logger_columns(logger_propensity: Any, names: AnyArray, n_samples: int) -> 
     if isinstance(logger_propensity, Mapping):
         absent = [name for name in names.tolist() if name not in logger_propensity]
         if absent:
-            raise ValueError(f"logger_propensity has nothing for logger {quoted(absent)}.")
+            raise ValueError(f"logger_propensity lacks logger {quoted(absent)}.")
         logger_propensity = np.column_stack([np.asarray(logger_propensity[name]) for name in names.tolist()])
     columns = np.asarray(logger_propensity, dtype=np.float64)
     if columns.shape != (n_samples, len(names)):

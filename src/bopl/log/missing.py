@@ -1,4 +1,4 @@
-"""Missing entries, by whatever name they come: None, NaN, NaT, `pandas.NA`, or the mask of a numpy array."""
+"""Missing entries: None, NaN, NaT, `pandas.NA`, or the mask of a numpy array."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`LogOrigin`: how a log came about: the format it was read in, the rows that were asked for, and those left out."""
+"""`LogOrigin`: the format of a log's files, and which rows were selected and dropped."""
 
 from __future__ import annotations
 
@@ -96,11 +96,11 @@ class LogOrigin:
         said = []
         if self.where is not None:
             kept = self.n_rows - self.n_filtered
-            said.append(f"{kept:,} of {self.n_rows:,} rows are where {self.where}.")
+            said.append(f"{kept:,} of {self.n_rows:,} rows satisfy {self.where}.")
         if self.dropped:
             listed = "; ".join(map(str, self.dropped))
             said.append(
-                f"{self.n_dropped:,} of {self.n_rows - self.n_filtered:,} rows were left out "
+                f"{self.n_dropped:,} of {self.n_rows - self.n_filtered:,} rows were dropped "
                 f"({100.0 * self.dropped_share:.2g}%): {listed}."
             )
         if self.uneven is not None:
@@ -124,7 +124,7 @@ class LogOrigin:
         if self.dropped_share <= MAX_DROPPED and self.uneven is None:
             return Finding("dropped_rows", NOTE, self.dropped_share, text)
         if self.uneven is None:
-            text += " That is much: if what is missing has to do with the reward, estimates are off."
+            text += " That is a lot: if missing values are related to the reward, estimates are biased."
         return Finding("dropped_rows", PROBLEM if self.dropped_share > 0.5 else NOTE, self.dropped_share, text)
 
     def to_json(self) -> dict[str, Any]:
@@ -169,6 +169,6 @@ def uneven_by_action(counts: ActionCounts) -> str | None:
         return None
     name = list(tried)[most]
     return (
-        f"Rows were left out more often after some actions than after others ({100.0 * rate[most]:.2g}% after {name}, "
-        f"{100.0 * share:.2g}% on the whole): estimates may be off; find out why they are invalid."
+        f"Rows were dropped more often after some actions than after others ({100.0 * rate[most]:.2g}% after {name}, "
+        f"{100.0 * share:.2g}% overall): estimates may be biased; find out why these rows are invalid."
     )

@@ -1,4 +1,4 @@
-"""What came of each decision as one column: the ``y`` of scikit-learn's tools, which know nothing of rewards."""
+"""Action, reward and propensity as one column: the ``y`` of scikit-learn's tools, which do not know rewards."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def outcomes(action: object, reward: object, propensity: object) -> AnyArray:
     Returns
     -------
     y : structured ndarray of shape (n_samples,)
-        With the fields ``action``, ``reward`` and ``propensity``. A frame with these columns does as well.
+        Array with the fields ``action``, ``reward`` and ``propensity``. A frame with these columns works too.
 
     Examples
     --------
@@ -60,7 +60,7 @@ def read_outcomes(y: Any) -> tuple[Any, Any, Any]:
     absent = [name for name in FIELDS if name not in names]
     if absent:
         raise ValueError(
-            f"y has the columns {quoted(names)}, and none called {quoted(absent)}: name its columns action, reward and "
+            f"y has the columns {quoted(names)}, but not {quoted(absent)}: name its columns action, reward and "
             "propensity, or make it with bopl.outcomes(action, reward, propensity)."
         )
     if isinstance(y, np.ndarray):

@@ -46,7 +46,7 @@ def _propensity_range(log: BanditLog) -> Finding:
             "propensity_range",
             PROBLEM,
             least,
-            "All propensities are 1: the logging policy never explored, and the log says nothing of other actions.",
+            "All propensities are 1: the logging policy never explored, and the log says nothing about other actions.",
         )
     if n_sure + n_small > 0:
         text += f"; {n_sure} are 1 (no exploration there) and {n_small} below {SMALL_PROPENSITY:g} (heavy weights)"
@@ -62,16 +62,16 @@ def _rounding(log: BanditLog) -> Finding:
     error = 0.5 * 10.0**-decimals / float(log.propensity.min())
     text = f"All propensities end after {decimals} decimal(s)"
     if log.exact_propensity:
-        return Finding("rounding", OK, 0.0, f"{text}, and are exact, as you say.")
+        return Finding("rounding", OK, 0.0, f"{text}, and are declared exact.")
     if error > MAX_ROUNDING and len(np.unique(log.propensity)) > 10:
         return Finding(
             "rounding",
             PROBLEM,
             error,
             f"{text}: if they were rounded, the smallest is off by up to {error:.0%}, and so are its weights. Log more "
-            "digits; if they are exact, say so with exact_propensity.",
+            "digits; if they are exact, declare it with exact_propensity.",
         )
-    return Finding("rounding", OK, error, f"{text}; as exact values that is fine.")
+    return Finding("rounding", OK, error, f"{text}; if the values are exact, that is fine.")
 
 
 def _ends_after(values: FloatArray, decimals: int) -> bool:
@@ -88,7 +88,7 @@ def _uniform_mean_weight(log: BanditLog) -> Finding:
         uniform_weight(log),
         log.group,
         "the uniform policy",
-        "propensities are wrong, or some actions had no chance in some contexts",
+        "propensities are wrong, or some actions were impossible in some contexts",
     )
 
 
@@ -135,7 +135,7 @@ def _inverse_propensity_by_action(log: BanditLog) -> Finding:
     )
     if is_off.any():
         hint = (
-            ESTIMATED_HINT if log.has_estimates else "its propensities are wrong, or it had no chance in some contexts"
+            ESTIMATED_HINT if log.has_estimates else "its propensities are wrong, or it was impossible in some contexts"
         )
         return Finding(
             "sum_inverse_propensity",
@@ -186,6 +186,6 @@ def logging_policy_finding(log: BanditLog, reader: PolicyReader) -> Finding:
             PROBLEM,
             n_off / log.n_samples,
             f"The logging policy gives {n_off} of {log.n_samples} logged actions another probability than the log: it "
-            "is not what wrote this log, or its propensities were changed.",
+            "did not write this log, or its propensities were changed.",
         )
     return Finding("logging_policy", OK, 0.0, "The logging policy gives every logged action its propensity.")

@@ -15,7 +15,7 @@ from bopl.log.column import TEXT, distinct_values
 MAX_FIRST = 5  # rows that are listed
 MAX_DISTINCT = 200  # values of a column that rows may be told by
 ALIKE = 0.95  # share of the bad rows that have a value, and of the rows with that value that are bad
-DROP = "leave them out with drop_invalid=True"
+DROP = "drop them with drop_invalid=True"
 
 
 def propensity_hint(
@@ -54,7 +54,7 @@ def propensity_hint(
     kind = "percentages" if is_percent else "another unit, such as inverse propensities,"
     return (
         f"Only some rows seem to hold {kind}, so converting the whole column would be wrong. "
-        f"{_rows_text(above, shared_value(above, columns))}Convert those rows alone, or {DROP}."
+        f"{_rows_text(above, shared_value(above, columns))}Convert only those rows, or {DROP}."
     )
 
 

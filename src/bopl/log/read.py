@@ -259,8 +259,8 @@ def sparse_schema(
         return schema
     if request.categorical:
         raise UsageError(
-            f"categorical names {quoted(request.categorical)}, but all features of Vowpal Wabbit's text are numbers: "
-            "write a category as a feature of its own, such as city=Rom."
+            f"categorical names {quoted(request.categorical)}, but all features in Vowpal Wabbit's text are numbers: "
+            "write each category as a separate feature, such as city=Rom."
         )
     known = set(sparse.names)
     return LogSchema(tuple(Column(name, "number") for name in names if name in known), **roles, is_sparse=True)

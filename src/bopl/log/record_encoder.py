@@ -118,8 +118,8 @@ class RecordEncoder:
         absent = [slot.name for slot in self._slots if not slot.is_optional and slot.name not in record]
         raise ValueError(
             f"the record lacks {len(absent)} of the {len(self._slots)} columns that the policy was fitted on, none of "
-            f"which was ever missing then: {quoted(absent)}.{did_you_mean(absent[0], list(record))} Where a value is "
-            "not known, say so with None (null)."
+            f"which was ever missing then: {quoted(absent)}.{did_you_mean(absent[0], list(record))} If a value is "
+            "unknown, pass None (null)."
         )
 
 
@@ -148,7 +148,7 @@ def _other_number(column: Column, value: Any) -> float:
     if isinstance(value, int):
         if -(1 << 63) <= value < 1 << 64:  # rounded once, as in a column of whole numbers
             return float(np.float32(np.int64(value) if value < 1 << 63 else np.uint64(value)))
-        raise ValueError(f"column {column.name!r} holds {value:.6g}, beyond the whole numbers of 64 bits. Rescale it.")
+        raise ValueError(f"column {column.name!r} holds {value:.6g}, beyond the range of 64-bit integers. Rescale it.")
     if is_missing(value):
         return _MISSING
     raise _refused(column, value)
@@ -264,5 +264,5 @@ def _refused(column: Column, value: Any) -> ValueError:
     text = repr(value)
     return ValueError(
         f"column {column.name!r} held {NOUN[column.kind]} when the policy was fitted; the record holds "
-        f"{text if len(text) <= 60 else text[:60] + '…'}. Convert it, or take the column that is meant."
+        f"{text if len(text) <= 60 else text[:60] + '…'}. Convert it, or use the right column."
     )

@@ -83,7 +83,7 @@ class LogRequest:
         """Raise if a column that nobody has named is not called what such columns are usually called."""
         for role, usual in DEFAULT_ROLES.items():
             if role not in self.roles and roles.get(role) == usual and usual not in columns:
-                hint = ", or say that there is none with has_propensity=False" if role == "propensity" else ""
+                hint = ", or declare that there is none with has_propensity=False" if role == "propensity" else ""
                 raise UsageError(
                     f"which column is the {role}? Name it with {role}=…{hint}; the columns are "
                     f"{quoted(list(columns), limit=MANY)}."

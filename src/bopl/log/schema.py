@@ -244,7 +244,7 @@ def check_categorical(context: Sequence[str], roles: Mapping[str, Any], categori
     unknown = [name for name in categorical if name not in context or name == roles.get("time")]
     if unknown:
         raise UsageError(
-            f"categorical names {quoted(unknown)}, which is no context column.{did_you_mean(unknown[0], context)}"
+            f"categorical names {quoted(unknown)}, which is not a context column.{did_you_mean(unknown[0], context)}"
         )
 
 
@@ -269,7 +269,7 @@ def schema_of_columns(
     if bad:
         raise UsageError(
             f"context columns must hold numbers, booleans, text, times or lists of numbers; {len(bad)} of "
-            f"{len(others)} do not: {', '.join(bad[:8])}. Leave them out with ignore=[…], or turn them "
+            f"{len(others)} do not: {', '.join(bad[:8])}. Exclude them with ignore=[…], or turn them "
             "into numbers."
         )
     columns = [column for name in context if (column := fitted[name]) is not None]

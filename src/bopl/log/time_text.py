@@ -90,10 +90,10 @@ def parse_moment(text: str) -> Moment:
         if found is not None:
             return _moment({name: value for name, value in found.groupdict().items() if value is not None})
     if _NUMERIC.fullmatch(plain):
-        raise ValueError("where day, month and year cannot be told apart for sure")
+        raise ValueError("in which day, month and year cannot be distinguished for certain")
     if plain.replace(".", "", 1).isdigit():
-        raise ValueError("digits of which the unit is not known")
-    raise ValueError("which is no date or time that is known")
+        raise ValueError("digits with an unknown unit")
+    raise ValueError("which is not a known date or time format")
 
 
 def _moment(part: dict[str, str]) -> Moment:
@@ -138,7 +138,7 @@ def _day(part: dict[str, str]) -> int:
         month = _month(part["name"]) if "name" in part else int(part.get("month", 1))
         return date(year, month, int(part.get("day", 1))).toordinal()
     except (ValueError, OverflowError):
-        raise ValueError("which is no day of the calendar") from None
+        raise ValueError("which is not a day of the calendar") from None
 
 
 def _month(name: str) -> int:

@@ -32,11 +32,11 @@ from bopl.log.finding import NOTE, OK, PROBLEM, Finding
 if TYPE_CHECKING:
     from bopl.log.bandit_log import BanditLog
 
-MOST_Z = 1000.0  # larger ones are told as larger: their digits say nothing
+MAX_Z = 1000.0  # larger ones are reported as larger: their digits mean nothing
 MAX_ESTIMATED_GAP = 0.1  # of a mean weight under estimated propensities: smaller ones are errors of estimation
 ESTIMATED_HINT = (
-    "the model of the logging policy misses something. Add the columns that it looked at, say which actions were "
-    "eligible, leave out actions that it took by rule, or log the propensities"
+    "the model of the logging policy misses something. Add the columns that it used, say which actions were "
+    "eligible, drop actions that it took by rule, or log the propensities"
 )
 
 
@@ -54,7 +54,7 @@ def weight_findings(log: BanditLog, policy: object | None) -> list[Finding]:
             weight,
             log.group,
             "the policy",
-            "the propensities do not fit, or the policy takes actions that hardly occur here",
+            "the propensities are wrong, or the policy takes actions that hardly occur here",
         )
     )
     return findings + _weight_facts(weight, log.reward, "the policy")
@@ -127,13 +127,13 @@ def _weight_facts(weight: FloatArray, reward: FloatArray, what: str, *, few_rewa
 
 def _rewarded(weight: FloatArray, reward: FloatArray, what: str, few_rewards: str) -> Finding:
     if reward.min() == reward.max():  # a fault of the log, whatever is asked of it
-        text = f"All {len(reward):,} rewards are {reward[0]:g}: there is nothing to tell actions apart by."
+        text = f"All {len(reward):,} rewards are {reward[0]:g}: nothing distinguishes the actions."
         return Finding("rewarded_samples", PROBLEM, 0.0, text)
     rewarded = rewarded_sample_size(weight, reward)
     return _judged(
         "rewarded_samples",
         rewarded,
-        f"About {rewarded:,.0f} effective samples have a reward that decides for {what}",
+        f"About {rewarded:,.0f} effective samples have a reward that decides about {what}",
         few_rewards if rewarded < MIN_REWARDED else OK,
         f"fewer than {MIN_REWARDED:.0f} are too few for an interval",
     )
@@ -152,7 +152,7 @@ def mean_weight_finding(
 
 def z_text(z: float) -> str:
     """Return a z as it is told."""
-    return f"z = {z:.1f}" if abs(z) < MOST_Z else f"z {'>' if z > 0.0 else '<'} {np.copysign(MOST_Z, z):.0f}"
+    return f"z = {z:.1f}" if abs(z) < MAX_Z else f"z {'>' if z > 0.0 else '<'} {np.copysign(MAX_Z, z):.0f}"
 
 
 def uniform_weight(log: BanditLog) -> FloatArray:

@@ -118,7 +118,7 @@ class Where:
         absent = [name for name in self.columns if name not in present]
         if absent:
             raise UsageError(
-                f"where names {absent[0]!r}, which is no column; the columns are "
+                f"where names {absent[0]!r}, which is not a column; the columns are "
                 f"{quoted(list(present), limit=MANY)}.{did_you_mean(absent[0], list(present))}"
             )
 
@@ -186,7 +186,7 @@ class _Parser:
     def _one(self) -> Any:
         self._depth += 1
         if self._depth > MAX_DEPTH:
-            raise UsageError(f"where has more than {MAX_DEPTH} brackets inside one another; write it more simply.")
+            raise UsageError(f"where has more than {MAX_DEPTH} nested parentheses; simplify it.")
         if self._take("word", "not"):
             tree: Any = Combined("not", (self._one(),))
         elif self._take("sign", "("):
@@ -230,7 +230,7 @@ class _Parser:
         while True:
             value = self._operand()
             if isinstance(value, Name):
-                raise self._error("a value (text stands in quotes)", self._tokens[self._place - 1])
+                raise self._error("a value (put text in quotes)", self._tokens[self._place - 1])
             values.append(value)
             if not self._take("sign", ","):
                 break
@@ -366,7 +366,7 @@ def _scalar(value: Scalar, kind: Any, name: str) -> Any:
     if is_number and isinstance(value, bool):
         return pyarrow.scalar(int(value))
     held = "text" if is_text else "times" if is_moment else str(kind)
-    hint = " Text stands in quotes." if is_text else ""
+    hint = " Put text in quotes." if is_text else ""
     raise UsageError(f"where compares {name!r}, which holds {held}, with {value!r}.{hint}")
 
 

@@ -108,8 +108,8 @@ class Written:
         except (KeyError, TypeError, AttributeError, ValueError, OverflowError, RecursionError) as error:
             reason = str(error).splitlines()[0].rstrip(".") if str(error) else type(error).__name__
             raise ValueError(
-                f"the file says that BanditLog.to_parquet wrote it, but what it says of its columns cannot be read "
-                f"({reason}): write it again, or take the description {KEY.decode()!r} out of its metadata."
+                f"the file says that BanditLog.to_parquet wrote it, but its description of the columns cannot be read "
+                f"({reason}): write it again, or remove the description {KEY.decode()!r} from its metadata."
             ) from None
 
     @classmethod
@@ -120,7 +120,7 @@ class Written:
         names = tuple(_text(name) for name in document["names"])
         actions = document["actions"]
         if not isinstance(actions, list) or any(not isinstance(label, str | int | float) for label in actions):
-            raise ValueError("its actions are no list of labels")
+            raise ValueError("its actions are not a list of labels")
         if document["propensity_source"] not in SOURCES:
             raise ValueError(f"its propensities are {document['propensity_source']!r}")
         roles = {role: _text(name) for role, name in document["roles"].items()}
@@ -178,8 +178,8 @@ def with_one_description(tables: Sequence[Any]) -> list[Any]:
             return [table.replace_schema_metadata({KEY: joined}) for table in tables]
     if len(found) > 1:
         raise ValueError(
-            "the files were written from logs whose actions or columns differ, and are not one log: read them one by "
-            "one, and join them with bopl.concat."
+            "the files were written from logs whose actions or columns differ, so they are not one log: read them one "
+            "by one, and join them with bopl.concat."
         )
     return list(tables)
 
@@ -193,7 +193,7 @@ def _unpack(packed: Mapping[str, Any], n_actions: int) -> FloatArray:
     n_rows, n_columns = packed["shape"]
     values = np.frombuffer(base64.b64decode(packed["float32"], validate=True), dtype="<f4")
     if n_rows != n_actions or not isinstance(n_columns, int) or len(values) != n_rows * n_columns:
-        raise ValueError("its action features do not fit its actions")
+        raise ValueError("its action features do not match its actions")
     return values.reshape(n_rows, n_columns).astype(CONTEXT_DTYPE)
 
 
@@ -203,5 +203,5 @@ def _text_or_none(value: Any) -> str | None:
 
 def _text(value: Any) -> str:
     if not isinstance(value, str):
-        raise ValueError(f"{value!r} is no name of a column")
+        raise ValueError(f"{value!r} is not the name of a column")
     return value

@@ -1,4 +1,4 @@
-"""A policy as a model of MLflow: its own file, and what MLflow calls it through."""
+"""A policy as an MLflow model: its own file, and the wrapper through which MLflow calls it."""
 
 from __future__ import annotations
 
@@ -32,32 +32,32 @@ def log_policy(
 ) -> Any:
     """Write a fitted policy to MLflow as a model, in the active run or a new one.
 
-    The model holds the policy's file, as ``policy.save`` writes it, and is loaded by this package; no pickle is
-    involved. Its signature comes from the policy's schema. `mlflow.pyfunc.load_model` then takes frames and returns
-    one with ``action``, ``propensity`` and ``policy`` for each row: actions are drawn, so that what is returned can be
+    The model contains the policy's file, as ``policy.save`` writes it, and is loaded by this package without
+    pickle. Its signature comes from the policy's schema. `mlflow.pyfunc.load_model` then takes frames and returns
+    one with ``action``, ``propensity`` and ``policy`` for each row: actions are drawn, so that the result can be
     logged and learned from. ``params={"greedy": True}`` takes the most probable ones instead, and
-    ``params={"random_state": 7}`` repeats the draws.
+    ``params={"random_state": 7}`` makes the draws reproducible.
 
     Parameters
     ----------
     policy : policy
-        Anything with ``save``, fitted.
+        A fitted policy with ``save``.
     name : str, default="policy"
-        Of the model within the run.
+        Name of the model within the run.
     rows : frame, optional
-        Rows as they will come, to see which numbers are whole: without them the signature calls all numbers doubles,
-        and MLflow refuses to turn 64-bit whole numbers of a frame into those.
+        Typical rows, to see which columns are integers: without them the signature calls all numbers doubles,
+        and MLflow refuses to convert 64-bit integers of a frame to those.
     registered_model_name : str, optional
         Also register it under this name.
     pip_requirements : sequence of str, optional
-        What the model needs where it is served; this version of bopl by default.
+        What the model needs when it is served; this version of bopl by default.
     metadata : mapping, optional
-        Kept with the model, beside the policy's id.
+        Stored with the model, together with the policy's id.
 
     Returns
     -------
     mlflow.models.model.ModelInfo
-        With ``model_uri``, which `load_policy` and MLflow take.
+        Has ``model_uri``, which `load_policy` and MLflow take.
     """
     pyfunc = _import_mlflow().pyfunc
     takes_name = "name" in signature(pyfunc.log_model).parameters  # before MLflow 3 a model was a path in its run
@@ -89,12 +89,12 @@ def load_policy(model_uri: str) -> Any:
 
 
 def _load_pyfunc(path: str) -> _PolicyModel:
-    """Return a model for MLflow, which calls this."""
+    """Return a model for MLflow, which calls this function."""
     return _PolicyModel(load(path))
 
 
 class _PolicyModel:
-    """What MLflow calls a policy through."""
+    """The wrapper through which MLflow calls a policy."""
 
     def __init__(self, policy: Any) -> None:
         self.policy = policy
@@ -119,7 +119,7 @@ class _PolicyModel:
         )
 
     def _with_optional(self, rows: Any) -> Any:
-        """Return rows with the columns that may be left out, and were."""
+        """Return rows with the optional columns that were left out."""
         schema = self.policy.schema_
         if schema is None or not hasattr(rows, "assign"):
             return rows

@@ -19,10 +19,10 @@ def signature_of(policy: Any, rows: Any = None) -> Any:
     Parameters
     ----------
     policy : policy
-        Columns that had gaps in its log may be left out. If they have no names, a matrix of float32 goes in.
+        Columns with missing values in its log may be left out. If columns have no names, the input is a float32 matrix.
     rows : frame, optional
-        Rows as they will come: columns of whole numbers are such in the signature, too, which otherwise calls all
-        numbers doubles. MLflow refuses to turn 64-bit whole numbers into doubles.
+        Typical rows: integer columns are integers in the signature, which otherwise calls all
+        numbers doubles. MLflow refuses to convert 64-bit integers to doubles.
     """
     from mlflow.models import ModelSignature
     from mlflow.types import ColSpec, ParamSchema, ParamSpec, Schema, TensorSpec
@@ -58,7 +58,7 @@ def signature_of(policy: Any, rows: Any = None) -> Any:
 
 
 def whole_columns(rows: Any) -> list[str]:
-    """Return the columns of a frame that hold whole numbers."""
+    """Return the columns of a frame that contain integers."""
     return [name for name, kind in as_table(rows).schema.items() if kind.is_integer()]
 
 

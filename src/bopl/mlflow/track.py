@@ -1,4 +1,4 @@
-"""`Track`: what happens in a fit, and what is said of its policy, in a run of MLflow."""
+"""`Track`: logs a fit, and the results of its policy, to an MLflow run."""
 
 from __future__ import annotations
 
@@ -18,22 +18,22 @@ from bopl.report import render_page
 
 VERDICT_TAG = "bopl.verdict"
 STOP_TAG = "bopl.stop_reason"
-MAX_BATCH = 1000  # metrics that MLflow takes at once
+MAX_BATCH = 1000  # metrics that MLflow accepts at once
 MAX_VALUE = 500  # characters of a parameter
 ESTIMATES = ("value", "ci_lower", "ci_upper", "uplift", "uplift_ci_lower", "uplift_ci_upper", "ess")
 FINISHED, FAILED = "FINISHED", "FAILED"
 
 
 class Track(Callback):
-    """Write a fit to MLflow: its settings as parameters, its rounds as metrics; then policy, verdict and report.
+    """Log a fit to MLflow: its settings as parameters, its rounds as metrics; then policy, verdict and report.
 
-    As a callback of a fit it writes to the active run, or to a new one that ends with the fit. In a ``with`` block all
-    goes to one run.
+    As a callback of a fit it logs to the active run, or to a new one that ends with the fit. In a ``with`` block
+    everything goes to one run.
 
     Parameters
     ----------
     every : int, default=10
-        Rounds whose metrics are sent together.
+        Number of rounds whose metrics are sent together.
 
     Examples
     --------
@@ -58,7 +58,7 @@ class Track(Callback):
 
     @property
     def run_id(self) -> str:
-        """Id of the run that is written to."""
+        """Id of the run."""
         if self._run_id is None:
             self._begin()
         assert self._run_id is not None
@@ -96,7 +96,7 @@ class Track(Callback):
     # -- A fit ----------------------------------------------------------------------------------------------------
 
     def on_start(self, state: BoostingState) -> None:
-        """Write the settings, and rounds made before a resume."""
+        """Log the settings, and the rounds before a resume."""
         self._begin()
         facts = {"n_rounds": state.n_rounds, "n_samples": state.log.n_samples, "n_actions": state.log.n_actions}
         self._log_params({**facts, **dict(_flat(state.settings))})
@@ -104,14 +104,14 @@ class Track(Callback):
             self._note(record)
 
     def __call__(self, state: BoostingState) -> CallbackAction:
-        """Write the round, with some others."""
+        """Log the round, together with some others."""
         self._note(state.records[-1])
         if len(state.records) % self.every == 0:
             self._send()
         return CallbackAction.CONTINUE
 
     def on_end(self, state: BoostingState) -> None:
-        """Write what is left; the run ends where it began with the fit."""
+        """Log the rest; end the run if it began with the fit."""
         self._send()
         if not self._is_open:
             self._end(FINISHED)
@@ -135,18 +135,18 @@ class Track(Callback):
         from mlflow.entities import Param
 
         entries = [Param(name, str(value)[:MAX_VALUE]) for name, value in params.items()]
-        known = self._client.get_run(self.run_id).data.params  # a second fit in one run keeps the first one's
+        known = self._client.get_run(self.run_id).data.params  # a second fit in one run keeps those of the first
         self._client.log_batch(self.run_id, params=[entry for entry in entries if entry.key not in known])
 
     # -- What came of it --------------------------------------------------------------------------------------------
 
     def policy(self, policy: Any, name: str = "policy", **more: Any) -> Any:
-        """Write a fitted policy, its history and why its training ended; return MLflow's `ModelInfo`.
+        """Log a fitted policy, its history and why its training ended; return MLflow's `ModelInfo`.
 
         Parameters
         ----------
         policy : policy
-            Fitted.
+            A fitted policy.
         name : str, default="policy"
             Name of the model in the run.
         more
@@ -167,7 +167,7 @@ class Track(Callback):
         return log_policy(policy, name, **more)
 
     def evaluation(self, evaluation: Evaluation) -> None:
-        """Write what an evaluation says: all of it as JSON, its estimates as metrics, the verdict as a tag."""
+        """Log an evaluation: all of it as JSON, its estimates as metrics, the verdict as a tag."""
         from mlflow.entities import Metric
 
         run, now = self.run_id, int(1000 * time.time())
@@ -185,7 +185,7 @@ class Track(Callback):
             self._client.set_tag(run, tag, one["verdict"])
 
     def report(self, report: Mapping[str, Any] | str | Path) -> None:
-        """Write a report: the summary of `bopl.report.summarise`, or a page or run folder that lies on disk."""
+        """Log a report: the summary of `bopl.report.summarise`, or a page or run folder on disk."""
         run = self.run_id
         if isinstance(report, Mapping):
             self._client.log_text(run, render_page(report), "report.html")
@@ -199,7 +199,7 @@ class Track(Callback):
 
 
 def _flat(settings: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """Yield nested settings by names with dots."""
+    """Yield nested settings by dotted names."""
     for name, value in settings.items():
         if isinstance(value, Mapping):
             yield from _flat(value, f"{prefix}{name}.")
@@ -208,5 +208,5 @@ def _flat(settings: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, 
 
 
 def _metric_name(text: str) -> str:
-    """Return a name that MLflow takes: letters, digits and a few signs."""
+    """Return a name that MLflow accepts: letters, digits and a few other characters."""
     return "".join(one if one.isalnum() or one in "_-. /" else "_" for one in text)

@@ -1,4 +1,4 @@
-"""Doubly robust: boosting a reward model's estimate of the policy, corrected by what the log says of it."""
+"""Doubly robust: boosting a reward model's estimate of the policy's reward, corrected by the log."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ class DR(RowWise):
     Parameters
     ----------
     weight : Weight, default=Plain()
-        How what the model leaves unexplained is weighted by the propensity.
+        How the propensity weights the residuals of the reward model.
     self_normalised : bool, default=False
-        Scale the weights ``1/p`` of every action's samples to what they are on average, one per sample of the log: less
-        variance where an action was logged more or less often than its propensities said.
+        Scale the weights ``1/p`` of every action's samples to their expected mean, one per sample of the log: less
+        variance if an action was logged more or less often than its propensities said.
     smoothness : {"sharp", "paper"}, default="sharp"
         Curvature ``range(Gamma)·√3/9``, or with the paper's constant ``range(Gamma)/2``.
     """
@@ -49,10 +49,9 @@ class DR(RowWise):
         return self.for_parts(self.sums_of(data)).bind(data)
 
     def sums_of(self, data: TrainingData) -> Limbs | None:
-        """Return what the weights of every action sum to, and what they should: of shape (2, n_actions) in limbs.
+        """Return the actual and the expected sum of every action's weights, of shape (2, n_actions), in limbs.
 
-        An action that is not eligible everywhere is held to the number of samples in which it is. Sample weights count
-        on both sides.
+        The expected sum counts the samples in which the action is eligible. Sample weights count on both sides.
         """
         if not self.self_normalised:
             return None
@@ -79,7 +78,7 @@ class PartDR:
     ----------
     settings : DR
     factor : ndarray of shape (n_actions,), optional
-        What the weights of each action's samples are multiplied by for them to be one on average.
+        Factor by which each action's weights are multiplied, so that they average one.
     """
 
     settings: DR

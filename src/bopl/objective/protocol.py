@@ -1,4 +1,4 @@
-"""What an objective is: an estimate of the policy's reward, bound to the samples of one log."""
+"""The protocols of an objective: an estimate of the policy's reward, bound to the samples of one log."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class StepTarget:
     weight : ndarray of shape (n_samples,)
         Non-negative regression weight ``w[i]`` of the base-learner reduction: labels are ``G / w``.
     largest : float, optional
-        ``max|G|``, where it is known.
+        ``max|G|``, if it is known.
     """
 
     gradient: FloatArray
@@ -34,12 +34,12 @@ class StepTarget:
 
 
 class BoundObjective(Protocol):
-    """An objective that has seen the samples: whatever is constant over the rounds is computed once.
+    """An objective bound to its samples: whatever is constant over the rounds is computed once.
 
     Attributes
     ----------
     weight : ndarray of shape (n_samples,)
-        Regression weight of each sample, not negative.
+        Non-negative regression weight of each sample.
     curvature : ndarray of shape (n_samples,)
         ``s[i]``: the risk of sample i is ``s[i]``-smooth in its scores.
     """
@@ -51,7 +51,7 @@ class BoundObjective(Protocol):
 
     @property
     def curvature(self) -> FloatArray:
-        """Smoothness of every sample."""
+        """Smoothness of each sample."""
         ...
 
     def gradient(self, log_prob: FloatArray) -> FloatArray:
@@ -69,21 +69,21 @@ class BoundObjective(Protocol):
         ...
 
     def optimal_risk(self) -> float:
-        """Return the infimum of the risk over all policies, or a lower bound; asked of data with contexts only."""
+        """Return the infimum of the risk over all policies, or a lower bound of it; needs contexts."""
         ...
 
 
 class Objective(Protocol):
-    """Settings of an objective; a frozen dataclass, so that it can be saved, compared and resumed by its fields.
+    """Settings of an objective: a frozen dataclass, so that its fields can be saved, compared and resumed.
 
-    To add one: a file in this folder with a class of these traits and `bind`, and its place in `OBJECTIVES`. Where the
-    estimate has the form of `bopl.objective.RewardTerms`, ``bind`` returns these and nothing else is to be written.
+    To add one, write a class with these traits and `bind` in a file of this folder, and add it to `OBJECTIVES`. If the
+    estimate has the form of `bopl.objective.RewardTerms`, ``bind`` returns these, and that is all.
     """
 
     name: ClassVar[str]
-    #: What its risk is called in plots and reports.
+    #: Name of its risk in plots and reports.
     title: ClassVar[str]
-    #: Whether `TrainingData.reward_estimate` has to be there.
+    #: Whether it requires `TrainingData.reward_estimate`.
     needs_reward_model: ClassVar[bool]
 
     def bind(self, data: TrainingData) -> BoundObjective:
@@ -92,7 +92,7 @@ class Objective(Protocol):
 
 
 class PartObjective(Protocol):
-    """Binds parts of a log."""
+    """Binds an objective to parts of a log."""
 
     def bind(self, data: TrainingData) -> BoundObjective:
         """Return the objective of some samples of the log."""
@@ -100,14 +100,14 @@ class PartObjective(Protocol):
 
 
 class RowWise:
-    """Base of objectives whose terms of a sample depend on that sample alone, and on a few sums over the whole log.
+    """Base class of objectives whose terms of a sample depend on that sample, and on a few sums over the whole log.
 
-    They can be boosted over a log in pieces. An objective of your own may inherit it if ``bind`` returns
-    `bopl.objective.RewardTerms`; where it needs no sums, there is nothing else to write.
+    They can be boosted over a log in pieces. Your own objective may inherit it if ``bind`` returns
+    `bopl.objective.RewardTerms`; if it needs no sums, that is all.
     """
 
     def sums_of(self, data: TrainingData) -> Limbs | None:
-        """Return the sums over some samples, exact so that those of several parts can be added; None for none."""
+        """Return sums over some samples, exact so that those of several parts can be added; None if there are none."""
         return None
 
     def for_parts(self, sums: Limbs | None) -> PartObjective:
@@ -116,7 +116,7 @@ class RowWise:
 
 
 def check_options(weight: Weight, smoothness: str) -> None:
-    """Raise if the settings that objectives share are none."""
+    """Raise if a setting that objectives share is invalid."""
     if not callable(weight):
         raise TypeError(f"weight must be a weight such as bopl.objective.Clipped(0.05); got {weight!r}.")
     check_choice("smoothness", smoothness, SMOOTHNESS)
@@ -124,7 +124,7 @@ def check_options(weight: Weight, smoothness: str) -> None:
 
 @dataclass(frozen=True)
 class OfWeightedReward(RowWise):
-    """Base of objectives that are functions of ``v(r, p)``, the weighted reward of the logged action."""
+    """Base class of objectives that are functions of ``v(r, p)``, the weighted reward of the logged action."""
 
     needs_reward_model: ClassVar[bool] = False
 
@@ -135,6 +135,6 @@ class OfWeightedReward(RowWise):
         check_options(self.weight, self.smoothness)
 
     def value(self, data: TrainingData) -> FloatArray:
-        """Return ``v(r, p)``, times the sample weight where there is one, of shape (n_samples,)."""
+        """Return ``v(r, p)``, times the sample weight if there is one, of shape (n_samples,)."""
         value = self.weight(data.log.reward, data.log.propensity)
         return value if data.sample_weight is None else value * data.sample_weight

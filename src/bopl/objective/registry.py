@@ -20,7 +20,7 @@ OBJECTIVES: Registry[type] = Registry("bopl.objectives", {kind.name: kind for ki
 
 
 def register_objective(kind: type) -> type:
-    """Make an objective of your own known by its ``name``: to `get_objective`, model files and checkpoints."""
+    """Register your own objective under its ``name``: for `get_objective`, model files and checkpoints."""
     OBJECTIVES[kind.name] = kind  # type: ignore[attr-defined]
     return kind
 
@@ -40,12 +40,12 @@ def get_objective(objective: str | Objective) -> Objective:
 
 
 def make_objective(name: str, **options: Any) -> Objective:
-    """Return the objective of that name with those of the options that differ from its defaults.
+    """Return the objective of that name, with the options that differ from its defaults.
 
     Raises
     ------
     ValueError
-        There is no such objective, or it has no such option.
+        The objective is unknown, or it does not have an option.
     """
     made = get_objective(name)
     changed = {key: value for key, value in options.items() if value != getattr(made, key, _USUAL.get(key))}
@@ -107,7 +107,7 @@ def objective_from(description: Mapping[str, Any], home: str | None = None) -> O
     ----------
     description : mapping
     home : str, optional
-        What `home_of` said of it. Its module is looked at if it is imported already; nothing is imported for a file.
+        The result of `home_of`. Its module is used only if it is already imported; nothing is imported for a file.
     """
     kind = OBJECTIVES.get(description["name"]) or _imported_class(home, description["name"])
     settings = {name: value for name, value in description.items() if name != "name"}
@@ -127,9 +127,9 @@ def objective_from(description: Mapping[str, Any], home: str | None = None) -> O
 
 @dataclass(frozen=True)
 class UnknownObjective:
-    """Stands for the objective of a file whose class is not known here.
+    """Placeholder for the objective of a file whose class is unknown here.
 
-    The policy predicts without it. Fitting it again looks for the class once more, and says what is missing.
+    The policy predicts without it. Fitting again looks for the class once more, and says what is missing.
 
     Attributes
     ----------
@@ -151,13 +151,13 @@ class UnknownObjective:
         return str(self.description["name"])
 
     def known(self) -> Objective:
-        """Return the objective itself, if its class has become known meanwhile."""
+        """Return the objective itself, if its class has been registered or imported meanwhile."""
         found = objective_from(self.description, self.home)
         if found is None:
             where = "" if self.home is None else f" It was {self.home.replace(':', '.')}: import that module first."
             raise ValueError(
-                f"the policy was trained with the objective {self.name!r}, and its class, or that of its weight, is "
-                f"not known here; predicting needs neither.{where} bopl.objective.register_objective makes one known."
+                f"the policy was trained with the objective {self.name!r}, but its class, or that of its weight, is "
+                f"unknown here; predicting needs neither.{where} Register it with bopl.objective.register_objective."
             )
         return found
 
@@ -167,7 +167,7 @@ class UnknownObjective:
 
 
 def home_of(objective: Objective) -> str | None:
-    """Return module and name of the class of an objective, where it is not one of the package's."""
+    """Return module and name of the class of an objective, if it is not built in."""
     if isinstance(objective, UnknownObjective):
         return objective.home
     kind = type(objective)
@@ -175,17 +175,17 @@ def home_of(objective: Objective) -> str | None:
 
 
 def check_objective(objective: Objective) -> None:
-    """Raise if a policy that is fitted with this objective could not be saved and come back with it."""
+    """Raise if a policy fitted with this objective could not be saved and loaded with it."""
     kind, registered = type(objective), OBJECTIVES.get(objective.name)
     if registered is not None and _full_name(registered) != _full_name(kind):
         raise ValueError(
-            f"the objective {kind.__name__} is called {objective.name!r}, and so is {registered.__name__}: a saved "
-            f"policy would come back with that one. Give {kind.__name__} a name of its own."
+            f"the objectives {kind.__name__} and {registered.__name__} have the same name {objective.name!r}: a saved "
+            f"policy would be loaded with the latter. Give {kind.__name__} another name."
         )
     if not is_dataclass(objective) and vars(objective):
         raise TypeError(
-            f"the objective {kind.__name__} keeps {', '.join(vars(objective))} where no file could find it: make the "
-            "class a frozen dataclass, whose fields are saved and compared."
+            f"the objective {kind.__name__} has attributes that cannot be saved ({', '.join(vars(objective))}): make "
+            "the class a frozen dataclass, whose fields are saved and compared."
         )
 
 
@@ -194,7 +194,7 @@ def _full_name(kind: type) -> tuple[str, str]:
 
 
 def _imported_class(home: str | None, name: str) -> type | None:
-    """Return the class of an objective by its module and name, if that module is imported and it is one."""
+    """Return the class of an objective by its module and name, if that module is already imported."""
     module, _, qualname = (home or "").partition(":")
     found: Any = sys.modules.get(module)
     for part in qualname.split("."):

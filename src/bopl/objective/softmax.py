@@ -15,7 +15,7 @@ def log_softmax(score: FloatArray, action_mask: BoolArray | None = None) -> Floa
     score : ndarray of shape (n_samples, n_actions)
         Scores before the softmax.
     action_mask : boolean ndarray of shape (n_samples, n_actions), optional
-        Ineligible actions have probability zero, and the logarithm of that.
+        Ineligible actions have probability zero, and log-probability -inf.
 
     Returns
     -------

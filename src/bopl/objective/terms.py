@@ -19,8 +19,8 @@ class RewardTerms:
         linear · pi(a_i) + log · (ln pi(a_i) + 1) + sum_a pi(a) · dense(a)
 
     Its gradient in the scores is ``pull · (1{a = a_i} - pi(a)) + pi(a) · (dense(a) - sum pi·dense)`` with
-    ``pull = linear · pi(a_i) + log``. An objective whose estimate has this form hands over these numbers and is boosted
-    by compiled code (`bopl.boosting.advance`); the methods here say the same in numpy.
+    ``pull = linear · pi(a_i) + log``. An objective whose estimate has this form provides these numbers and is boosted
+    by compiled code (`bopl.boosting.advance`); the methods here compute the same in numpy.
 
     Attributes
     ----------
@@ -61,7 +61,7 @@ class RewardTerms:
         return float(-np.mean(value))
 
     def optimal_risk(self) -> float:
-        """Return the infimum of the risk over all policies, or a lower bound of it; it needs the contexts."""
+        """Return the infimum of the risk over all policies, or a lower bound of it; requires contexts."""
         return value_of(self.optimal_total(self.is_surrogate())) / self.data.n_samples
 
     def is_surrogate(self) -> bool:
@@ -74,7 +74,7 @@ class RewardTerms:
         Parameters
         ----------
         is_surrogate : bool
-            What `is_surrogate` says of all samples, of which these may be some.
+            The value of `is_surrogate` on all samples, of which these may be a part.
         """
         value = self.linear + self.log
         if self.dense is not None:

@@ -1,4 +1,4 @@
-"""`TrainingData`: all that an objective knows of the samples, in one record that is permuted as a whole."""
+"""`TrainingData`: everything an objective knows about the samples, in one record that is permuted as a whole."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from bopl.log import BanditLog
 
 @dataclass(frozen=True)
 class TrainingData:
-    """The samples of a fit as objectives see them.
+    """The samples of a fit, as objectives see them.
 
-    Whatever belongs to a sample is a field of this record, so that nothing can be aligned by hand and wrongly: a
+    Whatever belongs to a sample is a field of this record, so that nothing has to be aligned by hand: a
     learner that keeps its samples in another order gets ``data.take(order)``, and so does the objective.
 
     Attributes
@@ -23,11 +23,11 @@ class TrainingData:
     log : BanditLog
         Rewards are translated. After `take` it has no contexts.
     reward_estimate : ndarray of shape (n_samples, n_actions), optional
-        Estimated reward of every action, made without the sample it stands beside; on the scale of the log's rewards.
+        Estimated reward of every action, computed without the sample itself; on the scale of the log's rewards.
     sample_weight : ndarray of shape (n_samples,), optional
         How much each sample counts; the mean is 1.
     order : ndarray of int, shape (n_samples,), optional
-        The original row at each place; None in the order of the original log.
+        The original row at each position; None if the order is that of the original log.
     """
 
     log: BanditLog
@@ -50,7 +50,7 @@ class TrainingData:
         Parameters
         ----------
         order : ndarray of int, shape (n_samples,), optional
-            The row of this data at each place; None leaves the order as it is.
+            The row of this data at each position; None leaves the order as it is.
         """
         if order is None:
             return replace(self, log=self.log.outcomes())
@@ -87,7 +87,7 @@ class TrainingData:
         return logged_entries(matrix, self.action_idx)
 
     def require_reward_estimate(self, owner: str) -> FloatArray:
-        """Return the reward estimates, or say that the objective needs them."""
+        """Return the reward estimates, or raise an error that says what needs them."""
         if self.reward_estimate is None:
             raise ValueError(
                 f"{owner} needs estimates of the reward of every action; fit it through BoostedPolicy, which "

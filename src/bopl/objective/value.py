@@ -1,4 +1,4 @@
-"""Value of a policy on a log: the few formulas that training itself needs to watch."""
+"""Value of a policy on a log: the few formulas that training itself monitors."""
 
 from __future__ import annotations
 

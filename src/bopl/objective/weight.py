@@ -1,4 +1,4 @@
-"""How a reward is weighted by its propensity: plain ``r/p``, or one of its regularised forms.
+"""How the propensity weights a reward: plain ``r/p``, or one of its regularised forms.
 
 All of them are per-sample numbers ``v = v(r, p)``, so that an objective stays linear in the policy (or in its
 logarithm): gradient, curvature, optimal risk and certificate follow from v alone.
@@ -17,21 +17,21 @@ from bopl._typing import FloatArray
 
 
 class Weight(Protocol):
-    """From rewards (or what is left of them once a model has explained its part) to weighted rewards.
+    """From rewards (or residuals of a reward model) to weighted rewards.
 
-    To add one: a frozen dataclass here with a ``name``, and its place in `WEIGHTS`.
+    To add one, write a frozen dataclass with a ``name`` here, and add it to `WEIGHTS`.
     """
 
     name: ClassVar[str]
 
     def __call__(self, reward: FloatArray, propensity: FloatArray) -> FloatArray:
-        """Return ``v(r, p)``, of the sign of the reward."""
+        """Return ``v(r, p)``, with the sign of the reward."""
         ...
 
 
 @dataclass(frozen=True)
 class Plain:
-    """``r / p``: unbiased; rare actions weigh heavily."""
+    """``r / p``: unbiased; rare actions have large weights."""
 
     name: ClassVar[str] = "plain"
 
@@ -63,12 +63,12 @@ class Clipped:
 
 @dataclass(frozen=True)
 class ImplicitExploration:
-    """``r / (p + gamma)``: every weight a little smaller, large ones most.
+    """``r / (p + gamma)``: shrinks every weight, the largest most.
 
     Parameters
     ----------
     gamma : float of at least 0, default=0.05
-        What is added to every propensity; 0 is plain.
+        Constant added to every propensity; 0 is plain.
     """
 
     name: ClassVar[str] = "implicit_exploration"
@@ -84,12 +84,12 @@ class ImplicitExploration:
 
 @dataclass(frozen=True)
 class ExponentialSmoothing:
-    """``r / p^alpha``: 1 is plain, 0 leaves the propensity out (with `Surrogate`, the reward-weighted likelihood).
+    """``r / p^alpha``: 1 is plain, 0 ignores the propensity (with `Surrogate`, the reward-weighted likelihood).
 
     Parameters
     ----------
     alpha : float in [0, 1], default=0.5
-        Exponent of the propensity: 1 is plain, 0 leaves it out.
+        Exponent of the propensity: 1 is plain, 0 ignores it.
     """
 
     name: ClassVar[str] = "exponential_smoothing"
@@ -131,6 +131,6 @@ WEIGHTS: Registry[type] = Registry(
 
 
 def register_weight(kind: type) -> type:
-    """Make a weight of your own known by its ``name``: to `parse_weight`, model files and checkpoints."""
+    """Register your own weight under its ``name``: for `parse_weight`, model files and checkpoints."""
     WEIGHTS[kind.name] = kind  # type: ignore[attr-defined]
     return kind

@@ -16,7 +16,7 @@ from bopl._typing import BoolArray, ContextMatrix, FloatArray
 from bopl.learner.store import Packed
 from bopl.log import BanditLog
 from bopl.policy.boosted import BoostedPolicy
-from bopl.policy.mean_prob import LEAST_PROB, content_of, mean_prob, shares_of, sharpened_prob
+from bopl.policy.mean_prob import MIN_PROB, content_of, mean_prob, shares_of, sharpened_prob
 from bopl.policy.packed import PackedPolicy
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ class BlendedPolicy(PackedPolicy):
     Parameters
     ----------
     policies : sequence of BoostedPolicy
-        The parts; `fit` trains them on one log, `of` takes fitted ones as they are.
+        The parts; `fit` trains them on one log, `of` uses fitted ones as they are.
     weights : sequence of float, optional
         Share of each; equal by default.
     inverse_temperature : float in [0, inf], default=1
@@ -66,7 +66,7 @@ class BlendedPolicy(PackedPolicy):
 
     @property
     def trained_inverse_temperature(self) -> float:
-        """What the logarithm of the mean is multiplied by unless the caller says otherwise."""
+        """Factor of the logarithm of the mean, unless the caller gives one."""
         return self.inverse_temperature
 
     @classmethod
@@ -76,7 +76,7 @@ class BlendedPolicy(PackedPolicy):
         weights: Sequence[float] | None = None,
         inverse_temperature: float = 1.0,
     ) -> BlendedPolicy:
-        """Return the blend of policies that are fitted already, on the same columns and actions."""
+        """Return the blend of policies that are already fitted, on the same columns and actions."""
         blend = cls(list(policies), weights, inverse_temperature)
         blend._mix(blend.policies)
         return blend
@@ -114,7 +114,7 @@ class BlendedPolicy(PackedPolicy):
 
     @property
     def has_exact_rows(self) -> bool:
-        """Whether the digits of a row's probabilities do not depend on the rows that it comes with."""
+        """Whether the digits of a row's probabilities do not depend on the other rows."""
         return all(policy.has_exact_rows for policy in self.policies_)
 
     def _prob(self, matrix: ContextMatrix, mask: BoolArray | None) -> FloatArray:
@@ -130,10 +130,10 @@ class BlendedPolicy(PackedPolicy):
 
     def decision_function(self, context: Any) -> FloatArray:
         """Return the logarithm of the mean probabilities, of shape (n_samples, n_actions)."""
-        return np.log(np.maximum(self._mean(self._read(context), None), LEAST_PROB))
+        return np.log(np.maximum(self._mean(self._read(context), None), MIN_PROB))
 
     def predict(self, context: Any, *, action_mask: Any = None) -> Any:
-        """Return the most probable action for each context, among those the mask allows."""
+        """Return the most probable eligible action for each context."""
         matrix = self._read(context)
         return self.actions_[self._mean(matrix, self._read_mask(action_mask, matrix.shape[0])).argmax(axis=1)]
 
@@ -218,16 +218,16 @@ class BlendedPolicy(PackedPolicy):
         write_onnx(self._parts(), path, policy=self, raw=raw)
 
     def to_xgboost(self, path: str | Path) -> None:
-        """Refuse: a mixture of policies is no sum of trees."""
+        """Raise an error: a mixture of policies is not a sum of trees."""
         raise TypeError(
-            f"a blend of {len(self.policies_)} policies is no sum of trees and has no XGBoost form; export its parts, "
-            "policy.policies_[0].to_xgboost(…), or the blend to ONNX."
+            f"a blend of {len(self.policies_)} policies is not a sum of trees, so XGBoost cannot represent it; export "
+            "its parts, policy.policies_[0].to_xgboost(…), or the blend to ONNX."
         )
 
     # -- Notebooks ------------------------------------------------------------------------------------------------
 
     def _repr_html_inner(self) -> str:
-        """Return what notebooks show, in place of scikit-learn's diagram."""
+        """Return the HTML for notebooks, instead of scikit-learn's diagram."""
         from bopl.policy.policy_card import blend_card
 
         return blend_card(self, repr(self))

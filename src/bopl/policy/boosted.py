@@ -42,7 +42,7 @@ class BoostedPolicy(EnsemblePolicy):
     ----------
     objective : {"dr", "ips", "surrogate"} or Objective, default="dr"
         ``"dr"`` is doubly robust; ``"ips"`` is BOPL (Algorithm 1); ``"surrogate"`` is BOPL-S (Algorithm 2), easier to
-        optimise. Objects such as ``bopl.objective.IPS(weight=bopl.objective.Clipped(0.05))`` say more.
+        optimise. Objects such as ``bopl.objective.IPS(weight=bopl.objective.Clipped(0.05))`` have settings.
     learner : learner, optional
         What fits one predictor per round: `bopl.HistTree`, `bopl.HistTreeClassifier`, `bopl.XGBTree`, or any
         scikit-learn regressor (Algorithm 3) or classifier (Algorithm 4) that takes ``sample_weight``. By default
@@ -51,44 +51,44 @@ class BoostedPolicy(EnsemblePolicy):
         Maximum number of rounds. 0 keeps the start as it is.
     reward_translation : float, default=0
         Added to every reward before training (-0.4 means r - 0.4). Negative values guard against propensity
-        overfitting: a policy cannot win any more by merely avoiding what was logged. It changes nothing for ``"dr"``.
+        overfitting: a policy can no longer win just by avoiding what was logged. It has no effect on ``"dr"``.
     start : {"uniform", "reward_model", "logging", "logging+reward_model"}, optional
         Where boosting starts: at equal scores (the paper), at ``beta · q̂`` of a cross-fitted reward model, at the
-        logarithm of the logging policy, or at their sum. By default at their sum where the objective needs a reward
-        model, else at equal scores.
+        logarithm of the logging policy, or at their sum. By default at their sum if the objective needs a reward
+        model, otherwise at equal scores.
     start_sharpness : float, default=5
         ``beta`` in units of the reward's spread: ``beta = start_sharpness / std(reward)``.
     reward_model : model, optional
-        Of the doubly robust objective and of the start: `bopl.BoostedRewardModel` by default, or any model with
+        Model for the doubly robust objective and the start: `bopl.BoostedRewardModel` by default, or any model with
         ``fit(log)`` and ``predict(context)``, or a scikit-learn regressor. It is cross-fitted within `fit`.
     reward_prior : bool, default=False
-        Begin the reward model with what the logging policy's own probabilities say of the rewards: where rewards are
+        Start the reward model from what the logging policy's own probabilities imply about the rewards: if rewards are
         noisy and that policy is good, this is most of what can be known.
     n_folds : int, default=5
-        Of cross-fitting.
+        Number of folds of cross-fitting.
     learning_rate : float in (0, 1], default=1
-        Share of the certified step that is taken in every round.
+        Share of the certified step to take in every round.
     inverse_temperature : float in [0, inf], default=1
-        What the scores are multiplied by when the policy acts: 1 is the policy that was boosted, infinity always takes
+        Factor of the scores when the policy acts: 1 is the policy that was boosted, infinity always takes
         the action with the highest score.
     ensemble_weight_penalty : float, default=0
         ``lambda``: adds ``lambda · alpha²`` to the risk of every round and so shortens the steps.
     scale : float, optional
-        C, the scale predictors are brought to before their weight is computed. It changes the policy only together
+        C, the scale of predictors before their weight is computed. It affects the policy only together
         with a penalty.
     validation_fraction : float in (0, 1), optional
-        Share of the log that is set aside to watch the policy's value; the ensemble is cut back to its best round.
-        Of a log with times these are the latest samples, where that is possible; groups stay whole. ``fit`` also takes
-        a log of its own for this.
+        Share of the log that is set aside to monitor the policy's value; the ensemble is truncated to its best round.
+        In a log with times these are the latest samples, if that is possible; groups stay whole. ``fit`` also takes
+        a separate log for this.
     early_stopping_rounds : int, optional
-        Stop after so many rounds without a better validation value.
+        Stop after this many rounds without a better validation value.
     certificate : bool, default=True
-        Compute the least risk that any policy can have on the log, for the bound of Theorem 1 in the history. It takes
+        Compute the minimum risk of any policy on the log, for the bound of Theorem 1 in the history. It takes
         a few seconds per million samples.
     progress : bool, default=True
-        Show a progress bar where standard error is a terminal.
+        Show a progress bar if standard error is a terminal.
     random_state : int, RandomState instance or None, default=None
-        Seed of folds, of drawn columns and samples, and of the validation split.
+        Seed of folds, sampled columns and rows, and the validation split.
 
     Attributes
     ----------
@@ -162,7 +162,7 @@ class BoostedPolicy(EnsemblePolicy):
 
     @property
     def trained_inverse_temperature(self) -> float:
-        """What the scores are multiplied by unless the caller says otherwise."""
+        """Factor of the scores, unless the caller gives one."""
         return self.inverse_temperature
 
     # -- Fitting --------------------------------------------------------------------------------------------------
@@ -193,23 +193,23 @@ class BoostedPolicy(EnsemblePolicy):
         action, reward, propensity, actions
             As for `BanditLog`; only without a log. ``action`` may hold all three, as `bopl.outcomes` makes them.
         sample_weight : array-like of shape (n_samples,), optional
-            How much each sample counts, relative to the others.
+            Weight of each sample, relative to the others.
         validation : BanditLog, optional
-            Watched after every round; the ensemble is cut back to the round with its best value. It may be in pieces
-            where the log is.
+            Monitored after every round; the ensemble is truncated to the round with its best value. It may be in pieces
+            if the log is.
         callbacks : sequence of callables, optional
             Such as `bopl.Checkpoint` and `bopl.TimeLimit`.
         resume_from : str or Path, optional
             A checkpoint of an earlier fit with the same log and settings; the result is the same to the last bit as
-            if that fit had not been cut short. ``n_rounds`` may be larger than it was.
+            if that fit had not been interrupted. ``n_rounds`` may be larger than before.
         workbench : Workbench, optional
-            Bins and reward models that other fits on the same log have made.
+            Bins and reward models shared with other fits on the same log.
         cluster : Cluster, distributed.Client or str, optional
-            Where the pieces of a log in pieces are worked on: a Dask client or its address. This machine by default.
+            Where the pieces of a log in pieces are processed: a Dask client or its address. This machine by default.
         memory : int or str, optional
-            What a fit of a log in pieces may take of this machine's memory, as ``"4GB"``; half of what is free by
-            default. The model does not depend on it, nor on the cluster: it is that of the log in memory, to the last
-            byte.
+            Memory that a fit of a log in pieces may take on this machine, such as ``"4GB"``; half of the free memory by
+            default. The model depends neither on it nor on the cluster: it equals that of the log in memory, to the
+            last byte.
         """
         if is_in_pieces(context):
             return self._fit_pieces(
@@ -217,7 +217,7 @@ class BoostedPolicy(EnsemblePolicy):
             )
         if cluster is not None or memory is not None:
             raise ValueError(
-                "cluster= and memory= are for logs in pieces, as BanditLog.scan_parquet makes them; this log is in "
+                "cluster= and memory= are for logs in pieces, such as from BanditLog.scan_parquet; this log is in "
                 "memory already."
             )
         log = as_training_log(context, action, reward, propensity, actions)
@@ -233,7 +233,7 @@ class BoostedPolicy(EnsemblePolicy):
         if workbench is None:
             workbench = Workbench(log, sample_weight=weight, n_folds=self.n_folds, seed=seed)
         elif workbench.log is not log:
-            raise ValueError("the workbench belongs to another log; make one for this log.")
+            raise ValueError("the workbench belongs to another log; create one for this log.")
         elif weight is not None and weight is not workbench.sample_weight:
             raise ValueError("the workbench has the sample weights; pass them to it, not to fit.")
         self._boost(plan, workbench, validation, list(callbacks), seed, resume_from)
@@ -255,7 +255,7 @@ class BoostedPolicy(EnsemblePolicy):
         from bopl.policy.over_pieces import fit_over_pieces
 
         if workbench is not None:
-            raise ValueError("a workbench holds what was made of a log in memory; this log is in pieces.")
+            raise ValueError("a workbench is for a log in memory; this log is in pieces.")
         plan = BoostingPlan.of(self, validation)
         plan.check_resume(resume_from)
         seed = int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
@@ -311,7 +311,7 @@ class BoostedPolicy(EnsemblePolicy):
     def begin(
         self, workbench: Workbench, *, seed: int, resume_from: str | Path | None = None
     ) -> tuple[Problem, BoostingRun]:
-        """Return a run of this policy, to be continued by whoever asked; see `adopt`.
+        """Return a run of this policy, for the caller to continue; see `adopt`.
 
         It has made no round yet, or those of a checkpoint of the same run.
         """
@@ -327,18 +327,18 @@ class BoostedPolicy(EnsemblePolicy):
         return problem, BoostingRun.begin(problem, bound, plan.step_rule, state, n_jobs=plan.n_threads)
 
     def adopt(self, result: BoostingResult, log: BanditLog, n_rounds: int, *watched: BanditLog) -> BoostedPolicy:
-        """Take over the first rounds of a result.
+        """Use the first rounds of a result.
 
         Parameters
         ----------
         result : BoostingResult
-            What the loop returned.
+            Result of the loop.
         log : BanditLog
-            What it was trained on.
+            Training log.
         n_rounds : int
             Rounds to keep.
         watched : BanditLog
-            Logs that the choice of rounds looked at.
+            Logs on which the number of rounds was chosen.
         """
         self.ensemble_ = result.ensemble.truncated(n_rounds)
         self.history_ = result.history
@@ -349,7 +349,7 @@ class BoostedPolicy(EnsemblePolicy):
     # -- Files ----------------------------------------------------------------------------------------------------
 
     def content(self) -> Packed:
-        """Return the trees with their coefficients; of predictors without a plain form, what they were fitted with."""
+        """Return the trees with their coefficients; for predictors without a plain form, what they were fitted with."""
         try:
             return ensemble_content(self.ensemble_)
         except TypeError:
@@ -372,7 +372,7 @@ class BoostedPolicy(EnsemblePolicy):
     # -- Notebooks ------------------------------------------------------------------------------------------------
 
     def _repr_html_inner(self) -> str:
-        """Return what notebooks show, in place of scikit-learn's diagram."""
+        """Return the HTML for notebooks, instead of scikit-learn's diagram."""
         from bopl.policy.policy_card import policy_card
 
         return policy_card(self, repr(self))

@@ -119,13 +119,13 @@ def _objective_home(objective: Any) -> dict[str, str]:
 
 
 def _objective_from(description: Any, home: Any = None) -> Any:
-    """Return the objective of a file: the name alone where nothing else was set; a stand-in if it is not known here."""
+    """Return the objective of a file: the name alone if nothing else was set; a placeholder if it is unknown here."""
     from bopl.objective.registry import OBJECTIVES, UnknownObjective, get_objective, objective_from
     from bopl.policy.paper import PAPER_OBJECTIVES
 
     if not isinstance(description if isinstance(description, str) else description.get("name"), str):
         raise ValueError("its objective is not described")
-    if isinstance(description, str):  # files written while an objective was a name and nothing else
+    if isinstance(description, str):  # files from when an objective was only a name
         return PAPER_OBJECTIVES.get(description, description)
     name = description["name"]
     found = objective_from(description, home)
@@ -136,7 +136,7 @@ def _objective_from(description: Any, home: Any = None) -> Any:
 
 def _start_from(archive: Archive, shape: dict[str, Any]) -> Start:
     facts = archive.document.get("start")
-    if facts is None:  # files written while boosting always started at zero
+    if facts is None:  # files from when boosting always started at zero
         return Start()
     own = {name.removeprefix("start/"): array for name, array in archive.arrays.items() if name.startswith("start/")}
     coefficients = own.pop("coefficients")

@@ -33,11 +33,11 @@ class BoostingPlan:
     Attributes
     ----------
     policy : BoostedPolicy
-        Whose settings they are.
+        The policy with the settings.
     objective : Objective
     learner : learner
     start_parts : tuple of str
-        What the start is the sum of: nothing if it is uniform.
+        Summands of the start; none if it is uniform.
     """
 
     policy: BoostedPolicy
@@ -69,17 +69,17 @@ class BoostingPlan:
 
     @property
     def step_rule(self) -> StepRule:
-        """How long the steps are."""
+        """The rule for the step size."""
         return StepRule(self.policy.ensemble_weight_penalty, self.policy.scale, self.policy.learning_rate)
 
     @property
     def n_threads(self) -> int:
-        """The threads that the learner was given, or all processors."""
+        """The number of threads of the learner, or all processors."""
         given = self.learner.get_params(deep=False).get("n_jobs") if hasattr(self.learner, "get_params") else None
         return int(given) if given is not None and given > 0 else os.cpu_count() or 1
 
     def check_has_reward(self, has_reward: bool, n_samples: int) -> None:
-        """Raise where rounds are wanted and all rewards are zero; a race begins candidates without this."""
+        """Raise if rounds are requested and all rewards are zero; a race starts candidates without this."""
         if self.policy.n_rounds > 0 and not self.objective.needs_reward_model and not has_reward:
             raise ValueError(
                 f"all {n_samples} rewards are zero after adding reward_translation={self.policy.reward_translation:g}: "
@@ -91,12 +91,12 @@ class BoostingPlan:
         self.check_has_reward(bool(np.any(log.translated(self.policy.reward_translation).reward)), log.n_samples)
 
     def check_resume(self, resume_from: str | Path | None) -> None:
-        """Raise if a checkpoint is given and what was drawn for it could not be drawn again."""
+        """Raise if a checkpoint is given but its random draws cannot be repeated."""
         is_drawn = self.policy.validation_fraction is not None or self.uses_models
         if resume_from is not None and self.policy.random_state is None and is_drawn:
             raise ValueError(
-                "resume_from needs a random_state here, or the samples set aside and the folds would be others than "
-                "before. Set random_state."
+                "resume_from needs a random_state here, or the validation samples and the folds would be different. "
+                "Set random_state."
             )
 
     def start_factor(self, spread: float) -> float:
@@ -104,7 +104,7 @@ class BoostingPlan:
         return float(self.policy.start_sharpness / (spread or 1.0))
 
     def problem(self, workbench: Workbench) -> Problem:
-        """Return what is boosted: data, objective and start."""
+        """Return the boosting problem: data, objective and start."""
         policy, parts, log = self.policy, self.start_parts, workbench.log
         rewards = (
             workbench.rewards(policy.reward_model, has_prior=policy.reward_prior) if self.needs_reward_model else None
@@ -132,7 +132,7 @@ class BoostingPlan:
         return Problem(data, self.objective, policy.reward_translation, start, score, policy.certificate)
 
     def round_settings(self, sample_weight: FloatArray | None, n_folds: int, seed: int) -> dict[str, Any]:
-        """Return the settings that decide what a round is, as plain values: what a checkpoint is resumed under."""
+        """Return the settings that determine a round, as plain values; a checkpoint can be resumed only under these."""
         policy = self.policy
         return {
             "objective": describe(self.objective),
@@ -143,7 +143,7 @@ class BoostingPlan:
             "reward_model": None if policy.reward_model is None else describe_model(policy.reward_model),
             "reward_prior": bool(policy.reward_prior),
             "n_folds": int(n_folds),
-            # Other folds would mean other estimates; without models the checkpoint's own seed is all that counts.
+            # Other folds would mean other estimates; without models, only the checkpoint's own seed matters.
             "random_state": int(seed) if self.uses_models else None,
             "sample_weight": None if sample_weight is None else hashlib.sha256(sample_weight.tobytes()).hexdigest(),
             "learning_rate": float(policy.learning_rate),

@@ -1,6 +1,6 @@
-"""Policies of files as far as they decide: what a server loads, without scikit-learn and all that fitting needs.
+"""The deciding part of policies in files, which a server loads without scikit-learn and anything that fitting needs.
 
-The probabilities and ids are those of the policies themselves, to the last bit: they are made by the same code.
+Probabilities and ids equal those of the policies themselves to the last bit: the same code computes them.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ _SHARED = ("actions", "n_features", "feature_names", "schema")  # which a race's
 
 
 class Decider(RecordPolicy):
-    """What a policy of a file decides by; a subclass has its content and its probabilities.
+    """The deciding part of a policy in a file; a subclass has its content and its probabilities.
 
     Parameters
     ----------
     archive : Archive
     inverse_temperature : float in [0, inf]
-        As the file has it.
+        The value in the file.
     """
 
     def __init__(self, archive: Archive, inverse_temperature: Any) -> None:
@@ -53,7 +53,7 @@ class Decider(RecordPolicy):
 
     @property
     def trained_inverse_temperature(self) -> float:
-        """What the scores are multiplied by."""
+        """Factor of the scores."""
         return self.inverse_temperature
 
     def predict_proba(self, context: Any, *, action_mask: BoolArray | None = None) -> FloatArray:
@@ -66,7 +66,7 @@ class Decider(RecordPolicy):
 
 
 class BoostedDecider(Decider):
-    """What a `bopl.BoostedPolicy` decides by."""
+    """The deciding part of a `bopl.BoostedPolicy`."""
 
     def __init__(self, archive: Archive) -> None:
         super().__init__(archive, archive.document["settings"].get("inverse_temperature", 1.0))
@@ -78,7 +78,7 @@ class BoostedDecider(Decider):
 
     @property
     def has_exact_rows(self) -> bool:
-        """Whether the digits of a row's probabilities do not depend on the rows that it comes with."""
+        """Whether the digits of a row's probabilities do not depend on the other rows."""
         return self.ensemble_.has_exact_rows
 
     def _prob(self, matrix: ContextMatrix, mask: BoolArray | None) -> FloatArray:
@@ -86,7 +86,7 @@ class BoostedDecider(Decider):
 
 
 class BlendedDecider(Decider):
-    """What a `bopl.BlendedPolicy` decides by."""
+    """The deciding part of a `bopl.BlendedPolicy`."""
 
     def __init__(self, archive: Archive) -> None:
         super().__init__(archive, archive.document["inverse_temperature"])
@@ -100,7 +100,7 @@ class BlendedDecider(Decider):
 
     @property
     def has_exact_rows(self) -> bool:
-        """Whether the digits of a row's probabilities do not depend on the rows that it comes with."""
+        """Whether the digits of a row's probabilities do not depend on the other rows."""
         return all(policy.has_exact_rows for policy in self.policies_)
 
     def _prob(self, matrix: ContextMatrix, mask: BoolArray | None) -> FloatArray:
@@ -109,9 +109,9 @@ class BlendedDecider(Decider):
 
 
 def load_decider(path: str | Path) -> Any:
-    """Return what the policy of a file decides by; policies of other classes are loaded whole.
+    """Return the deciding part of the policy in a file; policies of other classes are loaded completely.
 
-    It decides as `bopl.load` of the file does, to the last bit, and is there sooner: it has neither history nor
+    It decides like the policy that `bopl.load` returns, to the last bit, and loads faster: it has neither history nor
     settings, and cannot be trained, explained, exported or saved.
     """
     return read_policy(path, _decider_from)

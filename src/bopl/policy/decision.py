@@ -1,4 +1,4 @@
-"""`Decision`: what is decided for one record, and all that has to be logged with it."""
+"""`Decision`: the decision on one record, with everything to log."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from bopl._typing import BoolArray
 
 @dataclass(frozen=True)
 class Decision:
-    """One decision: write it down as it is.
+    """One decision: log it as it is.
 
     Attributes
     ----------
     action : str, int, float, bool or tuple
         What to do.
     propensity : float
-        Probability with which it was chosen, the same to the last bit as `predict_proba` gives it.
+        Probability with which it was chosen, equal to that of `predict_proba` to the last bit.
     event : str
-        Id of the event that was decided, by which the reward finds it again.
+        Id of the event, which links the reward to the decision.
     policy : str
         ``policy_id`` of the policy that decided.
     """
@@ -36,7 +36,7 @@ class Decision:
 
 
 def new_event() -> str:
-    """Return an id that no other event has."""
+    """Return a unique event id."""
     return uuid.uuid4().hex
 
 
@@ -46,9 +46,9 @@ def eligible_row(eligible: Any, labels: Sequence[Hashable]) -> BoolArray:
     Parameters
     ----------
     eligible : sequence of labels, or of n_actions booleans
-        Where the labels themselves are booleans, only an array is taken for a mask.
+        If the labels themselves are booleans, only an array is treated as a mask.
     labels : sequence
-        Those of all actions.
+        Labels of all actions.
     """
     if isinstance(eligible, str | bytes) or not hasattr(eligible, "__iter__"):
         raise TypeError(f"eligible must be a list of actions or a mask of booleans; got {eligible!r}.")

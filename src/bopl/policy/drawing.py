@@ -28,7 +28,7 @@ def draw_actions(action_prob: FloatArray, rng: np.random.Generator) -> IntArray:
 
 
 def actions_at(action_prob: FloatArray, draw: FloatArray) -> IntArray:
-    """Return the action positions that uniform numbers stand for.
+    """Return the action positions that correspond to uniform numbers.
 
     Parameters
     ----------
@@ -38,14 +38,14 @@ def actions_at(action_prob: FloatArray, draw: FloatArray) -> IntArray:
         both, and so on. An action without probability takes none.
     """
     cumulative = np.cumsum(action_prob, axis=1)
-    # Rounding may leave the last cumulative value short of 1: scale the draw to what is there, and stay below it.
+    # Rounding may leave the last cumulative value below 1: scale the draw accordingly, and stay below it.
     total = cumulative[:, -1:]
     threshold = np.minimum(draw[:, None] * total, np.nextafter(total, 0.0))
     return (cumulative <= threshold).sum(axis=1)
 
 
 def action_at(action_prob: FloatArray, draw: float) -> int:
-    """Return the action position that one uniform number stands for, as `actions_at` does.
+    """Return the action position that corresponds to one uniform number, like `actions_at`.
 
     Parameters
     ----------

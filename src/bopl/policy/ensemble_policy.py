@@ -1,4 +1,4 @@
-"""`EnsemblePolicy`: what a fitted ensemble of predictors answers: scores, importances, explanations, exports."""
+"""`EnsemblePolicy`: scores, importances, explanations and exports of a fitted ensemble of predictors."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class EnsemblePolicy(PackedPolicy):
 
     @property
     def has_exact_rows(self) -> bool:
-        """Whether the digits of a row's probabilities do not depend on the rows that it comes with."""
+        """Whether the digits of a row's probabilities do not depend on the other rows."""
         return self.ensemble_.has_exact_rows
 
     def _prob(self, matrix: ContextMatrix, mask: BoolArray | None) -> FloatArray:
@@ -59,7 +59,7 @@ class EnsemblePolicy(PackedPolicy):
 
     @property
     def feature_importances_(self) -> FloatArray:
-        """Share of each context column in what the splits on context columns gained, of shape (n_features,).
+        """Share of each context column in the gain of the splits on context columns, of shape (n_features,).
 
         A split's gain times the round's alpha is its part of the guaranteed decrease of the risk.
         """
@@ -69,7 +69,7 @@ class EnsemblePolicy(PackedPolicy):
 
     @property
     def action_importance_(self) -> float:
-        """Share of the splits on the action or its features in what all splits gained."""
+        """Share of the splits on the action or its features in the gain of all splits."""
         gain = self._gain_by_column()
         total = gain.sum()
         return float(gain[self.n_features_in_ :].sum() / total) if total > 0.0 else 0.0
@@ -89,7 +89,7 @@ class EnsemblePolicy(PackedPolicy):
     def explain(self, context: Any, action: Any = None) -> Explanation:
         """Return what each context column and the action add to the score of one action per context.
 
-        These are SHAP values of the trees. What comes from the logging policy, if boosting starts from it, is
+        These are SHAP values of the trees. The contribution of the logging policy, if boosting starts from it, is
         attributed along a path from a typical context: see `bopl.policy.explanation.Explanation`.
 
         Parameters
@@ -124,9 +124,9 @@ class EnsemblePolicy(PackedPolicy):
     def to_xgboost(self, path: str | Path) -> None:
         """Write the scores as a standard XGBoost JSON model over rows ``[x; onehot(a); features of a]``.
 
-        Whatever reads XGBoost models can then serve and explain the policy: the model's output for a row is the score
-        of that action before the softmax, in float32. It needs trees of `bopl.HistTree` or `bopl.HistTreeClassifier`,
-        and a start that is made of trees: not one from the logging policy.
+        Any tool that reads XGBoost models can then serve and explain the policy: the model's output for a row is the
+        score of that action before the softmax, in float32. It needs trees of `bopl.HistTree` or
+        `bopl.HistTreeClassifier`, and a start that is made of trees: not one from the logging policy.
         """
         from bopl.policy.xgboost_export import write_xgboost
 
@@ -136,7 +136,7 @@ class EnsemblePolicy(PackedPolicy):
     def to_onnx(self, path: str | Path, *, raw: bool = False) -> None:
         """Write the policy as an ONNX model: contexts in; ``score``, ``probability`` and ``action`` out.
 
-        Its metadata hold the schema, the actions and the policy's id. The start is part of it, also that from the
+        Its metadata contain the schema, the actions and the policy's id. It includes the start, even that from the
         logging policy. It needs trees of `bopl.HistTree` or `bopl.HistTreeClassifier`, and
         ``pip install 'bopl[onnx]'``.
 
@@ -148,7 +148,7 @@ class EnsemblePolicy(PackedPolicy):
             Whether the inputs are the columns of the log, by name and of shape (n_samples, 1): numbers and flags as
             float32 (NaN is missing), text as strings (the empty one is missing), times as int64 milliseconds since
             1970 (the lowest number, numpy's NaT, is missing), lists as float32 of shape (n_samples, length).
-            `bopl.policy.onnx_raw.raw_inputs` makes them from a frame. Otherwise there is one input, ``context``:
+            `bopl.policy.onnx_raw.raw_inputs` creates them from a frame. Otherwise there is one input, ``context``:
             float32 of shape (n_samples, n_features), encoded as ``policy.schema_.encode`` does.
         """
         from bopl.policy.onnx_export import write_onnx

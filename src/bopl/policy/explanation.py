@@ -1,4 +1,4 @@
-"""Why a policy scores as it does: what each column and the action add to the scores of (context, action) pairs."""
+"""Why a policy scores as it does: contributions of each column and of the action to the scores of pairs."""
 
 from __future__ import annotations
 
@@ -24,20 +24,20 @@ class Explanation:
 
     ``expected + feature.sum(axis=1) + action`` is the score before the softmax.
 
-    Trees are explained by their SHAP values. Where boosting starts from the logging policy, or from a reward model that
-    knows it, the part of that model is no tree and has no such values: it is attributed along the straight path from a
-    typical context, in which numbers are at their means and categories unknown, to the context explained (integrated
-    gradients). These values add up as well, but they are not Shapley values.
+    Trees are explained by their SHAP values. If boosting starts from the logging policy, or from a reward model that
+    uses it, the part of that model is not a tree and has no such values: it is attributed along the straight path from
+    a typical context, with numbers at their means and unknown categories, to the explained context (integrated
+    gradients). These values also add up, but they are not Shapley values.
 
     Attributes
     ----------
     feature : ndarray of shape (n_pairs, n_features)
-        Of the context columns.
+        Contributions of the context columns.
     action : ndarray of shape (n_pairs,)
-        Of the action, by its identity and by its features, together.
+        Contribution of the action, by its identity and its features together.
     expected : float
-        Score of a pair of which nothing is known: the mean over training pairs, by their weights, of the trees, and
-        over the actions in the typical context of the logging policy's part.
+        Score of an unknown pair: for the trees the weighted mean over training pairs, and
+        for the logging policy's part the mean over the actions in the typical context.
     """
 
     feature: FloatArray
@@ -67,7 +67,7 @@ def explain_scores(ensemble: Ensemble, context: ContextMatrix, row: IntArray, ac
         found = _explain_dense(summands, dense, row[here] - rows.start, action_idx[here])
         feature[here], action[here], expected = found.feature, found.action, found.expected
     if not (np.isfinite(expected) and np.isfinite(action).all() and np.isfinite(feature).all()):
-        raise ValueError("the scores cannot be explained: they are sums of numbers too large for that.")
+        raise ValueError("the scores cannot be explained: their summands are too large.")
     return Explanation(feature, action, expected)
 
 
@@ -110,7 +110,7 @@ def mean_explanation(parts: Sequence[tuple[Explanation, float]]) -> Explanation:
 
 
 def explanation_work(ensemble: Ensemble) -> int:
-    """Return about how many steps it takes to explain one pair."""
+    """Return the approximate number of steps to explain one pair."""
     summands = summands_of(ensemble)
     return work_of([*summands.trees, *summands.sparse_trees]) + sum(
         attribution_work(term.model) for term in summands.terms

@@ -1,4 +1,4 @@
-"""The id of a policy: a digest of what it decides by."""
+"""The id of a policy: a digest of everything it decides by."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from bopl._typing import AnyArray
 if TYPE_CHECKING:
     from bopl.boosting import Ensemble
 
-ID_LENGTH = 16  # hexadecimal digits: 64 bits tell apart more policies than anybody trains
-_LEFT_OUT = ("gain", "sum_weight")  # of trees, for explanations alone
+ID_LENGTH = 16  # hexadecimal digits: 64 bits distinguish more policies than anybody trains
+_LEFT_OUT = ("gain", "sum_weight")  # of trees, only for explanations
 _THREADS = "n_jobs"
 
 

@@ -1,4 +1,4 @@
-"""`LearnedPolicy`: what a policy of one's own shares with ours, from the log to the model file."""
+"""`LearnedPolicy`: the base class of your own policies, from the log to the model file."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Packed = tuple[dict[str, Any], dict[str, AnyArray]]
 class LearnedPolicy(ScoredPolicy):
     """A policy that learns from a log, and is saved, loaded, served and judged like ours.
 
-    A subclass is a scikit-learn estimator (settings in ``__init__``, of plain types) and gives four methods: `learn`,
+    A subclass is a scikit-learn estimator (settings in ``__init__``, of plain types) and defines four methods: `learn`,
     `score_actions`, `pack_learned` and `unpack_learned`. `bopl.policy.register_policy` lets `bopl.load` find it.
 
     Attributes
@@ -55,9 +55,9 @@ class LearnedPolicy(ScoredPolicy):
 
     @abstractmethod
     def unpack_learned(self, facts: dict[str, Any], arrays: dict[str, AnyArray]) -> None:
-        """Take back what `pack_learned` returned; raise ValueError if predicting could not rely on it.
+        """Restore what `pack_learned` returned; raise ValueError if predicting could not rely on it.
 
-        ``actions_`` and ``n_features_in_`` are set already. The file may come from anybody.
+        ``actions_`` and ``n_features_in_`` are already set. The file may come from anybody.
         """
 
     def fit(

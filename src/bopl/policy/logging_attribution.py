@@ -1,4 +1,4 @@
-"""What each column adds to a function of the logging policy's probabilities: integrated gradients.
+"""Contributions of each column to a function of the logging policy's probabilities: integrated gradients.
 
 A `LoggingTerm` is a function T_a of the scores s of all actions, and these are sums over columns:
 
@@ -10,8 +10,8 @@ zero, to the context, column j adds (Sundararajan, Taly and Yan, 2017)
     Σ_b g_b · c_j(b),    g_b = ∫ dT_a/ds_b dt over t in [0, 1]
 
 For a log-probability ``g_b = 1{a = b} - mean pi_0(b)``: the contribution to the action's own score, less its mean under
-the logging policy, as the normaliser has it. The sum over columns is the change of T_a; what quadrature leaves of it is
-shared among the columns by the size of their contributions, so that it is so exactly.
+the logging policy, because of the normaliser. The sum over columns is the change of T_a; the error of the quadrature is
+distributed over the columns by the size of their contributions, so that this holds exactly.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from bopl.learner.hist_tree.shap import explain_pairs, quadrature, work_of
 from bopl.log.context import is_sparse
 from bopl.log.input_layout import InputLayout
 from bopl.objective.softmax import log_softmax, softmax
-from bopl.reward.logging_model import LEAST_PROB, LoggingModel, LoggingTerm
+from bopl.reward.logging_model import MIN_PROB, LoggingModel, LoggingTerm
 
 N_POINTS = 16  # of the quadrature along the path
 MAX_CELLS = 4_000_000  # numbers in one intermediate array
@@ -68,7 +68,7 @@ def attribute_term(
 
 
 def attribution_work(model: LoggingModel) -> int:
-    """Return about how many steps one pair takes: the model's trees are explained for every action."""
+    """Return the approximate number of steps for one pair: the model's trees are explained for every action."""
     n_actions = model.n_actions
     return n_actions * (work_of([one.tree for one in model.trees]) + N_POINTS) + model.layout.n_inputs
 
@@ -156,7 +156,7 @@ def _term_at(term: LoggingTerm, score: FloatArray) -> FloatArray:
     epsilon, log_prob = term.model.epsilon, log_softmax(score)
     if epsilon > 0.0:
         log_prob = np.log((1.0 - epsilon) * np.exp(log_prob) + epsilon / score.shape[1])
-    return term.of(np.maximum(log_prob, np.log(LEAST_PROB)))
+    return term.of(np.maximum(log_prob, np.log(MIN_PROB)))
 
 
 def _mean_slope(term: LoggingTerm, start: FloatArray, end: FloatArray, action_idx: IntArray) -> FloatArray:
@@ -173,15 +173,15 @@ def _slope(term: LoggingTerm, score: FloatArray, action_idx: IntArray) -> FloatA
     action_prob = softmax(score)
     own = action_prob[pairs, action_idx]
     mixed = (1.0 - epsilon) * own + epsilon / score.shape[1]
-    by_own = term.log_factor / np.maximum(mixed, LEAST_PROB) + term.prob_factor
-    gain = np.where(mixed > LEAST_PROB, (1.0 - epsilon) * own * by_own, 0.0)
+    by_own = term.log_factor / np.maximum(mixed, MIN_PROB) + term.prob_factor
+    gain = np.where(mixed > MIN_PROB, (1.0 - epsilon) * own * by_own, 0.0)
     slope = -gain[:, None] * action_prob
     slope[pairs, action_idx] += gain
     return slope
 
 
 def _share_out(feature: FloatArray, at_start: FloatArray, change: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Return contributions that add up to ``change``; where no column has a part in it, the action has it."""
+    """Return contributions that add up to ``change``; if no column contributes, the action does."""
     size = np.abs(feature)
     total = size.sum(axis=1)
     left = change - feature.sum(axis=1)

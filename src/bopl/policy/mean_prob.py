@@ -1,4 +1,4 @@
-"""The mean of several policies' probabilities: what a blend decides by."""
+"""The mean of several policies' probabilities, by which a blend decides."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from bopl._typing import BoolArray, ContextMatrix, FloatArray
 from bopl.objective.softmax import softmax
 from bopl.policy.records import RecordPolicy
 
-LEAST_PROB = 1e-300  # whose logarithm is finite
+MIN_PROB = 1e-300  # whose logarithm is finite
 
 
 def shares_of(weights: Any, n_policies: int) -> FloatArray:
-    """Return the policies' shares, which sum to one, of weights; equal ones if there are none."""
+    """Return the policies' shares, which sum to one, from weights; equal ones if there are none."""
     share = np.ones(n_policies) if weights is None else np.asarray(weights, dtype=np.float64)
     if share.shape != (n_policies,) or not (share > 0.0).all() or not np.isfinite(share).all():
         raise ValueError(f"weights must hold one positive number per policy; got {weights!r}.")
@@ -38,7 +38,7 @@ def sharpened_prob(action_prob: FloatArray, mask: BoolArray | None, inverse_temp
     """Return probabilities at an inverse temperature."""
     if inverse_temperature == 1.0:
         return action_prob
-    score = np.log(np.maximum(action_prob, LEAST_PROB))
+    score = np.log(np.maximum(action_prob, MIN_PROB))
     return softmax(score, inverse_temperature=inverse_temperature, action_mask=mask)
 
 

@@ -1,4 +1,4 @@
-"""The model file: one archive with all that a policy is, readable without running anything."""
+"""The model file: one archive with the whole policy, readable without running code from it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ KIND = "policy"
 FORMAT_NUMBER = 2  # 1 had no start, and objectives without settings
 INFINITY = "inf"  # JSON has no number for it
 _N_KEY = 624  # words of the state of a RandomState
-MAX_COLUMNS = 1 << 25  # of contexts whose columns have no names, as hashed ones
+MAX_COLUMNS = 1 << 25  # of contexts whose columns have no names, such as hashed ones
 MAX_PARTS = 1000
 Packed = tuple[dict[str, Any], dict[str, AnyArray]]
 
@@ -47,9 +47,9 @@ def unnest(archive: Archive, whole: Any, parts: Sequence[str]) -> list[Any]:
     ----------
     archive : Archive
     whole : policy
-        What they are parts of, with its actions and columns.
+        The policy that they are parts of, with its actions and columns.
     parts : sequence of str
-        Names of the classes that its parts can be of.
+        Allowed classes of the parts.
     """
     policies = [policy_from(part) for part in part_archives(archive, parts)]
     check_parts(whole, policies)
@@ -78,7 +78,7 @@ def check_parts(whole: Any, policies: Sequence[Any]) -> None:
             raise ValueError("a part has other columns or actions than the whole")
 
 
-# Classes that may be named in a model file, and where they live; a file must not make us import anything else.
+# Classes that a model file may name, and where they are; a file must not make us import anything else.
 POLICIES: Registry[type] = Registry(
     "bopl.policies",
     {
@@ -96,25 +96,25 @@ POLICIES: Registry[type] = Registry(
 
 
 def register_policy(kind: type) -> type:
-    """Let `bopl.load` read policies of a class of your own, known by its name.
+    """Let `bopl.load` read policies of your own class, by its name.
 
     Its class method ``from_archive`` makes the policy of a file; `bopl.policy.LearnedPolicy` has one.
     """
     if not hasattr(kind, "from_archive"):
         raise TypeError(
-            f"{kind.__name__} has no from_archive, so no file can become one; see bopl.policy.LearnedPolicy."
+            f"{kind.__name__} has no from_archive, so it cannot be loaded from a file; see bopl.policy.LearnedPolicy."
         )
     POLICIES[kind.__name__] = kind
     return kind
 
 
 def check_known(kind: type) -> None:
-    """Raise if a file with a policy of this class could not be read again, or would come back as another class."""
+    """Raise if a file with a policy of this class could not be loaded, or would be loaded as another class."""
     name = kind.__name__
     if name not in POLICIES:
-        raise TypeError(f"no file with a {name} could be read again: call bopl.policy.register_policy({name}) first.")
+        raise TypeError(f"a file with a {name} could not be loaded: call bopl.policy.register_policy({name}) first.")
     if POLICIES[name] is not kind:
-        raise TypeError(f"a file with this {name} would come back as {POLICIES[name].__module__}.{name}: rename it.")
+        raise TypeError(f"a file with this {name} would be loaded as {POLICIES[name].__module__}.{name}: rename it.")
 
 
 def load(path: str | Path) -> Any:
@@ -127,13 +127,13 @@ def load(path: str | Path) -> Any:
 
 
 def read_policy(path: str | Path, make: Callable[[Archive], Any]) -> Any:
-    """Return what is made of a model file; whatever is wrong with the file is said in one sentence."""
+    """Return the policy in a model file; an invalid file raises a one-sentence error."""
     archive = read_archive(path, KIND, FORMAT_NUMBER)
     try:
         return make(archive)
-    except (ImportError, MemoryError):  # which are no faults of the file
+    except (ImportError, MemoryError):  # which are not faults of the file
         raise
-    except Exception as error:  # of a file that is whole and says nonsense, whoever noticed it
+    except Exception as error:  # raised anywhere, by an intact file with invalid contents
         raise ValueError(f"{str(path)!r} is not a valid bopl policy file: {reason_of(error)}.") from error
 
 
@@ -141,7 +141,7 @@ def policy_from(archive: Archive) -> Any:
     """Return the policy of a model file."""
     name = archive.document["class"]
     if name not in POLICIES:
-        raise ValueError(f"it holds a {name!r}, a class that nobody registered here")
+        raise ValueError(f"it contains a {name!r}, a class that is not registered here")
     return POLICIES[name].from_archive(archive)  # type: ignore[attr-defined]
 
 
@@ -172,7 +172,7 @@ def with_common(policy: Any, facts: dict[str, Any], arrays: dict[str, Any]) -> P
 
 
 def restore_common(policy: Any, archive: Archive) -> None:
-    """Set on an unfitted policy what `write_policy` wrote of all policies."""
+    """Set on an unfitted policy what `write_policy` wrote for all policies."""
     document = archive.document
     policy.actions_ = _actions_from(document["actions"])
     policy.n_features_in_ = document["n_features"]
@@ -272,7 +272,7 @@ def _training_rows(archive: Archive) -> RowSketch | None:
 
 
 def to_plain(value: Any) -> Any:
-    """Return a setting as JSON has it; a source of randomness is written with its state."""
+    """Return a setting as JSON; a source of randomness is written with its state."""
     value = value.item() if isinstance(value, np.generic) else value
     if isinstance(value, np.random.RandomState):
         state = value.get_state(legacy=False)
@@ -291,7 +291,7 @@ def from_plain(value: Any) -> Any:
 
 
 def _random_state_from(state: dict[str, Any]) -> np.random.RandomState:
-    """Return a source of randomness with its state, after checking that no draw can leave it."""
+    """Return a source of randomness with its state, after checking that the state is valid."""
     key, place, gauss = state["key"], state["pos"], state["gauss"]
     is_word = [isinstance(word, int) and 0 <= word < 1 << 32 for word in key]
     if len(is_word) != _N_KEY or not all(is_word) or not isinstance(place, int) or not 0 <= place <= _N_KEY:

@@ -17,14 +17,14 @@ from bopl.policy.onnx_graph import Graph
 from bopl.policy.onnx_raw import add_columns, check_raw, input_names, missing_text
 from bopl.policy.onnx_trees import add_trees
 from bopl.policy.summands import Summands, summands_of
-from bopl.reward.logging_model import LEAST_PROB as LEAST_LOGGING_PROB
+from bopl.reward.logging_model import MIN_PROB as MIN_LOGGING_PROB
 from bopl.reward.logging_model import LoggingModel
 
 if TYPE_CHECKING:
     from bopl.policy.boosted import BoostedPolicy
     from bopl.policy.scored import ScoredPolicy
 
-LEAST_PROB = 1e-300  # of a blend's action before the logarithm is taken, as in `BlendedPolicy`
+MIN_PROB = 1e-300  # of a blend's action before the logarithm is taken, as in `BlendedPolicy`
 LOWEST = -1e4  # logarithm of a probability of zero, within a blend: finite, and far below the logarithm above
 HIGHEST_FACTOR = 1e30  # a finite inverse temperature stays finite in float32
 
@@ -37,12 +37,12 @@ def write_onnx(
     Parameters
     ----------
     parts : sequence of (BoostedPolicy, float)
-        What the policy is the mean of, and the share of each; for a single policy itself.
+        The policies to average, with their shares; for a single policy, itself.
     path : path
     policy : BoostedPolicy or BlendedPolicy
-        What has the parts. Labels that are text or whole numbers come out as they are, others as positions.
+        The policy with the parts. Labels that are text or integers are returned as they are, others as positions.
     raw : bool
-        Whether the columns of the log are the inputs, by name (`onnx_raw`), and not encoded contexts.
+        Whether the inputs are the columns of the log, by name (`onnx_raw`), instead of encoded contexts.
     """
     graph = Graph()
     facts: dict[str, Any] = {}
@@ -113,10 +113,10 @@ class _PolicyWriter:
             log_prob = graph.add("Log", graph.add("Add", kept, graph.constant(model.epsilon / self.n_actions)))
         else:
             log_prob = graph.add("LogSoftmax", score, axis=1)
-        return graph.add("Max", log_prob, graph.constant(np.log(LEAST_LOGGING_PROB)))
+        return graph.add("Max", log_prob, graph.constant(np.log(MIN_LOGGING_PROB)))
 
     def _add_linear(self, model: LoggingModel) -> str:
-        """Add the linear scores of the inputs of `InputLayout`, up to a number that all actions of a context share."""
+        """Add the linear scores of the inputs of `InputLayout`, up to a constant for each context."""
         graph, layout = self.graph, model.layout
         inputs = []
         if len(layout.number):
@@ -157,7 +157,7 @@ class _PolicyWriter:
         highest = graph.add("Max", *weighted)
         ratios = [graph.add("Exp", graph.add("Sub", one, highest)) for one in weighted]
         log_mean = graph.add("Add", highest, graph.add("Log", graph.add("Sum", *ratios)))
-        return graph.add("Max", log_mean, graph.constant(np.log(LEAST_PROB)))
+        return graph.add("Max", log_mean, graph.constant(np.log(MIN_PROB)))
 
     def _add_part(self, score: str, inverse_temperature: float) -> str:
         """Add the log-probabilities of a part of a blend."""
@@ -195,7 +195,7 @@ class _PolicyWriter:
 
 
 def _labels(actions: AnyArray) -> AnyArray:
-    """Return what positions are turned into: text and whole numbers as they are, else the positions."""
+    """Return what positions are mapped to: text and integers as they are, otherwise the positions."""
     labels: list[Any] = actions.tolist()
     if all(isinstance(label, str) for label in labels):
         return np.array(labels, dtype=np.str_)

@@ -1,4 +1,4 @@
-"""`Graph`: an ONNX graph that is written down step by step."""
+"""`Graph`: an ONNX graph that is built step by step."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ import numpy as np
 from bopl._files import write_bytes
 from bopl._typing import AnyArray
 
-INNER = "/"  # what names of steps begin with
-ML_OPSET, OPSET, IR_VERSION = 3, 13, 8  # old enough for runtimes that are in use
+INNER = "/"  # prefix of the names of steps
+ML_OPSET, OPSET, IR_VERSION = 3, 13, 8  # old enough for the runtimes in use
 
 
 class Graph:
-    """Steps over tensors that are known by name; all numbers are float32, unless a step says otherwise.
+    """Steps over named tensors; all numbers are float32, unless a step says otherwise.
 
     Attributes
     ----------
@@ -50,7 +50,7 @@ class Graph:
         return name
 
     def constant(self, values: Any, *, is_double: bool = False) -> str:
-        """Add a constant: floats become float32 or doubles, whole numbers int64, text stays text; return its name."""
+        """Add a constant: floats become float32 or doubles, integers int64, text stays text; return its name."""
         array = np.asarray(values)
         name = f"{INNER}constant_{len(self._constants)}"
         if array.dtype.kind == "U":
@@ -79,7 +79,7 @@ class Graph:
         self._outputs.append(self._onnx.helper.make_tensor_value_info(output, kind, shape))
 
     def write(self, path: str | Path, metadata: Mapping[str, Any]) -> None:
-        """Write the model; ``metadata`` is kept in it as JSON."""
+        """Write the model, with ``metadata`` as JSON."""
         helper = self._onnx.helper
         graph = helper.make_graph(self._steps, "policy", self._inputs, self._outputs, initializer=self._constants)
         opsets = [helper.make_opsetid("", OPSET), helper.make_opsetid("ai.onnx.ml", ML_OPSET)]

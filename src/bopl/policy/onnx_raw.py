@@ -20,15 +20,15 @@ from bopl.log.schema import LogSchema
 from bopl.policy.onnx_graph import INNER, Graph
 
 OUTPUTS = ("score", "probability", "action")
-PREFIX = "context."  # of a column that is called as an output is
+PREFIX = "context."  # of a column that has the name of an output
 NAT = int(np.iinfo(np.int64).min)
 _WHOLE_NUMBER = re.compile(r"[+-]?\d+")
 
 
 def check_raw(schema: LogSchema | None) -> LogSchema:
-    """Return the schema of a policy whose columns can be inputs, or say why they cannot."""
+    """Return the schema of a policy whose columns can be inputs, or raise an error that says why they cannot."""
     if schema is None:
-        raise TypeError("the policy was fitted on numbers and not on named columns: export it with raw=False.")
+        raise TypeError("the policy was fitted on numbers, not on named columns: export it with raw=False.")
     if schema.is_sparse:
         raise TypeError(
             f"the policy was fitted on sparse contexts with {len(schema.columns):,} columns, which would be as many "
@@ -38,7 +38,7 @@ def check_raw(schema: LogSchema | None) -> LogSchema:
 
 
 def input_names(schema: LogSchema) -> dict[str, str]:
-    """Return what the input of each column is called: as the column, unless that name is taken."""
+    """Return the input name of each column: that of the column, unless it is taken."""
     return {
         column.name: f"{PREFIX}{column.name}" if _is_taken(column.name) else column.name for column in schema.columns
     }
@@ -49,7 +49,7 @@ def _is_taken(name: str) -> bool:
 
 
 def missing_text(schema: LogSchema) -> str:
-    """Return the text that stands for missing text: the first of some that is no category."""
+    """Return the text that stands for missing text: the first of some that is not a category."""
     taken = {text for column in schema.columns if column.kind == "category" for text in column.code_of}
     texts = ["", "<missing>", *(f"<missing {k}>" for k in range(len(taken) + 1))]
     return next(text for text in texts if text not in taken)
@@ -71,7 +71,7 @@ def add_columns(graph: Graph, schema: LogSchema) -> None:
 
 
 def _add_category(graph: Graph, column: Column, text: str, missing: str) -> str:
-    """Add the positions of categories; whole numbers and truth values are known in Python's spelling as well."""
+    """Add the positions of categories; integers and booleans are also accepted in Python's spelling."""
     code = dict(column.code_of)
     for known in list(code):
         spelling = f"{known}.0" if _WHOLE_NUMBER.fullmatch(known) else {"true": "True", "false": "False"}.get(known)
@@ -110,14 +110,14 @@ def _add_time(graph: Graph, column: Column, milliseconds: str) -> list[str]:
 
 
 def raw_inputs(schema: LogSchema, rows: Any) -> dict[str, AnyArray]:
-    """Return what an ONNX model that takes raw columns is given for some rows.
+    """Return the inputs of an ONNX model with raw columns for some rows.
 
     Parameters
     ----------
     schema : LogSchema
-        That of the policy, ``policy.schema_``.
+        The schema of the policy, ``policy.schema_``.
     rows : frame, or sequence of mappings
-        Columns with other names are left aside.
+        Other columns are ignored.
 
     Returns
     -------

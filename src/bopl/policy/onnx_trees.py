@@ -1,6 +1,6 @@
 """The engine's trees as one tree ensemble of ONNX.
 
-ONNX trees know nothing of actions. But actions that a tree never tells apart share one tree over the context, in which
+ONNX trees know nothing about actions. But actions that a tree never separates share one tree over the context, in which
 the splits on the action are already decided, and whose leaves add their value to the scores of all of them. A tree of
 the ensemble becomes one such tree for each set of actions that it keeps together.
 """
@@ -33,7 +33,7 @@ def add_trees(
         if len(nodes.node_id) + len(nodes.target) + len(classes) * tree.n_nodes > MAX_NODES:
             raise ValueError(
                 f"the policy needs more than {MAX_NODES:,} nodes in ONNX, where a tree is repeated for every set of "
-                "actions that it tells apart; train it with fewer rounds, fewer leaves or fewer actions."
+                "actions that it separates; train it with fewer rounds, fewer leaves or fewer actions."
             )
         for members in classes:
             nodes.add(tree, members, coefficient)
@@ -73,7 +73,7 @@ def _goes_right(tree: Tree, node: int) -> BoolArray:
 
 
 def _classes(tree: Tree) -> list[AnyArray]:
-    """Return the sets of actions that no split of the tree tells apart."""
+    """Return the sets of actions that no split of the tree separates."""
     splits = np.flatnonzero(tree.feature == ACTION_SPLIT)
     sides = np.array([_goes_right(tree, int(node)) for node in splits]).reshape(len(splits), tree.n_actions)
     _, number = np.unique(sides, axis=1, return_inverse=True)
@@ -97,7 +97,7 @@ class _Nodes:
     target: list[tuple[int, int, int, float]] = field(default_factory=list)  # tree, node, action, weight
 
     def add(self, tree: Tree, members: AnyArray, coefficient: float) -> None:
-        """Add the tree as it is for a set of actions that it does not tell apart."""
+        """Add the tree for a set of actions that it does not separate."""
         start = len(self.node_id)
         todo = [(self._resolve(tree, 0, int(members[0])), -1, True)]
         while todo:

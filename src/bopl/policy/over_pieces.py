@@ -1,4 +1,4 @@
-"""`BoostedPolicy.fit` on a log in pieces: what is known of the whole log first, then the loop over pieces."""
+"""`BoostedPolicy.fit` on a log in pieces: first what depends on the whole log, then the loop over pieces."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def is_in_pieces(log: Any) -> bool:
 
 @dataclass(frozen=True)
 class PiecesFit:
-    """What came of a fit: the result, and the rows it was trained on."""
+    """Result of a fit, and the rows it was trained on."""
 
     result: BoostingResult
     n_kept: int
@@ -77,7 +77,7 @@ def fit_over_pieces(
     Parameters
     ----------
     plan : BoostingPlan
-        What the settings of the policy mean.
+        The plan from the settings of the policy.
     log : PiecesLog
     cluster : Cluster
     sample_weight : array-like of shape (n_samples,), optional
@@ -119,7 +119,7 @@ def fit_over_pieces(
 
 @dataclass(frozen=True)
 class _Ready:
-    """What is known before the first round."""
+    """Everything computed before the first round."""
 
     problem: PiecesProblem
     start: Start
@@ -130,7 +130,7 @@ class _Ready:
     actions: AnyArray
 
     def sketch(self, validation: Any, cluster: Cluster) -> RowSketch:
-        """Return the sketch of the rows that were learned from and watched."""
+        """Return the sketch of the training and validation rows."""
         others = []
         if validation is not None and not is_in_pieces(validation):
             others = [decision_keys(validation, self.actions)]
@@ -141,7 +141,7 @@ class _Ready:
 
 
 def _prepare(plan: BoostingPlan, log: Any, cluster: Cluster, weight: FloatArray | None, seed: int) -> _Ready:
-    """Look at the whole log: bins, models, certificate."""
+    """Compute what depends on the whole log: bins, models, certificate."""
     policy, learner, objective = plan.policy, _tree_of(plan, log), _objective_of(plan)
     with place_parts(cluster, parts_of(log, sample_weight=weight), LoadLog(log.spec)) as raw:
         numbers = find_numbers(raw, policy.reward_translation)
@@ -197,7 +197,7 @@ def _models(plan: BoostingPlan, bench: PiecesBench) -> tuple[StartModels | None,
     model = BoostedRewardModel() if policy.reward_model is None else policy.reward_model
     if needs_model and not isinstance(model, BoostedRewardModel):
         raise TypeError(
-            f"a log in pieces is learned from by bopl.BoostedRewardModel; {type(model).__name__} needs it in memory: "
+            f"only bopl.BoostedRewardModel supports a log in pieces; {type(model).__name__} needs it in memory: "
             "pass log.to_log()."
         )
     has_prior = needs_model and policy.reward_prior
@@ -230,7 +230,7 @@ def _tree_of(plan: BoostingPlan, log: Any) -> HistTree:
     learner = plan.learner
     if not isinstance(learner, HistTree):
         raise TypeError(
-            f"a log in pieces is learned from by bopl.HistTree or bopl.HistTreeClassifier; {type(learner).__name__} "
+            f"only bopl.HistTree and bopl.HistTreeClassifier support a log in pieces; {type(learner).__name__} "
             "needs it in memory: pass log.to_log()."
         )
     learner = with_categories(learner, log)
@@ -242,7 +242,7 @@ def _objective_of(plan: BoostingPlan) -> Any:
     objective = plan.objective
     if not isinstance(objective, RowWise):
         raise TypeError(
-            f"the objective {objective.name!r} may look at all samples at once, and those of a log in pieces are never "
+            f"the objective {objective.name!r} may use all samples at once, but those of a log in pieces are never "
             "together: let its class inherit bopl.objective.RowWise if it does not, or pass log.to_log()."
         )
     return objective

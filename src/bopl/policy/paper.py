@@ -37,17 +37,17 @@ def paper_policy(
     Parameters
     ----------
     name : {"bopl-regr", "bopl-class", "bopl-s-regr", "bopl-s-class", "bopl-cs-regr"}
-        In any case of letters. The ``-regr`` variants fit XGBoost trees, the ``-class`` variants scikit-learn's
+        In upper or lower case. The ``-regr`` variants fit XGBoost trees, the ``-class`` variants scikit-learn's
         decision tree classifier, as in the paper.
     n_rounds, max_depth, reward_translation, random_state
         As in the paper's table of hyper-parameters.
     min_child_weight : float
-        For ``-regr`` the least sum of weights in a leaf; for ``-class``, whose learner has no such setting, the least
-        number of (context, action) rows in a leaf.
+        For ``-regr`` the minimum sum of weights in a leaf; for ``-class``, whose learner has no such setting, the
+        minimum number of (context, action) rows in a leaf.
     reg_lambda : float
         Ridge penalty on the leaves of the ``-regr`` variants.
     tree_method : {"exact", "hist"}, default="exact"
-        Of XGBoost.
+        Tree method of XGBoost.
     n_jobs : int, optional
         Threads of XGBoost.
 

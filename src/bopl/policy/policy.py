@@ -21,7 +21,7 @@ from bopl.policy.drawing import draw_labels as draw_labels
 
 
 class Policy(ABC):
-    """Something that chooses actions: give `predict_proba` and the rest follows.
+    """Something that chooses actions: define `predict_proba`, and the rest follows.
 
     Attributes
     ----------
@@ -49,7 +49,7 @@ class Policy(ABC):
         action : ndarray of shape (n_samples,)
             What to do.
         propensity : ndarray of shape (n_samples,)
-            Probability with which it was chosen: what to log next to it.
+            Probability with which it was chosen; log it with the action.
         """
         return draw_labels(self.predict_proba(context), self.actions_, random_state)
 
@@ -57,7 +57,7 @@ class Policy(ABC):
 
     @property
     def policy_id(self) -> str:
-        """What the policy is called in a log of decisions: here the name of its class, which says all if it is code."""
+        """Name of the policy in a log of decisions: here that of its class, which suffices if the policy is code."""
         return f"{type(self).__module__}.{type(self).__qualname__}"
 
     def decide(
@@ -69,9 +69,9 @@ class Policy(ABC):
         draw: float | None = None,
         event: str | None = None,
     ) -> Decision:
-        """Draw an action for one record: what a service calls.
+        """Draw an action for one record; a service calls this.
 
-        Threads can share a policy, and so can processes that are forked.
+        Threads and forked processes can share a policy.
 
         Parameters
         ----------
@@ -80,16 +80,16 @@ class Policy(ABC):
         eligible : sequence of action labels, or of n_actions booleans, optional
             What can be chosen; all actions by default.
         random_state : int or Generator, optional
-            Where the draw comes from; by default from the system, which no two processes share.
+            Source of the draw; the operating system by default, so that no two processes share draws.
         draw : float in [0, 1), optional
-            The uniform number itself, for those who want to replay a decision.
+            The uniform number itself, to replay a decision.
         event : str, optional
             Id of the event; a new one by default.
 
         Returns
         -------
         Decision
-            With the action, its propensity, the id of the event and that of the policy.
+            The action, its propensity, the id of the event and that of the policy.
         """
         policy, labels = self._identity()
         mask = None if eligible is None else eligible_row(eligible, labels)[None]
@@ -106,7 +106,7 @@ class Policy(ABC):
         draw: Sequence[float] | FloatArray | None = None,
         events: Sequence[str] | None = None,
     ) -> list[Decision]:
-        """Draw an action for each of several records; what is said of one in `decide` comes as a sequence here."""
+        """Draw an action for each of several records; the arguments of `decide` are sequences here."""
         if events is not None and len(events) != len(records):
             raise ValueError(f"events has {len(events)} ids for {len(records)} records; each needs one.")
         if not len(records):
@@ -149,7 +149,7 @@ class Policy(ABC):
 def read_fitted_context(
     context: Any, n_features: int, feature_names: Sequence[str] | None, owner: str
 ) -> ContextMatrix:
-    """Return contexts to predict on, after checking that they have the columns the policy was fitted on."""
+    """Return contexts, after checking that they have the columns the policy was fitted on."""
     if is_frame(context) and feature_names is not None:
         _check_frame_names([str(name) for name in column_names(context)], list(feature_names))
     matrix, _ = read_context(context)

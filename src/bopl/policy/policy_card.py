@@ -1,4 +1,4 @@
-"""Policies as cards in a notebook: settings, how training went, what they look at, what a blend is made of."""
+"""Policies as cards in a notebook: settings, training, importances, the parts of a blend."""
 
 from __future__ import annotations
 
@@ -141,7 +141,7 @@ def _number(values: AnyArray, at: int) -> str:
 
 
 def _features(policy: Any) -> Markup | None:
-    """Return the columns that gained most."""
+    """Return the columns with the largest gain."""
     try:
         gain = policy.feature_importances_
     except AttributeError:

@@ -1,4 +1,4 @@
-"""`RecordPolicy`: from one record, a plain mapping, to the probabilities of its actions, and the id of who decided."""
+"""`RecordPolicy`: from one record, a plain mapping, to action probabilities, and the policy's id."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from bopl.policy.policy import Policy
 
 @dataclass(frozen=True, eq=False)
 class _Served:
-    """What deciding needs of a policy at once, and the state of the policy that it was made from."""
+    """Everything that deciding needs from a policy, and the state of the policy that it was made from."""
 
     state: list[Any]
     policy_id: str
@@ -32,7 +32,7 @@ class _Served:
 class RecordPolicy(Policy):
     """A policy that knows the names of its columns and reads records; it imports nothing that fitting needs.
 
-    A subclass gives `content`, the probabilities of contexts that have been read, ``_prob``, and a way to read others,
+    A subclass defines `content`, the probabilities of encoded contexts, ``_prob``, and how to encode others,
     ``_read``.
     """
 
@@ -42,12 +42,12 @@ class RecordPolicy(Policy):
 
     @property
     def trained_inverse_temperature(self) -> float:
-        """What the scores are multiplied by unless the caller says otherwise; infinity for predicted rewards."""
+        """Factor of the scores, unless the caller gives one; infinity for predicted rewards."""
         return 1.0
 
     @property
     def policy_id(self) -> str:
-        """Digest of what the policy decides by: equal for equal policies, also after a file, on every machine."""
+        """Digest of everything the policy decides by: equal for equal policies, even after loading."""
         return self._served().policy_id
 
     @abstractmethod
@@ -59,10 +59,10 @@ class RecordPolicy(Policy):
         return type(self).__name__
 
     def _check_fitted(self) -> None:
-        """Raise if there is nothing to decide by yet."""
+        """Raise if the policy cannot decide yet."""
 
     def _served(self) -> _Served:
-        """Return what deciding needs, made once for as long as nothing of the policy is set anew."""
+        """Return what deciding needs, cached until an attribute of the policy is replaced."""
         state, made = self._state(), vars(self).get("_made")
         if isinstance(made, _Served) and len(made.state) == len(state) and all(map(is_, made.state, state)):
             return made
@@ -87,7 +87,7 @@ class RecordPolicy(Policy):
         return made
 
     def _state(self) -> list[Any]:
-        """Return whatever changes when the policy does: an object that is set anew is another one."""
+        """Return what changes when the policy does: a replaced attribute is another object."""
         return [value for name, value in vars(self).items() if name != "_made"]
 
     def _identity(self) -> tuple[str, list[Any]]:
@@ -96,9 +96,9 @@ class RecordPolicy(Policy):
 
     @property
     def has_exact_rows(self) -> bool:
-        """Whether the digits of a row's probabilities do not depend on the rows that it comes with.
+        """Whether the digits of a row's probabilities do not depend on the other rows.
 
-        Where they do, as in products of matrices, several records are decided one by one.
+        If they do, as in matrix products, several records are decided one by one.
         """
         return True
 
@@ -137,11 +137,11 @@ class RecordPolicy(Policy):
 
 
 def check_scores(score: FloatArray) -> FloatArray:
-    """Return scores, after checking that they are finite: of others there are no probabilities to act on or to log."""
+    """Return scores, after checking that they are finite: otherwise there are no probabilities to act on or to log."""
     if len(score) > 1:
         with np.errstate(over="ignore", invalid="ignore"):
             total = score.sum()
-        if np.isfinite(total):  # it may overflow where no score does
+        if np.isfinite(total):  # it may overflow even if no score does
             return score
     if np.isfinite(score).all():
         return score
@@ -149,5 +149,5 @@ def check_scores(score: FloatArray) -> FloatArray:
     raise ValueError(
         f"the policy's scores are not finite for {np.count_nonzero(bad)} of {len(score)} contexts, the first at row "
         f"{int(np.flatnonzero(bad)[0])}. Missing or very large numbers in the context do this to linear models and "
-        "networks: fill the gaps, or rescale."
+        "networks: fill in missing values, or rescale."
     )

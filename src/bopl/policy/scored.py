@@ -1,4 +1,4 @@
-"""`ScoredPolicy`: from scores of all actions to everything a policy is asked for."""
+"""`ScoredPolicy`: from scores of all actions to the whole interface of a policy."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ from bopl.policy.records import check_scores as check_scores
 class ScoredPolicy(RecordPolicy, BaseEstimator):
     """A scikit-learn estimator that scores every action; probabilities are the softmax of the scores.
 
-    A subclass gives `decision_function` and, in its ``fit``, calls ``_remember(log)``.
+    A subclass defines `decision_function` and, in its ``fit``, calls ``_remember(log)``.
 
     Attributes
     ----------
@@ -46,17 +46,17 @@ class ScoredPolicy(RecordPolicy, BaseEstimator):
     feature_names_in_ : ndarray of shape (n_features,)
         Only if the log had column names.
     training_rows_ : RowSketch or None
-        A few hashes of the rows it was trained on: an evaluation on them says so.
+        A few hashes of the training rows, by which an evaluation recognises them.
     schema_ : LogSchema or None
-        How the columns of the log's frame or file became numbers; frames to predict on are encoded alike.
+        How the columns of the log's frame or file were encoded; frames to predict on are encoded the same way.
     trained_on_ : str or None
-        Fingerprint of the log whose parts it was trained and chosen on, where a run has noted it.
+        Fingerprint of the log on whose parts it was trained and chosen, if a run has recorded it.
     """
 
     training_rows_: RowSketch | None = None
     trained_on_: str | None
 
-    # Reward and propensity travel with the samples through cross-validation without being asked for.
+    # Reward and propensity travel with the samples through cross-validation automatically.
     __metadata_request__fit = {  # noqa: RUF012
         "context": UNUSED,
         "action": UNUSED,
@@ -88,7 +88,7 @@ class ScoredPolicy(RecordPolicy, BaseEstimator):
         check_number("inverse_temperature", inverse_temperature, low=0.0)
         if "inverse_temperature" not in self.get_params(deep=False):
             raise TypeError(
-                f"a {type(self).__name__} has no inverse_temperature of its own: pass it to predict_proba or sample."
+                f"a {type(self).__name__} has no setting inverse_temperature: pass it to predict_proba or sample."
             )
         sharp = copy(self)
         sharp.set_params(inverse_temperature=float(inverse_temperature))
@@ -108,7 +108,7 @@ class ScoredPolicy(RecordPolicy, BaseEstimator):
         context : array-like or frame of shape (n_samples, n_features)
             One row per decision, with the columns of the training log.
         inverse_temperature : float in [0, inf], optional
-            0 is the uniform policy, infinity always takes the highest score; by default the policy that was trained:
+            0 is the uniform policy, infinity always takes the highest score; by default as trained:
             1 for policies trained as a softmax, infinity for those that predict rewards.
         action_mask : boolean array of shape (n_samples, n_actions), optional
             Which actions can be chosen; the others get probability zero.
@@ -120,7 +120,7 @@ class ScoredPolicy(RecordPolicy, BaseEstimator):
         return softmax(score, inverse_temperature=float(factor), action_mask=mask)
 
     def predict(self, context: Any, *, action_mask: Any = None) -> Any:
-        """Return the action with the highest score for each context, among those the mask allows."""
+        """Return the eligible action with the highest score for each context."""
         score = check_scores(self.decision_function(context))
         mask = self._read_mask(action_mask, len(score))
         best = (score if mask is None else np.where(mask, score, -np.inf)).argmax(axis=1)
@@ -150,7 +150,7 @@ class ScoredPolicy(RecordPolicy, BaseEstimator):
         """Return the self-normalised estimate of the policy's reward on a log (higher is better).
 
         Parameters are those of `fit`; ``sample_weight`` multiplies the importance weights. Actions that the policy was
-        not fitted on, as may happen in the folds of a cross-validation, are actions that it never takes. In
+        not fitted on, as may happen in cross-validation folds, are never taken. In
         scikit-learn's searches pass ``y=bopl.outcomes(action, reward, propensity)``; by their own names reward and
         propensity reach this method only with ``sklearn.set_config(enable_metadata_routing=True)``.
         """
@@ -177,7 +177,7 @@ class ScoredPolicy(RecordPolicy, BaseEstimator):
     def content(self) -> tuple[dict[str, Any], dict[str, AnyArray]]:
         """Return what the policy decides by beside its columns and actions, as JSON facts and arrays.
 
-        `policy_id` is a digest of it. A policy of your own that has learned something returns it here.
+        `policy_id` is a digest of it. Your own policy returns here what it has learned.
         """
         return {"settings": repr(sorted(self.get_params(deep=False).items()))}, {}
 
@@ -185,17 +185,17 @@ class ScoredPolicy(RecordPolicy, BaseEstimator):
         check_is_fitted(self)
 
     def __getstate__(self) -> dict[str, Any]:
-        # What deciding needs is made again where it is needed.
+        # What deciding needs is recreated when needed.
         return {name: value for name, value in super().__getstate__().items() if name != "_made"}
 
     def _prob(self, matrix: ContextMatrix, mask: BoolArray | None) -> FloatArray:
-        """Return the probabilities of contexts that have been read; a subclass may know a quicker way."""
+        """Return the probabilities of encoded contexts; a subclass may have a faster way."""
         return self.predict_proba(matrix, action_mask=mask)
 
     # -- What was fitted ------------------------------------------------------------------------------------------
 
     def _all_actions(self, action: Any) -> Any:
-        """Return the policy's own actions, then those logged ones that it was not fitted on."""
+        """Return the policy's own actions, followed by logged ones that it was not fitted on."""
         if action is None:
             return self.actions_
         own = self.actions_.tolist()
@@ -211,7 +211,7 @@ class ScoredPolicy(RecordPolicy, BaseEstimator):
         return label_array([*own, *unknown])
 
     def _remember(self, log: BanditLog, *watched: BanditLog) -> None:
-        """Keep what later contexts are checked against, and which rows were seen, to learn or to stop by."""
+        """Store what later contexts are checked against, and which rows were used for training or early stopping."""
         self._remember_facts(log, RowSketch.of(log, *watched))
 
     def _remember_facts(self, log: Any, training_rows: RowSketch) -> None:
@@ -250,7 +250,7 @@ class ScoredPolicy(RecordPolicy, BaseEstimator):
 
 
 class ShownAsCard:
-    """A policy that notebooks show as a card of its own, ``_repr_html_inner``, in place of scikit-learn's diagram."""
+    """A policy that notebooks show as its own card, ``_repr_html_inner``, instead of scikit-learn's diagram."""
 
     def _repr_html_inner(self) -> str:
         raise AttributeError(f"{type(self).__name__} has no card.")
@@ -263,7 +263,7 @@ class ShownAsCard:
 
 
 def as_log(context: Any, action: Any, reward: Any, propensity: Any, actions: Any) -> BanditLog:
-    """Return the log a caller means: the one passed, or one built from columns."""
+    """Return the log: the one passed, or one built from columns."""
     if isinstance(context, BanditLog):
         if any(value is not None for value in (action, reward, propensity)):
             raise TypeError("pass either a BanditLog or context, action, reward and propensity, not both.")
@@ -285,16 +285,16 @@ def as_log(context: Any, action: Any, reward: Any, propensity: Any, actions: Any
 
 
 def read_target(action: Any, reward: Any, propensity: Any) -> tuple[Any, Any, Any]:
-    """Return action, reward and propensity, taken apart where they came as one ``y``."""
+    """Return action, reward and propensity, separated if they came as one ``y``."""
     if not is_outcomes(action):
         return action, reward, propensity
     if reward is not None or propensity is not None:
-        raise TypeError("y holds reward and propensity already: do not pass them a second time.")
+        raise TypeError("y already contains reward and propensity: do not pass them again.")
     return read_outcomes(action)
 
 
 def as_training_log(context: Any, action: Any, reward: Any, propensity: Any, actions: Any) -> BanditLog:
-    """Return the log a caller means, after checking that something can be learned from it."""
+    """Return the log, after checking that something can be learned from it."""
     log = as_log(context, action, reward, propensity, actions)
     check_learnable(log)
     return log

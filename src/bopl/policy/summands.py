@@ -1,4 +1,4 @@
-"""What a policy's scores are the sum of: trees of the engine, and functions of the logging policy's probabilities."""
+"""The summands of a policy's scores: trees of the engine, and functions of the logging policy's probabilities."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Summands:
     ----------
     trees : list of Tree
     coefficients : list of float
-        What each tree is multiplied by.
+        Coefficient of each tree.
     sparse_trees : list of Tree
         Trees for which zeros of the context are missing values.
     sparse_coefficients : list of float
@@ -35,7 +35,7 @@ class Summands:
 
 
 def summands_of(ensemble: Ensemble) -> Summands:
-    """Return what an ensemble adds up.
+    """Return the summands of an ensemble.
 
     Raises
     ------

@@ -14,14 +14,12 @@ from bopl.policy.summands import summands_of
 def write_xgboost(ensemble: Ensemble, path: str | Path) -> None:
     """Write the ensemble's scores as an XGBoost JSON model."""
     if Path(path).suffix != ".json":
-        raise ValueError(
-            f"XGBoost tells the format of a model by the file's name: use one that ends in .json, not {path}."
-        )
+        raise ValueError(f"XGBoost determines the format by the file name: use one that ends in .json, not {path}.")
     summands = summands_of(ensemble)
     if summands.terms:
         raise TypeError(
-            "the policy starts from a linear model of the logging policy, which is not a tree and has no XGBoost form; "
-            "export it to ONNX instead, which can hold it."
+            "the policy starts from a linear model of the logging policy, which is not a tree, so XGBoost cannot "
+            "represent it; export it to ONNX instead."
         )
     if summands.sparse_trees:
         raise TypeError(

@@ -1,4 +1,4 @@
-"""The race: candidates compete on validation samples, and the best policy is trained on all that may be used."""
+"""The race: candidates compete on validation samples, and the best policy is trained on all samples."""
 
 from bopl.race.auto import AutoPolicy
 from bopl.race.candidate import Candidate, candidates

@@ -1,4 +1,4 @@
-"""`AutoPolicy`: the default of the house. It lets candidates race and trains the winner on all samples."""
+"""`AutoPolicy`, the default: candidates race, and the winner is trained on all samples."""
 
 from __future__ import annotations
 
@@ -35,42 +35,42 @@ from bopl.race.progress import RaceProgress
 from bopl.race.race import Outcome, Race, RaceSettings, make_panel
 from bopl.race.raced_part import raced_rows
 
-MAX_WHOLE = 60_000  # of a log with more samples, a part races: it is as sure, and quick
-CROSS_VALIDATE_BELOW = 12_000  # samples below which all of them judge, by cross-validation
-BLENDED = ((MAX_WHOLE, 5), (300_000, 2), (np.inf, 1))  # leaders that are trained on all samples, by their number
-MIN_RETRAINED = 0.5  # share of its rounds that a winner must make on all samples to replace the one that raced
-RACE_SHARE = 0.6  # of the time allowed; the rest trains the winner
+MAX_WHOLE = 60_000  # of a log with more samples, only a part races: it is as reliable, and faster
+CROSS_VALIDATE_BELOW = 12_000  # with fewer samples, all of them judge, by cross-validation
+BLENDED = ((MAX_WHOLE, 5), (300_000, 2), (np.inf, 1))  # leaders trained on all samples, by the size of the log
+MIN_RETRAINED = 0.5  # share of its rounds that a winner must make on all samples to replace the policy that raced
+RACE_SHARE = 0.6  # of the time limit; the rest trains the winner
 
 
 class AutoPolicy(DelegatedPolicy):
-    """A policy without settings to choose: candidates race on validation samples, and the best is trained on all.
+    """A policy without settings: candidates race on validation samples, and the best is trained on all samples.
 
     Parameters
     ----------
     include : sequence of str, optional
-        Names of the candidates that may take part; all by default. The logging policy always does.
+        Names of the candidates that may race; all by default. The logging policy always races.
     exclude : sequence of str, default=()
-        Names of candidates that may not.
+        Names of the candidates that may not race.
     minutes : float, optional
-        About how long the whole fit may take.
+        Approximate time limit of the whole fit.
     validation_fraction : float in (0, 1), default=0.25
-        Share of the samples that judge: the latest ones of a log with times, where that is possible. Logs of few
-        samples are cross-validated instead. Groups stay whole.
+        Share of the samples that judge: the latest ones if the log has times and that is possible. Small logs
+        are cross-validated instead. Groups stay whole.
     blend : bool, default=True
         Whether the mean of the leaders' probabilities may win.
     n_jobs : int, optional
         Threads; all processors by default. The policy does not depend on it, unless ``minutes`` ends the race.
     progress : bool, default=True
-        Show one line of progress where standard error is a terminal.
+        Show a progress line if standard error is a terminal.
     random_state : int, RandomState instance or None, default=None
-        Seed of everything that is drawn.
+        Seed of the random numbers.
 
     Attributes
     ----------
     best_policy_ : BoostedPolicy or BlendedPolicy
-        The policy that was chosen, trained on all samples.
+        The chosen policy, trained on all samples.
     leaderboard_ : Leaderboard
-        What the judges saw of every candidate.
+        The results of every candidate.
     is_logging_ : bool
         Whether nothing beat the logging policy, so that the policy is the logging policy.
     is_interrupted_ : bool
@@ -126,21 +126,21 @@ class AutoPolicy(DelegatedPolicy):
         cluster: Any = None,
         memory: int | str | None = None,
     ) -> AutoPolicy:
-        """Let the candidates race on a log, and train the winner on all of it.
+        """Race the candidates on a log, and train the winner on all of it.
 
-        Ctrl-C ends the race with the best candidate so far. Columns that surely know too much (`BanditLog.leaks`) are
-        not left out, but told in a `LeakWarning`.
+        Ctrl-C ends the race with the best candidate so far. Columns that surely leak (`BanditLog.leaks`) are
+        not left out, but reported in a `LeakWarning`.
 
         Parameters
         ----------
         context, action, reward, propensity, actions, sample_weight
-            As for `bopl.BoostedPolicy.fit`. A log in pieces races on a drawn part of it.
+            As for `bopl.BoostedPolicy.fit`. A log in pieces races on a random part of it.
         keeper : Keeper, optional
-            Keeps what was finished, so that the same fit goes on after a crash; `bopl train` passes one.
+            Stores finished work, so that the same fit can resume after a crash; `bopl train` passes one.
         cluster : Cluster, distributed.Client or str, optional
             Where the winner is trained on a log in pieces; this machine by default.
         memory : int or str, optional
-            What may be taken of this machine's memory for a log in pieces, as ``"4GB"``; half of what is free by
+            Memory that a log in pieces may take on this machine, such as ``"4GB"``; half of the free memory by
             default.
         """
         if isinstance(context, PartitionedLog):
@@ -167,10 +167,10 @@ class AutoPolicy(DelegatedPolicy):
     def _fit_pieces(
         self, log: PartitionedLog, sample_weight: Any, cluster: Any, memory: int | str | None
     ) -> AutoPolicy:
-        """Let the candidates race on a drawn part of a log in pieces, and train the winner on all of it."""
+        """Race the candidates on a random part of a log in pieces, and train the winner on all of it."""
         log.require_propensity()
         weight = check_sample_weight(sample_weight, log.n_samples)
-        if log.n_samples <= MAX_WHOLE:  # which all races hold in memory
+        if log.n_samples <= MAX_WHOLE:  # which a race holds in memory
             return self.fit(log.to_log(), sample_weight=weight)
         self._check_settings()
         seed = int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
@@ -209,7 +209,7 @@ class AutoPolicy(DelegatedPolicy):
         outcome: Outcome,
         keeper: Keeper | None = None,
     ) -> Workbench:
-        """Return what the winners are trained with on a log in memory."""
+        """Return the workbench for training winners on a log in memory."""
         return Workbench(
             log,
             sample_weight=weight,
@@ -253,7 +253,7 @@ class AutoPolicy(DelegatedPolicy):
         progress: RaceProgress,
         keeper: Keeper | None = None,
     ) -> Outcome:
-        """Return the outcome of the race on a log, or on a part of one with so many samples."""
+        """Return the outcome of the race on a log, or on a part of one with this many samples."""
         names = tuple(one for one in choose(self.include, self.exclude) if one.suits(raced))
         is_whole = raced.n_samples == n_samples
         settings = RaceSettings(
@@ -278,7 +278,7 @@ class AutoPolicy(DelegatedPolicy):
         deadline: float,
         progress: RaceProgress,
     ) -> None:
-        """Train the winners on all samples, or keep what the race has trained if there is no time for more."""
+        """Train the winners on all samples, or keep the policies that raced if there is no time left."""
         self.leaderboard_: Leaderboard = outcome.leaderboard
         self.is_logging_, self.is_interrupted_ = outcome.is_logging, outcome.is_interrupted
         parts: list[BoostedPolicy] = []
@@ -287,7 +287,7 @@ class AutoPolicy(DelegatedPolicy):
                 for number, winner in enumerate(outcome.winners):
                     progress.say(f"training the winner{'' if len(outcome.winners) == 1 else f' ({number + 1})'}")
                     policy = fitting.fit(winner)
-                    # Cut short, all samples teach less than the race did.
+                    # If training was cut short, all samples teach less than the race did.
                     was_cut = policy.stop_reason_ in (INTERRUPTED, TimeLimit.stop_reason)
                     is_short = was_cut and policy.n_rounds_ < MIN_RETRAINED * policy.n_rounds
                     parts.append(winner.trained() if is_short else policy)
@@ -305,12 +305,12 @@ class AutoPolicy(DelegatedPolicy):
     # -- What came of it ------------------------------------------------------------------------------------------
 
     def sharpened(self, inverse_temperature: float) -> Self:
-        """Return a copy whose best policy acts at another inverse temperature; the logging policy has none to set."""
+        """Return a copy whose best policy acts at another inverse temperature; not possible for the logging policy."""
         check_is_fitted(self)
         if self.is_logging_:
             raise TypeError(
-                "nothing beat the logging policy in the race, so the policy is the logging policy: at another "
-                "inverse_temperature it would be neither. Leave inverse_temperature out."
+                "nothing beat the logging policy in the race, so the policy is the logging policy, which must not be "
+                "sharpened. Leave out inverse_temperature."
             )
         sharp = copy(self)
         sharp.best_policy_ = self.best_policy_.sharpened(inverse_temperature)
@@ -351,7 +351,7 @@ class AutoPolicy(DelegatedPolicy):
     # -- Notebooks ------------------------------------------------------------------------------------------------
 
     def _repr_html_inner(self) -> str:
-        """Return what notebooks show, in place of scikit-learn's diagram."""
+        """Return the HTML for notebooks, instead of scikit-learn's diagram."""
         from bopl.race.race_card import race_card
 
         return race_card(self, repr(self))

@@ -1,4 +1,4 @@
-"""Who takes part in a race: a small set of candidates that covers what wins on one log or another."""
+"""The candidates of a race: a small set that covers what wins on one log or another."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ MAX_ROUNDS = 200
 REWARD_ROUNDS = 100
 BOTH = "logging+reward_model"  # where candidates start that know both
 MAX_BINNED_ACTIONS = 256  # of a boosted reward model, which the judges need as well
-MIN_NETWORK_COLUMNS, MIN_NETWORK_SAMPLES = 100, 5_000  # trees are as good on fewer, and quicker
+MIN_NETWORK_COLUMNS, MIN_NETWORK_SAMPLES = 100, 5_000  # on fewer, trees are as good and faster
 
 
 @dataclass(frozen=True)
@@ -33,17 +33,17 @@ class Candidate:
     ----------
     name : str
     about : str
-        What it is, in one clause.
+        Description in one clause.
     settings : dict
-        Of `bopl.BoostedPolicy`.
+        Settings of `bopl.BoostedPolicy`.
     n_rounds : int
         Maximum number of rounds; 0 is the start alone.
     complexity : int
         The simpler candidate wins a tie.
     needs_network : bool
-        Whether it trains a network: it takes part where PyTorch is installed and the contexts are wide.
+        Whether it trains a network: it races only if PyTorch is installed and the contexts are wide.
     max_columns : float
-        Contexts of more columns it leaves to others: very deep trees take long there, and are no better.
+        Maximum number of context columns: beyond it, very deep trees take long and are no better.
     """
 
     name: str
@@ -56,12 +56,12 @@ class Candidate:
 
     @property
     def needs_reward_model(self) -> bool:
-        """Whether rewards have to be regressed."""
+        """Whether it needs a reward model."""
         objective = self.settings.get("objective", "dr")
         return objective == "dr" or isinstance(objective, DR) or "reward_model" in (self.settings.get("start") or "")
 
     def suits(self, log: BanditLog) -> bool:
-        """Return whether it can and should take part in a race on this log."""
+        """Return whether it can and should race on this log."""
         if (self.needs_reward_model and log.n_actions > MAX_BINNED_ACTIONS) or log.n_features > self.max_columns:
             return False
         is_wide = log.n_features >= MIN_NETWORK_COLUMNS and log.n_samples >= MIN_NETWORK_SAMPLES
@@ -84,7 +84,7 @@ class Candidate:
 
 
 def trees(max_depth: int = 12, min_leaf_samples: float = 20.0) -> HistTree:
-    """Return the learner of a candidate: trees that look at half of the columns in every node."""
+    """Return the learner of a candidate: trees that consider half of the columns in every node."""
     return HistTree(max_depth, min_child_weight=0.0, min_leaf_samples=min_leaf_samples, colsample=0.5)
 
 
@@ -95,7 +95,7 @@ def rewards(
     n_rounds: int = REWARD_ROUNDS,
     n_jobs: int | None = None,
 ) -> BoostedRewardModel:
-    """Return a reward model; its rounds end where the error on samples not seen stops falling."""
+    """Return a reward model; its boosting ends when the error on unseen samples stops falling."""
     learner = HistTree(max_depth, min_child_weight=min_child_weight, colsample=0.5, n_jobs=n_jobs)
     return BoostedRewardModel(learner, n_rounds=n_rounds)
 
@@ -109,7 +109,12 @@ def candidates() -> tuple[Candidate, ...]:
             "logging", "the logging policy, sharpened", {"objective": likelihood, "start": "logging"}, 0, complexity=0
         ),
         Candidate("regression", "predicted rewards", {"reward_model": rewards(), "start": "reward_model"}, 0),
-        Candidate("regression-logging", "predicted rewards, from what the logging policy knew", smooth, 0),
+        Candidate(
+            "regression-logging",
+            "predicted rewards, starting from what the logging policy implies about them",
+            smooth,
+            0,
+        ),
         *_doubly_robust(smooth),
         Candidate(
             "likelihood",
@@ -152,13 +157,13 @@ def _doubly_robust(smooth: dict[str, Any]) -> tuple[Candidate, ...]:
         ),
         Candidate(
             "dr-logging",
-            "doubly robust from the logging policy and what it knew of rewards",
+            "doubly robust from the logging policy and what it implies about rewards",
             {"reward_model": rewards(), "reward_prior": True, "start": BOTH},
             complexity=3,
         ),
         Candidate(
             "dr-smooth",
-            "doubly robust from the logging policy and what it knew of rewards, shallow trees with large leaves",
+            "doubly robust from the logging policy and what it implies about rewards, shallow trees with large leaves",
             {**smooth, "learner": trees(6, 100.0)},
             complexity=3,
         ),
@@ -172,7 +177,7 @@ def _doubly_robust(smooth: dict[str, Any]) -> tuple[Candidate, ...]:
 
 
 def choose(include: Sequence[str] | None, exclude: Sequence[str]) -> tuple[Candidate, ...]:
-    """Return the candidates that may take part; the logging policy always does."""
+    """Return the candidates that may race; the logging policy always does."""
     known = {one.name: one for one in candidates()}
     for setting, names in (("include", include), ("exclude", exclude)):
         if isinstance(names, str):

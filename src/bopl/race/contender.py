@@ -1,4 +1,4 @@
-"""A candidate in a race: its runs on the training parts, and what the judges say after some rounds."""
+"""A candidate in a race: its runs on the training parts, and its judgements after given numbers of rounds."""
 
 from __future__ import annotations
 
@@ -20,23 +20,23 @@ from bopl.race.candidate import Candidate
 from bopl.race.judge import Judge, Standing, compare
 from bopl.reward.logging_model import LoggingModel
 
-SNAPSHOTS = (0, 10, 25, 50, 100, 200)  # rounds after which the judges are asked
+SNAPSHOTS = (0, 10, 25, 50, 100, 200)  # rounds after which the candidates are judged
 SHARPNESS = 3.0  # inverse temperature at which policies are judged: greedy ones would be judged by too few samples
-N_STD_ERR = 0.5  # policies are ranked by their cautious uplift less so many standard errors
+N_STD_ERR = 0.5  # policies are ranked by their cautious uplift minus this many standard errors
 
 
 @dataclass(frozen=True, eq=False)
 class Arena:
-    """One division of the samples: a part to train on and a part to judge by.
+    """One division of the samples: a training part and a judging part.
 
     Attributes
     ----------
     workbench : Workbench
-        Of the training part.
+        Workbench of the training part.
     judge : Judge
-        Of the other part.
+        Judge of the other part.
     rows : ndarray of int
-        The judged samples' places in the race's log.
+        Positions of the judged samples in the race's log.
     """
 
     workbench: Workbench
@@ -46,7 +46,7 @@ class Arena:
 
 @dataclass(frozen=True, eq=False)
 class Verdict:
-    """What the judges say of a policy after some rounds.
+    """The judgement on a policy after some rounds.
 
     Attributes
     ----------
@@ -56,9 +56,9 @@ class Verdict:
     cautious : ndarray of shape (n_judged,)
         Terms by which policies are ranked.
     estimate : Standing
-        Doubly robust, against the logging policy.
+        Doubly robust, compared with the logging policy.
     rank : float
-        Cautious uplift over the logging policy, less a standard error.
+        Cautious uplift over the logging policy, minus a fraction of a standard error.
     """
 
     n_rounds: int
@@ -78,9 +78,9 @@ class Panel:
         The judged samples of all arenas, one after another.
     logging_model : LoggingModel
     judged_by : str
-        Which samples judge, in words.
+        Description of the judging samples.
     keeper : Keeper, optional
-        Keeps the rounds of the contenders.
+        Stores the rounds of the contenders.
     """
 
     def __init__(
@@ -101,11 +101,11 @@ class Panel:
         self._sample_weight = np.concatenate(weights) if weights else None
 
     def verdict(self, action_prob: FloatArray, n_rounds: int = 0) -> Verdict:
-        """Return what the judges say of some probabilities."""
+        """Return the judgement on given probabilities."""
         judged = list(zip(self.arenas, np.split(action_prob, self._ends), strict=True))
         estimates = np.concatenate([arena.judge.estimates(part) for arena, part in judged])
         cautious = np.concatenate([arena.judge.cautious(part) for arena, part in judged])
-        # The logging policy's terms are the logged rewards: nothing of it has to be estimated.
+        # The logging policy's terms are the logged rewards: nothing has to be estimated.
         rank = self.compare(cautious).lower(N_STD_ERR)
         return Verdict(n_rounds, action_prob, cautious, self.compare(estimates), rank)
 
@@ -137,35 +137,35 @@ class Contender:
         self._seed = seed
         self._runs: list[tuple[Problem, BoostingRun]] = []
         self._scores: list[FloatArray] = []
-        self._unkept = [0.0] * len(panel.arenas)  # seconds of work that no file holds
+        self._unkept = [0.0] * len(panel.arenas)  # seconds of work that are not yet stored
         self._added = 0
         self._falls = 0
 
     @property
     def is_over(self) -> bool:
-        """Whether there is nothing more to be done."""
+        """Whether there is nothing left to do."""
         return self.stop_reason is not None or self.n_rounds >= self.candidate.n_rounds
 
     @property
     def n_trained_on(self) -> int:
-        """Samples of a training part."""
+        """Number of samples of a training part."""
         return min(arena.workbench.log.n_samples for arena in self._panel.arenas)
 
     def begin(self) -> None:
-        """Prepare the runs, and ask the judges about the start."""
+        """Prepare the runs, and judge the start."""
         for number, arena in enumerate(self._panel.arenas):
             problem, run = self._recall(number) or self._policy.begin(arena.workbench, seed=self._seed)
             self._runs.append((problem, run))
             context = arena.judge.log.context
             self._scores.append(problem.start.score(context, arena.judge.log.n_actions))
-        # Equal scores are worth no question where rounds are to come.
+        # Equal scores need no judgement if rounds follow.
         if self.candidate.n_rounds == 0 or any(problem.start.predictors for problem, _ in self._runs):
             self._ask(0)
 
     def advance(self, n_rounds: int) -> None:
-        """Add rounds until there are so many, and ask the judges on the way.
+        """Add rounds up to this number, and judge on the way.
 
-        Rounds that were recalled are there already; the judges are asked about them just as if they were new.
+        Recalled rounds are already there; they are judged as if they were new.
         """
         for target in [one for one in SNAPSHOTS if self.n_rounds < one <= n_rounds]:
             if self.is_over:
@@ -179,7 +179,7 @@ class Contender:
                 self.stop_reason = "the judges saw it getting worse"
 
     def _add_rounds(self, number: int, target: int) -> str | None:
-        """Add the rounds of one arena, and keep them; return the reason if boosting ended before."""
+        """Add the rounds of one arena, and store them; return the reason if boosting ended early."""
         _, run = self._runs[number]
         n_before, began = len(run.state.rounds), time.monotonic()
         reason = run.add_rounds(min(target, self.candidate.n_rounds))
@@ -191,7 +191,7 @@ class Contender:
         return reason
 
     def _recall(self, number: int) -> tuple[Problem, BoostingRun] | None:
-        """Return the run of one arena with the rounds that were kept, None if none were."""
+        """Return the run of one arena with the stored rounds; None if there are none."""
         if self._panel.keeper is None:
             return None
         workbench = self._panel.arenas[number].workbench
@@ -203,7 +203,7 @@ class Contender:
         return f"{self.candidate.name} in arena {number}"
 
     def _ask(self, n_rounds: int) -> None:
-        """Ask the judges about the first so many rounds."""
+        """Judge the first rounds, up to this number."""
         for k, (_, run) in enumerate(self._runs):
             context = self._panel.arenas[k].judge.log.context
             for entry in run.state.rounds[self._added : n_rounds]:
@@ -226,7 +226,7 @@ class Contender:
         return self._panel.verdict(action_prob, self._added)
 
     def trained(self) -> BoostedPolicy:
-        """Return the policy of the first arena, cut back to the rounds that the judges liked best."""
+        """Return the policy of the first arena, with its best number of rounds."""
         assert self.best is not None
         problem, run = self._runs[0]
         arena = self._panel.arenas[0]
@@ -237,7 +237,7 @@ class Contender:
         )
 
     def unfitted(self, *, n_jobs: int | None) -> BoostedPolicy:
-        """Return the policy with the rounds that the judges liked best, to be trained on more."""
+        """Return the policy with its best number of rounds, to be trained on more samples."""
         assert self.best is not None
         policy = self.candidate.make(n_jobs=n_jobs, random_state=self._seed)
         return policy.set_params(n_rounds=self.best.n_rounds, inverse_temperature=SHARPNESS)

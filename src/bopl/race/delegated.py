@@ -1,4 +1,4 @@
-"""`DelegatedPolicy`: a policy that chose another one and answers with it."""
+"""`DelegatedPolicy`: a policy that forwards to the one it chose."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class DelegatedPolicy(PackedPolicy):
 
     @property
     def trained_inverse_temperature(self) -> float:
-        """What the best policy's scores are multiplied by unless the caller says otherwise."""
+        """Factor of the best policy's scores, unless the caller gives one."""
         check_is_fitted(self)
         return self.best_policy_.trained_inverse_temperature
 
@@ -43,7 +43,7 @@ class DelegatedPolicy(PackedPolicy):
 
     @property
     def has_exact_rows(self) -> bool:
-        """Whether the digits of a row's probabilities do not depend on the rows that it comes with."""
+        """Whether the digits of a row's probabilities do not depend on the other rows."""
         return self.best_policy_.has_exact_rows
 
     def _prob(self, matrix: ContextMatrix, mask: BoolArray | None) -> FloatArray:
@@ -51,7 +51,7 @@ class DelegatedPolicy(PackedPolicy):
 
     @property
     def policy_id(self) -> str:
-        """Digest of what the best policy decides by."""
+        """Digest of everything the best policy decides by."""
         return self._identity()[0]
 
     def _identity(self) -> tuple[str, list[Any]]:
@@ -60,7 +60,7 @@ class DelegatedPolicy(PackedPolicy):
         return self.best_policy_._identity()
 
     def predict(self, context: Any, *, action_mask: Any = None) -> Any:
-        """Return the most probable action for each context, among those the mask allows."""
+        """Return the most probable eligible action for each context."""
         check_is_fitted(self)
         return self.best_policy_.predict(self._read(context), action_mask=action_mask)
 
@@ -83,7 +83,7 @@ class DelegatedPolicy(PackedPolicy):
 
     @property
     def feature_importances_(self) -> FloatArray:
-        """Share of each context column in what the winner's splits gained, of shape (n_features,)."""
+        """Share of each context column in the gain of the winner's splits, of shape (n_features,)."""
         return self.best_policy_.feature_importances_
 
     @property

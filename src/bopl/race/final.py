@@ -1,4 +1,4 @@
-"""The winner's training on all samples: those of a log in memory, or of one in pieces."""
+"""Training the winner on all samples of a log in memory or in pieces."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from bopl.policy.boosted import BoostedPolicy
 from bopl.race.contender import Contender
 from bopl.race.raced_part import part_in_memory
 
-FINAL_FOLDS = ((100_000, 4), (500_000, 3), (np.inf, 2))  # of cross-fitting the winner's reward model, by samples
-ROUNDS_GROWTH = 0.25  # rounds grow with this power of the samples
+FINAL_FOLDS = ((100_000, 4), (500_000, 3), (np.inf, 2))  # folds of cross-fitting the winner's reward model, by samples
+ROUNDS_GROWTH = 0.25  # the number of rounds grows with this power of the number of samples
 
 
 class WinnerFit(Protocol):
@@ -39,12 +39,12 @@ class InMemory:
     Attributes
     ----------
     make_workbench : callable
-        Returns what all winners are trained with; called once, if there is something to train.
+        Returns the workbench for all winners; called once, if there is anything to train.
     n_jobs : int or None
     deadline : float
-        By the monotonic clock.
+        On the monotonic clock.
     keeper : Keeper, optional
-        Keeps the rounds as they are made.
+        Stores the rounds as they are made.
     """
 
     make_workbench: Callable[[], Workbench]
@@ -68,7 +68,7 @@ class InMemory:
 
 @dataclass(frozen=True)
 class OverPieces:
-    """Trains winners on a log in pieces; those whose learner cannot, on as many samples as fit into memory.
+    """Trains winners on a log in pieces; others are trained on as many samples as fit into memory.
 
     Attributes
     ----------
@@ -77,12 +77,12 @@ class OverPieces:
     cluster, memory
         As for `BoostedPolicy.fit`.
     make_workbench : callable
-        Of a log in memory and its weights.
+        Makes the workbench of a log in memory and its weights.
     n_folds : int
-        Of cross-fitting reward models.
+        Folds of cross-fitting reward models.
     n_jobs : int or None
     deadline : float
-        By the monotonic clock.
+        On the monotonic clock.
     seed : int
     """
 
@@ -107,7 +107,7 @@ class OverPieces:
                 memory=self.memory,
                 callbacks=limits(self.deadline),
             )
-        except TypeError as error:  # what it learns with needs the log in memory
+        except TypeError as error:  # its learner needs the log in memory
             self._warn(str(error))
             return self._drawn.fit(winner)
 
@@ -131,7 +131,7 @@ class OverPieces:
 
 
 def folds_for(n_samples: int) -> int:
-    """Return how many folds the reward models of a winner are cross-fitted on."""
+    """Return the number of folds on which a winner's reward models are cross-fitted."""
     return next(folds for size, folds in FINAL_FOLDS if n_samples <= size)
 
 

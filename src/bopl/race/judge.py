@@ -13,7 +13,7 @@ from bopl.log import BanditLog
 
 @dataclass(frozen=True, eq=False)
 class Judge:
-    """Validation samples with reward estimates that were made without them.
+    """Validation samples with reward estimates that have not seen them.
 
     Attributes
     ----------
@@ -45,15 +45,15 @@ class Judge:
         return direct + shift + weight / mean_weight * (left - shift)
 
     def cautious(self, action_prob: FloatArray) -> FloatArray:
-        """Return terms that rank policies: two lower estimates of the value, in equal parts.
+        """Return terms that rank policies: the average of two lower estimates of the value.
 
         Inverse-propensity and doubly robust terms ``v`` whose gains are smoothed, ``ln(1 + λ·v)/λ`` for ``v > 0``: a
-        few samples with large weights cannot win a race, and a policy is held to what its losses say. Rewards are
-        counted from the lower end of what was logged, as their zero is arbitrary.
+        few samples with large weights cannot win a race, but losses count in full. Rewards are
+        measured from the lower end of the logged range, because their zero is arbitrary.
 
         ``1/λ = √n · √(sd(r) · rms(v))``. By the spread of the rewards alone, small propensities and noisy rewards would
-        bias the terms by many standard errors, so that nothing could win but what is near the logging policy; by the
-        noise of the terms alone, one lucky sample would set the scale it is measured by. So it is the mean of both.
+        bias the terms by many standard errors, so that only policies near the logging policy could win; by the
+        noise of the terms alone, one lucky sample would set its own scale. So we take the geometric mean of both.
         """
         direct, weight, left = self._parts(action_prob)
         reward = self.log.reward
@@ -61,7 +61,7 @@ class Judge:
         return 0.5 * (low + _smoothed(weight * (reward - low), spread) + direct + _smoothed(weight * left, spread))
 
     def _parts(self, action_prob: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
-        """Return the reward model's estimate, the importance weight, and what the model left of the reward."""
+        """Return the reward model's estimate, the importance weight, and the residual of the reward."""
         log, rows = self.log, np.arange(self.log.n_samples)
         direct = np.einsum("ia,ia->i", action_prob, self.reward_estimate)
         weight = action_prob[rows, log.action_idx] / log.propensity
@@ -73,7 +73,7 @@ ROUNDING = 1e-12  # of the rewards: terms that differ by less are equal, or sums
 
 
 def _smoothed(value: FloatArray, spread: float) -> FloatArray:
-    """Return ``ln(1 + λ·v) / λ`` where v > 0, v itself elsewhere; see `Judge.cautious`."""
+    """Return ``ln(1 + λ·v) / λ`` where v > 0, otherwise v itself; see `Judge.cautious`."""
     noise = float(np.sqrt(np.mean(np.square(value))))
     if noise == 0.0:
         return value
@@ -90,9 +90,9 @@ class Standing:
     value : float
         Estimated reward.
     uplift : float
-        Over the reference.
+        Uplift over the reference.
     std_err : float
-        Of the uplift.
+        Standard error of the uplift.
     """
 
     value: float
@@ -100,7 +100,7 @@ class Standing:
     std_err: float
 
     def lower(self, n_std_err: float) -> float:
-        """Return the uplift less so many standard errors."""
+        """Return the uplift minus this many standard errors."""
         return self.uplift - n_std_err * self.std_err
 
 

@@ -1,4 +1,4 @@
-"""The leaderboard of a race: one row per candidate, with what the judges saw."""
+"""The leaderboard of a race: one row per candidate, with its results."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ class Entry:
     candidate: Annotated[str, "name of the candidate"]
     about: Annotated[str, "what it is"]
     value: Annotated[float, "estimated reward on validation samples, doubly robust"]
-    uplift: Annotated[float, "estimated reward above the logging policy's"]
+    uplift: Annotated[float, "estimated reward minus that of the logging policy"]
     lower: Annotated[float, "lower end of the uplift's 95% interval"]
     upper: Annotated[float, "upper end of the uplift's 95% interval"]
     rounds: Annotated[int, "rounds at which it was best"]
     sharpness: Annotated[
-        float, "inverse temperature at which it was judged, of the winner that at which it acts; infinity is greedy"
+        float, "inverse temperature at which it was judged, or at which the winner acts; infinity is greedy"
     ]
     seconds: Annotated[float, "time it took"]
     status: Annotated[str, "won, in the blend, dropped after some rounds, raced to the end, or not begun"]
@@ -37,7 +37,7 @@ _KINDS: dict[str, type] = get_type_hints(Entry)
 
 @dataclass(frozen=True)
 class Leaderboard(Tabular, Sequence[Entry]):
-    """What a race has found, the best first.
+    """The result of a race, best first.
 
     Attributes
     ----------
@@ -45,11 +45,11 @@ class Leaderboard(Tabular, Sequence[Entry]):
     verdict : str
         One sentence: what was chosen, and why.
     n_judged : int
-        Samples that the judges looked at.
+        Number of samples that the judges used.
     n_parts : int
-        Divisions of the log: 1 is a validation part, more are cross-validation.
+        Divisions of the log: 1 is a validation part, more is cross-validation.
     judged_by : str
-        Which samples judged, in words: the latest ones, some drawn at random, or all in turn.
+        Description of the judging samples: the latest ones, random ones, or all in turn.
     """
 
     entries: tuple[Entry, ...]
@@ -68,7 +68,7 @@ class Leaderboard(Tabular, Sequence[Entry]):
         return iter(self.entries)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return it as plain values; an infinite sharpness is the word ``greedy``."""
+        """Return it as plain values; an infinite sharpness becomes the word ``greedy``."""
         rows = [asdict(entry) for entry in self.entries]
         for row in rows:
             row["sharpness"] = "greedy" if np.isinf(row["sharpness"]) else row["sharpness"]
@@ -79,7 +79,7 @@ class Leaderboard(Tabular, Sequence[Entry]):
     @classmethod
     def from_dict(cls, plain: dict[str, Any]) -> Leaderboard:
         """Return the leaderboard of `to_dict`."""
-        judged_by = str(plain.get("judged_by", ""))  # not in files of before
+        judged_by = str(plain.get("judged_by", ""))  # not in older files
         entries = tuple(_read_entry(row) for row in plain["entries"])
         return cls(entries, str(plain["verdict"]), int(plain["n_judged"]), int(plain["n_parts"]), judged_by)
 

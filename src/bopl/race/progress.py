@@ -10,7 +10,7 @@ from bopl._progress import current_line
 
 
 class RaceProgress:
-    """ "candidate 3 of 8, 00:41 left", in the line of the run, or else where standard error is a terminal.
+    """ "candidate 3 of 8, 00:41 left", in the line of the run, or otherwise if standard error is a terminal.
 
     Parameters
     ----------
@@ -47,7 +47,7 @@ class RaceProgress:
             self._status.update(text)
 
     def report(self, number: int, total: int, share: float) -> None:
-        """Show which candidate is at work, and how long the race will take about."""
+        """Show which candidate is being trained, and about how long the race will take."""
         self.say(f"candidate {number} of {total}{self._left(share)}")
 
     def _left(self, share: float) -> str:

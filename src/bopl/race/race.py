@@ -1,4 +1,4 @@
-"""The race itself: who is trained how long, who is dropped, who wins."""
+"""The race itself: how long each candidate is trained, which are dropped, and which wins."""
 
 from __future__ import annotations
 
@@ -24,20 +24,20 @@ from bopl.reward.kept_models import read_logging_model, write_logging_model
 from bopl.reward.logging_model import LoggingModel, fit_logging_model
 
 RUNGS = (25, 100, 200)  # rounds after which the weaker half is dropped
-MIN_UNITS = 3  # parts of a cross-validation; two of them have to be trained on, cross-fitted
+MIN_UNITS = 3  # folds of a cross-validation; two of them are trained on and cross-fitted
 MIN_KEPT = 3
 MAX_BLENDED = 5
-SAME_POLICY = 0.01  # a part that moves less probability than this is not needed in a blend
-SHARPENED = (1.0, np.inf)  # what is tried on the winner's probabilities: as judged, or the best action always
+SAME_POLICY = 0.01  # a part that moves less probability than this is left out of a blend
+SHARPENED = (1.0, np.inf)  # factors tried on the winner: as judged, or greedy
 FADING = 3.0  # a leader's share in a blend falls by e^-3 for each standard error that it lies behind the first
-MIN_SHARE = 0.05  # of the first leader's share; below it a leader is not worth being trained
+MIN_SHARE = 0.05  # of the first leader's share; a leader with a smaller share is not worth training
 GATE = 1.8  # standard errors by which a policy must beat the logging policy, by the cautious terms
 Z95 = 1.959963984540054
 
 
 @dataclass(frozen=True)
 class RaceSettings:
-    """How a race is run.
+    """Settings of a race.
 
     Attributes
     ----------
@@ -46,9 +46,9 @@ class RaceSettings:
     n_parts : int
         1, or the number of folds of a cross-validation over all samples.
     n_folds : int
-        Of cross-fitting inside a training part.
+        Folds of cross-fitting inside a training part.
     max_blended : int
-        Number of leaders that may be blended; 1 takes the first alone.
+        Maximum number of leaders in a blend; 1 takes only the first.
     n_jobs : int, optional
     seed : int
     """
@@ -63,12 +63,12 @@ class RaceSettings:
 
 @dataclass(frozen=True, eq=False)
 class Outcome:
-    """What a race has decided.
+    """Decision of a race.
 
     Attributes
     ----------
     winners : list of Contender
-        One, or those to blend; the logging policy's alone where nothing beats it.
+        One, or those to blend; only the logging policy if nothing beats it.
     weights : list of float
         Their shares in the blend.
     sharpness : float
@@ -100,11 +100,11 @@ def make_panel(
         division = divide_latest(log, settings.validation_fraction, random_state=settings.seed)
         divisions, judged_by = [(division.train, division.test)], _judged_by(division.facts(log))
     else:
-        # Parts in time would not help: most of what trains would still be later than what judges.
+        # Blocks in time would not help: most training samples would still be later than the judging ones.
         fold = draw_folds(log, settings.n_parts, settings.seed)
         divisions = [(np.flatnonzero(fold != k), np.flatnonzero(fold == k)) for k in range(int(fold.max()) + 1)]
         judged_by = f"Judged by cross-validation: all {log.n_samples:,} samples in turn, in {len(divisions)} parts."
-    model = _fit_logging(log, settings.seed, keeper)  # knows no rewards: one for all
+    model = _fit_logging(log, settings.seed, keeper)  # independent of rewards: one for all
     arenas = [
         _make_arena(log, train, judged, settings, sample_weight, model, keeper, f"arena {number}")
         for number, (train, judged) in enumerate(divisions)
@@ -126,7 +126,7 @@ def _fit_logging(log: BanditLog, seed: int, keeper: Keeper | None) -> LoggingMod
 
 
 def _judged_by(facts: SplitFacts) -> str:
-    """Return which samples judge, in a sentence or two."""
+    """Return a sentence or two that describe the judging samples."""
     if facts.by == "random":
         return f"Judged by {facts.test.n_samples:,} samples{facts.drawn}."
     text = f"Judged by the latest {facts.test.text}."
@@ -174,14 +174,14 @@ def _make_arena(
             + workbench.rewards(rewards(n_jobs=settings.n_jobs), has_prior=True).predict(held_out.context)
         )
     estimate = np.clip(estimate, log.reward.min(), log.reward.max())  # a line through rare actions may lead anywhere
-    # Of an action that was never logged nothing is known: what a model makes up about it must not win a race.
+    # Nothing is known about an action that was never logged: what a model makes up about it must not win a race.
     estimate[:, np.bincount(log.action_idx, minlength=log.n_actions) == 0] = log.reward.min()
     judging = None if sample_weight is None else sample_weight[judged]
     return Arena(workbench, Judge(held_out, estimate, judging), judged)
 
 
 class Race:
-    """Candidates on one panel, dropped rung by rung.
+    """Races candidates on one panel, dropping some at each rung.
 
     Parameters
     ----------
@@ -189,9 +189,9 @@ class Race:
     candidates : sequence of Candidate
     settings : RaceSettings
     deadline : float
-        Of `time.monotonic`; nothing is begun after it.
+        Of `time.monotonic`; nothing starts after it.
     report : callable, optional
-        Told what is being done: number of the candidate, how many there are, share of the work done.
+        Called with the number of the candidate, how many there are, and the share of the work done.
     """
 
     def __init__(
@@ -212,7 +212,7 @@ class Race:
         self._n_done, self._n_planned = 0.0, float(sum(_work(one) for one in candidates))
 
     def run(self) -> Outcome:
-        """Run the race to its end, to its deadline, or to Ctrl-C, and decide."""
+        """Run the race until it ends, its deadline passes or Ctrl-C comes, and decide."""
         try:
             alive = list(self.contenders)
             for rung, n_rounds in enumerate((0, *RUNGS)):
@@ -239,7 +239,7 @@ class Race:
             self._n_done += 10.0 if rung == 0 else min(n_rounds, contender.candidate.n_rounds) / (2.0**rung)
 
     def _keep(self, alive: list[Contender], n_rounds: int) -> list[Contender]:
-        """Return who goes on: the better half, and at least a few; those that are over wait for the decision."""
+        """Return which candidates continue: the better half, and at least a few; finished ones wait."""
         going = [one for one in alive if not one.is_over]
         if n_rounds == 0 or n_rounds == RUNGS[-1]:
             return going
@@ -253,8 +253,8 @@ class Race:
     # -- The decision ---------------------------------------------------------------------------------------------
 
     def _decide(self) -> Outcome:
-        # Who surely beats the logging policy comes first: what rests on a few lucky samples has a high rank at times,
-        # and must not keep the others out.
+        # Those that surely beat the logging policy come first: a policy that rests on a few lucky samples sometimes has
+        # a high rank, and must not keep the others out.
         ranked = sorted(
             (one for one in self.contenders if one.best is not None),
             key=lambda one: (not self._is_sure(one.best), -_rank(one), one.candidate.complexity),
@@ -281,7 +281,7 @@ class Race:
         return gap.uplift > GATE * gap.std_err
 
     def _blend(self, ranked: list[Contender]) -> tuple[list[Contender], list[float], Verdict]:
-        """Return the leaders that the judges cannot tell from the first, their shares, and the verdict on the mean."""
+        """Return the leaders that cannot be told from the first, their shares, and the judgement on their mean."""
         leader = ranked[0].best
         assert leader is not None
         chosen, weights, mixed = ranked[:1], [1.0], leader
@@ -298,7 +298,7 @@ class Race:
         return chosen, weights, mixed
 
     def _sharpen(self, verdict: Verdict) -> tuple[float, Verdict]:
-        """Return how sharp the winner should act, and what the judges say of that."""
+        """Return how sharply the winner should act, and the judgement on that."""
         score = np.log(np.maximum(verdict.action_prob, 1e-300))
         mask = self.panel.log.action_mask
         tried = [
@@ -326,8 +326,8 @@ class Race:
         gap = verdict.estimate
         if is_logging:
             text = (
-                "Nothing beats the logging policy surely enough on the validation samples; the best is estimated at "
-                f"{gap.uplift:+.4g} ± {Z95 * gap.std_err:.2g}. The policy is the logging policy."
+                "No candidate beats the logging policy beyond chance on the validation samples; the best is estimated "
+                f"at {gap.uplift:+.4g} ± {Z95 * gap.std_err:.2g}. The policy is the logging policy."
             )
         else:
             text = (
@@ -339,12 +339,12 @@ class Race:
 
 
 def _work(candidate: Candidate) -> float:
-    """Return about how much of the race a candidate is, in rounds."""
+    """Return the approximate share of a candidate in the work of the race, in rounds."""
     return 10.0 + sum(min(n_rounds, candidate.n_rounds) / 2.0 ** (rung + 1) for rung, n_rounds in enumerate(RUNGS))
 
 
 def _share(gap: Standing) -> float:
-    """Return the share in a blend of a policy that lies so far behind the leader, whose share is 1."""
+    """Return the share in a blend of a policy this far behind the leader, whose share is 1."""
     if gap.uplift >= 0.0:
         return 1.0
     return float(np.exp(FADING * gap.uplift / gap.std_err)) if gap.std_err > 0.0 else 0.0

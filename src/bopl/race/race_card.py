@@ -1,4 +1,4 @@
-"""The outcome of a race as a card in a notebook: who won, what the judges saw, what it means."""
+"""The outcome of a race as a card in a notebook: the winner, the results, and what they mean."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ from bopl.log import BanditLog, PartitionedLog
 MAX_RACED = 30_000  # samples of a log that is too large to race in full
 BYTES_PER_SCORE = 40  # of a sample and an action in a fit: scores, gradients, predictions and their copies
 BYTES_PER_COLUMN = 16  # of a sample and a context column: the number, its code, and the copies of both
-BYTES_PER_SAMPLE = 100  # of all else
+BYTES_PER_SAMPLE = 100  # of everything else
 
 
 @dataclass(frozen=True, eq=False)
@@ -24,7 +24,7 @@ class Part:
     ----------
     log : BanditLog
     rows : ndarray of int
-        Their numbers in the log in pieces, in order.
+        Their row numbers in the log in pieces, in order.
     """
 
     log: BanditLog
@@ -37,13 +37,13 @@ def raced_rows(n_samples: int, seed: int) -> IntArray:
 
 
 def samples_in_memory(log: PartitionedLog, memory: int | str | None) -> int:
-    """Return how many samples of a log can be trained on in so much memory, half of what is free by default."""
+    """Return how many samples of a log can be trained on in this much memory; half of the free memory by default."""
     per_sample = BYTES_PER_SCORE * log.n_actions + BYTES_PER_COLUMN * log.n_features + BYTES_PER_SAMPLE
     return max(memory_budget(memory) // per_sample, MAX_RACED)
 
 
 def part_in_memory(log: PartitionedLog, memory: int | str | None, seed: int) -> Part:
-    """Return as many samples of a log, drawn at random, as can be trained on in memory; all if they fit."""
+    """Return as many random samples of a log as can be trained on in memory; all if they fit."""
     n_samples = samples_in_memory(log, memory)
     if n_samples >= log.n_samples:
         return Part(log.to_log(), np.arange(log.n_samples))

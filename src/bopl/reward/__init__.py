@@ -1,4 +1,4 @@
-"""Reward models: what an action is expected to earn, and estimates of it that no sample had a part in.
+"""Reward models: predicted rewards of all actions, and estimates that have not seen their own samples.
 
 Names are imported when first used: a network needs no compiled engine.
 """

@@ -29,7 +29,7 @@ from bopl.objective import StepTarget
 
 @dataclass(frozen=True)
 class _LoggedPairs:
-    """The logged pairs as a learner sees a log: the action is one more column, and there is one output."""
+    """The logged pairs as a log for the learner: the action is one more column, and there is one output."""
 
     context: ContextMatrix
     reward: FloatArray
@@ -41,8 +41,8 @@ class _LoggedPairs:
 class BoostedRewardModel(BaseEstimator):
     """Estimate of ``E[r | x, a]`` by boosted regression trees, with the native engine.
 
-    The logged action is one more column whose splits are one against the rest, so that a fit costs one pass per sample,
-    not one per sample and action; the fitted trees score all actions in one walk.
+    The logged action is one more column with one-against-the-rest splits, so that a fit costs one pass per sample,
+    not one per sample and action; the fitted trees score all actions in one traversal.
 
     Parameters
     ----------
@@ -59,13 +59,13 @@ class BoostedRewardModel(BaseEstimator):
     ----------
     actions_ : ndarray of shape (n_actions,)
     initial_ : float
-        Mean reward, where boosting starts.
+        Mean reward, from which boosting starts.
     predictors_ : tuple of HistTreePredictor
-        One tree per round, for all actions; each counts ``learning_rate``.
+        One tree per round, for all actions; each is multiplied by ``learning_rate``.
     trees_ : FlatEnsemble
-        The same trees, laid out for scoring.
+        The same trees, arranged for scoring.
     training_rows_ : RowSketch
-        Of the rows it was fitted on: an evaluation refuses a model that has seen its rows.
+        Sketch of the rows it was fitted on: an evaluation refuses a model that has seen its rows.
 
     Examples
     --------
@@ -101,7 +101,7 @@ class BoostedRewardModel(BaseEstimator):
     def take(
         self, run: RewardRun, log: BanditLog, n_rounds: int | None = None, training_rows: RowSketch | None = None
     ) -> BoostedRewardModel:
-        """Take over what a run has learned, its first rounds or all of them; ``training_rows`` where it is known."""
+        """Use what a run has learned: its first rounds, or all of them; pass ``training_rows`` if known."""
         self.take_trees(run.trees, run.initial, log, n_rounds)
         self.training_rows_ = RowSketch.of(log) if training_rows is None else training_rows
         return self
@@ -109,13 +109,13 @@ class BoostedRewardModel(BaseEstimator):
     def take_trees(
         self, grown: list[Tree], initial: float, log: BanditLog, n_rounds: int | None = None
     ) -> BoostedRewardModel:
-        """Take over trees over ``[x, a]``, the first of them or all; of the log only what all samples share is read."""
+        """Use trees over ``[x, a]``, the first of them or all; only what all samples share is read from the log."""
         width = 0 if log.action_features is None else log.action_features.shape[1]
         trees = [HistTreePredictor(score_all_actions(tree, log.n_actions, width)) for tree in grown[:n_rounds]]
         return self.adopt(log, initial, trees)
 
     def adopt(self, log: BanditLog, initial: float, trees: Sequence[HistTreePredictor]) -> BoostedRewardModel:
-        """Take over trees that were fitted to a log."""
+        """Use trees that were fitted to a log."""
         self.actions_, self.n_features_in_, self.initial_ = log.actions, log.n_features, initial
         self.predictors_ = tuple(trees)
         self.trees_: FlatEnsemble | None = (
@@ -142,22 +142,22 @@ class BoostedRewardModel(BaseEstimator):
         learner = with_categories(default_reward_learner() if self.learner is None else clone(self.learner), log)
         if log.n_actions > learner.max_bins:
             raise ValueError(
-                f"BoostedRewardModel puts every action into a bin of its own: {log.n_actions} actions need max_bins "
-                f"of at least that; it is {learner.max_bins}, and 256 is the most. Objectives 'ips' and 'surrogate' "
-                "need no reward model; or put like actions together."
+                f"BoostedRewardModel needs a bin for every action: {log.n_actions} actions need max_bins of at least "
+                f"{log.n_actions}, but it is {learner.max_bins} (the maximum is 256). Use objective 'ips' or "
+                "'surrogate', which need no reward model, or merge similar actions."
             )
         learner.categorical = [*(learner.categorical or []), log.n_features]
         return learner
 
 
 class RewardBinding:
-    """The logged pairs of a log, binned once: models of several folds and settings are fitted on them.
+    """The logged pairs of a log, binned once for models of several folds and settings.
 
     Parameters
     ----------
     log : BanditLog
     learner : HistTree
-        Of `BoostedRewardModel.learner_for`; its bins serve all.
+        The learner of `BoostedRewardModel.learner_for`; its bins serve all models.
     """
 
     def __init__(self, log: BanditLog, learner: HistTree) -> None:
@@ -177,17 +177,17 @@ class RewardBinding:
     def boost(
         self, model: BoostedRewardModel, weight: FloatArray, *, seed: int, learner: HistTree | None = None
     ) -> RewardRun:
-        """Return a run that has made no round yet.
+        """Return a run without rounds.
 
         Parameters
         ----------
         model : BoostedRewardModel
             Its settings.
         weight : ndarray of shape (n_samples,)
-            Of the samples, in the order of the log; those with weight zero are not learned from.
+            Weights of the samples, in the order of the log; those with weight zero are not used.
         seed : int
         learner : HistTree, optional
-            Other settings of the trees than those the pairs were bound with.
+            Other settings of the trees than those that the pairs were bound with.
         """
         model.check_settings()
         bound = self._bound.rebound(learner or self._bound.settings, seed=seed)
@@ -200,11 +200,11 @@ class RewardRun:
     Attributes
     ----------
     initial : float
-        Mean reward of the samples learned from.
+        Mean reward of the training samples.
     trees : list of Tree
         Over ``[x, a]``.
     residual : ndarray of shape (n_samples,)
-        Reward less prediction, of samples not learned from as well, in the learner's order.
+        Reward minus prediction, also of samples that are not used, in the learner's order.
     """
 
     def __init__(self, bound: BoundHistTree, reward: FloatArray, weight: FloatArray, learning_rate: float) -> None:
@@ -214,7 +214,7 @@ class RewardRun:
         self.trees: list[Tree] = []
 
     def add_round(self) -> None:
-        """Fit one more tree to what is left."""
+        """Fit one more tree to the residuals."""
         target = StepTarget((self._weight * self.residual)[:, None], self._weight)
         fitted = self._bound.fit(target, len(self.trees))
         self.residual -= self._learning_rate * fitted.prediction[:, 0]
@@ -223,7 +223,7 @@ class RewardRun:
 
 
 def default_reward_learner() -> HistTree:
-    """Return the learner of a reward model for which none is given."""
+    """Return the default learner of a reward model."""
     return HistTree(max_depth=6, min_child_weight=20.0)
 
 
@@ -233,7 +233,7 @@ def with_action_column(context: ContextMatrix, action_idx: AnyArray) -> ContextM
 
 
 def score_all_actions(tree: Tree, n_actions: int, n_action_features: int = 0) -> Tree:
-    """Return a tree over ``[x, a]`` as one over x that scores all actions: splits on column a become action splits."""
+    """Return a tree over ``[x, a]`` as a tree over x that scores all actions: splits on a become action splits."""
     at = tree.feature == tree.n_features - 1
     action = np.where(at, tree.threshold, -1.0).astype(np.int32)
     right_actions = np.zeros((tree.n_nodes, -(-n_actions // WORD_BITS)), dtype=np.uint64)

@@ -1,7 +1,7 @@
 """Cross-fitting for training: every sample's rewards are estimated by a model that has not seen it.
 
 The folds of a `BoostedRewardModel` are fitted on one binding, side by side: samples of a fold have weight zero in its
-model, so that each round also tells how well the model predicts them, and boosting ends where that stops improving.
+model, so that each round also shows how well the model predicts them, and boosting ends when that stops improving.
 """
 
 from __future__ import annotations
@@ -26,24 +26,24 @@ from bopl.reward.network_model import NetworkRewardModel
 from bopl.reward.prediction import predict_rewards
 
 CHUNK_ROWS = 1 << 17  # contexts that are copied at a time
-PATIENCE = 10  # rounds without a smaller error on samples not seen, after which boosting ends
+PATIENCE = 10  # rounds without a smaller error on unseen samples, after which boosting ends
 
 
 @dataclass(frozen=True, eq=False)
 class CrossFit:
-    """Models of all folds, and what each predicts for the samples it has not seen.
+    """Models of all folds, and their predictions for the samples they have not seen.
 
     Attributes
     ----------
     models : tuple of model
-        One per fold; the mean of their predictions serves new contexts.
+        One per fold; new contexts get the mean of their predictions.
     fold : ndarray of shape (n_samples,)
     estimate : ndarray of shape (n_samples, n_actions)
-        Of every sample by the model of its fold; column by column in memory.
+        Estimates for every sample by the model of its fold; column by column in memory.
     error : float
         Mean squared error of the logged rewards' estimates.
     explained : float
-        Share of the variance of the logged rewards that the estimates explain; below 0 they are worse than the mean.
+        Share of the variance of the logged rewards that is explained; negative if they are worse than the mean.
     """
 
     models: tuple[Any, ...]
@@ -72,21 +72,21 @@ def cross_fit(
     Parameters
     ----------
     log : BanditLog
-        Samples to learn from and to predict on.
+        Samples to learn from and to predict.
     model : model, optional
-        `BoostedRewardModel` by default, whose rounds end where the error on samples not seen stops falling
-        (``n_rounds`` is the maximum). Any other with ``fit(log)`` and ``predict(context)``, or a scikit-learn
+        `BoostedRewardModel` by default, whose boosting ends when the error on unseen samples stops falling
+        (``n_rounds`` is the maximum). Any other model with ``fit(log)`` and ``predict(context)``, or a scikit-learn
         regressor of rows ``[x; onehot(a)]``, is fitted as it is.
     n_folds : int, default=5
-        Number of parts; each is predicted by a model of the others.
+        Number of folds; each is predicted by a model of the others.
     seed : int, default=0
-        Of the folds and of the models.
+        Seed of the folds and of the models.
     sample_weight : ndarray of shape (n_samples,), optional
-        How much each sample counts.
+        Weight of each sample.
     binding : RewardBinding, optional
-        Pairs of this log that are binned already.
+        Pairs of this log that are already binned.
     is_over : callable, optional
-        Asked after every round of all folds; True ends the boosting.
+        Called after every round of all folds; True ends the boosting.
     """
     check_number("n_folds", n_folds, low=2, integer=True)
     model = BoostedRewardModel(random_state=seed) if model is None else model
@@ -110,7 +110,7 @@ def draw_model_folds(log: BanditLog, model: Any, n_folds: int, seed: int) -> Int
 def estimate_unseen(
     models: tuple[Any, ...], fold: IntArray, log: BanditLog, sample_weight: FloatArray | None
 ) -> CrossFit:
-    """Return fitted models with what each predicts for the samples of its fold."""
+    """Return fitted models with their predictions for the samples of their folds."""
     estimate = np.empty((log.n_samples, log.n_actions), order="F")
     for number, fitted in enumerate(models):
         own = np.flatnonzero(fold == number)
@@ -176,7 +176,7 @@ class FoldRun(Protocol):
 def boost_folds(
     runs: Sequence[FoldRun], error: Callable[[], float], model: BoostedRewardModel, is_over: Callable[[], bool]
 ) -> int:
-    """Add rounds to all folds until the error on samples not seen stops falling; return where it was least."""
+    """Add rounds to all folds until the error on unseen samples stops falling; return the best number of rounds."""
     patience = max(PATIENCE, math.ceil(PATIENCE / (10.0 * model.learning_rate)))
     least, best = error(), 0
     for round_idx in range(model.n_rounds):

@@ -1,4 +1,4 @@
-"""Folds of a log: who is predicted by a model that has not seen it."""
+"""Folds of a log: which samples a model has not seen."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from bopl.log import BanditLog
 
 
 def draw_folds(log: BanditLog, n_folds: int, seed: int) -> IntArray:
-    """Return a fold number per sample, of sizes as equal as can be; samples of one group share a fold."""
+    """Return a fold number per sample, of sizes as equal as possible; samples of one group share a fold."""
     return folds_of(log.n_samples, log.group, n_folds, seed)
 
 
 def folds_of(n_samples: int, group: AnyArray | None, n_folds: int, seed: int) -> IntArray:
-    """Return a fold number for each of so many samples; see `draw_folds`."""
+    """Return a fold number for each of this many samples; see `draw_folds`."""
     unit = np.arange(n_samples) if group is None else np.unique(group, return_inverse=True)[1]
     n_units = int(unit.max()) + 1
     if n_units < 2:
         what = "sample" if group is None else "group"
-        raise ValueError(f"cross-fitting needs at least two {what}s; the log has one. Pass predictions of your own.")
+        raise ValueError(f"cross-fitting needs at least two {what}s; the log has one. Pass your own predictions.")
     order = np.random.default_rng([seed, 2]).permutation(n_units)
     return (order % min(n_folds, n_units))[unit]

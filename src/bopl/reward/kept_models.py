@@ -1,6 +1,6 @@
-"""Cross-fitted reward models and models of the logging policy in files, for work that goes on after a crash.
+"""Cross-fitted reward models and models of the logging policy in files, for work that resumes after a crash.
 
-Only what was fitted is written. Estimates are made again from it, by the same code, and are the same to the last bit.
+Only what was fitted is written. Estimates are recomputed by the same code, and are the same to the last bit.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ FORMAT_NUMBER = 1
 
 
 def can_be_kept(model: Any) -> bool:
-    """Return whether fits of a model have a plain form."""
+    """Return whether a fitted model can be stored."""
     return isinstance(model, BoostedRewardModel | NetworkRewardModel)
 
 
@@ -45,7 +45,7 @@ def write_cross_fit(path: Path, fitted: CrossFit, log: BanditLog) -> None:
 def read_cross_fit(
     path: Path, model: Any, log: BanditLog, *, n_folds: int, seed: int, sample_weight: FloatArray | None
 ) -> CrossFit:
-    """Return what `write_cross_fit` has written, as `cross_fit` returns it for the same model, log and settings."""
+    """Return what `write_cross_fit` wrote, as `cross_fit` returns it for the same model, log and settings."""
     archive = _read(path, log)
     document, fold = archive.document, draw_model_folds(log, model, n_folds, seed)
     try:
@@ -56,7 +56,7 @@ def read_cross_fit(
         return estimate_unseen(models, fold, log, sample_weight)
     except MemoryError:
         raise
-    except Exception as error:  # of a file that is whole and says nonsense, whoever noticed it
+    except Exception as error:  # raised anywhere, by an intact file with invalid contents
         raise ValueError(f"{str(path)!r} does not hold valid reward models: {reason_of(error)}.") from error
 
 
@@ -67,7 +67,7 @@ def write_logging_model(path: Path, model: LoggingModel, log: BanditLog) -> None
 
 
 def read_logging_model(path: Path, log: BanditLog) -> LoggingModel:
-    """Return what `write_logging_model` has written."""
+    """Return what `write_logging_model` wrote."""
     archive = _read(path, log)
     try:
         (term,) = unpack_predictors(

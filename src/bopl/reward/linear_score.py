@@ -1,4 +1,4 @@
-"""Linear scores of contexts, added up in one order, so that a row has the same bits alone and among a million."""
+"""Linear scores of contexts, added up in a fixed order, so that a row has the same bits alone and among a million."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from bopl.log.input_layout import InputLayout
 def linear_score(context: ContextMatrix, layout: InputLayout, coef: FloatArray, intercept: FloatArray) -> FloatArray:
     """Return ``inputs(context) · coef + intercept``, of shape (n_samples, n_actions).
 
-    A matrix product of BLAS adds up in an order that depends on how many rows there are: propensities that were logged
-    one by one would not be found again, to the last bit, in a batch.
+    A BLAS matrix product adds up in an order that depends on the number of rows: propensities that were logged
+    one by one could not be reproduced to the last bit in a batch.
     """
     if is_sparse(context):
         return np.asarray(layout(context) @ coef, dtype=np.float64) + intercept
@@ -35,7 +35,7 @@ def linear_score(context: ContextMatrix, layout: InputLayout, coef: FloatArray, 
 
 @njit(nogil=True, cache=True)
 def add_linear(context, number, fill, gap, category, n_categories, coef, score_out):  # type: ignore[no-untyped-def]
-    """Add the inputs of `InputLayout` times their coefficients: numbers, then gaps, then indicators of categories."""
+    """Add the inputs of `InputLayout` times their coefficients: numbers, missing indicators, category indicators."""
     for i in range(context.shape[0]):
         for k in range(len(number)):
             x = context[i, number[k]]

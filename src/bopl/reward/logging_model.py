@@ -1,7 +1,7 @@
-"""`LoggingModel`: the policy that wrote the log, learned from the propensities it left behind.
+"""`LoggingModel`: the logging policy, learned from the logged propensities.
 
-A logged propensity is the logging policy's own number, without noise: a model that is fitted to it is far nearer to
-that policy than one fitted to the actions that happened to be drawn, and whether it fits shows on samples held out.
+A logged propensity is the logging policy's own number, without noise: a model fitted to it is far closer to
+that policy than one fitted to the actions that happened to be drawn, and held-out samples show whether it fits.
 """
 
 from __future__ import annotations
@@ -28,18 +28,18 @@ from bopl.reward.linear_score import linear_score
 if TYPE_CHECKING:
     from bopl.log import BanditLog
 
-MAX_SAMPLES = 30_000  # more hardly change a linear model
-MIN_SAMPLES, MAX_PRODUCTS = 5_000, 120_000_000  # fewer where inputs or actions are many: rows · inputs · actions
+MAX_SAMPLES = 30_000  # more hardly improve a linear model
+MIN_SAMPLES, MAX_PRODUCTS = 5_000, 120_000_000  # fewer with many inputs or actions: rows · inputs · actions
 MAX_ITERATIONS = 100
 PENALTIES = (1e-3, 1e-4, 1e-5)  # ridge, on inputs of unit variance
 WORTH_LESS_PENALTY = 0.05  # a smaller penalty must lower the error by this share
-LEAST_PROB = 1e-12
+MIN_PROB = 1e-12
 CHUNK_ROWS = 16_384
-NEVER_LOGGED = -8.0  # score of an action that the log does not contain, below the others' mean
-FLOOR_SHARE = 0.999  # of the least propensity, that is taken to be a floor
-MIN_FLOOR = 0.005  # share of uniform exploration that is looked for
-GOOD_FIT = 0.15  # a linear model that is off by less of the spread of the log-propensities needs no trees
-WORTH_TREES = 0.1  # share of what it leaves over that trees must explain
+NEVER_LOGGED = -8.0  # score of an action that the log does not contain, below the mean of the others
+FLOOR_SHARE = 0.999  # of the smallest propensity, which is taken as a floor
+MIN_FLOOR = 0.005  # minimum share of uniform exploration to look for
+GOOD_FIT = 0.15  # a linear model with a smaller error, relative to the spread of the log-propensities, needs no trees
+WORTH_TREES = 0.1  # share of its residuals that trees must explain
 TREE_ROUNDS = 200
 MAX_BINNED_ACTIONS = 256
 
@@ -51,16 +51,16 @@ class LoggingModel:
     Attributes
     ----------
     layout : InputLayout
-        From contexts to inputs: gaps filled, categories as indicators.
+        From contexts to inputs: missing values filled, categories as indicators.
     coef : ndarray of shape (n_inputs, n_actions)
     intercept : ndarray of shape (n_actions,)
     epsilon : float
         Share of uniform exploration.
     trees : tuple of HistTreePredictor
-        What the linear part leaves over; each counts ``tree_factor``.
+        Trees fitted to the residuals of the linear part; each is multiplied by ``tree_factor``.
     tree_factor : float
     error : float
-        Root mean squared error of the log-propensities of samples held out.
+        Root mean squared error of the log-propensities of held-out samples.
     spread : float
         Standard deviation of these log-propensities.
     """
@@ -93,12 +93,12 @@ class LoggingModel:
     def log_prob(self, context: ContextMatrix, action_mask: Any = None) -> FloatArray:
         """Return log-probabilities of all actions; those of ineligible ones are low, but finite."""
         log_prob = np.empty((context.shape[0], self.n_actions))
-        for start in range(0, len(log_prob), CHUNK_ROWS):  # indicators of categories are many times the contexts
+        for start in range(0, len(log_prob), CHUNK_ROWS):  # indicators take many times the memory of the contexts
             rows = slice(start, start + CHUNK_ROWS)
             part = log_softmax(self.score(context[rows]), None if action_mask is None else action_mask[rows])
             if self.epsilon > 0.0:
                 part = np.log((1.0 - self.epsilon) * np.exp(part) + self.epsilon / self.n_actions)
-            log_prob[rows] = np.maximum(part, np.log(LEAST_PROB))
+            log_prob[rows] = np.maximum(part, np.log(MIN_PROB))
         return log_prob
 
     def pack(self) -> tuple[dict[str, Any], dict[str, AnyArray]]:
@@ -113,7 +113,7 @@ class LoggingModel:
     def unpack(
         cls, facts: Mapping[str, Any], arrays: Mapping[str, AnyArray], *, n_features: int, by_action: FloatArray
     ) -> LoggingModel:
-        """Return the model of `pack`, after checking whatever predicting relies on."""
+        """Return the model of `pack`, after checking everything that predicting relies on."""
         layout, n_actions = unpack_layout(arrays, n_features), len(by_action)
         numbers = {name: float(facts[name]) for name in ("epsilon", "tree_factor", "error", "spread")}
         if not 0.0 <= numbers["epsilon"] <= 1.0 or abs(numbers["tree_factor"]) > MAX_NUMBER:
@@ -132,33 +132,33 @@ class LoggingModel:
 
 
 def fit_logging_model(log: BanditLog, *, seed: int = 0) -> LoggingModel:
-    """Learn the logging policy from the logged propensities; no reward is looked at.
+    """Learn the logging policy from the logged propensities, without using rewards.
 
-    The squared error of ``ln pi_0(a_i | x_i) - ln p_i`` is minimised, with the penalty, and with or without a floor
-    under the propensities (uniform exploration), that predict those of samples held out best. Where a linear model is
-    not enough, boosted trees learn what it leaves over.
+    Minimises the squared error of ``ln pi_0(a_i | x_i) - ln p_i``. The penalty, and whether there is a floor
+    under the propensities (uniform exploration), are chosen to predict held-out samples best. If a linear model
+    is not enough, boosted trees learn its residuals.
     """
-    from bopl.reward.boosted_model import BoostedRewardModel  # which a fitted model does without
+    from bopl.reward.boosted_model import BoostedRewardModel  # which a fitted model does not need
     from bopl.reward.cross_fitting import cross_fit
 
     model = _fit_linear(log, seed)
     if is_linear_enough(model):
         return model
-    if model.epsilon > 0.0:  # a floor that only makes up for what a linear model lacks
+    if model.epsilon > 0.0:  # a floor that only compensates for what a linear model lacks
         model = _fit_linear(log, seed, has_floor=False)
     logged = logged_entries(model.log_prob(log.context, log.action_mask), log.action_idx)
-    left = log.with_reward(np.log(np.maximum(log.propensity, LEAST_PROB)) - logged)
+    left = log.with_reward(np.log(np.maximum(log.propensity, MIN_PROB)) - logged)
     fitted = cross_fit(left, BoostedRewardModel(n_rounds=TREE_ROUNDS), n_folds=2, seed=seed)
     return with_trees(model, fitted)
 
 
 def is_linear_enough(model: LoggingModel) -> bool:
-    """Return whether a linear model needs no trees, or there could be none."""
+    """Return whether a linear model needs no trees, or none can be grown."""
     return model.error <= GOOD_FIT * model.spread or model.n_actions > MAX_BINNED_ACTIONS
 
 
 def with_trees(model: LoggingModel, fitted: Any) -> LoggingModel:
-    """Return a linear model with the trees that were fitted to what it leaves over, if they explain enough of it."""
+    """Return a linear model with trees fitted to its residuals, if they explain enough of them."""
     if fitted.explained < WORTH_TREES:
         return model
     return replace(
@@ -176,7 +176,7 @@ def _fit_linear(log: BanditLog, seed: int, *, has_floor: bool = True) -> Logging
 
 
 def rows_of_linear(layout: InputLayout, n_samples: int, n_actions: int, seed: int) -> AnyArray:
-    """Return the samples that a linear model is fitted to, ascending."""
+    """Return the samples to which a linear model is fitted, in ascending order."""
     n_rows = min(MAX_SAMPLES, max(MAX_PRODUCTS // (layout.n_inputs * n_actions), MIN_SAMPLES))
     return np.sort(np.random.default_rng([seed, 5]).permutation(n_samples)[:n_rows])
 
@@ -194,7 +194,7 @@ def fit_linear_part(part: BanditLog, layout: InputLayout, *, has_floor: bool = T
         (fit.search_penalty(train, held_out, epsilon) for epsilon in floors), key=lambda one: one[0]
     )
     everything = fit.solve(np.ones(part.n_samples, bool), epsilon, penalty, found)
-    spread = float(np.log(np.maximum(part.propensity[held_out], LEAST_PROB)).std())
+    spread = float(np.log(np.maximum(part.propensity[held_out], MIN_PROB)).std())
     return replace(fit.model(everything, epsilon), error=best_error, spread=spread)
 
 
@@ -206,10 +206,10 @@ class _LinearFit:
         self.inputs, self.shift, self.scale = standardised(layout(part.context))
         # Sparse inputs stay sparse: their means are subtracted from the products instead.
         self.offset = self.shift / self.scale if is_sparse(self.inputs) else np.zeros(len(self.scale))
-        self.target = np.log(np.maximum(part.propensity, LEAST_PROB))
+        self.target = np.log(np.maximum(part.propensity, MIN_PROB))
 
     def begin(self) -> FloatArray:
-        """Return where the search starts: equal scores, actions that were never logged below them."""
+        """Return the start of the search: equal scores, with actions that were never logged below them."""
         n_logged = np.bincount(self.part.action_idx, minlength=self.part.n_actions)
         return np.concatenate(
             [np.zeros(self.inputs.shape[1] * len(n_logged)), np.where(n_logged > 0, 0.0, NEVER_LOGGED)]
@@ -218,9 +218,9 @@ class _LinearFit:
     def search_penalty(
         self, train: AnyArray, held_out: AnyArray, epsilon: float
     ) -> tuple[float, FloatArray, float, float]:
-        """Lower the penalty while that predicts held-out propensities better; return error, solution and settings."""
+        """Lower the penalty while held-out propensities are predicted better; return error, solution and settings."""
         found, best = self.begin(), (np.inf, self.begin(), epsilon, PENALTIES[0])
-        for penalty in PENALTIES:  # each from where the one before it ended
+        for penalty in PENALTIES:  # each starts where the previous one ended
             found = self.solve(train, epsilon, penalty, found)
             error = self.error(self.model(found, epsilon), held_out)
             if error >= (1.0 - WORTH_LESS_PENALTY) * best[0]:
@@ -229,7 +229,7 @@ class _LinearFit:
         return best
 
     def solve(self, rows: AnyArray, epsilon: float, penalty: float, begin: FloatArray) -> FloatArray:
-        """Return the coefficients, and after them the intercepts, that fit some rows."""
+        """Return the coefficients, followed by the intercepts, fitted to some rows."""
         from scipy.optimize import minimize
         from threadpoolctl import threadpool_limits
 
@@ -244,7 +244,7 @@ class _LinearFit:
             score = np.asarray(inputs @ single, np.float64) + (intercept - (offset * single).sum(axis=0))
             prob = np.exp(log_softmax(score, mask))
             logged = prob[here, action]
-            mixed = np.maximum((1.0 - epsilon) * logged + epsilon / n_actions, LEAST_PROB)
+            mixed = np.maximum((1.0 - epsilon) * logged + epsilon / n_actions, MIN_PROB)
             off = (np.log(mixed) - target) / len(target)
             pull = off * (1.0 - epsilon) * logged / mixed  # of the logged action's score
             slope = -pull[:, None] * prob
@@ -254,7 +254,7 @@ class _LinearFit:
             value = 0.5 * len(target) * float((off**2).sum()) + 0.5 * penalty * float((coef**2).sum())
             return value, np.concatenate([gradient.ravel(), slope.sum(axis=0)])
 
-        with threadpool_limits(limits=1):  # sums of more threads would differ in their last digits
+        with threadpool_limits(limits=1):  # with more threads, sums would differ in their last digits
             found = minimize(loss, begin, jac=True, method="L-BFGS-B", options={"maxiter": MAX_ITERATIONS})
         return np.asarray(found.x)
 
@@ -273,7 +273,7 @@ class _LinearFit:
 
 
 def standardised(inputs: ContextMatrix) -> tuple[ContextMatrix, FloatArray, FloatArray]:
-    """Return inputs of unit variance, and their means and scales; from sparse inputs the means are not subtracted."""
+    """Return inputs of unit variance, with their means and scales; sparse inputs are not centred."""
     if is_sparse(inputs):
         wide = inputs.astype(np.float64)  # squares of a column far from zero are larger than its variance
         shift = np.asarray(wide.mean(axis=0)).ravel()
@@ -307,7 +307,7 @@ class LoggingTerm:
         return self.of(self.model.log_prob(context))
 
     def of(self, log_prob: FloatArray) -> FloatArray:
-        """Return the term from log-probabilities that are known."""
+        """Return the term from given log-probabilities."""
         return self.log_factor * log_prob + self.prob_factor * np.exp(log_prob)
 
     def gain_by_column(self) -> None:

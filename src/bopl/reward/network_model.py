@@ -21,8 +21,8 @@ from bopl.log.context import is_sparse, read_context
 from bopl.log.input_layout import InputLayout, category_sizes, fit_layout, unpack_layout
 from bopl.log.row_sketch import RowSketch
 
-N_THREADS = 2  # of PyTorch: other numbers would sum in another order
-HELD_OUT = 0.1  # of the samples, to stop by
+N_THREADS = 2  # of PyTorch: another number would add up in another order
+HELD_OUT = 0.1  # of the samples, for early stopping
 CHUNK_ROWS = 8192
 
 
@@ -36,7 +36,7 @@ class Layers:
     shift, factor : ndarray of shape (n_inputs,)
         Inputs are ``(x - shift) · factor``.
     weights, biases : tuples of ndarray
-        Of the layers; batch normalisation is folded into them.
+        Weights and biases of the layers; batch normalisation is folded into them.
     """
 
     kind: ClassVar[str] = "network"
@@ -70,7 +70,7 @@ class NetworkRewardModel(BaseEstimator):
     """Estimate of ``E[r | x, a]`` by a network with one output per action, fitted to the logged actions' rewards.
 
     Training needs PyTorch (``pip install 'bopl[deep]'``), predicting does not. Every hidden layer is followed by batch
-    normalisation, a rectifier and dropout; Adam minimises the squared error, and the epoch with the least error on a
+    normalisation, a rectifier and dropout; Adam minimises the squared error, and the epoch with the smallest error on a
     tenth of the samples is kept.
 
     Parameters
@@ -78,17 +78,17 @@ class NetworkRewardModel(BaseEstimator):
     hidden : sequence of int, default=(512, 256)
         Widths of the hidden layers.
     dropout : float in [0, 1), default=0.3
-        Share of the hidden units that are left out in each step of training.
+        Share of the hidden units dropped in each step of training.
     learning_rate : float, default=0.001
-        Of Adam.
+        Learning rate of Adam.
     batch_size : int, default=256
-        Samples in one step of training.
+        Number of samples in one step of training.
     n_epochs : int, default=30
         Maximum number of epochs.
     patience : int, default=6
-        Epochs without a smaller error after which training ends.
+        Number of epochs without a smaller error after which training ends.
     device : {"auto", "cpu", "cuda"}, default="auto"
-        ``"auto"`` is CUDA where there is a GPU.
+        ``"auto"`` is CUDA if there is a GPU.
     random_state : int, optional
         Seed of initial weights, batches and dropout.
 
@@ -99,7 +99,7 @@ class NetworkRewardModel(BaseEstimator):
     training_rows_ : RowSketch
     """
 
-    #: Folds of cross-fitting are few: a network takes long.
+    #: Few folds of cross-fitting: a network takes long.
     max_folds: ClassVar[int] = 2
 
     def __init__(
@@ -128,7 +128,7 @@ class NetworkRewardModel(BaseEstimator):
         return self.adopt(log, _train(log, self, np.ones(log.n_samples) if sample_weight is None else sample_weight))
 
     def adopt(self, log: BanditLog, layers: Layers) -> NetworkRewardModel:
-        """Take over layers that were fitted to a log."""
+        """Use layers that were fitted to a log."""
         self.actions_, self.n_features_in_, self.layers_ = log.actions, log.n_features, layers
         self.training_rows_ = RowSketch.of(log)
         return self
@@ -237,7 +237,7 @@ def _fold(model: Any, layout: InputLayout, shift: FloatArray, factor: FloatArray
             weight = weight * gain
         else:
             weight, bias = weight * scale, bias * scale + mean
-        weights.append(np.ascontiguousarray(weight, dtype=np.float32))  # as a file gives it back
+        weights.append(np.ascontiguousarray(weight, dtype=np.float32))  # as a file stores it
         biases.append(bias.astype(np.float32))
     return Layers(layout, shift.astype(np.float32), factor, tuple(weights), tuple(biases))
 

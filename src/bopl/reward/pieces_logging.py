@@ -16,7 +16,7 @@ from bopl.log.input_layout import ColumnTotals, category_sizes, layout_from
 from bopl.reward.boosted_model import BoostedRewardModel
 from bopl.reward.folds import folds_of
 from bopl.reward.logging_model import (
-    LEAST_PROB,
+    MIN_PROB,
     TREE_ROUNDS,
     LoggingModel,
     fit_linear_part,
@@ -74,7 +74,7 @@ class LeftOver:
     def __call__(self, log: BanditLog) -> FloatArray:
         """Return it for the samples of a log."""
         logged = logged_entries(self.model.log_prob(log.context, log.action_mask), log.action_idx)
-        left: FloatArray = np.log(np.maximum(log.propensity, LEAST_PROB)) - logged
+        left: FloatArray = np.log(np.maximum(log.propensity, MIN_PROB)) - logged
         return left
 
 

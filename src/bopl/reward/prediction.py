@@ -1,4 +1,4 @@
-"""Reward predictions that no sample had a part in: cross-fitted, given, or from a model fitted elsewhere."""
+"""Reward predictions that have not seen their samples: cross-fitted, given, or from a model fitted elsewhere."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from bopl.reward.boosted_model import BoostedRewardModel
 from bopl.reward.folds import draw_folds
 
 Predict = Callable[[ContextMatrix], FloatArray]  # contexts to (n_rows, n_actions)
-EXPANDED_BYTES = 1 << 28  # of the rows [x; onehot(a)] that a regressor is given at a time
+EXPANDED_BYTES = 1 << 28  # of the rows [x; onehot(a)] that a regressor gets at a time
 
 
 @dataclass(frozen=True)
@@ -30,9 +30,9 @@ class RewardPredictor:
     log : BanditLog
     predicts : sequence of functions from contexts to (n_rows, n_actions)
     fold : ndarray of shape (n_samples,) or None
-        Which function serves a row; the first serves all if None.
+        Which function predicts a row; if None, the first one predicts all.
     given : ndarray of shape (n_samples, n_actions) or None
-        Predictions made by the caller.
+        Predictions given by the caller.
     """
 
     log: BanditLog
@@ -69,16 +69,16 @@ class RewardPredictor:
 
 
 def predict_rewards(reward_model: object, log: BanditLog, *, n_folds: int | None = 5, seed: int = 0) -> RewardPredictor:
-    """Return predictions that can be trusted on the rows of a log.
+    """Return predictions that have not seen the rows of a log.
 
     Parameters
     ----------
     reward_model : None, array of shape (n_samples, n_actions), or model
-        None cross-fits `bopl.BoostedRewardModel`. A model that is not fitted is cross-fitted: a scikit-learn regressor
-        on rows ``[x; onehot(a)]``, any other through ``fit(log)`` and ``predict(context)``. A fitted one is taken as it
+        None cross-fits `bopl.BoostedRewardModel`. An unfitted model is cross-fitted: a scikit-learn regressor
+        on rows ``[x; onehot(a)]``, any other through ``fit(log)`` and ``predict(context)``. A fitted one is used as it
         is, unless it is known to have seen these rows.
     n_folds : int or None, default=5
-        Of cross-fitting; None for a part of a log, on which nothing is fitted.
+        Number of folds of cross-fitting; None for a part of a log, on which nothing is fitted.
     """
     if reward_model is None:
         reward_model = BoostedRewardModel(random_state=seed)
@@ -95,7 +95,7 @@ def predict_rewards(reward_model: object, log: BanditLog, *, n_folds: int | None
         return RewardPredictor(log, (_predict_of(reward_model, log),))
     if n_folds is None:
         raise ValueError(
-            "the reward model is not fitted, and parts of a log are not cross-fitted: fit it on other samples before."
+            "the reward model is not fitted, and parts of a log are not cross-fitted: fit it on other samples first."
         )
     fold = draw_folds(log, n_folds, seed)
     predicts = [_fit_fold(reward_model, log, fold != number) for number in range(int(fold.max()) + 1)]
@@ -107,7 +107,7 @@ def is_fitted(model: Any) -> bool:
     from sklearn.exceptions import NotFittedError
     from sklearn.utils.validation import check_is_fitted
 
-    if not hasattr(model, "__sklearn_tags__"):  # a plain class: what fit has learned ends in an underscore
+    if not hasattr(model, "__sklearn_tags__"):  # a plain class: learned attributes end in an underscore
         return any(name.endswith("_") and not name.startswith("__") for name in getattr(model, "__dict__", ()))
     try:
         check_is_fitted(model)
@@ -147,8 +147,8 @@ def _check_other_rows(model: Any, log: BanditLog) -> None:
     share = 1.0 if fitted.is_same(log) else fitted.shared_share(*fitted.count_shared(log, model.actions_))
     if share > 0.0:
         raise ValueError(
-            f"the reward model was fitted on {share:.0%} of the rows that it is to be evaluated on, where its "
-            "predictions are too good; pass it unfitted, to be cross-fitted, or fit it on other rows."
+            f"the reward model was fitted on {share:.0%} of the rows of this evaluation, where its predictions are too "
+            "good; pass it unfitted, to be cross-fitted, or fit it on other rows."
         )
 
 
@@ -170,7 +170,7 @@ def _predict_of(model: Any, log: BanditLog) -> Predict:
 
     def predict(context: ContextMatrix) -> FloatArray:
         n_rows, n_columns = context.shape
-        n_stored = 3 * (context.nnz // n_rows) if is_sparse(context) else n_columns  # sparse: values and their places
+        n_stored = 3 * (context.nnz // n_rows) if is_sparse(context) else n_columns  # sparse: values, positions
         step = max(EXPANDED_BYTES // (by_action.itemsize * log.n_actions * (n_stored + by_action.shape[1])), 1)
         return predict_expanded(model.predict, context, by_action, chunk_rows=step)
 
@@ -178,7 +178,7 @@ def _predict_of(model: Any, log: BanditLog) -> Predict:
 
 
 def _is_regressor(model: Any) -> bool:
-    """Return whether a model is one of scikit-learn's, of rows ``[x; onehot(a)]``."""
+    """Return whether a model is a scikit-learn regressor of rows ``[x; onehot(a)]``."""
     from sklearn.base import is_regressor
 
     return hasattr(model, "__sklearn_tags__") and bool(is_regressor(model))

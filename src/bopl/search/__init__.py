@@ -1,4 +1,4 @@
-"""Hyper-parameter search, scored by the truth where it is known and by off-policy estimates where it is not."""
+"""Hyperparameter search, scored by the truth if it is known, otherwise by off-policy estimates."""
 
 from bopl.search.scorer import CrossValidatedScorer, Scorer, SimulatedScorer
 from bopl.search.space import Choice, Float, Int

@@ -22,7 +22,7 @@ ESTIMATORS = ("snips", "ips")
 
 
 def _fit(policy: Any, log: BanditLog) -> Any:
-    """Return the fitted policy; one that Ctrl-C cut short must not be scored, and ends the search."""
+    """Return the fitted policy; one that Ctrl-C interrupted must not be scored, and ends the search."""
     fitted = policy.fit(log)
     if getattr(fitted, "stop_reason_", None) == INTERRUPTED or getattr(fitted, "is_interrupted_", False):
         raise KeyboardInterrupt
@@ -30,10 +30,10 @@ def _fit(policy: Any, log: BanditLog) -> Any:
 
 
 class Scorer(Protocol):
-    """What a search needs: a number for an unfitted policy, higher is better. It travels to worker processes."""
+    """Scores an unfitted policy with a number, higher is better. It is sent to worker processes."""
 
     def __call__(self, policy: Any) -> float:
-        """Train copies of the policy and return how good they are."""
+        """Train copies of the policy and return their score."""
         ...
 
 
@@ -46,9 +46,9 @@ class SimulatedScorer:
     make_problem : callable of a trial number that returns a `SimulatedProblem`
         Called once per trial in every worker process, so it must be importable: a function or a `functools.partial`.
     trials : sequence of int
-        Numbers of the trials whose means are scored.
+        Trials whose rewards are averaged.
     is_seeded : bool, default=False
-        The trial's number is the ``random_state`` of the policy that its log trains.
+        Use the trial's number as ``random_state`` of the policy trained on its log.
     """
 
     make_problem: Callable[[int], SimulatedProblem]
@@ -70,28 +70,28 @@ class SimulatedScorer:
         return problem.validation_value(_fit(fresh, problem.train))
 
     def __getstate__(self) -> dict[str, Any]:
-        return self.__dict__ | {"_made": {}}  # made anew where it is needed: logs are large
+        return self.__dict__ | {"_made": {}}  # recreated where it is needed: logs are large
 
 
 @dataclass(frozen=True)
 class CrossValidatedScorer:
-    """For a real log: every sample is weighed by a policy that was trained without it.
+    """For a real log: every sample is judged by a policy that was trained without it.
 
     Parameters
     ----------
     log : BanditLog
-        Samples that are divided into folds.
+        Samples to divide into folds.
     n_folds : int, default=3
-        Samples of one group share a fold.
+        Number of folds; samples of one group share a fold.
     estimator : {"snips", "ips"}, default="snips"
-        Of the value; `snips` is less noisy.
+        Estimator of the value; `snips` is less noisy.
     confidence : float in (0.5, 1) or None, default=None
-        With it configurations are ranked by what they earn at least with this confidence, the lower end of the normal
-        interval of `bopl.evaluate`, which distrusts policies that few logged samples speak for.
+        Rank configurations by a lower bound with this confidence, the lower end of the normal interval of
+        `bopl.evaluate`, which distrusts policies that few logged samples support.
     is_greedy : bool, default=False
-        Judge the policy that always takes its best action instead of the one that was trained.
+        Judge the greedy policy instead of the policy as it samples.
     random_state : int, default=0
-        Of the folds.
+        Seed of the folds.
     """
 
     log: BanditLog

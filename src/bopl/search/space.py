@@ -1,4 +1,4 @@
-"""What is searched: a range for each setting."""
+"""The search space: a range for each setting."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import numpy as np
 
 @dataclass(frozen=True)
 class Int:
-    """Whole numbers from ``low`` to ``high``, both included; evenly in the logarithm if ``log``."""
+    """Integers from ``low`` to ``high``, both included; uniform in the logarithm if ``log``."""
 
     low: int
     high: int
@@ -29,13 +29,13 @@ class Int:
         return min(max(round(drawn), self.low), self.high)
 
     def distribution(self, optuna: Any) -> Any:
-        """Return the range as Optuna knows it."""
+        """Return the range as an Optuna distribution."""
         return optuna.distributions.IntDistribution(self.low, self.high, log=self.log)
 
 
 @dataclass(frozen=True)
 class Float:
-    """Numbers from ``low`` to ``high``; evenly in the logarithm if ``log``."""
+    """Numbers from ``low`` to ``high``; uniform in the logarithm if ``log``."""
 
     low: float
     high: float
@@ -51,13 +51,13 @@ class Float:
         return float(rng.uniform(self.low, self.high))
 
     def distribution(self, optuna: Any) -> Any:
-        """Return the range as Optuna knows it."""
+        """Return the range as an Optuna distribution."""
         return optuna.distributions.FloatDistribution(self.low, self.high, log=self.log)
 
 
 @dataclass(frozen=True)
 class Choice:
-    """One of some values: numbers, text, booleans or None."""
+    """One of several values: numbers, text, booleans or None."""
 
     values: tuple[Any, ...]
 
@@ -71,7 +71,7 @@ class Choice:
         return self.values[int(rng.integers(len(self.values)))]
 
     def distribution(self, optuna: Any) -> Any:
-        """Return the values as Optuna knows them."""
+        """Return the values as an Optuna distribution."""
         return optuna.distributions.CategoricalDistribution(self.values)
 
 
@@ -79,13 +79,13 @@ Space = Mapping[str, Int | Float | Choice]
 
 
 def draw_settings(space: Space, seed: int, number: int) -> dict[str, Any]:
-    """Return configuration ``number`` of the random search with this seed, whatever came before it."""
+    """Return configuration ``number`` of the random search with this seed, independent of earlier ones."""
     rng = np.random.default_rng([seed, number])
     return {name: space[name].draw(rng) for name in sorted(space)}
 
 
 def draw_seed(seed: int, number: int) -> int:
-    """Return a seed for what draws configuration ``number`` of a search with this seed."""
+    """Return the seed of configuration ``number`` of a search with this seed."""
     return int(np.random.default_rng([seed, number]).integers(2**32))
 
 
@@ -93,4 +93,4 @@ def _check_ends(found: Int | Float) -> None:
     if not found.low <= found.high:
         raise ValueError(f"a range must not end below its start; got {found}.")
     if found.log and found.low <= 0:
-        raise ValueError(f"a range that is even in the logarithm must start above 0; got {found}.")
+        raise ValueError(f"a range on a logarithmic scale must start above 0; got {found}.")

@@ -1,4 +1,4 @@
-"""The search: configurations drawn, scored in parallel, kept in a study file that a later call continues."""
+"""The search: draws configurations, scores them in parallel, and keeps them in a study file that can be resumed."""
 
 from __future__ import annotations
 
@@ -24,27 +24,27 @@ from bopl.search.space import Space, draw_seed, draw_settings
 STUDY_NAME = "bopl"
 ENGINES = ("random", "tpe")
 
-_INDIFFERENT = ("n_jobs", "progress", "verbose")  # parameters that change no score
+_INDIFFERENT = ("n_jobs", "progress", "verbose")  # parameters that affect no score
 
 PolicyBuilder = Callable[[dict[str, Any]], Any]
 
 
 @dataclass(frozen=True)
 class SearchResult:
-    """What a search has found.
+    """Result of a search.
 
     Attributes
     ----------
     policy : unfitted policy
-        With the best settings: fit it on all the data.
+        Policy with the best settings: fit it on all the data.
     settings : dict
         The best configuration.
     value : float
-        Its score. It is the largest of many noisy numbers, and so too good: judge the policy on data of its own.
+        Its score. It is the largest of many noisy numbers, and so optimistic: judge the policy on separate data.
     configurations : list of dict
-        Every configuration that was scored: ``number``, ``value``, ``seconds`` and its settings, best first.
+        All scored configurations: ``number``, ``value``, ``seconds`` and the settings, best first.
     n_failed : int
-        Configurations that could not be trained.
+        Number of configurations that could not be trained.
     """
 
     policy: Any
@@ -77,31 +77,31 @@ def search(
         An unfitted policy whose settings are changed with ``set_params`` (nested names such as ``learner__max_depth``
         are fine), or a function that builds one.
     space : mapping of str to Int, Float or Choice
-        What is searched, by the name of the setting.
+        Ranges to search, by the name of the setting.
     scorer : Scorer
-        `CrossValidatedScorer` for a real log, `SimulatedScorer` where the truth is known.
+        `CrossValidatedScorer` for a real log, `SimulatedScorer` if the truth is known.
     study : path, optional
-        A file that keeps what was scored. The same call later goes on where it was, also after a kill; with a larger
-        budget it goes further. A study of another space, seed or ``identity`` is refused.
+        File that stores the scores. The same call resumes from it, even after a kill; a larger budget extends the
+        search. A study of another space, seed or ``identity`` is refused.
     n_configurations : int, optional
-        Most configurations, those of earlier calls counted in.
+        Maximum number of configurations, including those of earlier calls.
     minutes : float, optional
-        No configuration is begun after so long.
+        Start no new configuration after this many minutes.
     engine : {"random", "tpe"}, default="random"
-        ``"random"`` is the paper's: configuration k depends on ``random_state`` and k alone. ``"tpe"`` is Optuna's
-        tree-structured Parzen estimator, which learns from what was scored: configuration k depends on that as well.
+        ``"random"`` is the paper's: configuration k depends only on ``random_state`` and k. ``"tpe"`` is Optuna's
+        tree-structured Parzen estimator, which learns from earlier scores: configuration k depends on them too.
     n_jobs : int, default=1
-        Configurations at a time, in processes of their own.
+        Number of configurations to score in parallel, each in its own process.
     threads : int, optional
-        Of the numerical libraries of each such process, the networks' among them; with it there is a process of its
-        own for a single job, too.
+        Number of threads of the numerical libraries in each process, including those of networks. If given, even a
+        single job gets its own process.
     random_state : int, default=0
-        Seed of the settings that are tried.
+        Seed of the configurations.
     identity : mapping of str to anything with a text of its own, optional
-        What else the scores depend on, by name, such as the data and the settings that stay fixed. By default the
+        What else the scores depend on, by name, such as the data and the fixed settings. By default the
         scorer and the policy's parameters, as text.
     report : callable, optional
-        Gets a sentence for every configuration scored.
+        Called with a sentence for every scored configuration.
 
     Examples
     --------
@@ -134,7 +134,7 @@ def search(
 
 
 def check_budget(n_configurations: int | None, minutes: float | None, engine: str, n_jobs: int) -> None:
-    """Raise one sentence if a search has no end, or cannot be made this way."""
+    """Raise an error if a search has no end, or cannot be run this way."""
     check_choice("engine", engine, ENGINES)
     check_number("n_jobs", n_jobs, low=1, integer=True)
     if n_configurations is None and minutes is None:
@@ -151,7 +151,7 @@ def _builder(policy: Any) -> PolicyBuilder:
 
 @dataclass(frozen=True)
 class _SetParams:
-    """Build a policy by changing the settings of a copy; a class, because it travels to worker processes."""
+    """Builds a policy by changing the settings of a copy; a class, because it is sent to worker processes."""
 
     policy: Any
 
@@ -160,7 +160,7 @@ class _SetParams:
 
 
 def _default_identity(policy: Any, space: Space, scorer: Scorer) -> dict[str, str]:
-    """Return the scorer and the parameters that are not searched, as text that is the same in every process."""
+    """Return the scorer and the fixed parameters as text that is the same in every process."""
     if not hasattr(policy, "get_params"):
         return {"scorer": _text(scorer), "policy": _text(policy)}
     fixed = {
@@ -172,7 +172,7 @@ def _default_identity(policy: Any, space: Space, scorer: Scorer) -> dict[str, st
 
 
 def _text(value: Any) -> str:
-    """Return an object as text, without the addresses that differ from process to process."""
+    """Return an object as text, without memory addresses, which differ between processes."""
     if isinstance(value, partial):
         return f"{_text(value.func)} {value.args} {value.keywords}"
     return re.sub(r" at 0x[0-9a-f]+", "", getattr(value, "__qualname__", None) or repr(value))
@@ -203,7 +203,7 @@ def _open_study(optuna: Any, path: str | Path | None, wanted: dict[str, Any]) ->
     storage = None
     if path is not None:
         if not Path(path).parent.is_dir():
-            raise FileNotFoundError(f"there is no folder {str(Path(path).parent)!r} for the study file; make it first.")
+            raise FileNotFoundError(f"there is no folder {str(Path(path).parent)!r} for the study file; create it.")
         journal = optuna.storages.journal.JournalFileBackend(str(path))
         storage = optuna.storages.JournalStorage(journal)
     opened = optuna.create_study(study_name=STUDY_NAME, storage=storage, direction="maximize", load_if_exists=True)
@@ -220,7 +220,7 @@ def _open_study(optuna: Any, path: str | Path | None, wanted: dict[str, Any]) ->
 
 
 class _Asker:
-    """Hands out configurations until the budget is spent, first those a killed call left unfinished."""
+    """Hands out configurations until the budget is spent, starting with those that a killed call left unfinished."""
 
     def __init__(
         self, optuna: Any, study: Any, space: Space, engine: str, seed: int, limit: int | None, stop_at: float
@@ -238,7 +238,7 @@ class _Asker:
                 self._ask_again(trial)
 
     def _ask_again(self, trial: Any) -> None:
-        """Put a configuration back that a killed call had begun."""
+        """Put back a configuration that a killed call had begun."""
         self.study.enqueue_trial(trial.params, user_attrs=trial.user_attrs)
         self.study.tell(trial.number, state=self.state.FAIL)
         self.n_queued += 1
@@ -255,13 +255,13 @@ class _Asker:
             self.study.enqueue_trial(settings, user_attrs={"draw": self.n_drawn})
             self.n_drawn += 1
         else:
-            # Seeded for each: a later call would otherwise draw what the first one drew.
+            # Seeded individually: otherwise a later call would draw what the first one drew.
             number = len(self.study.get_trials(deepcopy=False))
             self.study.sampler = self.sampler(seed=draw_seed(self.seed, number))
         return self.study.ask(self.distributions)
 
     def tell(self, trial: Any, answer: float | str) -> None:
-        """Keep a score, or the sentence that says why there is none."""
+        """Store a score, or the sentence that says why there is none."""
         if isinstance(answer, str):
             trial.set_user_attr("error", answer)
             self.study.tell(trial, state=self.state.FAIL)
@@ -283,7 +283,7 @@ def _score_in_worker(settings: dict[str, Any]) -> float | str:
 
 
 def _score(builder: PolicyBuilder, scorer: Scorer, settings: dict[str, Any]) -> float | str:
-    """Return the score of a configuration, or what went wrong: one that cannot be trained must not end a search."""
+    """Return the score of a configuration, or the error: one that cannot be trained must not end a search."""
     try:
         return float(scorer(builder(settings)))
     except Exception as error:
@@ -299,7 +299,7 @@ def _score_here(asker: _Asker, builder: PolicyBuilder, scorer: Scorer, report: C
 
 @contextmanager
 def _ending_workers() -> Iterator[None]:
-    """End the workers of an interrupted search: what they have begun is lost anyway, and they may not have heard."""
+    """End the workers of an interrupted search: their work is lost anyway, and they may not have got the signal."""
     before = active_children()
     try:
         yield

@@ -43,7 +43,7 @@ def reward_matrix(
 
 
 def _check_indicators(values: AnyArray, actions: AnyArray) -> FloatArray:
-    """Return 0/1 indicators as rewards, or raise what is wrong with them."""
+    """Return 0/1 indicators as rewards, or raise an error."""
     if values.shape[1] != len(actions):
         raise ValueError(
             f"label must have one column per action: it has {values.shape[1]}, and there are {len(actions)} actions."
@@ -57,7 +57,9 @@ def _check_indicators(values: AnyArray, actions: AnyArray) -> FloatArray:
 def _check_known(what: str, labels: Iterable[Any], position: Mapping[Any, int]) -> None:
     unknown = [value for value in labels if value not in position]
     if unknown:
-        raise ValueError(f"{what} holds {unknown[0]!r}, which is none of the actions {', '.join(map(repr, position))}.")
+        raise ValueError(
+            f"{what} holds {unknown[0]!r}, which is not among the actions {', '.join(map(repr, position))}."
+        )
 
 
 def supervised_to_bandit(
@@ -68,9 +70,9 @@ def supervised_to_bandit(
     Parameters
     ----------
     context : array-like of shape (n_samples, n_features)
-        What a policy may look at.
+        What a policy may use.
     reward : ndarray of shape (n_samples, n_actions)
-        Reward of every action, e.g. from `reward_matrix`; the log only gets to see that of the action drawn.
+        Reward of every action, such as from `reward_matrix`; the log contains only that of the drawn action.
     logging_policy : Policy
         Its ``actions_`` are the actions of the log.
     random_state : int, optional
@@ -94,18 +96,18 @@ def supervised_to_bandit(
 
 
 def true_value(policy: Policy, context: Any, reward: FloatArray, *, is_greedy: bool = True) -> float:
-    """Return the reward a policy really earns on labelled data.
+    """Return the true reward of a policy on labelled data.
 
     Parameters
     ----------
     policy : Policy
-        Fitted, or made by hand.
+        A fitted or hand-made policy.
     context : array-like of shape (n_samples, n_features)
         Contexts whose true rewards are known.
     reward : ndarray of shape (n_samples, n_actions)
-        Of every action.
+        Reward of every action.
     is_greedy : bool, default=True
-        Whether it always takes its most probable action; else it samples, which is what `bopl.evaluate` estimates.
+        Whether it always takes its most probable action; otherwise it samples, which is what `bopl.evaluate` estimates.
     """
     action_prob = policy.predict_proba(context)
     if not is_greedy:

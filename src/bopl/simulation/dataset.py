@@ -1,4 +1,4 @@
-"""The paper's four supervised datasets and the digits: found on disk or fetched, checked, split as in the paper."""
+"""The paper's four supervised datasets and the digits: found on disk or downloaded, checked, split as in the paper."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ class Source:
     read: Callable[[Any], tuple[AnyArray, AnyArray, AnyArray]]  # arrays -> context, label, names of the actions
     partial_credit: tuple[tuple[int, ...], ...] = ()  # groups of classes, by number
     test_share: float = 0.1
-    validation_share: float = 0.1  # of what the test part leaves
+    validation_share: float = 0.1  # of the rows outside the test part
     n_test: int | None = None  # rows of a fixed test part, at the end
     split_seed: int = 0
     logging_reward: float = 0.5  # of the paper's logging policy
-    openml: OpenML | None = None  # where it comes from if it is on no disk
+    openml: OpenML | None = None  # where it is downloaded from
 
 
 @dataclass(frozen=True)
@@ -168,16 +168,16 @@ def load_dataset(name: str) -> Dataset:
     ----------
     name : {"covertype", "fashion_mnist", "scene", "tmc2007_500", "tmc2007_500_v1", "digits"}
         The digits ship with scikit-learn. The others are looked for in the folder ``BOPL_DATA`` and in the cache
-        folder, then downloaded: from the web folder ``BOPL_DATA_URL`` if that is set, else from OpenML where they are
+        folder, then downloaded: from the web folder ``BOPL_DATA_URL`` if it is set, otherwise from OpenML if they are
         there.
 
     Raises
     ------
     FileNotFoundError
-        The file is in none of the folders and cannot be fetched; the message names the file, the folders and
+        The file is in none of the folders and cannot be downloaded; the message names the file, the folders and
         ``BOPL_DATA``.
     ValueError
-        The file is there but damaged.
+        The file exists but is damaged.
     """
     path = _find_dataset(name)
     if path is None:
@@ -198,7 +198,7 @@ def check_dataset(name: str) -> None:
 
 
 def _find_dataset(name: str) -> Path | None:
-    """Return a dataset's file, downloaded if it is on no disk; None for the digits, which need none.
+    """Return a dataset's file, downloaded if necessary; None for the digits, which need none.
 
     Raises
     ------
@@ -223,7 +223,7 @@ def _digits() -> Dataset:
 
 
 def data_folders() -> list[Path]:
-    """Return where data files are looked for: ``BOPL_DATA`` if it is set, then the user's cache folder."""
+    """Return the folders of data files: ``BOPL_DATA`` if it is set, then the user's cache folder."""
     named = os.environ.get("BOPL_DATA")
     cache = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "bopl"
     return [*([Path(named)] if named else []), cache]
@@ -233,7 +233,7 @@ def _find(source: Source) -> Path:
     for folder in data_folders():
         if (folder / source.file).is_file():
             return folder / source.file
-    reason = "downloads are forbidden by BOPL_OFFLINE" if is_offline() else "there is no server to fetch it from"
+    reason = "BOPL_OFFLINE forbids downloads" if is_offline() else "there is no server to download it from"
     try:
         fetched = download(
             source.file,
@@ -254,7 +254,7 @@ def _find(source: Source) -> Path:
 
 
 def _read_checked(path: Path, source: Source) -> tuple[AnyArray, AnyArray, AnyArray]:
-    """Return a file's arrays once its bytes or, if another program wrote them, its contents are known to be right."""
+    """Return a file's arrays after checking its bytes or, if another program wrote them, its contents."""
     found = hashlib.sha256(path.read_bytes()).hexdigest()
     try:
         with np.load(path, allow_pickle=False) as arrays:
@@ -276,7 +276,7 @@ def _is_right(arrays: Any, source: Source) -> bool:
 
 
 def content_digest(context: AnyArray, label: AnyArray) -> str:
-    """Return the SHA-256 of contexts and labels, whatever number types and file they are stored in."""
+    """Return the SHA-256 of contexts and labels, whatever number types and file store them."""
     digest = hashlib.sha256(np.ascontiguousarray(context, dtype=np.float32).data)
     digest.update(np.ascontiguousarray(label, dtype=np.int64).data)
     return digest.hexdigest()
@@ -285,8 +285,8 @@ def content_digest(context: AnyArray, label: AnyArray) -> str:
 def paper_split(dataset: Dataset, *, random_state: int | None = None) -> Split:
     """Return a split like the paper's (appendix "Data Splits"); its sizes are those of the paper's table of datasets.
 
-    Which rows the paper tested on is not known. Where few rows are, it matters: with Scene's 481 the reward of a
-    method moves by 0.01 to 0.02 from one split to the next. The digits, which the paper does not use, are split like
+    We do not know which rows the paper tested on. With few rows it matters: on Scene's 481 the reward of a
+    method changes by 0.01 to 0.02 from one split to the next. The digits, which the paper does not use, are split like
     Covertype.
 
     Parameters
@@ -294,8 +294,8 @@ def paper_split(dataset: Dataset, *, random_state: int | None = None) -> Split:
     dataset : Dataset
         Labelled data.
     random_state : int, optional
-        The seed of our results if None: 0, but 4 for Scene, the first split in which the logging policies, over ten
-        trials, earn what the paper's earn. The rule looks at the logging policies alone.
+        If None, the seed of our results: 0, or 4 for Scene, the first split in which the logging policies earn, over
+        ten trials, what the paper's earn. This rule considers only the logging policies.
     """
     source = SOURCES["covertype" if dataset.name == "digits" else dataset.name]
     rng = np.random.default_rng(source.split_seed if random_state is None else random_state)

@@ -1,7 +1,7 @@
-"""Fetching data files that are on no disk here: from a mirror, or through scikit-learn from OpenML.
+"""Downloading data files: from a mirror, or through scikit-learn from OpenML.
 
-Nothing downloaded is used before its checksum is right. ``BOPL_DATA_URL`` names a mirror, a web folder that holds the
-data files as they are; without it the data comes from OpenML and is written into the cache folder. ``BOPL_OFFLINE=1``
+Nothing downloaded is used before its checksum is verified. ``BOPL_DATA_URL`` names a mirror, a web folder with the
+data files; without it the data comes from OpenML and is written to the cache folder. ``BOPL_OFFLINE=1``
 forbids both.
 """
 
@@ -29,13 +29,13 @@ TIMEOUT_SECONDS = 30.0  # without an answer
 
 @dataclass(frozen=True)
 class OpenML:
-    """A dataset of OpenML, and how its columns become the arrays of our data file."""
+    """A dataset on OpenML, and how its columns become the arrays of our data file."""
 
     arrays: Callable[[AnyArray, AnyArray], dict[str, AnyArray]]  # data and target as fetched -> named arrays
     data_id: int | None = None
     name: str | None = None
     version: int | str = "active"
-    has_boolean_labels: bool = False  # scikit-learn's quick parser stumbles over TRUE and FALSE
+    has_boolean_labels: bool = False  # scikit-learn's fast parser fails on TRUE and FALSE
 
 
 def is_offline() -> bool:
@@ -46,21 +46,21 @@ def is_offline() -> bool:
 def download(
     file: str, sha256: str, openml: OpenML | None, folder: Path, *, is_right: Callable[[dict[str, AnyArray]], bool]
 ) -> Path | None:
-    """Fetch a data file into ``folder``; return its path, or None if there is no way to get it.
+    """Download a data file to ``folder``; return its path, or None if there is no source.
 
     Parameters
     ----------
     file, sha256 : str
-        Name of the file and checksum of its bytes, as a mirror has them.
+        Name of the file and checksum of its bytes on a mirror.
     openml : OpenML, optional
     folder : Path
     is_right : callable of the arrays that OpenML sent
-        Whether their contents are those expected.
+        Whether their contents are as expected.
 
     Raises
     ------
     ValueError
-        What was sent has another checksum; nothing is kept of it.
+        The data has another checksum; nothing is kept.
     OSError
         The server could not be reached.
     """
@@ -75,7 +75,7 @@ def download(
 
 
 def _from_mirror(url: str, sha256: str, target: Path) -> Path:
-    content = bytearray()  # tens of megabytes; what fails on the way is not the file's fault
+    content = bytearray()  # tens of megabytes; a network failure says nothing about the file
     with urllib.request.urlopen(url, timeout=TIMEOUT_SECONDS) as response:
         total = int(response.headers.get("Content-Length") or 0) or None
         with _bar(f"downloading {target.name}", total) as advance:
@@ -126,7 +126,7 @@ def _from_openml(openml: OpenML, target: Path, is_right: Callable[[dict[str, Any
 
 @contextmanager
 def _bar(text: str, total: int | None) -> Iterator[Callable[[int], None]]:
-    """Yield a function of bytes that moves a progress bar; one line of text where nobody is watching."""
+    """Yield a function of bytes that updates a progress bar, or prints one line if nobody is watching."""
     if not sys.stderr.isatty():
         print(text, file=sys.stderr)
         yield lambda n_bytes: None

@@ -14,15 +14,15 @@ from bopl.log.context import read_context
 from bopl.objective.softmax import softmax
 from bopl.policy.policy import Policy
 
-REWARD_TOLERANCE = 5e-4  # how near the logging reward should come to its target
-MOST_MISSED = 0.02  # farther off is an error, nearer a warning
+REWARD_TOLERANCE = 5e-4  # tolerance of the logging reward around its target
+MAX_MISS = 0.02  # a larger miss is an error, a smaller one a warning
 WEAKEST, STRONGEST = -9.0, 3.0  # powers of ten of the inverse penalty
 
 
 def one_blas_thread() -> Any:
     """Return a context in which matrix products use one thread.
 
-    With more, sums run in another order: the last digits of a propensity, and with them a drawn action here and there,
+    With more threads, sums run in another order: the last digits of a propensity, and occasionally a drawn action,
     would depend on the machine.
     """
     from threadpoolctl import threadpool_limits
@@ -60,23 +60,23 @@ def fit_logging_policy(
     epsilon: float = 0.0,
     evaluation: tuple[Any, FloatArray] | None = None,
 ) -> LinearLoggingPolicy:
-    """Fit a logging policy whose expected reward is ``target_reward``, by solving for its ridge penalty.
+    """Fit a logging policy with the expected reward ``target_reward``, by solving for its ridge penalty.
 
     Parameters
     ----------
     context : array-like of shape (n_samples, n_features)
         Contexts of the training part.
     reward : ndarray of shape (n_samples, n_actions)
-        Reward of every action; the best actions of a row are what the policy learns to imitate.
+        Reward of every action; the policy learns to imitate the best actions of each row.
     actions : ndarray of shape (n_actions,)
         Labels that can be chosen.
     target_reward : float
         Must lie between the uniform policy's reward and that of the least penalised fit. A policy that misses it by
-        more than 0.0005 comes with a warning, by more than 0.02 it is an error.
+        more than 0.0005 causes a warning, and by more than 0.02 an error.
     epsilon : float in [0, 1], default=0
         Share of uniform exploration.
     evaluation : (context, reward), optional
-        Where the expected reward is measured; on the training part by default.
+        Where to measure the expected reward; on the training part by default.
     """
     check_number("epsilon", epsilon, low=0.0, high=1.0)
     matrix, _ = read_context(context)
@@ -85,7 +85,7 @@ def fit_logging_policy(
     def value(policy: LinearLoggingPolicy) -> float:
         return float((policy.predict_proba(on_context) * on_reward).sum(axis=1).mean())
 
-    low, high = WEAKEST, STRONGEST  # the reward rises from one to the other
+    low, high = WEAKEST, STRONGEST  # the reward increases from one to the other
     for _ in range(30):
         middle = (low + high) / 2.0
         policy = _fit_ridge(matrix, reward, actions, inverse_penalty=10.0**middle, epsilon=epsilon)
@@ -94,7 +94,7 @@ def fit_logging_policy(
             break
         low, high = (middle, high) if reached < target_reward else (low, middle)
     miss = abs(reached - target_reward)
-    if miss > MOST_MISSED:
+    if miss > MAX_MISS:
         ends = [
             value(_fit_ridge(matrix, reward, actions, inverse_penalty=10.0**power, epsilon=epsilon))
             for power in (WEAKEST, STRONGEST)
@@ -105,7 +105,7 @@ def fit_logging_policy(
         )
     if miss >= REWARD_TOLERANCE:
         warnings.warn(
-            f"the logging policy earns {reached:.4f}, {miss:.4f} off the {target_reward:g} asked for: no penalty comes "
+            f"the logging policy earns {reached:.4f}, {miss:.4f} off the requested {target_reward:g}: no penalty comes "
             "nearer.",
             stacklevel=2,
         )
@@ -128,12 +128,12 @@ def _fit_ridge(
         )
     weight = 1.0 / np.bincount(row)[row]
     model = LogisticRegression(C=inverse_penalty, tol=1e-5, max_iter=200)
-    with warnings.catch_warnings():  # stopping early is part of what keeps the policy weak
+    with warnings.catch_warnings():  # stopping early helps to keep the policy weak
         warnings.simplefilter("ignore", ConvergenceWarning)
         with one_blas_thread():
             model.fit(scaler.fit_transform(context)[row], label, sample_weight=weight)
     coef = np.zeros((context.shape[1], len(actions)))
-    intercept = np.full(len(actions), -20.0)  # an action that was never best is all but never taken
+    intercept = np.full(len(actions), -20.0)  # an action that was never best is hardly ever taken
     weights, bias = _both_classes(model.coef_, model.intercept_)
     coef[:, model.classes_] = weights.T / scaler.scale_[:, None]
     intercept[model.classes_] = bias

@@ -1,4 +1,4 @@
-"""Mixture worlds: many actions, each right in clusters of its own, and a linear logging policy that knows a little."""
+"""Mixture worlds: many actions, each right in its own clusters, and a linear logging policy that knows a little."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ EXPLORATION = 0.02
 
 @dataclass(frozen=True, eq=False)
 class Mixture:
-    """A mixture of normal distributions with unit variance; every action is right in clusters of its own.
+    """A mixture of normal distributions with unit variance; every action is right in its own clusters.
 
     Attributes
     ----------
     cluster : ndarray of shape (n_actions, n_clusters, n_features)
-        Centres. All clusters are equally likely.
+        Cluster centres. All clusters are equally likely.
     """
 
     cluster: FloatArray
@@ -54,7 +54,7 @@ class Mixture:
 
 
 def make_mixture(n_actions: int, *, n_features: int = 12, n_clusters: int = 2, seed: int = 0) -> Mixture:
-    """Return a world: actions' centres are normal around the origin, their clusters normal around those, all unit.
+    """Return a world: centres of actions are normal around the origin, their clusters normal around those, all unit.
 
     With 50 actions the best policy is right in about 0.87 of the contexts, with 200 in about 0.77.
 
@@ -65,9 +65,9 @@ def make_mixture(n_actions: int, *, n_features: int = 12, n_clusters: int = 2, s
     n_features : int, default=12
         Number of context columns.
     n_clusters : int, default=2
-        Of every action: more than one is more than a linear policy can follow.
+        Clusters of every action: with more than one, a linear policy is not enough.
     seed : int, default=0
-        Decides the world.
+        Seed of the world.
 
     Examples
     --------
@@ -96,16 +96,16 @@ def simulate_mixture(
 
     The logging policy is linear, as in the paper's experiments: fitted on a ninth as many labelled samples as are
     logged, its penalty solved for so that it earns ``logging_reward``, and mixed with uniform exploration. By default
-    its most probable action is right in about 0.67 of the contexts of 50 actions, and in 0.45 of those of 200.
+    its most probable action is right in about 0.67 of the contexts with 50 actions, and in 0.45 of those with 200.
 
     Parameters
     ----------
     mixture : Mixture
-        The world, as `make_mixture` made it.
+        The world, from `make_mixture`.
     trial : int
-        Decides all draws: contexts, labelled samples, logged actions.
+        Seed of all draws: contexts, labelled samples, logged actions.
     n_samples : int, default=20000
-        Of the training log.
+        Size of the training log.
     logging_reward : float, default=0.3
         Share of right actions of the logging policy as it samples.
     epsilon : float in [0, 1], default=0.02

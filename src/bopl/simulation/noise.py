@@ -10,23 +10,23 @@ from bopl._settings import check_number
 from bopl.log import BanditLog
 from bopl.simulation.problem import SimulatedProblem
 
-RIGHT_REWARD = 1.0  # of a right action where rewards are certain; less is partial credit, and not right
+RIGHT_REWARD = 1.0  # of a right action with deterministic rewards; less is partial credit, and not right
 
 
 def with_noisy_rewards(
     problem: SimulatedProblem, *, right: float = 0.6, wrong: float = 0.2, random_state: int = 0
 ) -> SimulatedProblem:
-    """Return the problem with rewards that are drawn: 1 with another probability for right actions than for wrong ones.
+    """Return the problem with random rewards: 1 with one probability for right actions and another for wrong ones.
 
-    Contexts, logged actions and propensities stay. An action is right if it earns 1 where rewards are certain; of
-    several labels each true one is. What is called the reward of every action, ``validation_reward`` and
-    ``test_reward``, becomes 1 for right actions and 0 for others: values of policies are shares of right actions, and
+    Contexts, logged actions and propensities stay. An action is right if its deterministic reward is 1; with
+    several labels, each true one is right. The rewards of all actions, ``validation_reward`` and
+    ``test_reward``, become 1 for right actions and 0 for others: values of policies are shares of right actions, and
     as rewards they would be ``wrong + (right - wrong) · share``.
 
     Parameters
     ----------
     problem : SimulatedProblem
-        Of certain rewards.
+        A problem with deterministic rewards.
     right, wrong : float in [0, 1]
         Probability of a reward of 1.
     random_state : int

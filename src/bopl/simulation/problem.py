@@ -1,4 +1,4 @@
-"""Simulated problems: what a logging policy would have written about labelled data, beside the truth."""
+"""Simulated problems: what a logging policy would have written about labelled data, together with the truth."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class SimulatedProblem:
         return float((self.logging_policy.predict_proba(self.test.context) * self.test_reward).sum(axis=1).mean())
 
     def true_value(self, policy: Policy, *, is_greedy: bool = True) -> float:
-        """Return the reward a policy really earns on the test contexts.
+        """Return the true reward of a policy on the test contexts.
 
         By default it takes its most probable actions; ``is_greedy=False`` lets it sample, which is what `bopl.evaluate`
         estimates.
@@ -51,21 +51,21 @@ class SimulatedProblem:
         return true_value(policy, self.test.context, self.test_reward, is_greedy=is_greedy)
 
     def validation_value(self, policy: Policy) -> float:
-        """Return the same on the validation contexts: what the paper chooses hyper-parameters by."""
+        """Return the same on the validation contexts, by which the paper chooses hyperparameters."""
         return true_value(policy, self.validation.context, self.validation_reward)
 
 
 def simulate(dataset: Dataset, split: Split, *, trial: int = 0, epsilon: float = 0.0) -> SimulatedProblem:
-    """Simulate one trial: a tenth of the training part fits the logging policy, the rest is logged by it.
+    """Simulate one trial: a tenth of the training part fits the logging policy, which logs the rest.
 
     Parameters
     ----------
     dataset : Dataset
         Labelled data.
     split : Split
-        Which rows train, validate and test.
+        Rows for training, validation and test.
     trial : int
-        Decides which tenth it is, and seeds the actions drawn.
+        Determines the tenth, and seeds the drawn actions.
     epsilon : float in [0, 1], default=0
         Share of uniform exploration in the logging policy: no propensity is below ``epsilon / n_actions``.
     """

@@ -1,4 +1,4 @@
-"""A made-up web shop: which banner to show to whom, with names that a person can read and a truth that is known."""
+"""A made-up web shop: which banner to show to whom, with readable names and a known truth."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ CATEGORIES: dict[str, tuple[str, ...]] = {
     "source": ("ad", "direct", "mail", "search"),
 }
 BANNERS = ("App download", "Free shipping", "Gift cards", "New arrivals", "Newsletter", "Summer sale")
-EXPLORATION = 0.3  # share of the visits in which the shop drew a banner blindly
+EXPLORATION = 0.3  # share of the visits in which the shop drew a random banner
 
 
 @dataclass(frozen=True)
@@ -29,11 +29,11 @@ class Shop:
     Attributes
     ----------
     columns : dict of str to ndarray of shape (n_samples,)
-        What was known of each visit; text where a column holds categories, NaN where a number is missing.
+        What was known about each visit; text for categories, NaN for missing numbers.
     action, reward, propensity : ndarray of shape (n_samples,)
         The banner shown, whether it was clicked, and the probability with which it was shown.
     click_chance, logging_prob : ndarray of shape (n_samples, n_actions)
-        What a real log hides.
+        The truth, which a real log hides.
     """
 
     columns: dict[str, AnyArray]
@@ -49,7 +49,7 @@ class Shop:
         return float((self.logging_prob * self.click_chance).sum(axis=1).mean())
 
     def to_frame(self, backend: str | None = None) -> Any:
-        """Return the log as a frame, as it would be found in a file: columns ``banner``, ``click`` and ``p``."""
+        """Return the log as a frame, as in a file: columns ``banner``, ``click`` and ``p``."""
         roles = {"banner": self.action, "click": self.reward, "p": self.propensity}
         return to_frame(self.columns | roles, backend)
 
@@ -69,7 +69,7 @@ def simulate_shop(n_samples: int = 40_000, *, random_state: int = 0) -> Shop:
     n_samples : int, default=40000
         Number of decisions.
     random_state : int, default=0
-        Decides the shop and the log.
+        Seed of the shop and the log.
 
     Examples
     --------
@@ -115,7 +115,7 @@ def _draw(rng: np.random.Generator, name: str, chance: tuple[float, ...], n_samp
 
 
 def _rule_of_thumb(columns: dict[str, AnyArray]) -> FloatArray:
-    """Sales for everyone, the app on phones, mail for newcomers; and some blind exploration."""
+    """Sales for everyone, the app on phones, mail for newcomers; and some random exploration."""
     score = np.zeros((len(columns["hour"]), len(BANNERS)))
     score[:, BANNERS.index("Summer sale")] += 1.2
     score[:, BANNERS.index("App download")] += 0.8 * (columns["device"] == "phone")

@@ -17,13 +17,13 @@ N_CONTEXTS, N_FEATURES = 200, 4
 
 @dataclass(frozen=True)
 class WorldSample:
-    """A log of a world, and what the world knows of its rows.
+    """A log of a world, with the truth about its rows.
 
     Attributes
     ----------
     log : BanditLog
     policy_prob, logging_prob, reward_hat : ndarray of shape (n_samples, n_actions)
-        Of the policy to evaluate, of the logging policy, and of a reward model that was not fitted on this log.
+        Probabilities of the evaluated and of the logging policy, and predictions of a reward model fitted elsewhere.
     """
 
     log: BanditLog
@@ -112,24 +112,24 @@ def make_world(
     Parameters
     ----------
     name : str
-        What the world is called.
+        Name of the world.
     n_actions : int
         Number of actions.
     sharpness : float
-        Of the logging policy's softmax: how far it is from uniform.
+        Sharpness of the logging policy's softmax: how far it is from uniform.
     exploration : float in (0, 1]
         Share of uniform exploration of the logging policy: its smallest propensity is at least this over n_actions.
     distance : float
         0: the policy follows the logging policy's score, without its exploration; 1: it follows another score; more:
         it does so more sharply.
     reward_range : (float, float)
-        Least and greatest reward.
+        Minimum and maximum reward.
     rate : float in (0, 1)
         Mean reward of a typical action, as a share of the range.
     n_samples : int
         Size of the logs that are drawn.
     seed : int
-        Decides the world.
+        Seed of the world.
     """
     rng = np.random.default_rng([seed, 7])
     context = rng.normal(size=(N_CONTEXTS, N_FEATURES))
@@ -145,7 +145,7 @@ def make_world(
 
 
 def coverage_worlds() -> dict[str, World]:
-    """Return the worlds on which intervals are held to their promise, by name."""
+    """Return the worlds on which the coverage of intervals is tested, by name."""
     worlds = (
         make_world("plain"),
         make_world("rare rewards", rate=0.01, n_samples=20_000),
@@ -159,5 +159,5 @@ def coverage_worlds() -> dict[str, World]:
 
 
 def hopeless_world() -> World:
-    """Return a world in which the policy likes what the logging policy all but never does: no log of it can answer."""
+    """Return a world whose policy prefers what the logging policy hardly ever does: no log of it can answer."""
     return make_world("hopeless", n_actions=20, sharpness=4.0, exploration=1e-5, distance=2.0, n_samples=1000)

@@ -1,6 +1,6 @@
 """Checks of objectives, learners, estimators and policies: the promises that the package relies on.
 
-Each raises `AssertionError` and says which promise is broken.
+Each raises `AssertionError` with the promise that is broken.
 """
 
 from bopl.testing.estimator_checks import check_estimator

@@ -24,15 +24,15 @@ def check_estimator(estimator: str | Estimator, *, seed: int = 0) -> None:
     - It has a ``name``, and `moments` has one row per sample.
     - The gradients are the derivatives of `value` and `uplift` in the means of the moments.
     - If the policy is the logging policy, the uplift and every sample's influence on it are exactly zero.
-    - `clips_weights` says whether large weights enter as they are: the verdict's trust rests on it.
-    - It does not depend on the order of the samples, nor on how a log is divided into files.
+    - `clips_weights` says whether the estimator clips large weights: the verdict depends on it.
+    - It depends neither on the order of the samples nor on how a log is divided into files.
 
     Parameters
     ----------
     estimator : str or Estimator
-        Its name if it is registered, or the object.
+        The name of a registered estimator, or the object.
     seed : int, default=0
-        Other seeds draw other samples.
+        Seed of the samples.
     """
     (known,) = get_estimators(estimator, get_interval("normal", 0.95), has_reward_model=True)
     require(isinstance(known.name, str) and known.name, "An estimator needs a name.")
@@ -66,14 +66,19 @@ def _check_moments(tuned: Estimator, terms: Terms) -> None:
         require_equal(
             gradient,
             found,
-            f"{name}_gradient must hold the derivatives of {name} in the means.",
+            f"{name}_gradient must be the derivatives of {name} with respect to the means.",
             rtol=1e-5,
             atol=1e-7,
         )
         stacked = function(np.stack([mean, mean]))
         require_equal(stacked, [function(mean)] * 2, f"{name} must take means of shape (…, n_moments).")
     order = np.random.default_rng(0).permutation(N_SAMPLES)
-    require_equal(tuned.moments(terms.at(order)), moments[order], "A sample's moments must be its own.", atol=1e-12)
+    require_equal(
+        tuned.moments(terms.at(order)),
+        moments[order],
+        "The moments of a sample must not depend on other samples.",
+        atol=1e-12,
+    )
 
 
 def _check_zero(known: Estimator, terms: Terms, has_logging: bool) -> None:
@@ -88,7 +93,7 @@ def _check_zero(known: Estimator, terms: Terms, has_logging: bool) -> None:
 
 
 def _check_clipping(known: Estimator, terms: Terms) -> None:
-    """A reward behind an enormous weight must count as much as the weight says, unless the estimator clips."""
+    """A reward with an enormous weight must count in proportion to the weight, unless the estimator clips."""
     tuned = known.tuned(Pilot(terms, N_SAMPLES))
     large = np.array([1e6, 1e7])
     is_clipped = bool(tuned.is_clipped(large).any()) or not np.array_equal(tuned.modified(large), large)
@@ -107,7 +112,7 @@ def _uses_weights(tuned: Estimator, terms: Terms) -> bool:
 
 
 def _largest_change(tuned: Estimator, terms: Terms, factor: float) -> float:
-    """Return how far the first sample's moments move if its weight is multiplied."""
+    """Return how much the first sample's moments change if its weight is multiplied."""
     weight: FloatArray = terms.importance_weight.copy()
     weight[0] = max(weight[0], 1.0) * factor
     moved = replace(terms, importance_weight=weight)

@@ -20,20 +20,20 @@ from bopl.testing.logs import random_log, require, require_equal
 def check_learner(learner: Any, *, seed: int = 0, can_be_saved: bool = True) -> None:
     """Raise `AssertionError` unless a learner keeps its promises on random logs.
 
-    - It can be cloned, and settings are what its constructor was given.
-    - What a step predicts on the samples it was fitted on is what its predictor predicts there, to the last bit.
+    - It can be cloned, and its settings are the arguments of its constructor.
+    - A step's prediction on its training samples equals that of its predictor, to the last bit.
     - The same seed and round give the same predictor.
     - A step does not point away from the gradient: ``Σ G·f`` is at least zero.
-    - A policy of its trees is saved and loaded to the same scores, and comes back with the learner.
+    - A policy of its trees has the same scores after saving and loading, and the learner is restored.
 
     Parameters
     ----------
     learner : learner
-        With ``bind``, or a scikit-learn regressor or classifier.
+        An object with ``bind``, or a scikit-learn regressor or classifier.
     seed : int, default=0
-        Other seeds draw other logs.
+        Seed of the logs.
     can_be_saved : bool, default=True
-        False leaves the last promise out.
+        False skips the last promise.
     """
     require(clone(learner).get_params().keys() == learner.get_params().keys(), "A clone must have the same settings.")
     for has_mask in (False, True):
@@ -59,7 +59,7 @@ def _check_step(learner: Any, log: BanditLog, round_idx: int, seed: int) -> None
     require_equal(
         step.prediction,
         step.predictor.predict(context),
-        "The prediction of a step must be what its predictor says of the same contexts, to the last bit.",
+        "The prediction of a step must equal that of its predictor on the same contexts, to the last bit.",
     )
     again = bind_learner(learner, log, seed=seed).fit(target, round_idx)
     require_equal(step.prediction, again.prediction, "The same seed and round must give the same predictor.")
@@ -75,9 +75,9 @@ def _check_file(learner: Any, log: BanditLog, seed: int) -> None:
     require_equal(
         loaded.decision_function(log.context),
         policy.decision_function(log.context),
-        "A policy must have the same scores after a file, to the last bit.",
+        "A policy must have the same scores after saving and loading, to the last bit.",
     )
     require(
         type(loaded.learner) is type(learner),
-        f"A loaded policy must have its learner again: call bopl.learner.register_learner({type(learner).__name__}).",
+        f"A loaded policy must have its learner: call bopl.learner.register_learner({type(learner).__name__}).",
     )

@@ -1,4 +1,4 @@
-"""Small random logs that the checks are made on, and how a broken promise is told."""
+"""Small random logs for the checks, and how a broken promise is reported."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ def random_log(
     Parameters
     ----------
     seed : int
-        Decides everything that is drawn.
+        Seed of the random numbers.
     n_samples, n_features, n_actions : int
-        Its size.
+        Size of the log.
     min_propensity : float
-        Propensities are spread between it and 1.
+        Propensities lie between it and 1.
     has_mask : bool, default=False
         Whether some actions are not eligible.
     """

@@ -21,19 +21,19 @@ def check_objective(objective: str | Objective, *, n_logs: int = 8, seed: int = 
 
     - It has a ``name``, a ``title`` and ``needs_reward_model``, and its settings can be written as JSON.
     - The gradient is minus the derivative of the risk in the scores, times the number of samples; rows sum to zero.
-    - The risk bends no more than ``curvature`` says, so that the certificate holds.
-    - No policy has less risk than ``optimal_risk``.
+    - The curvature of the risk is at most ``curvature``, so that the certificate holds.
+    - No policy has a lower risk than ``optimal_risk``.
     - Sample weights count.
-    - Whatever belongs to a sample moves with it when the samples are put into another order.
+    - Whatever belongs to a sample moves with it when the samples are reordered.
 
     Parameters
     ----------
     objective : str or Objective
-        Its name if it is registered, or the object.
+        The name of a registered objective, or the object.
     n_logs : int, default=8
-        Logs of each kind: with and without masks, with and without sample weights.
+        Number of logs of each kind: with and without masks, with and without sample weights.
     seed : int, default=0
-        Other seeds draw other logs.
+        Seed of the logs.
     """
     known = get_objective(objective)
     for trait, kind in (("name", str), ("title", str), ("needs_reward_model", bool)):
@@ -75,26 +75,27 @@ def _check_bound(objective: Objective, data: TrainingData, rng: np.random.Genera
         limit = -np.sum(gradient * move) + 0.5 * np.sum(bound.curvature * (move**2).sum(axis=1))
         require(
             change <= limit + 1e-9 * size * n_samples * (1.0 + scale),
-            f"The risk must bend no more than curvature says: a move changes it by {change:.6g}, above {limit:.6g}.",
+            f"The curvature of the risk must be at most `curvature`: a step changes the risk by {change:.6g}, above "
+            f"{limit:.6g}.",
         )
     _check_worst(bound, data, size)
     best, reached = bound.optimal_risk(), bound.risk(log_prob)
     require(
         reached >= best - 1e-9 * size,
-        f"No policy may have less risk than optimal_risk: one has {reached:.6g}, below {best:.6g}.",
+        f"No policy may have a lower risk than optimal_risk: one has {reached:.6g}, below {best:.6g}.",
     )
     _check_weights(objective, data, log_prob, size)
     order = rng.permutation(n_samples)
     require_equal(
         objective.bind(data.take(order)).gradient(log_prob[order]),
         gradient[order],
-        "The gradient must not depend on the order of the samples: take what belongs to a sample from data.",
+        "The gradient must not depend on the order of the samples: take everything that belongs to a sample from data.",
         atol=1e-12 * size,
     )
 
 
 def _check_worst(bound: BoundObjective, data: TrainingData, size: float) -> None:
-    """Move single samples where a softmax bends most: between two actions, at probabilities of (3 ± √3)/6."""
+    """Move single samples where the softmax has its largest curvature: two actions, probabilities (3 ± √3)/6."""
     for row, (logged, mask) in enumerate(zip(data.action_idx, _eligible(data), strict=True)):
         others = np.flatnonzero(mask & (np.arange(data.n_actions) != logged))
         if not len(others):
@@ -110,7 +111,7 @@ def _check_worst(bound: BoundObjective, data: TrainingData, size: float) -> None
             limit = -np.sum(bound.gradient(log_prob) * move) + 0.5 * bound.curvature[row] * np.sum(move**2)
             require(
                 change <= limit + 1e-9 * size,
-                "The risk must bend no more than curvature says: of a single sample it bends more.",
+                "The curvature of the risk must be at most `curvature`: for a single sample it is larger.",
             )
 
 
@@ -126,7 +127,7 @@ def _check_weights(objective: Objective, data: TrainingData, log_prob: FloatArra
     require_equal(
         thrice.gradient(log_prob),
         3.0 * once.gradient(log_prob),
-        "Samples must count as much as data.sample_weight says, where it is not None.",
+        "Samples must be weighted by data.sample_weight, if it is not None.",
         atol=1e-9 * size,
     )
 

@@ -21,25 +21,25 @@ def check_policy(policy: Any, *, seed: int = 0, can_be_saved: bool = True) -> No
     """Raise `AssertionError` unless a policy that learns from a log keeps its promises.
 
     - It is a scikit-learn estimator: a clone is unfitted and has the same settings; `fit` returns the policy.
-    - Probabilities are finite, not negative and sum to 1, and what is not eligible has none.
-    - `predict` takes the most probable action; `sample` and `decide` log the probability that they drew by.
-    - Copies, pickles and files hold the same policy: the same probabilities to the last bit, and the same id.
+    - Probabilities are finite, non-negative and sum to 1, and ineligible actions have none.
+    - `predict` takes the most probable action; `sample` and `decide` return the probability of the drawn action.
+    - Copies, pickles and files have the same probabilities to the last bit, and the same id.
     - It can be evaluated.
 
     Parameters
     ----------
     policy : policy
-        Unfitted, as `bopl.BoostedPolicy` or a subclass of `bopl.policy.LearnedPolicy`.
+        An unfitted policy, such as `bopl.BoostedPolicy` or a subclass of `bopl.policy.LearnedPolicy`.
     seed : int, default=0
-        Other seeds draw other logs.
+        Seed of the logs.
     can_be_saved : bool, default=True
-        False leaves files out.
+        False skips files.
     """
     require(clone(policy).get_params().keys() == policy.get_params().keys(), "A clone must have the same settings.")
     log = random_log(seed, n_samples=300, n_actions=3, min_propensity=0.2)
     fitted = clone(policy)
     require(fitted.fit(log) is fitted, "fit must return the policy.")
-    require(list(fitted.actions_) == list(log.actions), "actions_ must hold the log's actions, in their order.")
+    require(list(fitted.actions_) == list(log.actions), "actions_ must be the log's actions, in their order.")
     prob = _check_probabilities(fitted, log)
     _check_draws(fitted, log, prob)
     for name, other in (("copy", copy.deepcopy(fitted)), ("pickle", pickle.loads(pickle.dumps(fitted)))):
@@ -50,9 +50,9 @@ def check_policy(policy: Any, *, seed: int = 0, can_be_saved: bool = True) -> No
         with tempfile.TemporaryDirectory() as folder:
             fitted.save(Path(folder) / "policy.bopl")
             loaded = load(Path(folder) / "policy.bopl")
-        require(type(loaded) is type(fitted), f"A file must come back as {type(fitted).__name__}.")
-        require_equal(loaded.predict_proba(log.context), prob, "A file must hold the same probabilities.")
-        require(loaded.policy_id == fitted.policy_id, "A file must hold a policy of the same id.")
+        require(type(loaded) is type(fitted), f"A file must be loaded as {type(fitted).__name__}.")
+        require_equal(loaded.predict_proba(log.context), prob, "A loaded policy must have the same probabilities.")
+        require(loaded.policy_id == fitted.policy_id, "A loaded policy must have the same id.")
     row = evaluate(log, {"new": fitted}, estimators="ips").row()
     require(np.isfinite(row["value"]), "It must be possible to evaluate the policy.")
 
@@ -78,10 +78,12 @@ def _check_draws(fitted: Any, log: BanditLog, prob: Any) -> None:
     action, propensity = fitted.sample(log.context, random_state=0)
     place = {label: at for at, label in enumerate(fitted.actions_.tolist())}
     drawn = [place[label] for label in action.tolist()]
-    require_equal(propensity, prob[np.arange(len(drawn)), drawn], "sample must return the probability it drew by.")
+    require_equal(
+        propensity, prob[np.arange(len(drawn)), drawn], "sample must return the probability of the drawn action."
+    )
     for row in range(5):
         decision = fitted.decide(log.context[row], random_state=row)
         own = fitted.predict_proba(log.context[row : row + 1])[0]
         require_equal(
-            decision.propensity, own[place[decision.action]], "decide must log the probability that it drew by."
+            decision.propensity, own[place[decision.action]], "decide must return the probability of the drawn action."
         )

@@ -1,7 +1,7 @@
 """The paper's theory as functions of a log: smoothness, weak learning, Theorem 1, the excess-risk bound.
 
 Every formula names its place in *Boosted Off-Policy Learning* (London, Lu, Sandler, Joachims, AISTATS 2023). Rewards
-are taken as they are: pass ``log.translated(…)`` where the reward is translated.
+are used as they are: pass ``log.translated(…)`` if the reward is translated.
 """
 
 from bopl.theory.excess_risk import ExcessRiskBound, excess_risk_after, excess_risk_bound, theorem_1_bound

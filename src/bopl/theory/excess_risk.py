@@ -52,7 +52,7 @@ def excess_risk_after(excess_risk_0: float, total_decrease: float) -> float:
 
 @dataclass(frozen=True)
 class ExcessRiskBound:
-    """The three parts of Eq. "full_excess_risk_bound"; they hold together with probability at least ``1 - delta``."""
+    """The three parts of Eq. "full_excess_risk_bound"; valid together with probability at least ``1 - delta``."""
 
     excess_empirical_risk: float
     generalization_error: float
@@ -60,7 +60,7 @@ class ExcessRiskBound:
 
     @property
     def total(self) -> float:
-        """Bound on the policy's risk above that of the best policy there is."""
+        """Bound on the policy's risk above that of the best policy."""
         return self.excess_empirical_risk + self.generalization_error + self.estimation_error
 
 

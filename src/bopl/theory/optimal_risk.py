@@ -1,4 +1,4 @@
-"""The least empirical risk that any policy can have on a log (Theorem 1), and that of the uniform policy."""
+"""The minimum empirical risk of any policy on a log (Theorem 1), and that of the uniform policy."""
 
 from __future__ import annotations
 
@@ -27,18 +27,18 @@ def emp_risk_uniform(log: BanditLog) -> float:
 
 
 def opt_emp_risk(log: BanditLog, weighted_reward: FloatArray | None = None) -> float:
-    """Return OptEmpRisk, the least empirical risk any policy can have on this log.
+    """Return OptEmpRisk, the minimum empirical risk of any policy on this log.
 
-    The risk is linear in the policy, so the best one takes, in every context, the action with the greatest sum of
+    The risk is linear in the policy, so the best one takes, in every context, the action with the largest sum of
     ``r/p`` over the samples that share that context (zero for an action never logged there). Where actions are masked,
-    samples that share a context but not the mask are told apart.
+    samples that share a context but not the mask are distinguished.
 
     Parameters
     ----------
     log : BanditLog
         Samples that the risk is the mean over.
     weighted_reward : ndarray of shape (n_samples,), optional
-        Takes the place of ``r/p``: a regularised form of it, times the sample weight where there is one.
+        Replaces ``r/p``: a regularised form of it, times the sample weight if there is one.
     """
     return value_of(opt_emp_total(log, weighted_reward)) / log.n_samples
 
@@ -54,17 +54,17 @@ def opt_emp_total(log: BanditLog, weighted_reward: FloatArray | None = None) -> 
 
 
 def opt_risk_of(reward_estimate: FloatArray, log: BanditLog) -> float:
-    """Return the least ``mean_i(-sum_a pi(a | x_i) Gamma[i, a])`` over all policies.
+    """Return the minimum of ``mean_i(-sum_a pi(a | x_i) Gamma[i, a])`` over all policies.
 
     As in `opt_emp_risk`, samples that share context and mask share the policy: it takes the eligible action with the
-    greatest sum of Gamma over them.
+    largest sum of Gamma over them.
 
     Parameters
     ----------
     reward_estimate : ndarray of shape (n_samples, n_actions)
         Gamma, in the row order of ``log``. With ``r/p`` at the logged action and 0 elsewhere this is `opt_emp_risk`.
     log : BanditLog
-        Says which samples share a context, and which actions are eligible.
+        Determines which samples share a context, and which actions are eligible.
     """
     return value_of(opt_total_of(reward_estimate, log)) / log.n_samples
 
@@ -87,7 +87,7 @@ def excess_emp_risk_0(log: BanditLog) -> float:
 
 
 def opt_surrogate_risk(log: BanditLog, weighted_reward: FloatArray | None = None) -> float:
-    """Return the greatest certified lower bound of the surrogate risk over all policies.
+    """Return the largest certified lower bound of the surrogate risk over all policies.
 
     Per context with ``c_a = sum v`` over its samples with v >= 0 and ``d_a = sum |v|`` over those with v < 0, the
     problem ``min_pi sum_a d_a pi_a - c_a (ln pi_a + 1)`` is convex. Its dual in the multiplier of ``sum pi = 1`` has
@@ -119,7 +119,7 @@ def _weighted_reward(log: BanditLog, weighted_reward: FloatArray | None) -> Floa
 
 
 def _value_of_unlogged(log: BanditLog) -> FloatArray:
-    """Return the estimated reward of not choosing the logged action: zero, or -inf where there is no other."""
+    """Return the estimated reward of not choosing the logged action: zero, or -inf if there is no other."""
     return np.where(n_eligible(log) > 1, 0.0, -np.inf)
 
 
@@ -184,7 +184,7 @@ class _Cells:
         return np.asarray(totals, dtype=np.float64)
 
     def highest(self, sums: FloatArray) -> FloatArray:
-        """Return the greatest of ``sums``, one per cell, in each group."""
+        """Return the maximum of ``sums``, one per cell, in each group."""
         return np.asarray(np.maximum.reduceat(sums, self.start), dtype=np.float64)
 
 

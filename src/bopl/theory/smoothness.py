@@ -22,7 +22,7 @@ def softmax_smoothness(inverse_temperature: float = 1.0, *, smoothness: str = "s
     inverse_temperature : float, default=1
         beta: scores are multiplied by it before the softmax.
     smoothness : {"sharp", "paper"}, default="sharp"
-        ``beta² √3/9``, the least coefficient there is, or the paper's ``beta² / 2`` (Lemma "softmax_smooth").
+        ``beta² √3/9``, the smallest possible coefficient, or the paper's ``beta² / 2`` (Lemma "softmax_smooth").
 
     Examples
     --------
@@ -109,7 +109,7 @@ def expected_reward_smoothness(
     Returns
     -------
     smoothness : ndarray of shape (n_samples,)
-        Zero where there is nothing to choose.
+        Zero if there is nothing to choose.
     """
     highest = highest_eligible(reward_estimate, action_mask)
     lowest = np.min(reward_estimate, axis=1, initial=np.inf, where=True if action_mask is None else action_mask)
@@ -122,6 +122,6 @@ def _constant(constants: dict[str, float], smoothness: str) -> float:
 
 
 def highest_eligible(values: FloatArray, action_mask: BoolArray | None) -> FloatArray:
-    """Return the greatest value of an eligible action in each row."""
+    """Return the maximum over the eligible actions of each row."""
     where = True if action_mask is None else action_mask
     return np.asarray(np.max(values, axis=1, initial=-np.inf, where=where), dtype=np.float64)

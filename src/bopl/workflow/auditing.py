@@ -1,4 +1,4 @@
-"""The audit before training: what it found is said, and wrong data is refused."""
+"""The audit before training: its findings are reported, and bad data is refused."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from bopl.workflow.config import TrainConfig
 from bopl.workflow.judging import align_policy
 from bopl.workflow.reading import fill_propensity, read_log_for, read_training_log
 
-# These speak of what the log is worth to the uniform policy, which nobody is about to deploy: they are told, no more.
+# These describe what the log is worth to the uniform policy, which nobody will deploy: they are only reported.
 LEFT_OUT = "left_out"
 ABOUT_UNIFORM = ("effective_sample_size", "largest_weight", "tail_index", "top_weight_share")
 
@@ -29,9 +29,9 @@ class Audited(NamedTuple, Generic[LogT]):
     Attributes
     ----------
     log : BanditLog or PartitionedLog
-        Without the columns that surely know too much.
+        The log without the columns that surely leak.
     audit : Audit
-        Of that log; its finding ``left_out`` names the columns that are not in it.
+        Audit of that log; its finding ``left_out`` names the columns that were left out.
     left_out : tuple of Leak
     """
 
@@ -41,7 +41,7 @@ class Audited(NamedTuple, Generic[LogT]):
 
 
 def audit_for_training(log: LogT, config: TrainConfig, *, say: Callable[[object], None]) -> Audited[LogT]:
-    """Return what is left of a log that is fit for training; raise one sentence if it is not, unless forced."""
+    """Return the part of a log that is fit for training; raise an error if there is a problem, unless forced."""
     check_keep(log, config.keep)
     fit, audit, left_out = _leave_out(log, config)
     for leak in left_out:
@@ -68,7 +68,7 @@ def audit_for_training(log: LogT, config: TrainConfig, *, say: Callable[[object]
 def _leave_out(
     log: BanditLog | PartitionedLog, config: TrainConfig
 ) -> tuple[BanditLog | PartitionedLog, Audit, tuple[Leak, ...]]:
-    """Return a log without the columns that surely know too much, its audit, and these columns."""
+    """Return a log without the columns that surely leak, its audit, and these columns."""
     left_out: tuple[Leak, ...] = ()
     while True:
         audit = log.audit(keep=config.keep)
@@ -87,11 +87,11 @@ def _leave_out(
 
 
 def check_keep(log: BanditLog | PartitionedLog, keep: Sequence[str]) -> None:
-    """Raise if a column that is to be kept is no context column."""
+    """Raise if a column to keep is not a context column."""
     known = [str(name) for name in (column.name for column in log.schema.columns)] if log.schema else []
     unknown = [name for name in keep if name not in known]
     if unknown:
-        raise UsageError(f"keep names {unknown[0]!r}, which is no context column.{did_you_mean(unknown[0], known)}")
+        raise UsageError(f"keep names {unknown[0]!r}, which is not a context column.{did_you_mean(unknown[0], known)}")
 
 
 def audit_file(config: TrainConfig, policy_file: str | Path | None = None) -> tuple[BanditLog, Audit]:

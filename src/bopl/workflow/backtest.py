@@ -1,4 +1,4 @@
-"""Backtests: train on the past, judge on the next period, roll on; one verdict over all periods."""
+"""Backtests: train on the past, judge on the next period, repeat; one verdict over all periods."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from bopl.workflow.training import boost
 Say = Callable[[object], None]
 Fit = Callable[[BanditLog], tuple[Any, bool]]
 NOTE = (
-    "Judged is the way of training, repeated before every period: each sample by the policy that was trained before it."
+    "This judges the way of training, with retraining before every period: each sample by the policy trained before it."
 )
 
 
@@ -38,13 +38,13 @@ class Period:
     Attributes
     ----------
     split : SplitFacts
-        What was trained on and what was judged.
+        The training and judging samples.
     evaluation : Evaluation
-        Of the policy that was trained before, on the samples of this period.
+        Evaluation of the policy trained before, on the samples of this period.
     about : str
-        What the training said of the policy.
+        Description of the training.
     drift : tuple of Drift
-        Columns that the judged samples hold otherwise than those trained on, the most different first.
+        Columns in which the judged samples differ from the training samples, the most different first.
     """
 
     split: SplitFacts
@@ -54,7 +54,7 @@ class Period:
 
     @property
     def row(self) -> Mapping[str, Any]:
-        """What the estimator says that decides."""
+        """The row of the primary estimator."""
         return _deciding(self.evaluation)
 
     def to_dict(self) -> dict[str, Any]:
@@ -65,13 +65,13 @@ class Period:
 
 @dataclass(frozen=True)
 class Backtest:
-    """What a backtest has found; ``print`` shows the periods and the verdict.
+    """Result of a backtest; ``print`` shows the periods and the verdict.
 
     Attributes
     ----------
     periods : tuple of Period
     evaluation : Evaluation
-        Over the samples of all periods, each judged by the policy that was trained before it, as if it were one policy.
+        Over the samples of all periods, each judged by the policy trained before it, as if it were one policy.
     is_interrupted : bool
         Whether Ctrl-C ended it before the last period.
     """
@@ -82,7 +82,7 @@ class Backtest:
 
     @property
     def row(self) -> Mapping[str, Any]:
-        """The verdict over all periods, with its reason, of the estimator that decides."""
+        """The verdict of the primary estimator over all periods, with its reason."""
         return _deciding(self.evaluation)
 
     def to_dict(self) -> dict[str, Any]:
@@ -119,23 +119,23 @@ def backtest(
     n_jobs: int | None = None,
     say: Say = lambda text: None,
 ) -> Backtest:
-    """Train on the past, judge on the next period, and roll on.
+    """Train on the past, judge on the next period, and repeat.
 
     Parameters
     ----------
     log : BanditLog
-        With ``time``. Groups with samples in a period are left out of its training part.
+        A log with ``time``. Groups with samples in a period are left out of its training part.
     policy : unfitted policy, optional
         A copy is fitted before every period; `bopl.AutoPolicy` by default.
     n_periods, every, window : optional
-        How the log is divided, see `bopl.workflow.periods.PeriodPlan`: 4 periods of as many samples each by default, or
-        periods of a length such as ``every="7d"``; ``window`` bounds how far back training goes.
+        How to divide the log, see `bopl.workflow.periods.PeriodPlan`: 4 periods with equally many samples by default,
+        or periods of a length such as ``every="7d"``; ``window`` limits how far back training goes.
     estimators, interval, confidence, n_jobs
         As for `bopl.evaluate`. The reward model of a period is fitted on its training part.
     random_state : int, default=0
         Seed of the default policy, of reward models and of the bootstrap.
     say : callable, optional
-        Gets a sentence before and after every period's training.
+        Called with a sentence before and after every period's training.
 
     Examples
     --------
@@ -166,7 +166,7 @@ def backtest(
 def backtest_file(
     config: TrainConfig, plan: PeriodPlan, *, say: Say = lambda text: None, progress: bool = False
 ) -> Backtest:
-    """Backtest what ``bopl train`` would do with a log in a file.
+    """Backtest ``bopl train`` on a log in a file.
 
     Parameters
     ----------
@@ -175,7 +175,7 @@ def backtest_file(
     plan : PeriodPlan
     say : callable, optional
     progress : bool, default=False
-        Show progress where standard error is a terminal.
+        Show progress if standard error is a terminal.
     """
     config.check_objective()
     log = read_training_log(config)
@@ -194,7 +194,7 @@ def backtest_file(
 
 
 def _deciding(evaluation: Evaluation) -> Mapping[str, Any]:
-    """Return the row of the estimator that decides, with the verdict that follows from all there is."""
+    """Return the row of the primary estimator, with the verdict that follows from all results."""
     row = next(row for row in evaluation.rows if row["policy"] == "policy" and row["is_primary"])
     return {**row, **evaluation.decision("policy")}
 
@@ -230,14 +230,14 @@ def _roll(log: BanditLog, divisions: Sequence[Division], fit: Fit, config: Train
 
 @dataclass(frozen=True)
 class _Judged:
-    """Rows of a log, what policies do there, and what reward models expect, none of them trained on later rows."""
+    """Rows of a log, with probabilities of policies and predictions of reward models, all trained on earlier rows."""
 
     rows: Any
     action_prob: FloatArray
     reward_hat: FloatArray | None
 
     def judge(self, log: BanditLog, config: TrainConfig) -> Evaluation:
-        """Return what the rows say of the policies, taken as one."""
+        """Evaluate the policies on the rows, as if they were one."""
         evaluation = judge(log.subset(self.rows), self.action_prob, config, self.reward_hat)
         return replace(evaluation, notes=(*evaluation.notes, NOTE))
 
@@ -258,6 +258,6 @@ def _joined(parts: Sequence[_Judged]) -> _Judged:
 
 
 def _about(policy: Any) -> str:
-    """Return what the race says of its winner; nothing where there was none."""
+    """Return the verdict of the race on its winner; nothing if there was no race."""
     board = getattr(policy, "leaderboard_", None)
     return "" if board is None else str(board.verdict)

@@ -1,4 +1,4 @@
-"""Checkpoints of a run: kill it, give the same command again, and get the same policy to the last byte."""
+"""Checkpoints of a run: kill it, run the same command again, and get the same policy to the last byte."""
 
 from __future__ import annotations
 
@@ -21,32 +21,32 @@ from bopl.policy import BoostedPolicy
 from bopl.workflow.config import TrainConfig
 
 SECONDS = 20.0  # between two writes, at least
-COSTS = 20.0  # ... and so many times as long as a write takes
+COSTS = 20.0  # ... and this many times as long as a write takes
 MAX_BYTES = 2**29  # of scores: more would take long to write, and several times their memory
-INDIFFERENT = ("log", "out", "n_jobs")  # settings that change nothing that is learned; the log has its fingerprint
+INDIFFERENT = ("log", "out", "n_jobs")  # settings that do not affect what is learned; the log has its fingerprint
 PATTERN = ".fit-*.checkpoint"
 HALF = "..fit-*.checkpoint"  # of a process that was killed while it wrote one
 
-GOING_ON = "Going on from the checkpoint of an earlier run with the same log and settings."
-NO_ROOM = "Without a checkpoint, a run that is killed starts again: {}"
+GOING_ON = "Resuming from the checkpoint of an earlier run with the same log and settings."
+NO_ROOM = "There is no checkpoint, so a killed run would start from the beginning: {}"
 
 Say = Callable[[object], None]
 T = TypeVar("T")
 
 
 class Checkpoints:
-    """What the fits of a run, and the parts of its race, have come to: hidden files of its folder, one for each.
+    """The progress of the fits of a run and of the parts of its race: hidden files in its folder, one for each.
 
-    Their names hold a digest of the settings, the versions and the log: only a run that would do the same finds them.
+    Their names contain a digest of the settings, the versions and the log: only an identical run finds them.
 
     Parameters
     ----------
     folder : Path
     config : TrainConfig
     origin : sequence of str
-        What tells the log from others.
+        What distinguishes the log from others.
     say : callable
-        Gets a sentence where a fit goes on from a checkpoint, and where none can be written.
+        Called with a sentence when a fit resumes from a checkpoint, and when none can be written.
     """
 
     def __init__(self, folder: Path, config: TrainConfig, origin: Sequence[str], say: Say) -> None:
@@ -57,7 +57,7 @@ class Checkpoints:
         self._n_fits, self._cost = 0, 0.0
 
     def recall(self, name: str, read: Callable[[Path], T]) -> T | None:
-        """Return what a part of a race has come to in an earlier run, None if nothing of it is there or can be read."""
+        """Return the progress of a part of a race in an earlier run; None if there is none or it cannot be read."""
         path = self._path(name)
         if not path.is_file():
             return None
@@ -70,7 +70,7 @@ class Checkpoints:
         return found
 
     def keep(self, name: str, write: Callable[[Path], None], *, seconds: float) -> bool:
-        """Write what a part of a race has come to, unless it is made again as quickly; return whether it is written."""
+        """Write the progress of a part of a race, unless recomputing is as fast; return whether it was written."""
         if seconds < max(SECONDS / 10, COSTS * self._cost):
             return False
         began = time.monotonic()
@@ -97,7 +97,7 @@ class Checkpoints:
         cluster: str | None = None,
         memory: str | None = None,
     ) -> None:
-        """Fit a policy, from its checkpoint on where an earlier run has left one."""
+        """Fit a policy, starting from its checkpoint if an earlier run has left one."""
         self._n_fits += 1
         path = self._folder / f".fit-{self._n_fits}-{self._key}.checkpoint"
         is_large = isinstance(log, BanditLog) and 8 * log.n_samples * log.n_actions > MAX_BYTES  # pieces keep scores
@@ -125,25 +125,25 @@ class Checkpoints:
             self._say(sentence)
 
     def tell(self) -> None:
-        """Say of an interrupted run that it can go on."""
+        """Say that an interrupted run can be resumed."""
         if any(self._folder.glob(PATTERN)):
-            self._say("The same command, given again, goes on from here.")
+            self._say("Run the same command again to resume from here.")
 
 
 def digest_of(column: AnyArray | None) -> str:
-    """Return what tells a column of a log from others."""
+    """Return what distinguishes a column of a log from others."""
     return "" if column is None else hashlib.sha256(np.ascontiguousarray(column).tobytes()).hexdigest()
 
 
 def drop_checkpoints(folder: Path) -> None:
-    """Remove all checkpoints of a folder, once nobody needs them."""
+    """Remove all checkpoints of a folder when they are no longer needed."""
     for pattern in (PATTERN, HALF):
         for path in folder.glob(pattern):
             path.unlink(missing_ok=True)
 
 
 class RunCheckpoint(Checkpoint):
-    """A checkpoint that is written when enough time has passed to be worth it; without room for it, the fit goes on.
+    """A checkpoint that is written when enough time has passed to be worth it; without space, the fit continues.
 
     Parameters
     ----------
@@ -164,11 +164,11 @@ class RunCheckpoint(Checkpoint):
             self._say(GOING_ON)
 
     def __call__(self, state: BoostingState) -> CallbackAction:
-        """Write if it is time."""
+        """Write if it is due."""
         return super().__call__(state) if self._is_due(SECONDS) else CallbackAction.CONTINUE
 
     def on_end(self, state: BoostingState) -> None:
-        """Write the last rounds too, unless they are made again as quickly."""
+        """Write the last rounds too, unless recomputing is as fast."""
         if self._is_due(SECONDS / 10):
             super().on_end(state)
 

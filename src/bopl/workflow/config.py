@@ -1,6 +1,6 @@
-"""`TrainConfig`: all that a run is told; a TOML file and the flags of the command say the same things.
+"""`TrainConfig`: all settings of a run; every setting is a key of the TOML file and a flag of the command.
 
-Nothing heavy is imported here: the command makes its flags from these settings before it knows what is asked.
+Nothing heavy is imported here: the command makes its flags from these settings before it parses its arguments.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ SMOOTHNESS = ("sharp", "paper")
 INTERVALS = ("normal", "bootstrap", "empirical_bernstein", "log_smoothing", "betting")
 FORMATS = ("parquet", "csv", "arrow", "jsonl", "vw", "dsjson", "obd")
 
-#: What settings and flags were called before they had the names of the parameters.
+#: Former names of settings and flags, from before they had the names of the parameters.
 RENAMED = {
     "rounds": "n_rounds",
     "seed": "random_state",
@@ -37,7 +37,7 @@ RENAMED = {
     "early_stopping": "early_stopping_rounds",
     "validation": "validation_fraction",
 }
-# The race decides for itself what a single objective is told, and a single objective has no candidates.
+# The race chooses the settings of a single objective itself, and a single objective has no candidates.
 SINGLE_SETTINGS = (
     "n_rounds",
     "max_depth",
@@ -57,9 +57,9 @@ RACE_SETTINGS = ("include", "exclude")
 def _about(
     help: str, default: Any = None, section: str = "", choices: tuple[str, ...] = (), group: str | None = None
 ) -> Any:
-    """Declare a setting: what it means, its default, the heading it begins in a file, and words that it may be.
+    """Declare a setting: its help, its default, the heading that it begins in a file, and the values that it may have.
 
-    ``group`` names the entry points by which installed packages offer further words.
+    ``group`` names the entry points by which installed packages offer further values.
     """
     return field(default=default, metadata={"help": help, "section": section, "choices": choices, "group": group})
 
@@ -71,49 +71,49 @@ class TrainConfig:
     log: str = _about("File, folder or pattern with the logged decisions.", "", section="The log")
     more_logs: tuple[str, ...] = _about("Further files of the same log, in order, separated by commas.", ())
     memory: str | None = _about(
-        "Memory that a log may take, as in 4GB; a larger one is read in pieces. Half of what is free by default."
+        "Memory that the log may take, such as 4GB; a larger log is read in pieces. Half of the free memory by default."
     )
     cluster: str | None = _about("Address of a Dask scheduler whose workers read the log in pieces: tcp://….")
     action: str | None = _about("Column with the action that was taken.")
-    reward: str | None = _about("Column with what it earned; higher is better.")
-    propensity: str | None = _about("Column with the probability with which it was chosen.")
+    reward: str | None = _about("Column with the reward that the action earned; higher is better.")
+    propensity: str | None = _about("Column with the probability with which the action was chosen.")
     assume_propensity: str | None = _about(
         "For a log without propensities: estimate (fit a model of the logging policy) or uniform.", choices=ASSUMPTIONS
     )
     exact_propensity: bool = _about(
-        "The propensities are exact, however few digits they have: intervals are not widened for rounding.", False
+        "Treat propensities as exact, however few digits they have: do not widen intervals for rounding.", False
     )
     time: str | None = _about("Column with the time of the decision; the latest samples are then held out.")
-    group: str | None = _about("Column with what samples belong to, such as a user: never in both parts of a split.")
-    context: tuple[str, ...] | None = _about("Context columns, separated by commas; all others by default.")
+    group: str | None = _about("Column with the group of a sample, such as its user; a split never divides a group.")
+    context: tuple[str, ...] | None = _about("Context columns, separated by commas; all other columns by default.")
     ignore: tuple[str, ...] = _about("Columns to leave out, separated by commas.", ())
-    categorical: tuple[str, ...] = _about("Columns of numbers that are categories; text always is.", ())
+    categorical: tuple[str, ...] = _about("Numeric columns that are categories; text always is.", ())
     keep: tuple[str, ...] = _about(
-        "Columns to keep although they seem to know what came after the decision, separated by commas.", ()
+        "Columns to keep even if they seem to leak what happened after the decision, separated by commas.", ()
     )
     format: str | None = _about(
-        "Format of the files, where the extension does not tell it.", choices=FORMATS, group="bopl.formats"
+        "Format of the files, if the extension does not show it.", choices=FORMATS, group="bopl.formats"
     )
     where: str | None = _about("Condition on the rows to read, such as \"country == 'DE' and day >= 3\".")
-    drop_invalid: bool = _about("Leave out rows with missing or impossible values, and count them.", False)
+    drop_invalid: bool = _about("Drop rows with missing or impossible values, and count them.", False)
     drop_duplicates: tuple[str, ...] = _about(
-        "Keep one of the rows that agree in these columns, separated by commas; all: in every column that is used.",
+        "Keep the first of the rows that agree in these columns, separated by commas; all compares every used column.",
         (),
     )
 
     objective: str = _about(
-        "auto lets candidates race and trains the best; dr, ips (BOPL) and surrogate (BOPL-S) train that one alone.",
+        "auto races candidates and trains the best; dr, ips (BOPL) or surrogate (BOPL-S) trains that objective alone.",
         AUTO,
         section="The policy",
         choices=OBJECTIVES,
         group="bopl.objectives",
     )
     include: tuple[str, ...] | None = _about("Candidates that may race, separated by commas; all by default.")
-    exclude: tuple[str, ...] = _about("Candidates that may not, separated by commas.", ())
-    minutes: float | None = _about("About how long the race, or the boosting, may take.")
+    exclude: tuple[str, ...] = _about("Candidates that may not race, separated by commas.", ())
+    minutes: float | None = _about("Approximate time limit of the race, or of the boosting.")
     inverse_temperature: float | None = _about(
-        "How sharply the policy acts: its scores are multiplied by this before the softmax. 0 is uniform, inf always "
-        "takes the best action; by default as it was trained."
+        "How sharply the policy acts: the factor of its scores before the softmax. 0 is uniform, inf always takes the "
+        "best action; as trained by default."
     )
 
     n_rounds: int = _about("Maximum number of boosting rounds.", 100, section="A single objective")
@@ -121,27 +121,28 @@ class TrainConfig:
     min_leaf_samples: float = _about("Minimum weight of a leaf, in typical samples.", 20.0)
     colsample: float = _about("Share of the context columns drawn for each node.", 0.5)
     reg_lambda: float = _about("Ridge penalty on the leaves.", 0.0)
-    learning_rate: float = _about("Share of the certified step that is taken in every round.", 1.0)
-    weight: str = _about("How rewards are weighted by propensities: plain, or as in clipped:0.05.", "plain")
+    learning_rate: float = _about("Share of the certified step to take in every round.", 1.0)
+    weight: str = _about("How propensities weight rewards: plain, or regularised, such as clipped:0.05.", "plain")
     smoothness: str = _about("Curvature of the objective: sharp, or the paper's.", "sharp", choices=SMOOTHNESS)
     start: str | None = _about(
-        "Where boosting starts: uniform, reward_model, logging or logging+reward_model; for dr the reward model by "
-        "default, else uniform.",
+        "Where boosting starts: uniform, reward_model, logging or logging+reward_model; the last by default for dr, "
+        "otherwise uniform.",
         choices=STARTS,
     )
     reward_translation: float | str = _about(
-        "Added to every reward; auto chooses on validation, and is 0 for dr, where it changes nothing.", AUTO
+        "Constant added to every reward; auto chooses it on validation samples, and is 0 for dr, which needs none.",
+        AUTO,
     )
     early_stopping_rounds: int = _about("Stop after this many rounds without a better validation value.", 30)
 
-    holdout: float = _about("Share of the log held out for the verdict.", 0.2, section="Honesty")
+    holdout: float = _about("Share of the log to hold out for the verdict.", 0.2, section="The verdict")
     validation_fraction: float = _about(
         "Share of the rest that judges the race, or chooses rounds and reward translation.", 0.25
     )
-    force: bool = _about("Train although the audit found problems.", False)
+    force: bool = _about("Train even if the audit finds problems.", False)
     estimators: tuple[str, ...] | None = _about(
-        "Estimators, separated by commas; by default all, and in evaluate snips, ips and dr. Which of them decides is "
-        "settled beforehand: dr where it is there.",
+        "Estimators, separated by commas; all by default, snips, ips and dr in evaluate. The primary estimator is "
+        "fixed in advance: dr if it is among them.",
         group="bopl.estimators",
     )
     interval: str = _about(
@@ -149,30 +150,31 @@ class TrainConfig:
     )
     confidence: float = _about("Confidence level of the intervals.", 0.95)
     confounding: bool = _about(
-        "Tell how strong an unmeasured cause must be to overturn the verdict; always told of estimated propensities.",
+        "Report how strong an unmeasured cause must be to overturn the verdict; always on for estimated propensities.",
         False,
     )
     min_uplift: str | float = _about(
-        "Smallest uplift of interest, per decision (0.001) or as a share of what is earned now (1%).",
+        "Minimum uplift of interest, per decision (0.001) or as a share of what is earned now (1%).",
         0.0,
     )
     guard: tuple[str, ...] = _about(
-        "Other reward columns that must not get worse, as in 'revenue>=-1%'; with commas, or a flag for each.",
+        "Guardrails: other rewards that must not get worse, such as 'revenue>=-1%'; separate them by commas or repeat "
+        "the flag.",
         (),
     )
-    segment: str | None = _about("Column by whose values the verdict is given for each part of the log, too.")
+    segment: str | None = _about("Column whose values get separate answers.")
 
-    random_state: int = _about("Seed of everything that is drawn.", 0, section="The run")
+    random_state: int = _about("Seed of the random numbers.", 0, section="The run")
     n_jobs: int | None = _about("Number of threads; all processors by default. The policy does not depend on it.")
-    out: str = _about("The policy file; the folder .run beside it holds the report and all else.", "policy.bopl")
+    out: str = _about("Policy file; the .run folder beside it holds the report and everything else.", "policy.bopl")
 
     @property
     def paths(self) -> str | tuple[str, ...]:
-        """Where the log is: one path, or several."""
+        """The path of the log, or several."""
         return (self.log, *self.more_logs) if self.more_logs else self.log
 
     def request(self) -> LogRequest:
-        """Return what is to be read."""
+        """Return the request to read the log."""
         from bopl.log.cleaning import RowChoice
         from bopl.log.request import ROLES, LogRequest
 
@@ -192,7 +194,7 @@ class TrainConfig:
 
     @property
     def guards(self) -> tuple[Guard, ...]:
-        """The guards, read."""
+        """The parsed guards."""
         if not self.guard:
             return ()
         from bopl.evaluation.margin import parse_guards
@@ -200,13 +202,13 @@ class TrainConfig:
         return parse_guards(self.guard)
 
     def check(self) -> TrainConfig:
-        """Return the settings, or raise one sentence about the first that is out of range."""
+        """Return the settings, or raise an error about the first invalid one."""
         with checking_usage():
             _check(self)
         return self
 
     def check_objective(self) -> None:
-        """Raise one sentence if a setting would have no effect on the training that was asked for."""
+        """Raise an error if a setting would have no effect on this kind of training."""
         is_race = self.objective == AUTO
         defaults = {entry.name: entry.default for entry in fields(self)}
         for name in SINGLE_SETTINGS if is_race else RACE_SETTINGS:
@@ -216,7 +218,7 @@ class TrainConfig:
                 raise UsageError(f"{name} has no effect here: {what}. Leave it out, or set objective to {needed}.")
 
     def absolute(self) -> TrainConfig:
-        """Return the settings with paths that are found from any folder."""
+        """Return the settings with absolute paths."""
         # Resolving the log's path would lose the meaning of a pattern.
         log, *more = (
             path if os.path.isabs(path) else os.path.join(os.getcwd(), path) for path in (self.log, *self.more_logs)
@@ -224,7 +226,7 @@ class TrainConfig:
         return replace(self, log=log, more_logs=tuple(more), out=os.path.abspath(self.out))
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the settings that are set."""
+        """Return the settings as plain values."""
         values = {entry.name: getattr(self, entry.name) for entry in fields(self)}
         return {name: list(value) if isinstance(value, tuple) else value for name, value in values.items()}
 
@@ -235,7 +237,7 @@ class TrainConfig:
 
 
 def read_config(path: str | Path) -> dict[str, Any]:
-    """Return what a TOML file says, after checking that its keys are known."""
+    """Return the settings of a TOML file, after checking that its keys are known."""
     file = Path(path)
     if not file.is_file():
         raise FileNotFoundError(f"there is no configuration file {str(path)!r}; check the path.")
@@ -248,12 +250,12 @@ def read_config(path: str | Path) -> dict[str, Any]:
     if unknown and unknown[0] in RENAMED:
         raise UsageError(f"{str(path)!r} sets {unknown[0]!r}, which is now called {RENAMED[unknown[0]]!r}.")
     if unknown:
-        raise UsageError(f"{str(path)!r} sets {unknown[0]!r}, which is no setting.{did_you_mean(unknown[0], known)}")
+        raise UsageError(f"{str(path)!r} sets {unknown[0]!r}, which is not a setting.{did_you_mean(unknown[0], known)}")
     return found
 
 
 def make_config(*sources: Mapping[str, Any]) -> TrainConfig:
-    """Return the settings of several sources, later ones first; None leaves a setting as it was."""
+    """Return the settings of several sources, where later ones take precedence; None leaves a setting as it was."""
     given = {name: value for source in sources for name, value in source.items() if value is not None}
     lists = {name: tuple(value) for name, value in given.items() if isinstance(value, list | tuple)}
     return replace(TrainConfig(), **(given | lists)).check()
@@ -280,7 +282,7 @@ def _check(config: TrainConfig) -> None:
     if config.assume_propensity is not None:
         check_choice("assume_propensity", config.assume_propensity, ASSUMPTIONS)
         if config.propensity is not None:
-            raise UsageError("propensity names a column and assume_propensity says there is none: give one of them.")
+            raise UsageError("propensity and assume_propensity exclude each other: give only one of them.")
     if isinstance(config.reward_translation, str) and config.reward_translation != AUTO:
         raise TypeError(f"reward_translation must be a number or {AUTO}; got {config.reward_translation!r}.")
     if config.reward_translation != AUTO:
@@ -326,7 +328,7 @@ def _check_ranges(config: TrainConfig) -> None:
 
 
 def _check_names(config: TrainConfig) -> None:
-    """Raise if there is no such objective, weight or candidate; what knows them is imported only where need be."""
+    """Raise if an objective, weight or candidate is unknown; import their registries only if necessary."""
     if config.objective not in OBJECTIVES:
         from bopl.objective.registry import OBJECTIVES as KNOWN
 
@@ -344,7 +346,7 @@ def _check_names(config: TrainConfig) -> None:
 
 
 def _check_estimators(config: TrainConfig) -> None:
-    """Raise if there is no such estimator, or no interval of this kind for it: hours later would be too late."""
+    """Raise if an estimator is unknown or has no interval of this kind: hours later would be too late."""
     from bopl.evaluation.estimator_registry import get_estimators
     from bopl.evaluation.interval import get_interval
     from bopl.evaluation.question import ask

@@ -33,9 +33,9 @@ BLOCK_ROWS = 1 << 17
 
 @dataclass(frozen=True)
 class Decisions:
-    """What was decided: how many, in which columns, the share of each action, and what should be known of it.
+    """The decisions: their number, their columns, the share of each action, and warnings.
 
-    ``is_certain`` says that every action had probability one, so that nothing can be learned from what is drawn.
+    ``is_certain`` means that every action had probability one, so that nothing can be learned from the decisions.
     """
 
     n_samples: int
@@ -68,16 +68,16 @@ def decide(
     ----------
     contexts, policy_file, out : path
     is_sampled : bool
-        Draw the actions and write their propensities; otherwise take the most probable ones and write how probable
-        they are.
+        Draw the actions and write their propensities; otherwise take the most probable ones and write their
+        probabilities.
     keep : sequence of str
         Columns of the contexts to copy.
     format : str, optional
-        Of the contexts.
+        Format of the contexts.
     random_state : int, optional
         Seed of the draws.
     inverse_temperature : float in [0, inf], optional
-        How sharply the policy acts; by default as it was trained.
+        How sharply the policy acts; as trained by default.
     scale : Scale, optional
         Whether the contexts are read whole or in pieces; the decisions are the same.
     cluster : str, optional
@@ -134,7 +134,7 @@ def context_columns(present: Any, schema: LogSchema, keep: Sequence[str]) -> lis
     wanted = [*(column.name for column in schema.columns), *keep]
     columns = [name for name in dict.fromkeys(wanted) if name in present.names]
     if not schema.is_sparse and len(columns) < len(set(wanted)):
-        columns = list(present.names)  # so that who misses a column can name all there are
+        columns = list(present.names)  # so that an error about a missing column can name all columns
     return columns + further_columns(present, columns, ())
 
 
@@ -148,7 +148,7 @@ class Decider:
     keep : tuple of str
         Columns of the contexts to copy.
     seed : int, sequence of int or None
-        Of the draws; None takes the most probable actions.
+        Seed of the draws; None takes the most probable actions.
     """
 
     policy: Any
@@ -157,19 +157,19 @@ class Decider:
 
     @property
     def columns(self) -> tuple[str, str]:
-        """Names of the columns that are decided."""
+        """Names of the columns of the decisions."""
         return "action", "probability" if self.seed is None else "propensity"
 
     def check_names(self) -> None:
-        """Raise if a column to keep is called as one that is decided."""
+        """Raise if a column to keep has the name of a column of the decisions."""
         taken = [name for name in self.keep if name in self.columns]
         if taken:
-            raise UsageError(f"{taken[0]!r} cannot be kept: a column of the decisions is called so; rename it first.")
+            raise UsageError(f"{taken[0]!r} cannot be kept: the decisions have a column of this name; rename it first.")
 
     def decide(self, parts: LogParts, first_row: int) -> tuple[IntArray, Any]:
         """Return how often each action is chosen on contexts, and the decisions as a table.
 
-        Draws go by the number of a row among all contexts, so that it does not matter how they are divided.
+        Draws depend on the number of a row among all contexts, so that it does not matter how they are divided.
         """
         import pyarrow
 
@@ -185,7 +185,7 @@ class Decider:
         return np.bincount(chosen, minlength=len(self.policy.actions_)), table
 
     def _generator(self, first_row: int) -> np.random.Generator | None:
-        """Return what draws from a row on: one number for each row before it has been drawn."""
+        """Return a generator at a given row: one number has been drawn for each row before it."""
         if self.seed is None:
             return None
         bits = np.random.PCG64(np.random.SeedSequence(self.seed))

@@ -1,4 +1,4 @@
-"""Policies for other runtimes, written only if they score alike."""
+"""Policies for other runtimes, written only if their scores agree."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from bopl.workflow.reading import noting_unseen, schema_of
 from bopl.workflow.run_folder import check_writable
 from bopl.workflow.sharpness import with_sharpness
 
-N_CONTEXTS = 2000  # that agreement is checked on
+N_CONTEXTS = 2000  # on which agreement is checked
 MISSING_SHARE = 0.1
 UNSEEN = "a category that nobody has seen"
 MOMENTS = (-(10**11), 2 * 10**12)  # milliseconds from 1970: 1966 to 2033
@@ -39,11 +39,11 @@ class Target:
     ----------
     extension : str
     write, score : callable
-        How a policy is written, and how what was written scores some rows.
+        How to write a policy, and how to score rows with the result.
     has_probability : bool
-        Whether it gives probabilities, too.
+        Whether it also returns probabilities.
     rows, rows_of : callable
-        The rows that agreement is checked on: made from the policy, or read from a file.
+        The rows on which agreement is checked: made from the policy, or read from a file.
     """
 
     extension: str
@@ -72,7 +72,7 @@ def export(
     rows: str | Path | None = None,
     inverse_temperature: float | None = None,
 ) -> Exported:
-    """Write a policy in another format, after checking that the file scores as the policy does.
+    """Write a policy in another format, after checking that its scores agree with the policy's.
 
     Parameters
     ----------
@@ -81,21 +81,21 @@ def export(
     out : path, optional
         By default the policy's name with the extension of the format.
     raw : bool, default=False
-        Whether the model takes the columns of the log by name, and not encoded contexts; ONNX alone can.
+        Whether the model takes the columns of the log by name instead of encoded contexts; only for ONNX.
     rows : path, optional
-        A log, or a file of contexts, whose first rows agreement is checked on; by default rows are made that visit the
-        policy's splits.
+        A log or a file of contexts, on whose first rows agreement is checked; by default, rows around the policy's
+        splits are generated.
     inverse_temperature : float in [0, inf], optional
-        How sharply the policy acts; by default as it was trained. A format of scores alone knows no such thing.
+        How sharply the policy acts; as trained by default. Has no effect on formats that contain only scores.
     """
     if to not in TARGETS:
         raise UsageError(f"to must be one of {', '.join(TARGETS)}; got {to!r}.")
     if raw and to not in RAW_TARGETS:
-        raise UsageError(f"a model for {to} takes encoded contexts only: leave raw out, or export to onnx.")
+        raise UsageError(f"a model for {to} takes only encoded contexts: leave out raw, or export to onnx.")
     target = (RAW_TARGETS if raw else TARGETS)[to]
     if inverse_temperature is not None and not target.has_probability:
         raise UsageError(
-            f"inverse_temperature has no effect here: a model for {to} gives scores and no probabilities. Multiply its "
+            f"inverse_temperature has no effect here: a model for {to} returns scores, not probabilities. Multiply its "
             "scores by it before the softmax."
         )
     path = Path(policy_file).with_suffix(target.extension) if out is None else Path(out)
@@ -103,7 +103,7 @@ def export(
     policy = winner(with_sharpness(load(policy_file), inverse_temperature))
     if not boosted_parts(policy):
         raise UsageError(
-            f"a {type(policy).__name__} cannot be exported, a BoostedPolicy can; bopl.load and bopl predict serve all."
+            f"a {type(policy).__name__} cannot be exported, but a BoostedPolicy can; bopl predict supports all."
         )
     with noting_unseen(), _refusing_as_usage():
         checked = target.rows(policy) if rows is None else target.rows_of(policy, rows)
@@ -127,7 +127,7 @@ def export(
 
 @contextmanager
 def _refusing_as_usage() -> Iterator[None]:
-    """Turn what is said of a policy that the format has no form for into a `UsageError`."""
+    """Turn errors about policies that the format cannot represent into a `UsageError`."""
     try:
         yield
     except TypeError as error:
@@ -147,7 +147,7 @@ def _raw_rows_of(policy: Any, path: str | Path) -> Any:
 
 
 def raw_rows_at_splits(policy: Any, *, seed: int = 0) -> Any:
-    """Return a table of rows as a log has them, whose numbers lie at the policy's splits; anything may be missing."""
+    """Return a table of rows like those of a log, with numbers at the policy's splits; anything may be missing."""
     import pyarrow
 
     schema, rng = check_raw(policy.schema_), np.random.default_rng([seed, 1])
@@ -170,7 +170,7 @@ def raw_rows_at_splits(policy: Any, *, seed: int = 0) -> Any:
 
 
 def contexts_at_splits(policy: Any, *, seed: int = 0) -> AnyArray:
-    """Return contexts whose values lie at, just below and beyond the policy's thresholds, or are missing."""
+    """Return contexts with values at, just below and beyond the policy's thresholds, or missing."""
     rng = np.random.default_rng(seed)
     context = np.zeros((N_CONTEXTS, policy.n_features_in_), dtype=np.float32)
     thresholds = _thresholds(policy)

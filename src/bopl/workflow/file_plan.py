@@ -23,18 +23,18 @@ from bopl.workflow.step_clock import StepClock
 from bopl.workflow.training import boost
 
 Say = Callable[[object], None]
-SHARES = (0.125, 0.25, 0.5, 1.0)  # of the training samples, each twice the one before
+SHARES = (0.125, 0.25, 0.5, 1.0)  # of the training samples, each twice the previous one
 MIN_TRAINED = 100  # samples of a part that is worth training on
 
 
 @dataclass(frozen=True)
 class PlanQuestion:
-    """What is asked of a log.
+    """A question about a log.
 
     Attributes
     ----------
     min_uplift : str or None
-        The smallest uplift of interest: a number, or a share of what is earned now, as ``"1%"``.
+        Minimum uplift of interest: a number, or a share of what is earned now, such as ``"1%"``.
     power : float in (0, 1)
     """
 
@@ -42,7 +42,7 @@ class PlanQuestion:
     power: float = 0.8
 
     def effect(self, log: BanditLog) -> float | None:
-        """Return the smallest uplift of interest per decision."""
+        """Return the minimum uplift of interest per decision."""
         if self.min_uplift is None:
             return None
         try:
@@ -55,7 +55,7 @@ class PlanQuestion:
             return size
         now = abs(float(log.reward.mean()))
         if now == 0.0:
-            raise ValueError("the log earns nothing, and no share of that is an uplift: give min_uplift as a number.")
+            raise ValueError("the log earns nothing, so a share of it is not an uplift: give min_uplift as a number.")
         return size / 100.0 * now
 
 
@@ -66,13 +66,13 @@ class FilePlan:
     Attributes
     ----------
     log : BanditLog
-        The samples it rests on.
+        The samples that it is based on.
     plan : Plan
     min_uplift : float or None
         Per decision.
     warnings : list of str
     notes : list of str
-        Of what the values are.
+        What the values describe.
     curve : LearningCurve or None
     """
 
@@ -85,12 +85,12 @@ class FilePlan:
 
     @property
     def is_enough(self) -> bool:
-        """Whether the samples at hand tell the smallest uplift of interest, for every policy; true if none is named."""
+        """Whether there are enough samples for the minimum uplift of interest, for every policy; true without one."""
         return self.min_uplift is None or all(row["n_for_min_uplift"] <= row["n"] for row in self.plan.rows)
 
 
 def plan_file(config: TrainConfig, files: Sequence[str | Path], question: PlanQuestion) -> FilePlan:
-    """Return the plan of a log for policy files, or for always taking one action where there are none."""
+    """Return the plan of a log for policy files, or for always taking one action if there are none."""
     if not files:
         log = read_training_log(config)
         return _planned(log, None, config, question, [])
@@ -114,7 +114,7 @@ def plan_curve(
     """Return the learning curve of a log, and the plan for its policies.
 
     Policies are trained on an eighth, a quarter, a half and all of the samples that are not held out, each part within
-    the next, groups whole; ``minutes`` is for all of them together. Ctrl-C ends it without a result.
+    the next, with whole groups; ``minutes`` is for all of them together. Ctrl-C ends it without a result.
     """
     config.check_objective()
     log = read_training_log(config)
@@ -157,14 +157,14 @@ def usable_parts(log: BanditLog, seed: int) -> list[BanditLog]:
     sizes = dict.fromkeys(part.n_samples for part in parts)
     if len(sizes) < 2:
         raise ValueError(
-            f"the log is too small for a learning curve: of its {log.n_samples:,} training samples a half must be at "
+            f"the log is too small for a learning curve: half of its {log.n_samples:,} training samples must be at "
             f"least {MIN_TRAINED} and have different rewards."
         )
     return list({part.n_samples: part for part in parts}.values())
 
 
 def nested_parts(log: BanditLog, seed: int) -> Iterator[BanditLog]:
-    """Yield the shares of a log, drawn at random, each part within the next, groups whole."""
+    """Yield random shares of a log, each part within the next, with whole groups."""
     unit = np.arange(log.n_samples) if log.group is None else log.group
     order = np.random.default_rng([seed, 11]).permutation(int(unit.max()) + 1)
     size = np.bincount(unit, minlength=len(order))[order]

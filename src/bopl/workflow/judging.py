@@ -27,12 +27,12 @@ from bopl.workflow.reading import fill_propensity, noting_unseen, read_log_for, 
 from bopl.workflow.sharpness import describe_acting, with_sharpness
 from bopl.workflow.translation import drawn_part
 
-MAX_REWARD_SAMPLES = 200_000  # of the reward model: it only sharpens estimates, and more samples hardly do
+MAX_REWARD_SAMPLES = 200_000  # of the reward model: it only makes estimates more precise, and more samples hardly help
 MAX_MODEL_ACTIONS = 256  # the reward model has a bin for every action
 
 
 def fit_reward_model(log: BanditLog | PartitionedLog, config: TrainConfig) -> Any:
-    """Return a reward model of the training samples for the estimators that want one, or None."""
+    """Return a reward model of the training samples for the estimators that need one, or None."""
     if log.n_actions > MAX_MODEL_ACTIONS or not any(map(estimator_needs_model, chosen_estimators(config))):
         return None
     part = drawn_part(log, MAX_REWARD_SAMPLES, [config.random_state, 3])
@@ -42,7 +42,7 @@ def fit_reward_model(log: BanditLog | PartitionedLog, config: TrainConfig) -> An
 def judge(
     log: BanditLog | PartitionedLog, policy: Any, config: TrainConfig, reward_model: Any, *, cluster: str | None = None
 ) -> Evaluation:
-    """Return what the held-out samples say of the policy; those of a log in pieces may be read on a cluster."""
+    """Evaluate the policy on the held-out samples; those of a log in pieces may be read on a cluster."""
     names = chosen_estimators(config)
     if reward_model is None and config.estimators is None:
         names = tuple(name for name in names if not estimator_needs_model(name))
@@ -80,11 +80,11 @@ def evaluate_as_set(
 
 
 def chosen_estimators(config: TrainConfig) -> tuple[str, ...]:
-    """Return the names of the estimators: those asked for, or all that the interval can be drawn for."""
+    """Return the names of the estimators: those requested, or all that support the interval."""
     if config.estimators is not None:
         return config.estimators
     possible = estimator_names(get_interval(config.interval, config.confidence))
-    # Those of a plain evaluation first, and among them what decides.
+    # Those of a plain evaluation first, with the primary estimator among them.
     return tuple(sorted(possible, key=lambda name: (not ESTIMATORS[name].is_default, ESTIMATORS[name].priority)))
 
 
@@ -127,15 +127,15 @@ def evaluate_files(
     *,
     head_to_head: bool = False,
 ) -> tuple[Evaluation, list[str]]:
-    """Judge policy files on a log; return the evaluation and what should be known of it.
+    """Judge policy files on a log; return the evaluation and its warnings.
 
     Every policy reads the log in the columns it was fitted on. The log's own columns are those that the first policy
-    remembers, unless the settings name others. ``running`` is the file of the policy that runs now: the verdict on the
-    others is then on their difference to it. ``head_to_head`` compares all of them with each other instead.
+    remembers, unless the settings name others. ``running`` is the file of the policy in production: the verdict on the
+    others is then about their difference from it. ``head_to_head`` compares all of them with each other instead.
     """
     if head_to_head and running is not None:
         raise UsageError(
-            "the policies are compared with each other, or all with the one that runs now: give one of both."
+            "policies are compared either with each other or with the one in production: give only one of the two."
         )
     files = [*files, *([] if running is None else [running])]
     names = policy_names(files)
@@ -157,9 +157,9 @@ class ReadForPolicies:
     log : BanditLog
     policies : dict of name to policy, or to `PolicyOnRows` if it reads the log in other columns
     warnings : list of str
-        What should be known before a verdict is believed.
+        What to know before trusting a verdict.
     acting : list of str
-        Of what the values are: of each policy as it samples, or of its best actions.
+        Whether the values are those of each policy as it samples, or of its best actions.
     """
 
     log: BanditLog
@@ -169,7 +169,7 @@ class ReadForPolicies:
 
 
 def read_for_policies(policies: Mapping[str, Any], config: TrainConfig) -> ReadForPolicies:
-    """Return a log in the columns of the first policy, with policies that act as sharply as asked for."""
+    """Return a log in the columns of the first policy, with policies that act as sharply as requested."""
     policies = {name: with_sharpness(policy, config.inverse_temperature) for name, policy in policies.items()}
     first = next(iter(policies.values()))
     log = fill_propensity(read_log_for(first, config.request()), config.assume_propensity, config.random_state)
@@ -194,7 +194,7 @@ def evaluate_on(
     against: str | None = None,
     head_to_head: bool = False,
 ) -> Evaluation:
-    """Return what a log says of policies that know nothing of it; the reward model is cross-fitted on the log.
+    """Evaluate policies on a log that they were not trained on; the reward model is cross-fitted on the log.
 
     Parameters
     ----------
@@ -202,9 +202,9 @@ def evaluate_on(
     policies : mapping of name to policy, `PolicyOnRows`, or array of shape (n_samples, n_actions)
     config : TrainConfig
     quick : bool, default=False
-        Take the few estimators that a decision needs, where the settings name none.
+        Use the few estimators that a decision needs, if the settings name none.
     against : str, optional
-        Name of the policy that runs now.
+        Name of the policy in production.
     head_to_head : bool, default=False
         Compare every policy with every other one.
     """
@@ -218,7 +218,7 @@ def evaluate_on(
 
 
 def policy_names(files: Sequence[str | Path]) -> list[str]:
-    """Return a name for each file: its stem, or its path where stems repeat."""
+    """Return a name for each file: its stem, or its path if stems repeat."""
     repeated = [str(file) for place, file in enumerate(files) if file in files[:place]]
     if repeated:
         raise UsageError(f"{repeated[0]!r} is named more than once; name each policy once.")
@@ -227,25 +227,25 @@ def policy_names(files: Sequence[str | Path]) -> list[str]:
 
 
 def rows_warnings(log: BanditLog) -> list[str]:
-    """Return what should be known of the rows of a log: those left out, and those that came more than once."""
+    """Return warnings about the rows of a log: those dropped, and those that occur more than once."""
     found = [] if log.origin is None else log.origin.sentences()
     copies = audit_duplicates(log)
     return [*found, copies.sentence] if copies.status == PROBLEM else found
 
 
 def warnings_about(name: str, policy: Any, log: BanditLog | PartitionedLog) -> list[str]:
-    """Return what should be known before the verdict of a log on a policy is believed."""
+    """Return what to know before trusting the verdict of a log on a policy."""
     found = []
     if policy.trained_on_ is not None and policy.trained_on_ == log.fingerprint():
         found.append(
-            f"{name} was trained on parts of this very log: its numbers here are too good. The verdict on samples held "
-            "out is in its run folder; evaluate on decisions made later."
+            f"{name} was trained on parts of this log, so its numbers here are too good. The verdict on held-out "
+            "samples is in its run folder; evaluate on later decisions."
         )
     group = None if policy.schema_ is None else policy.schema_.group
     if group is not None and log.group_labels is None:
         found.append(
-            f"the log has no column {group!r}, which told what belongs together when {name} was trained: samples are "
-            "taken to be independent, and intervals may be too narrow."
+            f"the log has no column {group!r}, the group of samples when {name} was trained: samples are "
+            "assumed to be independent, and intervals may be too narrow."
         )
     unknown = [label for label in log.actions.tolist() if label not in set(policy.actions_.tolist())]
     if unknown:
@@ -265,12 +265,12 @@ def align_policy(policy: Any, log: BanditLog | PartitionedLog) -> Any:
 
 
 def probabilities_on(policy: Any, log: BanditLog, config: TrainConfig) -> FloatArray:
-    """Return the probabilities of a policy that was fitted on other columns than the log was read in."""
+    """Return the probabilities of a policy that was fitted on other columns than those of the log."""
     return _probabilities(policy, read_log_for(policy, config.request()), log)
 
 
 def _probabilities(policy: Any, own: BanditLog, log: BanditLog) -> FloatArray:
-    """Return probabilities of the actions of a log, by the same rows in the policy's own columns."""
+    """Return probabilities of the actions of a log, for the same rows in the policy's own columns."""
     padded = PaddedPolicy(policy, own.actions)
     position = {label: column for column, label in enumerate(own.actions.tolist())}
     found = padded.predict_proba(own.context, action_mask=own.action_mask)

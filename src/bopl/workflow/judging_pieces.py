@@ -44,7 +44,7 @@ def audit_pieces_of(
 
 
 def audit_over(log: PartitionedLog, config: TrainConfig, policy: object = None) -> Audit:
-    """Return the audit of a log in pieces, made on the cluster of a run where it has one."""
+    """Return the audit of a log in pieces, computed on the cluster of a run if there is one."""
     return audit_pieces(log, policy, None, config.keep, over=partial(map_over, config.cluster))
 
 
@@ -66,8 +66,8 @@ def evaluate_pieces_of(
     other = [name for name, policy in policies.items() if schema_of(policy) != schema_of(first)]
     if other:
         raise UsageError(
-            f"{names[0]!r} and {other[0]!r} read the columns of a log in different ways, and a log in pieces is read "
-            "in one: evaluate them one by one, or give the log more memory with memory=…."
+            f"{names[0]!r} and {other[0]!r} read the columns of a log differently, but a log in pieces is read only "
+            "once: evaluate them one by one, or give the log more memory with memory=…."
         )
     with noting_unseen() as unseen:
         log = scale.scan(config, first)
@@ -89,7 +89,7 @@ def evaluate_pieces_of(
 
 
 def _estimators(config: TrainConfig) -> list[str]:
-    """Return the estimators that are asked for, or the usual ones that need no reward model."""
+    """Return the requested estimators, or the usual ones that need no reward model."""
     names = chosen_estimators(config)
     if config.estimators is not None:
         return list(names)

@@ -1,4 +1,4 @@
-"""The periods of a backtest: from when to when each of them is judged, and how long the past is that trains for it."""
+"""The periods of a backtest: when each of them begins and ends, and which past is used to train for it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from bopl.log import BanditLog
 from bopl.log.log_split import Division, divide_at
 
 DEFAULT_PERIODS = 4
-MIN_PAST = 100  # samples before a period; with fewer there is next to nothing to learn from
+MIN_PAST = 100  # samples before a period; with fewer there is almost nothing to learn from
 _DURATION = re.compile(r"\s*(?P<number>\d+(?:\.\d+)?)\s*(?P<unit>[a-z]*)\s*", re.I)
 _UNITS = {"s": ("s", 1), "min": ("m", 60), "m": ("m", 60), "h": ("h", 3600), "d": ("D", 86_400), "w": ("D", 604_800)}
 _ORIGINS = (("D", 86_400), ("h", 3600), ("m", 60), ("s", 1))
@@ -29,12 +29,12 @@ class PeriodPlan:
     Attributes
     ----------
     n_periods : int, optional
-        How many are judged. Of a log that is divided by its samples, 4 by default; of one that is divided by a length
-        of time, all but the first, or the last so many.
+        Number of periods to judge. If the log is divided by samples, 4 by default; if it is divided by a length
+        of time, all but the first, or the last ones.
     every : str, timedelta, numpy.timedelta64 or number, optional
-        Length of a period, such as ``"7d"``, ``"12h"``, or a number where times are numbers. Periods begin at midnight
-        (of hours: at the full hour) of the first sample, in UTC where times have a zone. By default each period has
-        about as many samples as the others.
+        Length of a period, such as ``"7d"``, ``"12h"``, or a number if times are numbers. Periods begin at midnight
+        (for hours: at the full hour) of the first sample, in UTC if times have a zone. By default all periods have
+        about equally many samples.
     window : like ``every``, optional
         How far back the training samples of a period go; to the beginning by default.
     """
@@ -44,7 +44,7 @@ class PeriodPlan:
     window: Any = None
 
     def divide(self, log: BanditLog) -> list[Division]:
-        """Return the rows that train and those that are judged, period by period."""
+        """Return the training rows and the judged rows, period by period."""
         if log.time is None:
             raise UsageError("a backtest needs the time of each decision: name the column with time.")
         if self.n_periods is not None:
@@ -59,7 +59,7 @@ class PeriodPlan:
         return [one for one in divisions if len(one.test)]  # rounding may move the only sample of a period out of it
 
     def _starts(self, time: AnyArray) -> list[Any]:
-        """Return the first time of every period, in order; each has samples, and the last goes on to the end."""
+        """Return the first time of every period, in order; each has samples, and the last continues to the end."""
         if self.every is None:
             return _by_samples(time, self.n_periods or DEFAULT_PERIODS)
         length = read_length(self.every, time, "every")
@@ -69,14 +69,14 @@ class PeriodPlan:
         starts = [start for start in starts if np.count_nonzero(time < start) >= MIN_PAST]
         if not starts:
             raise ValueError(
-                f"periods of every={self.every} leave none with {MIN_PAST} samples before it; make them shorter, or "
+                f"no period of every={self.every} has {MIN_PAST} samples before it; make periods shorter, or "
                 "use a longer log."
             )
         return starts if self.n_periods is None else starts[-self.n_periods :]
 
 
 def read_length(length: Any, time: AnyArray, name: str) -> Any:
-    """Return a length of time in what the times of a log are measured in, or raise one sentence.
+    """Return a length of time in the unit of a log's times, or raise an error.
 
     Parameters
     ----------
@@ -84,7 +84,7 @@ def read_length(length: Any, time: AnyArray, name: str) -> Any:
     time : ndarray
         The times of the log.
     name : str
-        What messages call it.
+        Name of the setting in messages.
     """
     number, unit = _parse(length, name)
     if time.dtype.kind != "M":
@@ -111,7 +111,7 @@ def _whole(number: float) -> Any:
 
 
 def _origin(first: Any, length: Any) -> Any:
-    """Return where periods are counted from: the first time, or the full day, hour or minute it lies in."""
+    """Return the origin of the periods: the first time, or the full day, hour or minute that contains it."""
     if not isinstance(first, np.datetime64):
         return first
     seconds = length / np.timedelta64(1, "s")
@@ -120,13 +120,13 @@ def _origin(first: Any, length: Any) -> Any:
 
 
 def _by_samples(time: AnyArray, n_periods: int) -> list[Any]:
-    """Return the first times of periods with about as many samples each, and as many before the first of them."""
+    """Return the first times of periods with about equally many samples, and as many before the first of them."""
     ordered = np.sort(time)
     places = [round(number * len(ordered) / (n_periods + 1)) for number in range(1, n_periods + 1)]
     starts = np.unique([ordered[place] for place in places if ordered[place] > ordered[0]])
     if len(starts) < n_periods:
         raise ValueError(
-            f"the times of this log allow {len(starts)} periods and not {n_periods}: too many samples have the same "
+            f"the times of this log allow only {len(starts)} periods, not {n_periods}: too many samples have the same "
             "time. Ask for fewer periods."
         )
     return list(starts)

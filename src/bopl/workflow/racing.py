@@ -1,4 +1,4 @@
-"""The race of a run: what it is told, and what it tells."""
+"""The race of a run: its settings, and its leaderboard."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def race(
     progress: bool,
     keeper: Keeper | None = None,
 ) -> tuple[AutoPolicy, bool]:
-    """Return the policy that won a race on a log and was trained on all of it, and whether Ctrl-C cut it short."""
+    """Return the policy that won a race on a log and was trained on all of it, and whether Ctrl-C interrupted it."""
     policy = AutoPolicy(
         config.include,
         config.exclude,
@@ -40,25 +40,25 @@ def race(
         random_state=config.random_state,
     )
     with clock.step("train"), _told(say), warnings.catch_warnings():
-        warnings.simplefilter("ignore", LeakWarning)  # the audit has told, and what is left was to be kept
+        warnings.simplefilter("ignore", LeakWarning)  # the audit has reported them; the rest is to be kept
         if isinstance(log, PartitionedLog):
             policy.fit(log, cluster=config.cluster, memory=config.memory)
         else:
             policy.fit(log, keeper=keeper)
     say(leaderboard_table(policy.leaderboard_))
     say(policy.leaderboard_.verdict)
-    if policy.leaderboard_.n_parts == 1:  # of a cross-validation the table tells
+    if policy.leaderboard_.n_parts == 1:  # the table says so for a cross-validation
         say(policy.leaderboard_.judged_by)
-    # A race that was over before Ctrl-C may have had its winner's training cut short.
+    # A race that ended before Ctrl-C may have had its winner's training interrupted.
     was_interrupted = policy.is_interrupted_ or any(part.stop_reason_ == INTERRUPTED for part in boosted_parts(policy))
     if was_interrupted:
-        say("Interrupted: the policy is the best of what was trained so far.")
+        say("Interrupted: the policy is the best of those trained so far.")
     return policy, was_interrupted
 
 
 @contextmanager
 def _told(say: Callable[[object], None]) -> Iterator[None]:
-    """Say on which part of a log a winner is trained, instead of a warning; other warnings stay what they are."""
+    """Say on which part of a log a winner is trained, instead of warning; leave other warnings as they are."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", PartTrainedWarning)
         yield
@@ -90,7 +90,7 @@ def leaderboard_table(leaderboard: Leaderboard) -> Any:
             Text(_interval([entry.uplift, entry.lower, entry.upper], best.lower, best.upper)),
             f"{entry.rounds:,}",
             "" if np.isnan(entry.seconds) else f"{entry.seconds:.1f}",
-            Text(entry.status.removesuffix(" rounds")),  # the heading of the column before says what is counted
+            Text(entry.status.removesuffix(" rounds")),  # the heading of the previous column says what is counted
             style="bold" if entry.status == "won" else "",
         )
     return table
@@ -101,7 +101,7 @@ def _division(leaderboard: Leaderboard) -> str:
 
 
 def _interval(numbers: list[float], lower: float, upper: float) -> str:
-    """Return an uplift with its interval, in the digits that the best candidate's interval leaves meaning to."""
+    """Return an uplift with its interval, in the digits that are meaningful given the best candidate's interval."""
     if np.isnan(numbers).any():
         return ""
     texts = [within_text(one, lower, upper) for one in numbers]

@@ -43,8 +43,8 @@ def check_training_log(log: BanditLog | PartitionedLog) -> None:
     """Raise if a log has too many actions to learn from, or actions that no policy file can hold."""
     if 2 * log.n_actions > log.n_samples:
         raise ValueError(
-            f"there are {log.n_actions:,} different actions in {log.n_samples:,} samples: what an action earns is "
-            "known only if it is taken many times. Is this the right column?"
+            f"there are {log.n_actions:,} different actions in {log.n_samples:,} samples, but an action must be "
+            "taken many times to know what it earns. Is this the right column?"
         )
     for label in log.actions.tolist():
         label_to_json(label)  # raises if a policy with such a label could not be saved
@@ -66,7 +66,7 @@ def read_log_for(policy: Any, request: LogRequest) -> BanditLog:
 def check_policy_reads(request: LogRequest) -> None:
     """Raise if a request says what is context where a policy knows it."""
     if request.context is not None or request.ignore or request.categorical:
-        raise UsageError("the policy remembers which columns are context: leave context, ignore and categorical out.")
+        raise UsageError("the policy remembers which columns are context: leave out context, ignore and categorical.")
 
 
 @contextmanager

@@ -24,7 +24,7 @@ def report_run(source: str | Path, out: Path | None) -> tuple[Path, dict[str, An
     if not file.is_file():
         raise FileNotFoundError(f"there is no summary {str(file)!r}: name a run folder, or a log and a policy file.")
     if file.suffix != ".json":
-        raise UsageError(f"{str(source)!r} is no run folder; {_what_to_name(given)}.")
+        raise UsageError(f"{str(source)!r} is not a run folder; {_what_to_name(given)}.")
     try:
         summary = json.loads(file.read_text(encoding="utf8"))
         page = out or file.parent / "report.html"
@@ -38,7 +38,7 @@ def report_run(source: str | Path, out: Path | None) -> tuple[Path, dict[str, An
 def _check_page(page: Path, read: list[Any]) -> None:
     check_writable(page, read=read)
     if page.suffix.lower() not in (".html", ".htm"):
-        raise UsageError(f"a report ends in .html; got {str(page)!r}.")
+        raise UsageError(f"the name of a report must end in .html; got {str(page)!r}.")
 
 
 def _what_to_name(given: Path) -> str:

@@ -64,7 +64,7 @@ class RunFolder:
         """
         target = Path(out)
         if target.suffix != SUFFIX:
-            raise UsageError(f"a policy file ends in {SUFFIX}; got {str(out)!r}.")
+            raise UsageError(f"the name of a policy file must end in {SUFFIX}; got {str(out)!r}.")
         folder = cls(target.with_suffix(".run"), target)
         make_folder(Path(os.path.realpath(folder.path)).parent)
         with only_writer(folder.path):
@@ -76,7 +76,9 @@ class RunFolder:
         """Clear away what a killed run has left, and check that the next can write; only under the lock."""
         recover_folder(self.path)
         if self.path.is_dir() and not self.run.is_file() and _foreign(self.path):
-            raise UsageError(f"{str(self.path)!r} holds other files than a run's; name another policy file with out=….")
+            raise UsageError(
+                f"{str(self.path)!r} contains files that are not from a run; name another policy file with out=…."
+            )
         make_folder(self.path)
         check_writable(self.policy)
         check_writable(self.out)
@@ -181,7 +183,7 @@ def make_folder(path: Path) -> None:
     try:
         path.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise UsageError(f"the folder {str(path)!r} cannot be made: {error.strerror}.") from None
+        raise UsageError(f"the folder {str(path)!r} cannot be created: {error.strerror}.") from None
 
 
 def write_summary(summary: dict[str, Any], path: Path) -> None:
@@ -193,11 +195,11 @@ def check_writable(path: str | Path, *, read: Sequence[str | Path] = ()) -> None
     """Raise one sentence if a file cannot be written, or is one that is read, before anything is computed for it."""
     target = Path(path)
     if any(target.absolute() == Path(one).absolute() for one in read):
-        raise UsageError(f"{str(path)!r} is what is read: writing would destroy it; name another file with out=….")
+        raise UsageError(f"{str(path)!r} is the input: writing would destroy it; name another file with out=….")
     if target.is_dir():
         raise UsageError(f"{str(path)!r} is a folder; name a file.")
     if not target.parent.is_dir():
-        raise UsageError(f"there is no folder {str(target.parent)!r} to write {target.name!r} into; make it first.")
+        raise UsageError(f"there is no folder {str(target.parent)!r} to write {target.name!r} into; create it first.")
     if not os.access(target if target.exists() else target.parent, os.W_OK):
         raise UsageError(f"{str(path)!r} cannot be written: permission denied.")
 

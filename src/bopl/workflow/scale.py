@@ -1,4 +1,4 @@
-"""Whether a command reads a log whole or in pieces: by the footers of its files, and the memory that may be taken."""
+"""Whether a command reads a log whole or in pieces: depends on the footers of its files, and on the memory limit."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ class Scale:
     Attributes
     ----------
     footers : list of Footer or None
-        Of the files of a log that is read in pieces; None if it is read whole.
+        Footers of the files of a log that is read in pieces; None if it is read whole.
     sentence : str or None
-        What was decided, where there was something to decide.
+        The decision, if there was one to make.
     """
 
     footers: list[Footer] | None = None
@@ -41,13 +41,13 @@ class Scale:
         return self.footers is not None
 
     def scan(self, config: TrainConfig, policy: Any = None) -> PartitionedLog:
-        """Return the log in pieces, in the columns of a policy if there is one, with the propensities asked for."""
+        """Return the log in pieces, in the columns of a policy if there is one, with the requested propensities."""
         from bopl.workflow.reading import check_policy_reads, schema_of
 
         assert self.footers is not None
         if config.assume_propensity == "estimate":
             raise UsageError(
-                "propensities are estimated from a log in memory, and this one is read in pieces: give it more memory "
+                "propensities can only be estimated in memory, but this log is read in pieces: give it more memory "
                 "with memory=…, log the propensities, or say that they are uniform with assume_propensity='uniform'."
             )
         request = config.request()
@@ -70,15 +70,15 @@ def choose_scale(
     cluster: str | None = None,
     is_training: bool = False,
 ) -> Scale:
-    """Decide how the files of a command are read.
+    """Decide how to read the files of a command.
 
     Parameters
     ----------
     paths : path, pattern, or several of them
     format : str, optional
-        Where the extension does not tell it.
+        If the extension does not show it.
     memory : str, optional
-        What may be taken, as ``"4GB"``; half of what is free by default.
+        Memory limit, such as ``"4GB"``; half of the free memory by default.
     cluster : str, optional
         Address of a Dask scheduler: its workers read the log in pieces.
     is_training : bool, default=False
@@ -87,21 +87,21 @@ def choose_scale(
     is_asked = memory is not None or cluster is not None
     if format_of(find_files(paths), format) != "parquet":
         if is_asked:
-            raise UsageError("memory and cluster are for logs of Parquet files, which can be read in pieces.")
+            raise UsageError("memory and cluster apply only to Parquet files, which can be read in pieces.")
         return Scale()
     footers = find_footers(paths)
     n_pieces = sum(n_rows > 0 for footer in footers for n_rows in footer.group_rows)
     if cluster is not None:
         return Scale(footers, f"Read in {_pieces(n_pieces)}, by the workers of {cluster}.")
     need, budget = memory_needed(footers, is_training=is_training), memory_budget(memory)
-    why = f"it takes about {in_words(need)} of memory, and {in_words(budget)} may be taken"
+    why = f"it takes about {in_words(need)} of memory, and the limit is {in_words(budget)}"
     if need > budget:
         return Scale(footers, f"Read in {_pieces(n_pieces)}: {why}.")
     return Scale(sentence=f"Read whole: {why}." if is_asked or len(footers) > 1 else None)
 
 
 def scale_of(config: TrainConfig, *, is_training: bool = False) -> Scale:
-    """Decide how the log of a run is read."""
+    """Decide how to read the log of a run."""
     return choose_scale(
         config.paths,
         format=config.format,
@@ -112,7 +112,7 @@ def scale_of(config: TrainConfig, *, is_training: bool = False) -> Scale:
 
 
 def memory_needed(footers: Sequence[Footer], *, is_training: bool = False) -> int:
-    """Return about how many bytes a log of Parquet files takes in memory, to be read or to be trained on."""
+    """Return approximately how many bytes a log of Parquet files takes in memory, for reading or for training."""
     n_rows = sum(sum(footer.group_rows) for footer in footers)
     return COPIES * sum(footer.n_bytes for footer in footers) + (FIT_BYTES * n_rows if is_training else 0)
 

@@ -1,4 +1,4 @@
-"""Sharpness: at which inverse temperature a policy acts, and how that is said."""
+"""Sharpness: the inverse temperature at which a policy acts, and how it is described."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ def with_sharpness(policy: Any, inverse_temperature: float | None) -> Any:
 
 
 def sharpen_trained(policy: Any, config: TrainConfig, say: Callable[[object], None] = lambda text: None) -> Any:
-    """Return a policy that was just trained, as sharp as the settings say; the logging policy stays as it is."""
+    """Return a newly trained policy, as sharp as the settings say; the logging policy stays as it is."""
     if config.inverse_temperature is not None and isinstance(policy, AutoPolicy) and policy.is_logging_:
-        say("inverse_temperature is left aside: the policy is the logging policy.")
+        say("inverse_temperature has no effect: the policy is the logging policy.")
         return policy
     return with_sharpness(policy, config.inverse_temperature)
 
@@ -36,8 +36,8 @@ def is_greedy(policy: Any) -> bool:
 
 
 def describe_acting(policy: Any, name: str = "the policy") -> str:
-    """Return of what the values are: of the policy as it samples, or of its best actions."""
+    """Return a sentence that says whether values are those of the policy as it samples, or of its best actions."""
     if is_greedy(policy):
-        return f"Values are of {name} as it acts, and it is greedy: it always takes its best action."
+        return f"Values are those of {name} as it acts: greedily, always taking its best action."
     factor = policy.trained_inverse_temperature
-    return f"Values are of {name} as it samples (inverse temperature {factor:.4g}), not of its best actions alone."
+    return f"Values are those of {name} as it samples (inverse temperature {factor:.4g}), not only of its best actions."

@@ -30,4 +30,4 @@ def _value(value: Any) -> str:
         return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
     if isinstance(value, list | tuple):
         return f"[{', '.join(_value(one) for one in value)}]"
-    raise TypeError(f"{value!r} of type {type(value).__name__} has no place in a TOML file.")
+    raise TypeError(f"{value!r} of type {type(value).__name__} cannot be written to a TOML file.")

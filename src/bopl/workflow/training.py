@@ -1,4 +1,4 @@
-"""A run: read, audit, hold out, race or boost, judge, write it all down."""
+"""A run: read, audit, hold out, race or boost, judge, write everything."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ def train(
     """
     config.check_objective()
     if callbacks and config.objective == AUTO:
-        raise ValueError("callbacks watch the boosting of a single objective: set objective to dr, ips or surrogate.")
+        raise ValueError("callbacks apply to boosting a single objective: set objective to dr, ips or surrogate.")
     with RunFolder.open(config.out) as folder, RunLine(is_shown=progress) as line:
         return _run(config, folder, line.around(say), progress, callbacks)
 
@@ -149,7 +149,7 @@ def _run(
     policy = sharpen_trained(policy, config, say)
     policy.trained_on_ = fingerprint
     folder.save_policy(config, policy, split)
-    say(f"Judging on the {len(held_out):,} samples held out.")
+    say(f"Judging on the {len(held_out):,} held-out samples.")
     with _telling_of(folder.out, say):
         with clock.step("evaluate"):
             reward_model = fit_reward_model(rest, config)
@@ -231,7 +231,7 @@ def choosing_text(facts: SplitFacts) -> str:
 def _dropped_text(facts: SplitFacts) -> str:
     if not facts.n_dropped:
         return ""
-    return f" {facts.n_dropped:,} earlier samples of groups that choose as well are not trained on."
+    return f" {facts.n_dropped:,} earlier samples of the same groups are not used for training."
 
 
 @dataclass(frozen=True)
@@ -258,7 +258,7 @@ class _Fitting:
         listed = ", ".join(f"{one:g} gives {value:.4g}" for one, value in choice.values.items())
         say(f"Reward translation {choice.reward_translation:g}, by the validation samples' lower bounds: {listed}.")
         if choice.is_interrupted:
-            say("Interrupted: the choice is among what was trained so far.")
+            say("Interrupted: the choice is among the policies trained so far.")
         if choice.is_complete:
             return choice.policy, choice.is_interrupted
         return self._fit_final(choice.reward_translation, clock)
@@ -330,8 +330,8 @@ def _describe_training(policy: BoostedPolicy) -> str:
     made, kept = policy.history_.n_rounds, policy.n_rounds_
     has_start = bool(policy.ensemble_.start.predictors)
     if made == 0:
-        left = "the policy is where boosting started" if has_start else "every action is as probable as any other"
+        left = "the policy is the start of boosting" if has_start else "all actions are equally probable"
         return f"No round was made ({policy.stop_reason_}): {left}."
     if kept == 0:
-        return f"{made} rounds were made ({policy.stop_reason_}), none of them better than where boosting started."
+        return f"{made} rounds were made ({policy.stop_reason_}), none of them better than the start."
     return f"{made} rounds were made ({policy.stop_reason_}), the best {kept} of them kept."

@@ -16,7 +16,7 @@ from bopl.evaluation.off_policy_score import off_policy_score
 from bopl.log import BanditLog, PartitionedLog
 from bopl.policy import BoostedPolicy
 
-SHARES = (0.0, 0.5, 1.0, 1.5)  # how far from the least reward to the mean one, and beyond
+SHARES = (0.0, 0.5, 1.0, 1.5)  # positions from the minimum reward to the mean, and beyond
 MAX_SAMPLES = 100_000  # more do not make the choice better, only slower
 MAX_VALIDATION = 50_000  # ... nor do more of these, which are scored after every round
 CONFIDENCE = 0.84  # candidates are ranked by a bound one standard error below their estimate
@@ -24,7 +24,7 @@ CONFIDENCE = 0.84  # candidates are ranked by a bound one standard error below t
 
 @dataclass(frozen=True)
 class TranslationChoice:
-    """What was chosen, and among what.
+    """The choice, and its alternatives.
 
     Attributes
     ----------
@@ -34,9 +34,9 @@ class TranslationChoice:
     policy : BoostedPolicy
         The policy of the chosen candidate.
     is_complete : bool
-        Whether that policy need not be trained again: it was on all samples, or Ctrl-C asked for an end.
+        Whether that policy need not be trained again: it was trained on all samples, or Ctrl-C stopped the run.
     is_interrupted : bool
-        Whether Ctrl-C ended the choice, be it in a candidate that was not chosen.
+        Whether Ctrl-C ended the choice, even in a candidate that was not chosen.
     """
 
     reward_translation: float
@@ -47,15 +47,15 @@ class TranslationChoice:
 
 
 def candidates(reward: FloatArray) -> tuple[float, ...]:
-    """Return translations that put zero between the least reward and half as far again as the mean."""
+    """Return translations that put zero between the minimum reward and one and a half times the way to the mean."""
     low, mean = float(reward.min()), float(reward.mean())
     if low == mean:
-        raise ValueError(f"all {len(reward)} rewards are {low:g}: there is nothing to choose between the actions by.")
+        raise ValueError(f"all {len(reward)} rewards are {low:g}: nothing distinguishes the actions.")
     return tuple(dict.fromkeys(translation_at(reward, share) for share in SHARES))
 
 
 def translation_at(reward: FloatArray, share: float) -> float:
-    """Return the translation that puts zero at a share of the way from the least reward to the mean, in four digits."""
+    """Return the translation that puts zero at a share of the way from minimum to mean reward, in four digits."""
     low, mean = float(reward.min()), float(reward.mean())
     return float(f"{-(low + share * (mean - low)):.4g}") + 0.0  # no negative zero
 
@@ -76,7 +76,7 @@ def choose_translation(
     fit : callable of a policy, the workbench of its log, and a validation log that fits it
     train, validation : BanditLog or PartitionedLog
     seed : int
-        Of the draw, where the log is larger than the choice needs, and of the workbench.
+        Seed of the draw, if the log is larger than the choice needs, and of the workbench.
 
     Notes
     -----
@@ -100,7 +100,7 @@ def choose_translation(
         trained.append((_bound(policy, watched), policy, translation))
         if is_interrupted(policy):
             break
-    _, policy, translation = max(trained, key=lambda one: one[0])  # the first, nearest to no translation, among equals
+    _, policy, translation = max(trained, key=lambda one: one[0])  # the first of a tie: closest to no translation
     was_cut = len(trained) < len(possible) or is_interrupted(trained[-1][1])
     return TranslationChoice(
         translation, {one: bound for bound, _, one in trained}, policy, is_whole or was_cut, was_cut
@@ -113,7 +113,7 @@ def is_interrupted(policy: BoostedPolicy) -> bool:
 
 
 def drawn_part(log: BanditLog | PartitionedLog, n_most: int, seed: list[int]) -> BanditLog:
-    """Return the log, or so many of its samples, drawn at random and in their order, in memory."""
+    """Return the log, or this many random samples of it in their order, in memory."""
     if log.n_samples > n_most:
         log = log.subset(np.sort(np.random.default_rng(seed).permutation(log.n_samples)[:n_most]))
     return log.to_log() if isinstance(log, PartitionedLog) else log

@@ -1,4 +1,4 @@
-"""Settings searched on the samples that training may see; the samples held out stay unseen until the verdict."""
+"""Settings searched on the training samples; the held-out samples stay unseen until the verdict."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ from bopl.workflow.training import make_policy
 from bopl.workflow.translation import CONFIDENCE, MAX_SAMPLES, SHARES, drawn_part, translation_at
 
 MIN_ROUNDS = 20
-FIXED = ("colsample", "reg_lambda", "weight", "smoothness", "start")  # settings that scores depend on as well
+FIXED = ("colsample", "reg_lambda", "weight", "smoothness", "start")  # other settings that scores depend on
 
 
 @dataclass(frozen=True)
 class Builder:
-    """From settings to an unfitted policy; a class, because it travels to other processes."""
+    """From settings to an unfitted policy; a class, because it is sent to other processes."""
 
     config: TrainConfig
     reward: FloatArray
@@ -42,7 +42,7 @@ class Builder:
 
 @dataclass(frozen=True)
 class Tuned:
-    """What a search has found: the settings, as a configuration, all that was tried, and whether Ctrl-C ended it."""
+    """Result of a search: the settings, as a configuration, all configurations, and whether Ctrl-C ended it."""
 
     config: TrainConfig
     result: SearchResult
@@ -51,7 +51,7 @@ class Tuned:
 
 
 def search_space(config: TrainConfig) -> dict[str, Int | Float | Choice]:
-    """Return what is searched: objective, rounds, trees, steps and reward translation."""
+    """Return the search space: objective, rounds, trees, steps and reward translation."""
     return {
         "objective": Choice("dr", "ips", "surrogate"),
         "n_rounds": Int(min(MIN_ROUNDS, config.n_rounds), config.n_rounds, log=True),
@@ -63,9 +63,9 @@ def search_space(config: TrainConfig) -> dict[str, Int | Float | Choice]:
 
 
 def apply_settings(config: TrainConfig, settings: dict[str, Any], reward: FloatArray) -> TrainConfig:
-    """Return the configuration with the settings of a search; the translation is told by its place among rewards."""
+    """Return the configuration with the settings of a search; the translation is given relative to the rewards."""
     changes = {name: value for name, value in settings.items() if name != "translation_share"}
-    needs_model = get_objective(settings["objective"]).needs_reward_model  # a translation then changes nothing
+    needs_model = get_objective(settings["objective"]).needs_reward_model  # a translation has no effect then
     translation = 0.0 if needs_model else translation_at(reward, settings["translation_share"])
     return replace(config, **changes, reward_translation=translation, include=None, exclude=())
 
@@ -83,14 +83,14 @@ def tune(
 ) -> Tuned:
     """Search for settings by cross-validation and write them as a configuration for ``bopl train --config``.
 
-    Configurations are ranked by a lower bound of their estimate, one standard error down: an estimate alone is easily
-    won by a policy that a few samples with large weights speak for. The study file beside ``out`` lets a later call go
-    on; Ctrl-C ends the search with what was found.
+    Configurations are ranked by a lower bound of their estimate, one standard error down: by the estimate alone, a
+    policy supported by a few samples with large weights wins easily. The study file beside ``out`` lets a later call
+    resume; Ctrl-C ends the search and keeps its results.
 
     Parameters
     ----------
     config : TrainConfig
-        ``n_rounds`` is the largest number that is tried.
+        ``n_rounds`` is the largest number to try.
     out : path
         The configuration file.
     n_configurations, minutes
@@ -138,8 +138,8 @@ def tune(
 
 
 def _found_so_far(run: Callable[..., SearchResult]) -> SearchResult:
-    """Return what the study of an interrupted search has; if it has nothing, there is nothing to write."""
+    """Return the results in the study of an interrupted search; if there are none, there is nothing to write."""
     try:
-        return run(minutes=1e-9)  # begins nothing
+        return run(minutes=1e-9)  # starts nothing
     except ValueError:
         raise KeyboardInterrupt from None

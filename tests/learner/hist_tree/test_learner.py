@@ -42,7 +42,7 @@ def test_a_bad_setting_is_refused_by_name_value_and_range(data, name, value, mes
 
 
 def test_a_setting_of_the_wrong_type_is_refused(data):
-    with pytest.raises(TypeError, match="max_depth must be a whole number; got '3'"):
+    with pytest.raises(TypeError, match="max_depth must be an integer; got '3'"):
         fit_tree(HistTree("3"), *data)
 
 

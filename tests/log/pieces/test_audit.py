@@ -33,7 +33,7 @@ def test_findings_are_those_of_the_log_in_memory(tmp_path, roles, policy):
 def test_what_was_looked_at_in_a_part_only_is_told(tmp_path):
     log = BanditLog.scan_parquet(write(tmp_path, a_frame(300), (300,), 70), **ROLES)
     some = audit_pieces(log, None, None, max_contexts=100)
-    assert "looked for in 100 of 300 samples" in some["drawn_part"].sentence
+    assert "searched for in 100 of 300 samples" in some["drawn_part"].sentence
     few = audit_pieces(log, None, None, max_contexts=100, max_outcomes=200)
     assert "checked in 200 of them" in few["drawn_part"].sentence
     assert [one.check for one in some.findings] == [one.check for one in few.findings]

@@ -74,7 +74,7 @@ def test_invalid_rows_are_left_out_and_counted_as_in_memory(tmp_path):
 
 def test_no_row_that_is_left_is_refused(tmp_path):
     path = write(tmp_path, a_frame())
-    with pytest.raises(ValueError, match="0 of 60 rows are where age > 99"):
+    with pytest.raises(ValueError, match="0 of 60 rows satisfy age > 99"):
         BanditLog.scan_parquet(path, **ROLES, where="age > 99")
     with pytest.raises(ValueError, match=r"the log is empty: there is no row in .*part000.parquet"):
         BanditLog.scan_parquet(write(tmp_path / "none", a_frame(0), (0, 0)), **ROLES)
@@ -120,7 +120,7 @@ def test_files_of_other_columns_are_refused_in_one_sentence(tmp_path):
     paths = [tmp_path / name for name in ("one.parquet", "two.parquet", "three.parquet")]
     with pytest.raises(ValueError, match=r"column 'x' holds double in '.*one.parquet' and string in '.*two.parquet'"):
         BanditLog.scan_parquet(paths[:2], **roles)
-    with pytest.raises(ValueError, match=r"one.parquet' has a column 'x' and '.*three.parquet' has not"):
+    with pytest.raises(ValueError, match=r"one.parquet' has a column 'x' but '.*three.parquet' does not"):
         BanditLog.scan_parquet([paths[0], paths[2]], **roles)
     with pytest.raises(UsageError, match="no column 'nope'"):
         BanditLog.scan_parquet(paths[:1], **{**roles, "action": "nope"})
@@ -134,7 +134,7 @@ def test_a_file_that_changes_or_vanishes_is_told(tmp_path):
     with pytest.raises(ValueError, match=r"part003.parquet' has changed since the log was scanned"):
         log.to_log()
     file.unlink()
-    with pytest.raises(FileNotFoundError, match=r"part003.parquet' was there when the log was scanned and is gone"):
+    with pytest.raises(FileNotFoundError, match=r"part003.parquet' existed when the log was scanned but is gone"):
         log.to_log()
 
 

@@ -115,7 +115,7 @@ def test_a_folder_that_is_named_stays_and_must_be_empty(tmp_path):
     with PartitionedLog.from_batches([a_frame(9)], **ROLES, folder=tmp_path / "kept") as log:
         assert log.n_samples == 9
     assert len(list((tmp_path / "kept").glob("*.parquet"))) == 1
-    with pytest.raises(UsageError, match="has Parquet files already"):
+    with pytest.raises(UsageError, match="already contains Parquet files"):
         PartitionedLog.from_batches([a_frame(9)], **ROLES, folder=tmp_path / "kept")
 
 

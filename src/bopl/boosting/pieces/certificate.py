@@ -1,4 +1,4 @@
-"""The least risk that any policy can have on a log in pieces: samples that share a context are brought together."""
+"""The minimum risk of any policy on a log in pieces: samples that share a context are gathered."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ MAX_SHARED = 20_000_000  # samples that share a context and are brought together
 
 
 def optimal_risk(raw: Placement, build: BuildPolicy, n_samples: int) -> float:
-    """Return the least risk of the objective, as for a log in memory.
+    """Return the minimum risk of the objective, as for a log in memory.
 
     Parameters
     ----------
     raw : Placement
-        The pieces, loaded, with folds where there are models.
+        The loaded pieces, with folds if there are models.
     build : BuildPolicy
         Binds the objective to a piece.
     n_samples : int

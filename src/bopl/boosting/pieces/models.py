@@ -1,4 +1,4 @@
-"""What a piece needs of the models that boosting starts from: estimates of its rewards, and its first scores."""
+"""What a piece needs from the models of the start: estimates of its rewards, and its initial scores."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class StartModels:
     prior : Prior or None
         What the reward models started from.
     factor : float
-        What estimated rewards are multiplied by in the scores at the start; 0 if they are no part of it.
+        Factor of estimated rewards in the initial scores; 0 if they are not part of the start.
     has_logging : bool
         Whether the logging policy is part of the start.
     has_estimate : bool
@@ -67,7 +67,7 @@ class StartModels:
 
 @dataclass(frozen=True)
 class AfterPrior:
-    """Rewards less what the logging policy's probabilities tell of them."""
+    """Rewards minus what the logging policy's probabilities imply about them."""
 
     logging: LoggingModel
     prior: Prior
@@ -118,7 +118,7 @@ class PiecesBench:
         self._n_folds, self._seed, self._n_jobs, self._is_sparse = n_folds, seed, n_jobs, is_sparse
 
     def logging(self) -> LoggingModel:
-        """Return the logging policy, learned from the propensities that were logged."""
+        """Return the logging policy, learned from the logged propensities."""
         return fit_logging_pieces(
             self._log,
             self._raw,
@@ -129,7 +129,7 @@ class PiecesBench:
         )
 
     def prior(self, logging: LoggingModel) -> Prior:
-        """Return what the logging policy's own probabilities say of the rewards."""
+        """Return what the logging policy's own probabilities imply about the rewards."""
         n_samples = self._log.n_samples
         mean = value_of(self._raw.reduce(_sum_logged, logging, add=add_some)) / n_samples
         variance = value_of(self._raw.reduce(_sum_squares, logging, mean, add=add_some)) / n_samples

@@ -78,7 +78,7 @@ class PlacedAscent:
 
     @property
     def traffic(self) -> Traffic:
-        """What the cluster had to do so far."""
+        """Statistics of the cluster so far."""
         return self._placed.traffic
 
     def measure(self, prediction: FloatArray) -> Sums:
@@ -87,7 +87,7 @@ class PlacedAscent:
         return step_sums(totals, self._n_samples)
 
     def move(self, prediction: FloatArray, size: float) -> None:
-        """Take the step, and settle it: a lost piece is made again from its file and the rounds so far."""
+        """Take the step, and settle it: a lost piece is rebuilt from its file and the rounds so far."""
         self.standing = self._stand(self._placed.update_reduce(work.move, size, add=operator.add))
         self._placed.settle(MadeRound(self._learner.grown, size))
 
@@ -96,7 +96,7 @@ class PlacedAscent:
 
 
 class WaitingShare:
-    """The share of each round that workers spent waiting for the slowest of them, for progress lines."""
+    """Share of each round that workers spent waiting for the slowest one, for progress lines."""
 
     def __init__(self) -> None:
         self._traffic: Traffic | None = None
@@ -107,7 +107,7 @@ class WaitingShare:
         self._traffic, self._before = traffic, traffic.copy()
 
     def text(self) -> str:
-        """Return the share since the last time, in words; nothing before there is something to watch."""
+        """Return the share since the last time, in words; empty before the first round."""
         if self._traffic is None:
             return ""
         now = self._traffic.copy()
@@ -145,7 +145,7 @@ class PiecesProblem:
 def run_over_pieces(
     problem: PiecesProblem, cluster: Cluster, *, seed: int, n_jobs: int, rounds: list[Round]
 ) -> Iterator[tuple[PlacedLearner, PlacedAscent]]:
-    """Yield a learner and an ascent whose samples are on a cluster, after the rounds that were made before."""
+    """Yield a learner and an ascent whose samples are on a cluster, after the earlier rounds."""
     settled = [MadeRound(made.predictor, made.step.size) for made in rounds]
     with place_parts(cluster, problem.parts, problem.build, settled) as placed:
         found = placed.reduce(work.weight_facts, add=operator.add)

@@ -1,4 +1,4 @@
-"""The state of a piece in training, and what is done with it: a function of the piece, and of the rounds so far."""
+"""The state of a piece in training, a function of the piece and of the rounds so far, and its operations."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from bopl.objective.protocol import PartObjective
 
 @dataclass(frozen=True)
 class MadeRound:
-    """A round that is settled: what is added to the scores."""
+    """A settled round: what is added to the scores."""
 
     tree: Any  # GrownTree, or the predictor of a round that was made before
     size: float
@@ -80,7 +80,7 @@ class PolicyState:
 
 @dataclass(frozen=True)
 class BuildPolicy:
-    """Makes the state of a piece from its file, and of the rounds that are settled.
+    """Makes the state of a piece from its file and the settled rounds.
 
     Attributes
     ----------
@@ -171,7 +171,7 @@ def look(state: PolicyState | None) -> tuple[PolicyState | None, Totals]:
 
 
 def wave(state: PolicyState | None, asked: Wave, task: TreeTask, is_first: bool) -> tuple[Any, Answer | None]:
-    """Let a piece take part in a wave."""
+    """Process a piece in a wave."""
     if state is None:
         return None, None
     if is_first:
@@ -207,7 +207,7 @@ def weight_facts(state: PolicyState | None) -> Any:
 
 @dataclass(frozen=True)
 class WeightTotals:
-    """What is known of all weights; those of several pieces are added."""
+    """Statistics of all weights; those of several pieces are added."""
 
     largest: float
     n_positive: int

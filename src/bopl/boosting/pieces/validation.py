@@ -46,7 +46,7 @@ class BuildWatched:
 
 
 class PiecesValidation(Validation):
-    """As `Validation`, of a log in pieces; to be closed."""
+    """Like `Validation`, for a log in pieces; must be closed."""
 
     def __init__(self, log: PiecesLog, cluster: Cluster, patience: int | None = None) -> None:
         super().__init__(log, patience)  # type: ignore[arg-type]
@@ -69,7 +69,7 @@ class PiecesValidation(Validation):
         return self._judge(n_rounds, value_of(weight), value_of(rewarded))
 
     def close(self) -> None:
-        """Let the pieces go."""
+        """Release the pieces."""
         if self._placed is not None:
             self._placed.close()
             self._placed = None

@@ -75,8 +75,12 @@ def make_compact_trees(walk: Walk) -> CompactTrees | None:
     value = leaf.view(np.float64)
     value[:, 0] = walk.value[leaves]
     leaf[:, 2], leaf[:, 3] = set_of_leaf, np.searchsorted(walk.root, leaves, side="right") - 1
+    column, rule, begin, threshold = questions
     return CompactTrees(
-        *questions,
+        column=column,
+        rule=rule,
+        begin=begin,
+        threshold=threshold,
         split=np.stack([asked.astype(np.uint32), code[splits + 1], code[link[splits, RIGHT]]], axis=1).reshape(-1),
         fork=np.stack([code[forks + 1], code[link[forks, RIGHT]]], axis=1).reshape(-1),
         leaf=leaf.reshape(-1),
@@ -188,7 +192,7 @@ def _find_leaves(trees, first, last, goes_right, place, reached, leaf, fork):  #
     while True:
         n_places, n_forks = zero, zero
         for k in range(n_reached):
-            prefetch(trees.leaf, reached[k] & np.uint32(PLACE_BITS))
+            prefetch(trees.leaf, reached[k] & np.uint32(PLACE_BITS))  # type: ignore[call-arg]
             n_places, n_leaves, n_forks = _collect(reached[k], place, leaf, fork, n_places, n_leaves, n_forks)
         while n_forks > zero:
             n_forks -= one
@@ -204,7 +208,8 @@ def _find_leaves(trees, first, last, goes_right, place, reached, leaf, fork):  #
             for k in range(n):
                 at = np.uint64(place[k])
                 code = split[at + one + np.uint64(goes_right[np.uint64(split[at])])]
-                prefetch(split, code & np.uint32(PLACE_BITS))  # of the next pass; a leaf's number does no harm
+                # Of the next pass; a leaf's number does no harm.
+                prefetch(split, code & np.uint32(PLACE_BITS))  # type: ignore[call-arg]
                 place[n_places], reached[n_reached + k - n_places] = code, code
                 n_places += np.uint64(code <= np.uint32(PLACE_BITS))
             n_reached += n - n_places
@@ -230,7 +235,8 @@ def score_compact(context, trees, start, end, score_out):  # type: ignore[no-unt
                 added = trees.value[at >> np.uint64(1)]
                 actions, tree = trees.actions[trees.leaf[at + np.uint64(2)]], trees.leaf[at + np.uint64(3)]
                 for lane in range(0, width, LANES):
-                    _put(value, (np.int64(tree) - first) * width + lane, added, actions >> np.uint64(lane))
+                    begin = (np.int64(tree) - first) * width + lane
+                    _put(value, begin, added, actions >> np.uint64(lane))  # type: ignore[call-arg]
             for t in range(last - first):
                 for a in range(n_actions):
                     score_out[i, a] += value[t * width + a]

@@ -46,13 +46,13 @@ class ActionTable:
         found = [self._number(features, name) for features, name in zip(actions, names, strict=True)]
         if len(set(found)) < len(found):
             raise ValueError(
-                f"{where} offers two actions with the same features: they cannot be told apart. Give each action a "
-                "feature of its own, such as its name."
+                f"{where} offers two actions with the same features: they cannot be distinguished. Give each action a "
+                "unique feature, such as its name."
             )
         if len(self.position) > MAX_ACTIONS:
             raise ValueError(
                 f"the actions have more than {MAX_ACTIONS} different sets of features by {where}: features of actions "
-                "that change from decision to decision are not supported; describe an action by what stays the same."
+                "that change from decision to decision are not supported; describe an action by constant features."
             )
         self.offered.append(found)
         return found
@@ -119,5 +119,5 @@ def action_parts(table: ActionTable) -> dict[str, Any]:
     labels = table.labels()
     if len(set(labels)) < len(labels):
         repeated = next(label for label, n_times in Counter(labels).items() if n_times > 1)
-        raise ValueError(f"several actions are called {repeated!r}; give each a name of its own.")
+        raise ValueError(f"several actions are called {repeated!r}; give each a unique name.")
     return {"actions": labels, "action_mask": table.mask(), "action_features": table.features()}

@@ -133,7 +133,7 @@ def check_objects(file: Path) -> None:
                 start = text[found.start(1) : found.start(1) + 20].splitlines()[0].decode("utf8", "backslashreplace")
                 hint = "; save it without a byte-order mark" if start.startswith("\ufeff") else ""
                 raise ValueError(
-                    f"line {number} of {str(file)!r} is no JSON object, it begins with {start!r}: write one object, "
+                    f"line {number} of {str(file)!r} is not a JSON object, it begins with {start!r}: write one object, "
                     f"{{…}}, per line{hint}."
                 )
             tail = b"\n" if text.rstrip(_BLANK).endswith(b"\n") else b""
@@ -206,7 +206,7 @@ def checked(file: str | Path, kind: str, read: Callable[[Path], Any]) -> Any:
     if not source.exists():
         raise FileNotFoundError(f"there is no file {str(file)!r}; check the path.")
     if source.stat().st_size == 0:
-        raise ValueError(f"{str(file)!r} is empty: it has not a single byte.")
+        raise ValueError(f"{str(file)!r} is empty: it has no bytes.")
     with reading(file, kind):
         return read(source)
 

@@ -64,7 +64,7 @@ def _decisions(files: Sequence[Path]) -> Iterator[tuple[str, dict[str, Any]]]:
             except ValueError as error:
                 raise ValueError(f"{where} is not valid JSON: {str(error).rstrip('.')}.") from None
             if not isinstance(entry, dict):
-                raise ValueError(f"{where} is no JSON object.")
+                raise ValueError(f"{where} is not a JSON object.")
             if isinstance(entry.get("c"), dict) and entry["c"].get("_multi") and not entry.get("_skipLearn"):
                 yield where, entry
 
@@ -74,7 +74,7 @@ def _taken(entry: Mapping[str, Any], n_offered: int, where: str) -> int | None:
     index, action = (_number(entry, key, where) for key in ("_labelIndex", "_label_Action"))
     place = index if index is not None or action is None else action - 1
     if place is not None and place not in range(n_offered):
-        raise ValueError(f"{where} says that action {place + 1:g} was taken, and offers {n_offered}.")
+        raise ValueError(f"{where} says that action {place + 1:g} was taken, but offers only {n_offered}.")
     return None if place is None else int(place)
 
 
@@ -99,7 +99,7 @@ def _number(entry: Mapping[str, Any], key: str, where: str) -> float | None:
     try:
         return float(value)
     except (TypeError, ValueError, OverflowError):
-        raise ValueError(f"{where} has a {key} that is no number: {str(value)[:50]!r}.") from None
+        raise ValueError(f"{where} has a {key} that is not a number: {str(value)[:50]!r}.") from None
 
 
 def _float(value: float) -> float:
@@ -113,7 +113,7 @@ def _float(value: float) -> float:
 def _time(entry: Mapping[str, Any], where: str) -> str | None:
     value = entry.get(TIME)
     if value is not None and not isinstance(value, str):
-        raise ValueError(f"{where} has a {TIME} that is no text such as 2024-12-31T23:59:59Z: {str(value)[:50]!r}.")
+        raise ValueError(f"{where} has a {TIME} that is not a time such as 2024-12-31T23:59:59Z: {str(value)[:50]!r}.")
     return value
 
 

@@ -1,4 +1,4 @@
-"""Which files a path means: one file, a folder, or a pattern."""
+"""The files of a path: one file, a folder, or a pattern."""
 
 from __future__ import annotations
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-MAX_EXACT = 2.0**53  # whole numbers beyond it have neighbours that are one float
+MAX_EXACT = 2.0**53  # integers beyond it may share a float with their neighbours
 _ZEROS = r"^\s*[+-]?0\d"  # before other digits
 _INEXACT = r"^\s*[+-]?(0\d|\d{16})"  # such zeros, or more digits than a float holds
 

@@ -1,4 +1,4 @@
-"""From a path to what its files hold: the format is told by the extension, or named."""
+"""From a path to the contents of its files: the format is determined by the extension, or given."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ class LogFormat:
     name, title : str
         Name in code and commands, and what reports call it.
     extensions : tuple of str
-        That tell the format, in lower case and with the dot.
+        Extensions of the format, in lower case and with the dot.
     read_table : callable, optional
         From the path of one file and what is wanted of it (`Wanted`) to an arrow table. Tables of several files are
-        joined, and columns that folders such as ``day=…`` stand for are added. Which column is what, the user says.
+        joined, and columns from folder names such as ``day=…`` are added. The user gives the roles of the columns.
     read_log : callable, optional
-        From the paths of all files to `LogParts`, for formats that say themselves what action, reward and propensity
+        From the paths of all files to `LogParts`, for formats that define action, reward and propensity
         are.
     """
 
@@ -73,9 +73,9 @@ FORMATS: Registry[LogFormat] = Registry("bopl.formats", {one.name: one for one i
 
 
 def register_format(one: LogFormat) -> LogFormat:
-    """Let logs in a format of your own be read, by their extension or by its name."""
+    """Register your own log format, which is recognised by its extension or by its name."""
     if (one.read_table is None) == (one.read_log is None):
-        raise TypeError(f"the format {one.name!r} needs read_table or read_log, and not both.")
+        raise TypeError(f"the format {one.name!r} needs either read_table or read_log, not both.")
     FORMATS[one.name] = one
     return one
 
@@ -105,11 +105,11 @@ def read_parts(
     path : str or Path, or a sequence of them
         A file, a folder or a pattern such as ``logs/*.parquet``; several are one log, in their order.
     format : str, optional
-        One of `FORMATS`; by default told by the extension, and where several formats share one by the first line.
+        One of `FORMATS`; by default determined by the extension, and by the first line if several formats share it.
     columns : sequence of str, optional
         Columns that are needed; all by default.
     ignore : sequence of str
-        Columns that are not wanted.
+        Columns to leave out.
     text : sequence of str
         Columns that are text, also where a CSV file makes them look like numbers or times.
     ids : sequence of str
@@ -145,7 +145,7 @@ def format_of(files: Sequence[LogFile], given: str | None) -> str:
     unknown = [file for file, name in found.items() if name is None]
     if unknown:
         raise UsageError(
-            f"{unknown[0].name!r} has an extension that tells no format; known are {', '.join(known)}. Name the "
+            f"{unknown[0].name!r} has an unknown extension; known are {', '.join(known)}. Name the "
             "format, such as format='csv'."
         )
     names = {name for name in found.values() if name is not None}
@@ -184,7 +184,7 @@ def read_tables(files: Sequence[LogFile], read: Callable[[Path, Wanted], Any], w
         return pyarrow.concat_tables(tables, promote_options="permissive")
     except (pyarrow.ArrowInvalid, pyarrow.ArrowTypeError) as error:
         reason = str(error).splitlines()[0].rstrip(".")
-        raise ValueError(f"the {len(files)} files do not fit together: {reason}.") from None
+        raise ValueError(f"the {len(files)} files do not match: {reason}.") from None
 
 
 def _times_as_text(tables: Sequence[Any]) -> list[Any]:

@@ -113,16 +113,16 @@ def _read_cb(lines: list[Line]) -> LogParts:
 
 
 def _too_many_costs(line: Line, n_actions: int) -> ValueError:
-    return ValueError(f"{line.where} has the costs of {n_actions} actions; a log has that of the one taken.")
+    return ValueError(f"{line.where} has the costs of {n_actions} actions; a log has only that of the one taken.")
 
 
 def _action(word: str, line: Line) -> int:
     try:
         action = int(word)
     except ValueError:
-        raise ValueError(f"{line.where} has an action that is no whole number: {word[:50]!r}.") from None
+        raise ValueError(f"{line.where} has an action that is not an integer: {word[:50]!r}.") from None
     if not -(2**63) <= action < 2**63:
-        raise ValueError(f"{line.where} has an action of more than 64 bits: {word[:50]!r}. Number the actions from 1.")
+        raise ValueError(f"{line.where} has an action beyond 64 bits: {word[:50]!r}. Number the actions from 1.")
     return action
 
 
@@ -213,4 +213,4 @@ def _split_value(word: str, where: str) -> tuple[str, float]:
     try:
         return name, float(value) if colon else 1.0
     except ValueError:
-        raise ValueError(f"{where} has a feature whose value is no number: {word!r}.") from None
+        raise ValueError(f"{where} has a feature whose value is not a number: {word!r}.") from None

@@ -17,7 +17,7 @@ EXTENSIONS = (".parquet", ".csv", ".arrow", ".feather", ".jsonl")
 def check_extension(path: str | Path) -> None:
     """Raise if no format belongs to the extension."""
     if Path(path).suffix.lower() not in EXTENSIONS:
-        raise UsageError(f"{str(path)!r} has an extension that tells no format; use {', '.join(EXTENSIONS)}.")
+        raise UsageError(f"{str(path)!r} has an unknown extension; use {', '.join(EXTENSIONS)}.")
 
 
 def write_table(columns: Mapping[str, Any], path: str | Path) -> None:

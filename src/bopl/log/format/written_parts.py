@@ -45,7 +45,7 @@ def _mask(column: Any, written: Written) -> BoolArray:
     unknown = [label for label in labels if label not in place]
     if unknown or (position < 0).any():
         raise ValueError(
-            f"column {written.eligible!r} lists {quoted(unknown or [None])}, which is none of the "
+            f"column {written.eligible!r} lists {quoted(unknown or [None])}, which is not among the "
             f"{len(written.actions)} actions of the log."
         )
     mask[is_listed] = False
@@ -63,7 +63,7 @@ def _sparse_context(column: Any, written: Written) -> SparseContext:
     unknown = [label for label in labels if label not in place]
     if unknown or (position < 0).any():
         raise ValueError(
-            f"column {written.sparse!r} holds {quoted(unknown or [None])}, which is no feature of the log."
+            f"column {written.sparse!r} holds {quoted(unknown or [None])}, which is not a feature of the log."
         )
     feature = np.array([place[label] for label in labels], dtype=np.int64)[position] if len(row) else position
     value = _flat(column).items.to_numpy(zero_copy_only=False) if len(row) else np.zeros(0, np.float32)

@@ -1,4 +1,4 @@
-"""Columns that know too much: found before anything is learned from them."""
+"""Leaking columns: found before anything is learned from them."""
 
 from bopl.log.leak.find import find_leaks
 from bopl.log.leak.leak import Leak

@@ -1,4 +1,4 @@
-"""`find_leaks`: every context column is asked what it knows."""
+"""`find_leaks`: tests what every context column reveals."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _SEED = 20_141
 
 
 def find_leaks(log: BanditLog, propensities: Sequence[Finding] | None = None) -> tuple[Leak, ...]:
-    """Return the context columns of a log that know too much, in their order; see `BanditLog.leaks`.
+    """Return the leaking context columns of a log, in their order; see `BanditLog.leaks`.
 
     ``propensities`` is what `propensity_findings` says of the log, where that is known.
     """

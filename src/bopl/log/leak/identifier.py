@@ -33,8 +33,8 @@ def judge_identifier(column: Column, values: AnyArray) -> Leak | None:
     if column.kind != "number" or not column.is_identifier:
         return None
     if _ID_NAME.search(column.name):
-        return _leak(column, SURE, "most rows have a number of their own, and it is called one", _n_present(values))
-    return _leak(column, SURE, "it counts the rows", _n_present(values)) if _counts(values) else None
+        return _leak(column, SURE, "most rows have a unique number, and its name suggests an identifier", _n_present(values))
+    return _leak(column, SURE, "it numbers the rows", _n_present(values)) if _counts(values) else None
 
 
 def _judge_text(column: Column, values: AnyArray) -> Leak | None:

@@ -1,18 +1,18 @@
-"""`Leak`: a column that knows too much, what it knows, and how surely."""
+"""`Leak`: a column that reveals what happened after the decision, what it reveals, and how certain that is."""
 
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
 from typing import Any
 
-#: What a column may know that it should not, in the order in which it is told.
+#: What a column may reveal, in the order in which it is reported.
 REWARD, OUTCOME, ACTION, TIME, IDENTIFIER = "reward", "outcome", "action", "time", "identifier"
 SURE, DOUBTFUL = "sure", "doubtful"
 
 
 @dataclass(frozen=True)
 class Leak:
-    """A context column that knows more than was known when the action was chosen.
+    """A context column that reveals more than was known when the action was chosen.
 
     Attributes
     ----------
@@ -22,7 +22,7 @@ class Leak:
         The reward after the action; another outcome; the action beyond the propensities; a time after the decision; or
         nothing but which row it is.
     certainty : {"sure", "doubtful"}
-        What is sure is left out of the training unless it is kept by name; what is doubtful is told.
+        A sure leak is left out of the training unless it is kept by name; a doubtful one is reported.
     evidence : str
         What was seen, as a clause.
     value : float
@@ -57,16 +57,16 @@ class Leak:
 
 _VERBS = {
     SURE: {
-        REWARD: "knows the reward after the action",
+        REWARD: "reveals the reward after the action",
         OUTCOME: "is another outcome",
-        ACTION: "gives the action away",
+        ACTION: "reveals the action",
         TIME: "is a time after the decision",
         IDENTIFIER: "is an identifier",
     },
     DOUBTFUL: {
-        REWARD: "may know the reward after the action",
+        REWARD: "may reveal the reward after the action",
         OUTCOME: "may be another outcome",
-        ACTION: "may give the action away",
+        ACTION: "may reveal the action",
         TIME: "may be a time after the decision",
         IDENTIFIER: "looks like an identifier",
     },

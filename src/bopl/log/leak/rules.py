@@ -17,7 +17,7 @@ MIN_HONEST_Z = 4.5  # of one column: 7 in a million honest ones exceed it, if no
 MAX_LEAK_Z = 3.0  # beyond it a column goes with what actions earn more, or less, than what came of the reward does
 MIN_EXPLAINED = 0.005  # of the reward's variance: less than this is not worth the name of knowing
 MIN_PRECISION, MIN_RECALL = 0.98, 0.8
-LEAST_PRECISION = 0.9  # below which the precision must not be, at the level of PRECISION_ERROR
+MIN_PRECISION_BOUND = 0.9  # below which the precision must not be, at the level of PRECISION_ERROR
 PRECISION_ERROR = 1e-4
 MIN_OTHER, OTHER_PRECISION = 15, 0.95  # of samples that took another action than most
 MIN_EXCESS = 0.1  # of the bet on actions: less can be rounded propensities
@@ -74,7 +74,7 @@ def judge_reward(name: str | int, test: RewardTest, given: Suspicion, knows: str
     if is_late and (decides or abs(test.leak_z) < MAX_LEAK_Z):
         return Leak(name, knows, SURE, f"{_told(test)}, and {_late(test)}", test.explained)
     if is_late:
-        text = f"{_told(test)}, and {_late(test)}. Or the propensities leave it out"
+        text = f"{_told(test)}, and {_late(test)}. Or the propensities ignore it"
         return Leak(name, knows, DOUBTFUL, text, test.explained)
     if decides and test.leak_z > -MAX_LEAK_Z:
         return Leak(name, knows, SURE, f"{_told(test)}, whatever the action was", test.explained)
@@ -90,7 +90,7 @@ def _is_pure(test: RewardTest) -> bool:
     n_events = round(test.precision * test.n_told)
     lowest = betaincinv(n_events, test.n_told - n_events + 1, PRECISION_ERROR)
     # A column that tells all events and no others needs fewer of them to be believed.
-    return bool(lowest > LEAST_PRECISION or (lowest > 0.5 and test.recall > MIN_PRECISION))
+    return bool(lowest > MIN_PRECISION_BOUND or (lowest > 0.5 and test.recall > MIN_PRECISION))
 
 
 def _told(test: RewardTest) -> str:
@@ -105,7 +105,7 @@ def _told(test: RewardTest) -> str:
 
 
 def _late(test: RewardTest) -> str:
-    return f"goes with what the drawn action earned, as nothing known before can (z = {test.honest_z:.1f})"
+    return f"goes with what the drawn action earned, which nothing known before can do (z = {test.honest_z:.1f})"
 
 
 def judge_action(name: str | int, test: ActionTest, given: Suspicion) -> Leak | None:
@@ -123,7 +123,7 @@ def judge_action(name: str | int, test: ActionTest, given: Suspicion) -> Leak | 
         return Leak(name, ACTION, SURE, text, test.excess)
     if not given.are_propensities_sound:
         return None  # a column without any information fails as well: it is the propensities
-    return Leak(name, ACTION, DOUBTFUL, f"{text}. Or the propensities leave it out", test.excess)
+    return Leak(name, ACTION, DOUBTFUL, f"{text}. Or the propensities ignore it", test.excess)
 
 
 def judge_told_action(name: str | int, told: float, constant: float) -> Leak | None:
@@ -132,6 +132,6 @@ def judge_told_action(name: str | int, told: float, constant: float) -> Leak | N
         return None
     text = (
         f"its values give the action that was taken {told:.0%} on average. If it was known before, the logging policy "
-        "did not explore, and the log says nothing of other actions"
+        "did not explore, and the log says nothing about other actions"
     )
     return Leak(name, ACTION, DOUBTFUL, text, told)

@@ -18,9 +18,9 @@ _SEED = 20_143
 
 
 def warn_of_leaks(log: BanditLog) -> None:
-    """Warn if context columns of a log surely know too much; to be called by what the user calls.
+    """Warn if context columns of a log surely leak; called by the function that the user calls.
 
-    Where the warning is ignored nothing is looked for.
+    Does nothing where the warning is ignored.
     """
     if _is_ignored():
         return
@@ -30,7 +30,7 @@ def warn_of_leaks(log: BanditLog) -> None:
     if sure:
         columns = [leak.column for leak in sure]
         warnings.warn(
-            f"{' '.join(leak.sentence for leak in sure)} What is learned from it cannot be used, or is nothing: train "
+            f"{' '.join(leak.sentence for leak in sure)} Nothing useful can be learned from it: train "
             f"on log.without_columns({columns!r}). If it was known when the action was chosen, filter LeakWarning.",
             LeakWarning,
             stacklevel=3,

@@ -175,7 +175,7 @@ class Times(Collector):
         first = self.first_text = self.first_text or text
         if parse_moment(first).has_zone != parse_moment(text).has_zone:
             raise ValueError(
-                "time has a zone in some rows and none in others, so that they cannot be put in order, such as "
+                "time has a zone in some rows and none in others, so they cannot be ordered, such as "
                 f"'{first:.40}' and '{text:.40}'. Give all a zone, or none."
             )
 

@@ -60,7 +60,7 @@ def check_unchanged(path: str, stamp: str) -> None:
     """Raise one sentence if a file is gone or is no longer the one that was scanned."""
     if not Path(path).exists():
         raise FileNotFoundError(
-            f"{path!r} was there when the log was scanned and is gone: put it back, or scan the log again."
+            f"{path!r} existed when the log was scanned but is gone: restore it, or scan the log again."
         )
     if file_stamp(path) != stamp:
         raise ValueError(
@@ -96,8 +96,8 @@ def _common_type(footers: Sequence[Footer], name: str) -> Any:
     for footer in footers:
         if name not in footer.schema.names:
             raise ValueError(
-                f"{owner.path!r} has a column {name!r} and {footer.path!r} has not: files of one log have the same "
-                "columns. Leave it out with ignore, or write the file again."
+                f"{owner.path!r} has a column {name!r} but {footer.path!r} does not: files of one log must have the "
+                "same columns. Exclude it with ignore, or rewrite the file."
             )
         kind = plain_type(footer.schema.field(name).type)
         try:
@@ -107,7 +107,7 @@ def _common_type(footers: Sequence[Footer], name: str) -> Any:
         except (pyarrow.ArrowInvalid, pyarrow.ArrowTypeError):
             raise ValueError(
                 f"column {name!r} holds {found.type} in {owner.path!r} and {kind} in {footer.path!r}: files of one "
-                "log have the same columns. Leave it out with ignore, or write one of the files again."
+                "log have the same columns. Exclude it with ignore, or rewrite one of the files."
             ) from None
         found = merged.field(name)
     return found.type

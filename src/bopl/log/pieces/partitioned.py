@@ -46,9 +46,9 @@ class PartitionedLog(AnyLog):
         How a piece becomes a log: with a piece, all that another process needs.
     facts : LogFacts
     origin : LogOrigin
-        The rows that were read, asked for and left out.
+        The rows that were read, selected and dropped.
     spill : Spill or None
-        The temporary folder of the files, where there is one: it lives as long as a log that needs it.
+        The temporary folder of the files, if there is one: it lives as long as a log that needs it.
 
     Examples
     --------
@@ -95,19 +95,19 @@ class PartitionedLog(AnyLog):
         folder: str | Path | None = None,
         piece_rows: int = PIECE_ROWS,
     ) -> PartitionedLog:
-        """Return the log of Arrow batches or frames that come one after the other, such as a query's.
+        """Return the log of a sequence of Arrow batches or frames, such as a query's.
 
         They are written to Parquet files as they come, so that they can be read more than once.
 
         Parameters
         ----------
         batches : iterable of Arrow record batches, tables, or pandas or polars frames
-            Each is one piece; they are read once and kept in a folder of their own.
+            Each is one piece; they are read once and stored in their own folder.
         folder : str or Path, optional
             Where the files are written, and stay; a cluster's workers must see it. By default a temporary folder, which
             is removed with the last log that needs it, or by `close`.
         piece_rows : int, default=262144
-            Most rows of a piece.
+            Maximum number of rows of a piece.
         action, reward, propensity, has_propensity, context, ignore, categorical, actions, time, group, other_rewards,
         segment, schema, where, drop_invalid, exact_propensity
             As for `BanditLog.scan_parquet`.
@@ -331,7 +331,7 @@ class PartitionedLog(AnyLog):
         return PiecesSplit(self.subset(division.train), self.subset(division.test), division.facts(rows))
 
     def _divisible(self) -> RowColumns:
-        """Return the times and groups of all samples, where they have such."""
+        """Return the times and groups of all samples, if there are any."""
         if not self.has_time and self.group_labels is None:
             return RowColumns(self.n_samples)
         return RowColumns.joined([self.spec.rows_of(piece) for piece in self.pieces])

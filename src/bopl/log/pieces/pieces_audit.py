@@ -134,7 +134,7 @@ def _drawn_findings(n_samples: int, n_outcomes: int, max_contexts: int) -> list[
     """Return what was looked at in a part of the log only."""
     if n_samples <= max_contexts:
         return []
-    said = f"Leaks, copies and columns were looked for in {max_contexts:,} of {n_samples:,} samples, drawn at random"
+    said = f"Leaks, copies and columns were searched for in {max_contexts:,} of {n_samples:,} samples, drawn at random"
     if n_outcomes < n_samples:
         said += f", and propensities, actions and weights checked in {n_outcomes:,} of them"
     return [
@@ -142,6 +142,6 @@ def _drawn_findings(n_samples: int, n_outcomes: int, max_contexts: int) -> list[
             "drawn_part",
             NOTE,
             max_contexts / n_samples,
-            f"{said}; of copies, a drawn part shows but a few.",
+            f"{said}; such a part contains only a few of the copies.",
         )
     ]

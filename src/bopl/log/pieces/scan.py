@@ -53,8 +53,8 @@ def scan(
     """
     if request.rows.drop_duplicates is not False:
         raise UsageError(
-            "drop_duplicates compares all rows of a log with each other, and a log in pieces never holds them at once: "
-            "leave out the copies where the files are written, or read the log with BanditLog.read."
+            "drop_duplicates compares all rows of a log with each other, but a log in pieces never has them in memory "
+            "at once: drop the copies when the files are written, or read the log with BanditLog.read."
         )
     plan = _plan(request, footers, actions, list(known_actions), schema)
     pieces = pieces_of(footers)

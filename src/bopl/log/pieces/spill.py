@@ -36,7 +36,7 @@ class Spill:
         else:
             self.folder.mkdir(parents=True, exist_ok=True)
             if any(self.folder.glob("*.parquet")):
-                raise UsageError(f"the folder {str(folder)!r} has Parquet files already: name an empty one.")
+                raise UsageError(f"the folder {str(folder)!r} already contains Parquet files: name an empty one.")
 
     def close(self) -> None:
         """Remove the folder if it is a temporary one."""
@@ -62,7 +62,7 @@ def spill(frames: Iterable[Any], folder: str | Path | None, piece_rows: int) -> 
     folder : str or Path, optional
         Where to write, and keep, them; a temporary folder by default.
     piece_rows : int
-        Most rows of a piece.
+        Maximum number of rows of a piece.
     """
     import pyarrow.parquet as pq
 
