@@ -33,7 +33,9 @@ def judge_identifier(column: Column, values: AnyArray) -> Leak | None:
     if column.kind != "number" or not column.is_identifier:
         return None
     if _ID_NAME.search(column.name):
-        return _leak(column, SURE, "most rows have a unique number, and its name suggests an identifier", _n_present(values))
+        return _leak(
+            column, SURE, "most rows have a unique number, and its name suggests an identifier", _n_present(values)
+        )
     return _leak(column, SURE, "it numbers the rows", _n_present(values)) if _counts(values) else None
 
 
