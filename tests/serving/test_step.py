@@ -148,7 +148,7 @@ def test_a_policy_with_all_traffic_that_is_doubted_gets_a_smaller_share_and_is_t
     assert (result.action, result.verdict["verdict"]) == ("lower", "inconclusive")
     assert (result.promotion.policy, result.promotion.share) == (bad, 0.5)
     assert result.promotion.baseline == standing.running
-    assert f"reason to doubt it: it gets 50% of the traffic, and {standing.running} the rest." in result.sentence
+    assert f"It is in doubt: it gets 50% of the traffic, and {standing.running} the rest." in result.sentence
     serve(started, draw_visits(150, seed=2), "d")
     result = step(started.path, now=LATER)
     assert (result.action, result.verdict["verdict"]) == ("roll back", "worse")

@@ -1,4 +1,4 @@
-"""The HTTP face of a loop: paths to the service's methods, and its errors to status codes."""
+"""A loop over HTTP: paths to the service's methods, and its errors to status codes."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ from bopl.evaluation.verdict import BETTER, INCONCLUSIVE, WORSE
 from bopl.serving.record import PromotionRow
 from bopl.serving.settings import LoopSettings
 
-DOUBT = 0.8  # confidence of the bounds by which a policy that has all traffic is doubted
+DOUBT = 0.8  # confidence of the bounds that put a policy with all traffic in doubt
 
 
 @dataclass(frozen=True, eq=False)
@@ -82,7 +82,7 @@ class CanaryVerdict:
     confidence : float
         Of both bounds, at all looks together.
     is_doubtful : bool
-        Whether it is not told yet, but bounds of less confidence (`DOUBT`) say that the policy is worse.
+        Whether the verdict is inconclusive, but bounds of less confidence (`DOUBT`) say that the policy is worse.
     """
 
     verdict: str
@@ -141,8 +141,8 @@ def judge_trial(
     )
     if bounds.lower > least:
         return _verdict(BETTER, f"It earns more: {between}.", bounds, settings)
-    asked = "" if least == 0.0 else f", and {least:+.4g} is asked for"
-    verdict = _verdict(INCONCLUSIVE, f"It cannot be told yet: {between}{asked}.", bounds, settings)
+    asked = "" if least == 0.0 else f"; {least:+.4g} is required"
+    verdict = _verdict(INCONCLUSIVE, f"There is not enough evidence yet: {between}{asked}.", bounds, settings)
     return replace(verdict, is_doubtful=seems_worse(part, ramp, min(DOUBT, settings.confidence), reward_range))
 
 

@@ -83,9 +83,9 @@ class Standing:
         return next((share for share in ramp if share > self.now.share), 1.0)
 
     def telling_share(self, ramp: Sequence[float]) -> float | None:
-        """Return the share of a ramp, below the one in force, that tells two policies apart soonest; None without one.
+        """Return the share of a ramp, below the one in force, that separates two policies soonest, or None.
 
-        That is the one nearest to a half, where neither of them is rarely seen.
+        It is the one nearest to one half, where neither of them is rare.
         """
         lower = [share for share in ramp if share < self.now.share]
         return min(lower, key=lambda share: abs(share - 0.5), default=None)

@@ -1,7 +1,6 @@
-"""A step of the loop: join, audit, then either judge the canary or train and judge a new policy; and what follows.
+"""A step of the loop: join, audit, then either judge the canary or train and judge a new policy, and act on it.
 
-What follows from a verdict is written with it, before it is done: a step that is killed in between is finished by the
-next one.
+The consequence of a verdict is written with it, before it is carried out: the next step finishes one that was killed.
 """
 
 from __future__ import annotations
@@ -37,10 +36,10 @@ class StepResult:
     ----------
     joined : JoinResult
     action : {"start", "raise", "lower", "keep", "roll back", "wait"}
-        A canary began, got a larger share, or was taken back; a policy that had all traffic is doubted and shares it
-        with what it replaced; everything stays as it is; or there is too little new.
+        A canary started, got a larger share, or was rolled back; a policy that had all traffic is in doubt and shares
+        it with the one it replaced; nothing changes; or there are too few new decisions.
     sentence : str
-        What was found, and what follows.
+        The finding and its consequence.
     verdict : mapping or None
         The entry of the book.
     promotion : PromotionRow
@@ -131,7 +130,7 @@ class Stepping:
     # -- What is on trial -------------------------------------------------------------------------------------------
 
     def _judge_trial(self, standing: Standing) -> dict[str, Any]:
-        """Judge the canary, or what runs now against what it has replaced, and let follow what does."""
+        """Judge the canary, or the running policy against the one it replaced, and act on the verdict."""
         rows = trial_rows(self.loop, self.store, standing)
         verdict = judge_trial(rows, standing.trial, standing.ramp, self.settings, self.settings.reward_range)
         action, share = self._action_on_trial(standing, verdict, n_ramp=len(rows.of(standing.ramp)))
@@ -252,7 +251,7 @@ class Stepping:
         return self.book.write({"time": self.store.clock.now(), **entry})
 
     def _finish(self) -> dict[str, Any] | None:
-        """Let follow what a killed step has found and not done; None if there is no such thing."""
+        """Carry out the verdict of a step that was killed before it could; None if there is no such verdict."""
         last = self.book.last()
         if last is None or last["action"] not in (START, RAISE, LOWER, ROLL_BACK):
             return None
@@ -262,7 +261,7 @@ class Stepping:
         return self._follow(last)
 
     def _follow(self, entry: dict[str, Any]) -> dict[str, Any]:
-        """Do what a verdict says, if what it was given on is still in force."""
+        """Carry out a verdict, if the promotion that it judged is still in force."""
         standing = self._standing()
         kept = (
             "number",
@@ -292,12 +291,12 @@ def _trial_text(
     standing: Standing, verdict: CanaryVerdict, action: str, share: float | None, settings: LoopSettings
 ) -> str:
     before = standing.now.baseline
-    what = {ROLL_BACK: f"It is taken back: {before} has all traffic again.", KEEP: "It stays as it is."}
+    what = {ROLL_BACK: f"It is rolled back: {before} has all traffic again.", KEEP: "It keeps its share."}
     if share is not None:
         what[RAISE] = f"It gets {_percent(share)} of the traffic."
-        what[LOWER] = f"There is reason to doubt it: it gets {_percent(share)} of the traffic, and {before} the rest."
+        what[LOWER] = f"It is in doubt: it gets {_percent(share)} of the traffic, and {before} the rest."
     if action == ROLL_BACK and verdict.verdict != WORSE:
-        what[ROLL_BACK] = f"{settings.max_ramp_decisions:,} decisions have not told. {what[ROLL_BACK]}"
+        what[ROLL_BACK] = f"{settings.max_ramp_decisions:,} decisions were not enough. {what[ROLL_BACK]}"
     name = f"Policy {standing.now.policy} at {_percent(standing.now.share)}"
     return f"{name}: {verdict.verdict}. {verdict.reason} {what[action]}"
 
