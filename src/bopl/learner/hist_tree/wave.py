@@ -19,15 +19,7 @@ from bopl._kernel import njit
 from bopl.learner.hist_tree.grid import Grid
 from bopl.learner.hist_tree.histogram import HALF, add_rows
 from bopl.learner.hist_tree.partition import split_members
-from bopl.learner.hist_tree.problem import (
-    ACTION_SUMS,
-    Norms,
-    Target,
-    count_pairs,
-    load_problem,
-    sum_leaf,
-    sum_norms,
-)
+from bopl.learner.hist_tree.problem import ACTION_SUMS, Norms, Target, count_pairs, load_problem, sum_leaf, sum_norms
 from bopl.learner.hist_tree.rows import RowCodes, take_rows
 from bopl.learner.hist_tree.scale import quantize, quantize_wide
 from bopl.learner.hist_tree.storage import BinnedContext
