@@ -26,18 +26,6 @@ def pack(gradient, weight):  # type: ignore[no-untyped-def]
     return (np.int64(gradient) << HALF) + np.int64(weight)
 
 
-@njit(nogil=True, cache=True, inline="always")
-def gradient_of(packed):  # type: ignore[no-untyped-def]
-    """Return the signed high half."""
-    return packed >> HALF
-
-
-@njit(nogil=True, cache=True, inline="always")
-def weight_of(packed):  # type: ignore[no-untyped-def]
-    """Return the non-negative low half."""
-    return packed & LOW_MASK
-
-
 @njit(nogil=True, cache=True)
 def power_scale(total, bits):  # type: ignore[no-untyped-def]
     """Return the largest power of two ``s`` with ``total * s <= 2**bits``.
