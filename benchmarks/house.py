@@ -33,6 +33,7 @@ WORK = {
     "binned": {"bin_context": "context", "store_context": "context"},
     "sketched": {"fit_columns": "context", "count_values": "context"},
     "hashed": {"context_keys": "context"},
+    "searched for leaks": {"find_leaks": "log"},
     "scored": {"Ensemble.score": "context"},
     "reward models asked": {"BoostedRewardModel.predict": "context"},
 }

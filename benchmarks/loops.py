@@ -1,7 +1,8 @@
 """How often a loop is wrong: simulated loops with a known truth, without HTTP, by the code that serves and learns.
 
-    python benchmarks/loops.py --jobs 2                  # 100 loops of each kind
+    python benchmarks/loops.py --jobs 2                  # 100 loops of each kind: about 20 minutes of one core
     python benchmarks/loops.py --loops 10 --only null
+    python benchmarks/loops.py --loops 50 --first 50     # other loops than --loops 50
 
 Kinds of loops, and what is counted:
 
@@ -9,7 +10,8 @@ Kinds of loops, and what is counted:
   raise one beyond the first ramp, and that ever give one all traffic.
 - `bad`: a policy that earns less lies in ``policies/``. Counted are loops that ever serve it.
 - `by hand`, `all by hand`: a policy that earns less is given half of the traffic, or all of it, by hand. Counted are
-  loops in which it has none in the end, and those that have taken it back as worse rather than replaced it.
+  loops in which it has none in the end, and those that have taken it back as worse rather than replaced it; `steps` is
+  how many it took.
 - `good`: actions matter, and nothing is known in the beginning. Counted are loops that earn more in the end, and those
   that ever promote a policy that earns less than the one before.
 
@@ -199,16 +201,18 @@ def report(kind: str, found: list[dict[str, float]], seconds: float) -> None:
 def main() -> None:
     """Run the loops and print the table."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--loops", type=int, default=100, help="of each kind")
-    parser.add_argument("--days", type=int, default=10, help="steps of a loop")
-    parser.add_argument("--visits", type=int, default=500, help="decisions between two steps")
-    parser.add_argument("--only", default=",".join(KINDS_OF_LOOP), help="kinds, separated by commas")
-    parser.add_argument("--jobs", type=int, default=1, help="processes")
+    parser.add_argument("--loops", type=int, default=100, help="Loops of each kind.")
+    parser.add_argument("--first", type=int, default=0, help="Seed of the first loop; the others follow.")
+    parser.add_argument("--days", type=int, default=10, help="Steps of a loop.")
+    parser.add_argument("--visits", type=int, default=500, help="Decisions between two steps.")
+    parser.add_argument("--only", default=",".join(KINDS_OF_LOOP), help="Kinds of loops, separated by commas.")
+    parser.add_argument("--jobs", type=int, default=1, help="Number of processes.")
     given = parser.parse_args()
     with ProcessPoolExecutor(given.jobs, mp_context=get_context("spawn")) as pool:
         for kind in given.only.split(","):
             began = time.perf_counter()
-            asked = [pool.submit(run_one, kind, seed, given.days, given.visits) for seed in range(given.loops)]
+            seeds = range(given.first, given.first + given.loops)
+            asked = [pool.submit(run_one, kind, seed, given.days, given.visits) for seed in seeds]
             report(kind, [one.result() for one in asked], time.perf_counter() - began)
 
 

@@ -27,7 +27,9 @@ def on_page_markdown(markdown, page, **_):
 
 def as_page(path):
     """Return a file of the repository with links that lead to pages of the site."""
-    text = path.read_text(encoding="utf8").replace("](docs/", "](")
+    text = (
+        path.read_text(encoding="utf8").replace("](../docs/", "](docs/").replace("](docs/", "](")
+    )
     return re.sub(r"\]\((\w+)\.md", lambda found: f"]({found[1].lower()}.md", text)
 
 

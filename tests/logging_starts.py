@@ -6,7 +6,7 @@ import numpy as np
 
 import bopl
 from bopl.boosting import Start
-from bopl.log.layout import fit_layout
+from bopl.log.input_layout import fit_layout
 from bopl.reward.logging_model import LoggingModel, LoggingTerm
 
 N_CATEGORIES = 5

@@ -13,61 +13,97 @@ import json
 import math
 import zipfile
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 
-from bopl._files import write_bytes
+from bopl._files import replaced_file
 from bopl._typing import AnyArray
 
 DOCUMENT = "document.json"
 _DIGEST_LENGTH = 64  # hexadecimal digits of a SHA-256
 _MIN_UNPACKED, _MAX_RATIO = 1 << 26, 250  # bytes that any file may unpack to, and bytes for each byte of the file
 _MAX_HEADER = 1 << 12  # bytes of the description in front of an array
+_CHUNK = 1 << 22  # bytes of an array that are packed, or of a file that are hashed, at a time
 _EPOCH = (1980, 1, 1, 0, 0, 0)  # the earliest time a zip can hold; the real one would change the bytes
 
 
 @dataclass(frozen=True)
 class Archive:
-    """What a file holds: its kind, its format number, a JSON document and named arrays."""
+    """What a file holds: its kind, its format number, a JSON document and named arrays.
+
+    ``row_order`` names arrays whose rows are written in another order: row ``order[i]`` comes i-th.
+    """
 
     kind: str
     format_number: int
     document: dict[str, Any]
     arrays: dict[str, AnyArray]
+    row_order: Mapping[str, AnyArray] = field(default_factory=dict)
 
 
 def write_archive(path: str | Path, archive: Archive) -> None:
-    """Write the archive in one step: a crash leaves the old file or the new one, never half of one."""
-    write_bytes(path, _to_bytes(archive))
+    """Write the archive in one step: a crash leaves the old file or the new one, never half of one.
+
+    Arrays are packed chunk by chunk into the file, so that writing takes hardly any memory.
+    """
+    with replaced_file(path) as target:
+        if target.is_file():
+            with target.open("w+b") as stream:
+                _write(stream, archive)
+        else:  # a pipe: nothing in it can be written twice
+            content = io.BytesIO()
+            _write(content, archive)
+            target.write_bytes(content.getbuffer())
 
 
-def _to_bytes(archive: Archive) -> bytes:
+def _write(stream: IO[bytes], archive: Archive) -> None:
     head = {"kind": archive.kind, "format": archive.format_number, "arrays": sorted(archive.arrays)}
     document = json.dumps({**head, "content": archive.document}, sort_keys=True, indent=1, allow_nan=False)
-    buffer = io.BytesIO()
-    with zipfile.ZipFile(buffer, "w") as file:
-        _add_member(file, DOCUMENT, document.encode())
+    with zipfile.ZipFile(stream, "w") as file:
+        with _member(file, DOCUMENT) as member:
+            member.write(document.encode())
         for name in sorted(archive.arrays):
-            _add_member(file, f"{name}.npy", _array_bytes(archive.arrays[name]))
+            with _member(file, f"{name}.npy", archive.arrays[name].nbytes) as member:
+                _write_array(member, archive.arrays[name], archive.row_order.get(name))
         file.comment = b"0" * _DIGEST_LENGTH
-    content = buffer.getvalue()[:-_DIGEST_LENGTH]
-    return content + hashlib.sha256(content).hexdigest().encode()
+    body = stream.seek(-_DIGEST_LENGTH, io.SEEK_END)
+    digest = _digest(stream, body)
+    stream.seek(body)
+    stream.write(digest)
 
 
-def _add_member(file: zipfile.ZipFile, name: str, content: bytes) -> None:
+def _member(file: zipfile.ZipFile, name: str, n_bytes: int = 0) -> IO[bytes]:
+    """Return a new member to write to; ``n_bytes`` is about how much."""
     member = zipfile.ZipInfo(name, date_time=_EPOCH)
     member.compress_type = zipfile.ZIP_DEFLATED
     member.external_attr = 0o644 << 16
-    file.writestr(member, content)
+    member.file_size = n_bytes
+    return file.open(member, "w")
 
 
-def _array_bytes(array: AnyArray) -> bytes:
-    buffer = io.BytesIO()
-    np.lib.format.write_array(buffer, np.ascontiguousarray(array), allow_pickle=False)
-    return buffer.getvalue()
+def _write_array(stream: IO[bytes], array: AnyArray, order: AnyArray | None) -> None:
+    """Write an array as `numpy.save` writes it row by row, some rows at a time."""
+    array = np.atleast_1d(array)
+    header = np.lib.format.header_data_from_array_1_0(array)
+    np.lib.format.write_array_header_1_0(stream, {**header, "fortran_order": False})
+    n_rows = max(_CHUNK // max(array.nbytes // max(len(array), 1), 1), 1)
+    for start in range(0, len(array), n_rows):
+        rows = slice(start, start + n_rows) if order is None else order[start : start + n_rows]
+        stream.write(np.ascontiguousarray(array[rows]).data)
+
+
+def _digest(stream: IO[bytes], n_bytes: int) -> bytes:
+    """Return the hash of the first bytes of a file."""
+    digest = hashlib.sha256()
+    stream.seek(0)
+    while n_bytes > 0:
+        chunk = stream.read(min(_CHUNK, n_bytes))
+        digest.update(chunk)
+        n_bytes -= len(chunk)
+    return digest.hexdigest().encode()
 
 
 def read_archive(path: str | Path, kind: str, newest_format: int, *, expected_bytes: int = 0) -> Archive:

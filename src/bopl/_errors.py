@@ -43,3 +43,9 @@ def did_you_mean(name: str, known: Sequence[str]) -> str:
     lower = {one.lower(): one for one in known if isinstance(one, str)}
     close = [lower[one] for one in get_close_matches(name.lower(), list(lower), n=2, cutoff=0.6)]
     return f" Did you mean {' or '.join(map(repr, close))}?" if close else ""
+
+
+def quoted(names: Sequence[object], *, limit: int = 8) -> str:
+    """Return names as they go into a message: quoted, separated by commas, cut after ``limit``."""
+    shown = ", ".join(repr(name) for name in names[:limit])
+    return shown if len(names) <= limit else f"{shown} and {len(names) - limit} more"

@@ -72,6 +72,13 @@ def memory_in_use_mib() -> float:
     return float(round(pages * os.sysconf("SC_PAGE_SIZE") / (1 << 20), 1))
 
 
+def return_unused_memory() -> None:
+    """Give back to the system what pyarrow holds for tables to come: as much as the tables of a file that is read."""
+    arrow = sys.modules.get("pyarrow")
+    if arrow is not None:
+        arrow.default_memory_pool().release_unused()
+
+
 def available_memory() -> int | None:
     """Return the bytes that this process could still take, by the system and its control group; None if unknown."""
     try:

@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import bopl
-from bopl.evaluation.registry import ESTIMATORS
+from bopl.evaluation.estimator_registry import ESTIMATORS
 from product import ITEMS, RACE, ROLES, SMALL, run_bopl, run_json, write_log
 
 

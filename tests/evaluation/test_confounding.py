@@ -11,7 +11,7 @@ from bopl.evaluation.estimator import IPS, SNIPS
 from bopl.evaluation.interval import Normal
 from bopl.evaluation.model_based import DoublyRobust, SelfNormalisedDR
 from bopl.evaluation.row import TippingPoint
-from bopl.evaluation.terms import Terms
+from bopl.evaluation.sample_terms import Terms
 
 ESTIMATORS = [IPS(), SNIPS(origin=0.0), DoublyRobust(), SelfNormalisedDR()]
 

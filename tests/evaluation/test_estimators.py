@@ -6,7 +6,7 @@ import pytest
 from bopl.evaluation import ESTIMATORS, ClippedIPS, ShrinkageDR, SwitchDR
 from bopl.evaluation.model_based import bounded_mse
 from bopl.evaluation.moments import MomentSum
-from bopl.evaluation.terms import Pilot, Terms
+from bopl.evaluation.sample_terms import Pilot, Terms
 from bopl.objective.value import ips_value, snips_value
 
 NAMES = sorted(ESTIMATORS)

@@ -116,7 +116,7 @@ def test_a_trained_policy_is_evaluated_under_the_mask_of_the_log():
 def test_blocks_do_not_change_the_result(monkeypatch):
     arguments = {"estimators": "all", "interval": "bootstrap", "reward_model": SAMPLE.reward_hat, "n_replicates": 50}
     whole = bopl.evaluate(LOG, SAMPLE.policy_prob, logging_policy=SAMPLE.logging_prob, **arguments).table
-    monkeypatch.setattr("bopl.log.policy_prob.BLOCK_ROWS", 37)
+    monkeypatch.setattr("bopl._policy_reader.BLOCK_ROWS", 37)
     monkeypatch.setattr("bopl.evaluation.log_sums.PILOT_BLOCKS", 1000)
     blocks = bopl.evaluate(LOG, SAMPLE.policy_prob, logging_policy=SAMPLE.logging_prob, **arguments).table
     pd.testing.assert_frame_equal(whole, blocks, rtol=1e-11)

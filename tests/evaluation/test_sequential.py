@@ -59,13 +59,14 @@ def test_looking_after_every_sample_finds_a_difference_that_is_not_there_no_more
 
 def test_the_capital_is_that_of_a_plain_loop():
     terms = stream(50, 0.1, np.random.default_rng(3))
-    from bopl.evaluation.sequential import BETS
+    from bopl.evaluation.sequential import BETS, PARTS
 
-    capital = np.ones(len(BETS))
+    capital = PARTS.copy()
+    assert capital.sum() == pytest.approx(1.0)
     highest = 0.0
     for term, least in zip(terms.term, terms.least, strict=True):
         capital *= 1.0 + BETS * (term - 0.05) / (least + 0.05)
-        highest = max(highest, capital.mean())
+        highest = max(highest, capital.sum())
     assert max_log_capital(terms.term, terms.least, 0.05) == pytest.approx(np.log(highest))
 
 

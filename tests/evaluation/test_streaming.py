@@ -210,7 +210,7 @@ class RefusingPolicy:
 
 @pytest.mark.parametrize("interval", ["normal", "bootstrap", "betting"])
 def test_a_part_or_a_shard_that_is_refused_leaves_nothing_behind(interval, monkeypatch):
-    monkeypatch.setattr("bopl.log.policy_prob.BLOCK_ROWS", 100)
+    monkeypatch.setattr("bopl._policy_reader.BLOCK_ROWS", 100)
     spoilt_context = LOG.context.copy()
     spoilt_context[-1, 0] = 1e3  # in the last block
     spoilt = bopl.BanditLog(spoilt_context, LOG.action, LOG.reward, LOG.propensity, actions=LOG.actions)

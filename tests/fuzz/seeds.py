@@ -25,7 +25,7 @@ from bopl.baseline import (
 )
 from bopl.baseline.network import Network, fit_scaling
 from bopl.boosting import Start
-from bopl.log.layout import fit_layout
+from bopl.log.input_layout import fit_layout
 from bopl.reward.network_model import Layers
 
 N_SAMPLES = 120

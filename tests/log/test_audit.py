@@ -6,10 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import bopl
-from bopl.evaluation.diagnosis import RewardTotals, WeightTotals
-from bopl.log import AuditError
-from bopl.log.propensity_audit import _frequency_mean_weight, _inverse_propensity_by_action, _sums_by_action
-from bopl.log.weight import (
+from bopl._weight import (
     differing_sample_size,
     effective_sample_size,
     largest_share,
@@ -20,6 +17,9 @@ from bopl.log.weight import (
     tail_index,
     top_share,
 )
+from bopl.evaluation.diagnosis import RewardTotals, WeightTotals
+from bopl.log import AuditError
+from bopl.log.propensity_audit import _frequency_mean_weight, _inverse_propensity_by_action, _sums_by_action
 from bopl.simulation import coverage_worlds, make_world
 
 WORLD = make_world("plain")

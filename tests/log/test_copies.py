@@ -51,3 +51,12 @@ def test_the_audit_says_how_copies_among_few_contexts_show():
     found = coarse_log(0, 2000).audit()["duplicated_rows"]
     assert found.status == "problem"
     assert "share the action of the one before them with the same context but for 'column 2'" in found.sentence
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_an_audit_by_several_threads_says_the_same(seed, monkeypatch):
+    log = coarse_log(seed, 2000)
+    expected = log.audit()
+    monkeypatch.setattr("bopl.log.by_column.MIN_ENTRIES", 0)
+    monkeypatch.setattr("os.cpu_count", lambda: 4)
+    assert repr(log.audit()) == repr(expected)

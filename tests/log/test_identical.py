@@ -2,7 +2,8 @@ import numpy as np
 import pytest
 from scipy.sparse import csr_array
 
-from bopl.log.identical import group_identical_contexts
+from bopl.log import identical
+from bopl.log.identical import column_keys, context_keys, group_identical_contexts, keys_without
 
 
 def same_partition(left, right):
@@ -36,3 +37,20 @@ def test_colliding_hashes_are_resolved_by_the_rows_themselves(monkeypatch):
     context = np.array([[1.0], [2.0], [1.0]], dtype=np.float32)
     group = group_identical_contexts(context)
     assert group[0] == group[2] != group[1]
+
+
+def test_compiled_hashes_are_those_of_numpy(monkeypatch):
+    rng = np.random.default_rng(0)
+    context = rng.normal(size=(500, 9)).round(1).astype(np.float32)
+    context[rng.random(context.shape) < 0.2] = np.nan
+    context[rng.random(context.shape) < 0.2] = -0.0
+    context[:4, 0] = np.inf, -np.inf, 1e-42, np.array(0xFFC00001, np.uint32).view(np.float32)  # the last is a NaN
+
+    def all_keys():
+        total = column_keys(context, range(9))
+        return context_keys(context), total, column_keys(context, [7, 2]), keys_without(context, range(4, 6), total)
+
+    expected = all_keys()
+    monkeypatch.setattr(identical, "MIN_COMPILED", 0)
+    for found, key in zip(all_keys(), expected, strict=True):
+        np.testing.assert_array_equal(found, key)

@@ -6,7 +6,7 @@ from scipy.sparse import csr_array
 
 import bopl
 from bopl.baseline import BanditNetPolicy, DeepRewardPolicy, LoggingPolicy, fit_together
-from bopl.log.layout import fit_layout
+from bopl.log.input_layout import fit_layout
 from product import click_table
 
 SMALL = {"first_layer_width": 8, "n_epochs": 3, "device": "cpu", "progress": False, "random_state": 0}
@@ -119,7 +119,7 @@ def test_a_layout_that_does_not_fit_is_refused(tmp_path):
 
 def test_a_file_from_before_says_that_it_is_old(tmp_path, monkeypatch):
     policy = LoggingPolicy().fit(click_log())
-    monkeypatch.setattr("bopl.log.layout.InputLayout.pack", lambda layout: {})
+    monkeypatch.setattr("bopl.log.input_layout.InputLayout.pack", lambda layout: {})
     policy.save(tmp_path / "policy.bopl")
     with pytest.raises(
         ValueError, match="written before missing values and categories were supported; fit the policy again"

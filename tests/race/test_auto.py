@@ -1,6 +1,7 @@
 """`AutoPolicy` as users meet it: what it takes, when it stops, what is kept, and scikit-learn's contract."""
 
 import json
+import warnings
 from dataclasses import replace
 from types import SimpleNamespace
 
@@ -14,6 +15,7 @@ from sklearn.exceptions import NotFittedError
 import bopl
 from bopl._errors import LeakWarning, UnseenCategoryWarning
 from bopl.boosting.loop import INTERRUPTED, Recorder
+from bopl.log.leak.warning import warn_of_leaks
 from bopl.objective.softmax import softmax
 from bopl.policy.policy import draw_actions
 from bopl.race.auto import RACE_SHARE
@@ -479,6 +481,20 @@ def test_progress_is_one_line_that_counts_down(monkeypatch):
 
 
 # -- Columns that know too much ----------------------------------------------------------------------------------------
+
+
+def test_leaks_are_not_looked_for_where_the_warning_is_ignored(monkeypatch):
+    def fail(log):
+        raise AssertionError("leaks were looked for")
+
+    monkeypatch.setattr("bopl.log.leak.warning.find_leaks", fail)
+    log = informative_log()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", LeakWarning)
+        warn_of_leaks(log)
+        warnings.filterwarnings("error", "Column", LeakWarning)  # which may match
+        with pytest.raises(AssertionError, match="leaks were looked for"):
+            warn_of_leaks(log)
 
 
 def test_a_column_that_knows_the_reward_is_warned_of_and_its_name_is_what_to_leave_out():

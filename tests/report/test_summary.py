@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from scipy.sparse import csr_array
+from sklearn.linear_model import Ridge
 from sklearn.tree import DecisionTreeRegressor
 
 import bopl
@@ -16,7 +17,7 @@ from bopl.report import render_page, summarise
 from bopl.report.feature import Column, make_bins, read_columns
 from bopl.report.movement import follow_policy
 from bopl.report.plain import fixed_text, number_text, percent_text, plain, signed_text, within_text
-from bopl.report.verdict import describe_verdict
+from bopl.report.verdict_summary import describe_verdict
 from bopl.simulation.shop import CATEGORIES
 from helpers import informative_log
 
@@ -173,15 +174,23 @@ def test_summaries_repeat(run, summary):
     assert {**summarise(*run), "created": ""} == {**summary, "created": ""}
 
 
-def test_policies_without_trees_have_no_reasons(run, bare_summary):
+def test_trees_of_scikit_learn_have_reasons_too(run):
     _, log, _ = run
     policy = bopl.BoostedPolicy(learner=DecisionTreeRegressor(max_depth=3), n_rounds=3, random_state=0).fit(log)
-    by_gain = summarise(policy, log, bopl.evaluate(log, policy))
-    assert by_gain["importance"]["shap"] is None
-    assert by_gain["importance"]["features"]
-    assert "effects" not in by_gain
+    found = summarise(policy, log, bopl.evaluate(log, policy))
+    assert found["importance"]["shap"]
+    assert found["importance"]["features"]
+    assert found["effects"]
+    assert "{{" not in render_page(found)
+
+
+def test_policies_without_trees_have_no_reasons(run, bare_summary):
+    _, log, _ = run
+    policy = bopl.BoostedPolicy(learner=Ridge(), n_rounds=3, random_state=0).fit(log)
+    linear = summarise(policy, log, bopl.evaluate(log, policy))
+    assert not {"importance", "effects"} & set(linear)
     assert not {"importance", "effects", "segments", "training", "examples", "audit", "config"} & set(bare_summary)
-    for part in (by_gain, bare_summary):
+    for part in (linear, bare_summary):
         assert "{{" not in render_page(part)
 
 

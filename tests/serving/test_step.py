@@ -13,7 +13,7 @@ from bopl.serving.events import EventStore
 from bopl.serving.folder import LoopFolder
 from bopl.serving.joining import join
 from bopl.serving.learning import propensity_settings
-from bopl.serving.record import CALLER, DecisionRow
+from bopl.serving.record import CALLER, DecisionRow, PromotionRow
 from bopl.serving.settings import LoopSettings
 from bopl.serving.standing import Standing
 from bopl.serving.step import Stepping, step
@@ -131,6 +131,34 @@ def test_a_bad_policy_promoted_by_hand_is_rolled_back(started, share):
     result = step(started.path, now=LATER)
     assert (result.action, result.verdict["verdict"]) == ("roll back", "worse")
     assert (result.promotion.policy, result.promotion.share) == (standing.running, 1.0)
+
+
+def test_a_policy_with_all_traffic_that_is_doubted_gets_a_smaller_share_and_is_told_there(started):
+    serve(started, draw_visits(300, seed=2), "b")
+    step(started.path, now=LATER)
+    bad = bad_policy(started)
+    with EventStore(started.events) as store:
+        standing = Standing.of(store.promotions())
+        store.promote(standing.promotion_of(bad, 1.0, SETTINGS, "by hand"))
+    for day in range(9):
+        serve(started, draw_visits(30, seed=3 + day), f"c{day}")
+        result = step(started.path, now=LATER)
+        if result.action != "wait":
+            break
+    assert (result.action, result.verdict["verdict"]) == ("lower", "inconclusive")
+    assert (result.promotion.policy, result.promotion.share) == (bad, 0.5)
+    assert result.promotion.baseline == standing.running
+    assert f"reason to doubt it: it gets 50% of the traffic, and {standing.running} the rest." in result.sentence
+    serve(started, draw_visits(150, seed=2), "d")
+    result = step(started.path, now=LATER)
+    assert (result.action, result.verdict["verdict"]) == ("roll back", "worse")
+    assert (result.promotion.policy, result.promotion.share) == (standing.running, 1.0)
+
+
+def test_the_share_that_tells_soonest_is_the_one_nearest_to_a_half():
+    standing = Standing((PromotionRow("new", 1.0, "old", 0.1, 0.001, "by hand"),))
+    assert standing.telling_share((0.01, 0.4, 0.8, 1.0)) == 0.4
+    assert standing.telling_share((1.0,)) is None
 
 
 def test_a_canary_that_never_tells_is_taken_back(tmp_path):

@@ -12,7 +12,7 @@ from bopl._archive import check_array
 from bopl._settings import check_choice
 from bopl._typing import AnyArray, ContextMatrix, FloatArray
 from bopl.log.context import is_sparse
-from bopl.log.layout import InputLayout, fit_layout, unpack_layout
+from bopl.log.input_layout import InputLayout, fit_layout, unpack_layout
 from bopl.policy.learned import Packed
 
 MIN_WIDTH = 32  # "the width is halved, unless a minimum width of 32 is reached"

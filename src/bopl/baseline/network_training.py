@@ -17,7 +17,7 @@ from bopl._torch import import_torch, pick_device
 from bopl._typing import FloatArray, IntArray
 from bopl.baseline.network import Network, fit_scaling, layer_widths
 from bopl.log import BanditLog
-from bopl.log.layout import category_sizes
+from bopl.log.input_layout import category_sizes
 from bopl.objective.value import snips_value
 
 Tensor: TypeAlias = Any  # torch is an optional dependency: it is imported when a network is trained
@@ -51,10 +51,6 @@ class EpochHistory:
 
     loss: list[list[float]] = field(default_factory=list)
     snips_value: list[list[float]] = field(default_factory=list)
-
-
-# A loss maps (scores of the logged or of all actions, batch of columns) to one number per log, of shape (T,).
-LossFunction = Callable[[Any, "Columns", float], Any]
 
 
 @dataclass(frozen=True)

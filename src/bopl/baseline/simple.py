@@ -11,7 +11,7 @@ from bopl._archive import check_array
 from bopl._settings import check_number
 from bopl._typing import AnyArray, ContextMatrix, FloatArray, IntArray
 from bopl.log import BanditLog
-from bopl.log.layout import category_sizes, fit_layout, unpack_layout
+from bopl.log.input_layout import category_sizes, fit_layout, unpack_layout
 from bopl.policy.learned import LearnedPolicy, Packed
 from bopl.reward.linear_score import linear_score
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from bopl._archive import Archive, check_array, read_archive, reason_of, write_archive
 from bopl._settings import check_number
-from bopl._typing import AnyArray, FloatArray
+from bopl._typing import AnyArray
 from bopl.boosting.callback import BoostingState, Callback, CallbackAction
 from bopl.boosting.history import COLUMNS
 from bopl.boosting.store import pack_rounds, read_records, unpack_rounds
@@ -71,19 +71,22 @@ def write_checkpoint(path: str | Path, state: BoostingState, fingerprint: str | 
         "seed": state.seed,
         "rounds": facts,
     }
+    row_order: dict[str, AnyArray] = {}
     # Scores in memory are stored, not recomputed: resuming then costs nothing. Pieces recompute theirs.
     if state.score is not None:
-        order = state.row_order
-        arrays["score"] = state.score if order is None else _in_log_order(state.score, order)
+        arrays["score"] = state.score
+        if state.row_order is not None:  # the file has the order of the log
+            row_order["score"] = _places(state.row_order)
     for name in COLUMNS:
         arrays[f"history/{name}"] = np.array([record[name] for record in state.records], dtype=np.float64)
-    write_archive(path, Archive(KIND, FORMAT_NUMBER, document, arrays))
+    write_archive(path, Archive(KIND, FORMAT_NUMBER, document, arrays, row_order))
 
 
-def _in_log_order(score: FloatArray, order: AnyArray) -> FloatArray:
-    stored = np.empty_like(score)
-    stored[order] = score
-    return stored
+def _places(order: AnyArray) -> AnyArray:
+    """Return the place of each of the log's rows, given the row at each place."""
+    place = np.empty_like(order)
+    place[order] = np.arange(len(order), dtype=order.dtype)
+    return place
 
 
 def read_checkpoint(

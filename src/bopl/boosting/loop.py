@@ -19,6 +19,7 @@ from bopl.boosting.start import Start
 from bopl.boosting.step import Step, StepRule
 from bopl.learner import BoundLearner
 from bopl.objective import Objective, StepTarget, TrainingData
+from bopl.objective.training_data import rows_in_order
 
 # "We use early stopping whenever the gradient, base predictions or ensemble weight are less than 1e-10 in magnitude."
 STOP_BELOW = 1e-10
@@ -232,10 +233,12 @@ class BoostingRun:
         data, order = problem.translated(), learner.row_order
         optimal_risk = problem.objective.bind(data).optimal_risk() if problem.has_certificate else float("nan")
         score = problem.score_after(state.rounds) if state.score is None else state.score
-        state.score, state.row_order = score if order is None else np.asfortranarray(score[order]), order
+        state.score, state.row_order = score if order is None else rows_in_order(score, order), order
+        del score  # which is as large as all that is made from here on
+        logged = problem.data.log.outcomes(order)
         data = data.take(order)  # from here on, samples are in the learner's order
         bound = problem.objective.bind(data)
-        ascent = ascend(bound, data, problem.data.take(order).log, state.score, n_jobs)
+        ascent = ascend(bound, data, logged, state.score, n_jobs)
         return cls(learner, ascent, bound.weight, step_rule, state, optimal_risk)
 
     def add_rounds(self, n_rounds: int, callbacks: Sequence[AnyCallback] = ()) -> str | None:

@@ -79,12 +79,4 @@ def predict(
     output.say_warnings(result.warnings)
     if result.is_certain or not sample:
         output.say(_NO_EXPLORATION if result.is_certain else _NOT_SAMPLED)
-    output.finish(
-        {
-            "decisions": str(out),
-            "n_samples": result.n_samples,
-            "columns": result.columns,
-            "shares": result.shares,
-            "warnings": result.warnings,
-        }
-    )
+    output.finish({"decisions": str(out), **result.to_dict()})

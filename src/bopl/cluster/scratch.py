@@ -15,10 +15,13 @@ import tempfile
 import threading
 import weakref
 from collections import defaultdict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import ModuleType
 from typing import Any
+
+import numpy as np
 
 from bopl.cluster.array_file import address_of, find_in_files, map_file
 from bopl.cluster.memory import in_words, is_full
@@ -209,8 +212,37 @@ def _write_all(handle: int, raw: memoryview, begin: int) -> None:
 
 
 def state_bytes(state: Any) -> int:
-    """Return the bytes that a state takes in memory; arrays of the cache, which are files, do not count."""
-    buffers: list[pickle.PickleBuffer] = []
-    head = pickle.dumps(state, protocol=5, buffer_callback=buffers.append)
-    raws = [buffer.raw() for buffer in buffers]
-    return len(head) + sum(raw.nbytes for raw in raws if find_in_files(raw) is None)
+    """Return the bytes that a state's arrays take in memory, each counted once; arrays of mapped files do not count.
+
+    It is asked for after every change of a piece, so it looks at the attributes instead of pickling the state.
+    """
+    seen: set[int] = set()
+    total, waiting = 0, [state]
+    while waiting:
+        one = waiting.pop()
+        if id(one) in seen:
+            continue
+        seen.add(id(one))
+        if isinstance(one, np.ndarray):
+            owner = _owner_of(one)
+            total += 0 if id(owner) in seen and owner is not one else getattr(owner, "nbytes", 0)
+            seen.add(id(owner))
+        elif isinstance(one, Mapping):
+            waiting += one.values()
+        elif isinstance(one, list | tuple | set):
+            waiting += one
+        elif hasattr(one, "__dict__") and not isinstance(one, type | ModuleType):
+            waiting += vars(one).values()
+        elif isinstance(one, bytes | bytearray):
+            total += len(one)
+    return total
+
+
+def _owner_of(array: np.ndarray[Any, Any]) -> Any:
+    """Return the array whose memory this is a part of, or the map of a file."""
+    owner: Any = array
+    while True:
+        base = owner.obj if isinstance(owner, memoryview) else getattr(owner, "base", None)
+        if base is None:
+            return owner
+        owner = base

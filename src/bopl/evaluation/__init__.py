@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from bopl.evaluation.estimator import Estimator as Estimator
     from bopl.evaluation.estimator import MeanEstimator as MeanEstimator
     from bopl.evaluation.estimator import Need as Need
+    from bopl.evaluation.estimator_registry import ESTIMATORS as ESTIMATORS
+    from bopl.evaluation.estimator_registry import register_estimator as register_estimator
     from bopl.evaluation.interval import INTERVALS as INTERVALS
     from bopl.evaluation.margin import Guard as Guard
     from bopl.evaluation.model_based import DirectMethod as DirectMethod
@@ -31,8 +33,6 @@ if TYPE_CHECKING:
     from bopl.evaluation.planning import plan as plan
     from bopl.evaluation.planning import required_samples as required_samples
     from bopl.evaluation.propensity import estimate_propensity as estimate_propensity
-    from bopl.evaluation.registry import ESTIMATORS as ESTIMATORS
-    from bopl.evaluation.registry import register_estimator as register_estimator
     from bopl.evaluation.result import Evaluation as Evaluation
     from bopl.evaluation.row import Comparison as Comparison
     from bopl.evaluation.row import Estimate as Estimate
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from bopl.evaluation.row import PolicyVerdict as PolicyVerdict
     from bopl.evaluation.row import SegmentEstimate as SegmentEstimate
     from bopl.evaluation.row import TippingPoint as TippingPoint
-    from bopl.evaluation.terms import Terms as Terms
+    from bopl.evaluation.sample_terms import Terms as Terms
     from bopl.evaluation.whole_log import compare as compare
     from bopl.evaluation.whole_log import evaluate as evaluate
 
@@ -85,13 +85,13 @@ __all__ = [
 __getattr__, __dir__ = lazy_names(
     __name__,
     {
-        "register_estimator": "registry",
+        "register_estimator": "estimator_registry",
         "BetaIPS": "estimator",
         "ClippedIPS": "estimator",
         "Comparison": "row",
         "DirectMethod": "model_based",
         "DoublyRobust": "model_based",
-        "ESTIMATORS": "registry",
+        "ESTIMATORS": "estimator_registry",
         "Estimate": "row",
         "Estimator": "estimator",
         "Evaluation": "result",
@@ -109,7 +109,7 @@ __getattr__, __dir__ = lazy_names(
         "SelfNormalisedDR": "model_based",
         "ShrinkageDR": "model_based",
         "SwitchDR": "model_based",
-        "Terms": "terms",
+        "Terms": "sample_terms",
         "TippingPoint": "row",
         "ValueAccumulator": "accumulate",
         "compare": "whole_log",

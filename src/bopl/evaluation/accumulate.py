@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from bopl.evaluation.answer import Answers
+from bopl.evaluation.evaluation_settings import EvaluationSettings
+from bopl.evaluation.evaluation_task import EvaluationTask
 from bopl.evaluation.log_sums import LogSums, add_part
 from bopl.evaluation.notes import describe_evaluation
 from bopl.evaluation.result import Evaluation
-from bopl.evaluation.settings import EvaluationSettings
-from bopl.evaluation.task import EvaluationTask
 from bopl.log import BanditLog
 
 

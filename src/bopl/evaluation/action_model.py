@@ -22,7 +22,7 @@ from bopl.boosting.step import StepRule
 from bopl.learner import HistTree
 from bopl.log import BanditLog
 from bopl.log.context import is_sparse
-from bopl.log.layout import InputLayout, fit_layout
+from bopl.log.input_layout import InputLayout, fit_layout
 from bopl.objective import Surrogate, TrainingData
 from bopl.objective.softmax import log_softmax
 from bopl.reward.logging_model import standardised

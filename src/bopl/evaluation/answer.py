@@ -8,16 +8,16 @@ from typing import NamedTuple
 
 from bopl.evaluation.assumption import Assumptions
 from bopl.evaluation.books import Books
-from bopl.evaluation.decision import decide, guard_state
+from bopl.evaluation.evaluation_task import EvaluationTask
 from bopl.evaluation.interval import Bounds, Normal, at_confidence
 from bopl.evaluation.ledger import Ledger
 from bopl.evaluation.ledger_view import Intervals, LedgerView, LogFacts
 from bopl.evaluation.log_sums import LogSums
 from bopl.evaluation.margin import Guard
 from bopl.evaluation.paired import PairTotals, compare_pair
+from bopl.evaluation.policy_verdict import decide, guard_state
 from bopl.evaluation.question import Question
 from bopl.evaluation.row import Comparison, Estimate, GuardResult, PolicyVerdict, SegmentEstimate
-from bopl.evaluation.task import EvaluationTask
 from bopl.evaluation.verdict import Case, Goal, find_complaint
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from bopl.evaluation.evaluation_settings import EvaluationSettings
 from bopl.evaluation.interval import Interval
-from bopl.evaluation.settings import EvaluationSettings
 
 
 @dataclass(frozen=True)

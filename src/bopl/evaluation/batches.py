@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from bopl.evaluation.task import EvaluationTask
+from bopl.evaluation.evaluation_task import EvaluationTask
 from bopl.log import BanditLog
 from bopl.log.check import check_group, context_columns
 from bopl.log.format.columnar import reading, validated

@@ -7,18 +7,17 @@ from typing import Any
 
 import numpy as np
 
-from bopl._errors import UsageError
+from bopl._errors import UsageError, quoted
 from bopl._typing import FloatArray
 from bopl.evaluation.diagnosis import PropensityTotals
 from bopl.evaluation.estimator import SNIPS, Estimator
+from bopl.evaluation.estimator_registry import primary_position
 from bopl.evaluation.ledger import Block, Ledger
 from bopl.evaluation.paired import Difference, PairTotals
 from bopl.evaluation.question import Question
-from bopl.evaluation.registry import primary_position
-from bopl.evaluation.terms import Pilot, Terms
+from bopl.evaluation.sample_terms import Pilot, Terms
 from bopl.evaluation.unit import check_unit, in_unit, reward_unit
 from bopl.log import BanditLog
-from bopl.log.context import quoted
 
 MAX_SEGMENTS = 100
 

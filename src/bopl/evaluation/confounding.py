@@ -20,14 +20,14 @@ import numpy as np
 
 from bopl._typing import FloatArray, IntArray
 from bopl.evaluation.estimator import Estimator
+from bopl.evaluation.evaluation_task import EvaluationTask
 from bopl.evaluation.interval import Bounds, Evidence, Interval, Normal
 from bopl.evaluation.log_sums import LogSums
 from bopl.evaluation.moments import GroupSum, MomentSum
 from bopl.evaluation.result import Evaluation
 from bopl.evaluation.row import Estimate, TippingPoint
+from bopl.evaluation.sample_terms import Terms
 from bopl.evaluation.sources import Sources
-from bopl.evaluation.task import EvaluationTask
-from bopl.evaluation.terms import Terms
 from bopl.evaluation.verdict import DECIDED, WORSE
 from bopl.evaluation.weight_box import WeightBox
 

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from bopl._typing import BoolArray, FloatArray, IntArray
+from bopl._weight import mean_weight_z, tail_index, top_share
 from bopl.evaluation.moments import GroupSum, MomentSum
 from bopl.log import BanditLog
 from bopl.log.row_sketch import RowSketch
-from bopl.log.weight import mean_weight_z, tail_index, top_share
 
 TAIL_ROWS = 100_000  # largest weights that are kept: the top 1% of ten million samples
 
@@ -127,7 +127,7 @@ class RewardTotals:
 
     @property
     def share(self) -> float:
-        """Share of the samples that carry the variance of the rewards, as `bopl.log.weight.reward_share` has it."""
+        """Share of the samples that carry the variance of the rewards, as `bopl._weight.reward_share` has it."""
         if self.low == self.high:
             return 0.0
         return 1.0 / (self.moments.n_samples * self.moments.spread(np.ones(1)).kurtosis)

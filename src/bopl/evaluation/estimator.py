@@ -17,7 +17,7 @@ import numpy as np
 
 from bopl._settings import check_number
 from bopl._typing import BoolArray, FloatArray
-from bopl.evaluation.terms import Pilot, Terms
+from bopl.evaluation.sample_terms import Pilot, Terms
 
 
 class Need(Enum):

@@ -15,9 +15,9 @@ from bopl._settings import check_choice, check_number
 from bopl._typing import FloatArray
 from bopl.evaluation.betting import betting_lower_bound
 from bopl.evaluation.estimator import BoundedTerm, Estimator
+from bopl.evaluation.estimator_registry import estimator_names
 from bopl.evaluation.log_smoothing import smoothed_lower_bound
 from bopl.evaluation.moments import GroupSum, MomentSum, Spread
-from bopl.evaluation.registry import estimator_names
 
 Bounds = tuple[float, float]
 

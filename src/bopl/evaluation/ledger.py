@@ -10,7 +10,7 @@ import numpy as np
 from bopl._typing import BoolArray, FloatArray, IntArray
 from bopl.evaluation.diagnosis import RewardTotals
 from bopl.evaluation.estimator import Estimator
-from bopl.evaluation.terms import Terms
+from bopl.evaluation.sample_terms import Terms
 from bopl.evaluation.totals import PolicyTotals
 
 

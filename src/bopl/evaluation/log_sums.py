@@ -13,10 +13,10 @@ from bopl.evaluation.assumption import Assumptions, find_assumptions
 from bopl.evaluation.books import Books
 from bopl.evaluation.bootstrap import PoissonBootstrap
 from bopl.evaluation.estimator import Estimator
+from bopl.evaluation.evaluation_task import EvaluationTask
 from bopl.evaluation.ledger import Block
+from bopl.evaluation.sample_terms import Pilot, Terms
 from bopl.evaluation.sources import Sources
-from bopl.evaluation.task import EvaluationTask
-from bopl.evaluation.terms import Pilot, Terms
 from bopl.evaluation.unit import in_unit, reward_unit
 
 PILOT_BLOCKS = 2  # blocks of the log from which settings left to the data are chosen

@@ -7,8 +7,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from bopl._errors import UsageError
-from bopl.log.context import quoted
+from bopl._errors import UsageError, quoted
 
 _GUARD = re.compile(r"^\s*(?P<reward>.+?)\s*(?P<sign>>=|<=)\s*(?P<margin>\S+)\s*$")
 

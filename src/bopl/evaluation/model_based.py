@@ -15,7 +15,7 @@ import numpy as np
 from bopl._settings import check_number
 from bopl._typing import BoolArray, FloatArray
 from bopl.evaluation.estimator import Estimator, MeanEstimator, Need, ratio
-from bopl.evaluation.terms import Pilot, Terms
+from bopl.evaluation.sample_terms import Pilot, Terms
 
 MODEL_NEEDS = frozenset({Need.REWARD_MODEL, Need.PROPENSITY})
 GRID_SIZE = 30  # settings that are compared when one is chosen from the data

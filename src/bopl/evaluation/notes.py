@@ -5,8 +5,8 @@ from __future__ import annotations
 from math import ceil
 
 from bopl.evaluation.assumption import Assumptions
+from bopl.evaluation.evaluation_task import EvaluationTask
 from bopl.evaluation.log_sums import LogSums
-from bopl.evaluation.task import EvaluationTask
 
 MIN_TAIL_REPLICATES = 5.0  # bootstrap replicates beyond an end of an interval; with fewer its place is chance
 

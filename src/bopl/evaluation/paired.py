@@ -7,12 +7,13 @@ from typing import ClassVar
 
 import numpy as np
 
+from bopl._trust import SAME_POLICY
 from bopl._typing import FloatArray, IntArray
 from bopl.evaluation.estimator import Estimator
 from bopl.evaluation.interval import Bounds, Evidence, Interval
 from bopl.evaluation.moments import GroupSum, MomentSum
 from bopl.evaluation.row import Comparison
-from bopl.evaluation.terms import Terms
+from bopl.evaluation.sample_terms import Terms
 from bopl.evaluation.verdict import (
     INCONCLUSIVE,
     NOT_TRUSTWORTHY,
@@ -23,7 +24,6 @@ from bopl.evaluation.verdict import (
     few_rewards,
     find_complaint,
 )
-from bopl.log.weight import SAME_POLICY
 
 
 @dataclass(frozen=True)

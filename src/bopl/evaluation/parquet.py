@@ -8,12 +8,12 @@ from pathlib import Path
 from bopl._settings import check_number
 from bopl.evaluation.accumulate import conclude
 from bopl.evaluation.batches import Columns, find_batches
+from bopl.evaluation.evaluation_settings import EvaluationSettings
+from bopl.evaluation.evaluation_task import EvaluationTask
 from bopl.evaluation.log_sums import add_part
 from bopl.evaluation.margin import parse_guards
 from bopl.evaluation.result import Evaluation
-from bopl.evaluation.settings import EvaluationSettings
 from bopl.evaluation.sources import named_policies
-from bopl.evaluation.task import EvaluationTask
 from bopl.log.format.columnar import open_parquet
 
 

@@ -11,10 +11,10 @@ from bopl._errors import UsageError
 from bopl.cluster import map_over
 from bopl.evaluation.accumulate import conclude
 from bopl.evaluation.books import Books
+from bopl.evaluation.evaluation_task import EvaluationTask
 from bopl.evaluation.log_sums import LogSums, sum_part
 from bopl.evaluation.propensity_origin import PropensityOrigin
 from bopl.evaluation.result import Evaluation
-from bopl.evaluation.task import EvaluationTask
 from bopl.log import PartitionedLog, Piece
 from bopl.log.pieces.spec import PieceSpec
 

@@ -10,16 +10,16 @@ from typing import Annotated, Any
 import numpy as np
 from scipy.special import ndtri
 
+from bopl._policy_reader import read_policy, row_blocks
 from bopl._record import Record, column_texts
 from bopl._settings import check_number
 from bopl._table import Tabular
 from bopl._typing import FloatArray
 from bopl.evaluation.estimator import SNIPS
 from bopl.evaluation.moments import GroupSum, MomentSum
+from bopl.evaluation.sample_terms import Pilot, Terms
 from bopl.evaluation.sources import named_policies
-from bopl.evaluation.terms import Pilot, Terms
 from bopl.log import BanditLog
-from bopl.log.policy_prob import read_policy, row_blocks
 
 
 @dataclass(frozen=True, eq=False)

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from bopl._logged import logged_entries
+from bopl._policy_reader import row_blocks
 from bopl._settings import check_number
 from bopl._typing import AnyArray, ContextMatrix, FloatArray, IntArray
 from bopl.evaluation.action_model import (
@@ -23,8 +24,7 @@ from bopl.evaluation.action_model import (
 from bopl.evaluation.calibration import Calibration, choose_calibration, fit_shares
 from bopl.log import BanditLog
 from bopl.log.context import CONTEXT_DTYPE, with_columns
-from bopl.log.layout import category_sizes
-from bopl.log.policy_prob import row_blocks
+from bopl.log.input_layout import category_sizes
 from bopl.reward.folds import draw_folds
 
 MIN_PROB = 1e-6  # of an action that could be chosen: a fold may never have seen it

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from bopl._errors import UsageError, did_you_mean
+from bopl._errors import UsageError, did_you_mean, quoted
 from bopl.evaluation.interval import Interval
 from bopl.evaluation.margin import Guard, Margin, parse_guards, parse_min_uplift
-from bopl.log.context import quoted
 
 
 @dataclass(frozen=True)

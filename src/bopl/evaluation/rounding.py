@@ -10,7 +10,7 @@ from bopl._typing import FloatArray
 from bopl.evaluation.diagnosis import WeightFacts
 from bopl.evaluation.estimator import Estimator
 from bopl.evaluation.interval import Bounds
-from bopl.evaluation.terms import Terms
+from bopl.evaluation.sample_terms import Terms
 from bopl.log import BanditLog
 from bopl.log.propensity_grid import find_grid
 

@@ -20,7 +20,9 @@ import numpy as np
 
 from bopl._typing import FloatArray
 
-BETS = 0.75 * 0.5 ** np.arange(10)  # shares of the capital at stake, in equal parts of it
+BETS = 0.75 * 0.5 ** np.arange(10)  # shares of the capital at stake
+# ... in these parts of it. Large bets find large differences, which should be found soon.
+PARTS = 1.0 / np.arange(1, len(BETS) + 1) / np.sum(1.0 / np.arange(1, len(BETS) + 1))
 _BISECTIONS = 40
 
 
@@ -156,9 +158,9 @@ def max_log_capital(terms: FloatArray, least: FloatArray, mu: float) -> float:
     """
     gain = (terms - mu) / np.maximum(least + mu, 1e-300)
     total = np.full(len(terms), -np.inf)
-    for bet in BETS:
-        total = np.logaddexp(total, np.cumsum(np.log1p(bet * np.maximum(gain, -1.0))))
-    return float(total.max() - np.log(len(BETS)))
+    for bet, part in zip(BETS, PARTS, strict=True):
+        total = np.logaddexp(total, np.log(part) + np.cumsum(np.log1p(bet * np.maximum(gain, -1.0))))
+    return float(total.max())
 
 
 def _mean_before(values: FloatArray, prior: float) -> FloatArray:

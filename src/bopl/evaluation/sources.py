@@ -9,20 +9,19 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from bopl._errors import quoted
 from bopl._logged import logged_entries
+from bopl._policy_reader import PolicyBlock, PolicyReader, read_policy, row_blocks
 from bopl._typing import BoolArray, FloatArray, IntArray
 from bopl.evaluation.estimator import Estimator, Need
 from bopl.evaluation.rounding import relative_error
-from bopl.evaluation.terms import Pilot, Terms
+from bopl.evaluation.sample_terms import Pilot, Terms
 from bopl.evaluation.unit import in_unit
 from bopl.log import BanditLog
-from bopl.log.context import quoted
-from bopl.log.policy_prob import PolicyBlock, PolicyReader, read_policy, row_blocks
 
 if TYPE_CHECKING:
     from bopl.reward.prediction import RewardPredictor
 
-MATCH_TOLERANCE = 1e-3  # between the propensities and the logging policy's probabilities of the logged actions
 PILOT_CELLS = 1 << 16  # rows × actions, about, from which the share of large weights is read
 
 
@@ -81,7 +80,7 @@ class Sources:
             return None
         block = self.logging.block(rows)
         propensity = self.log.propensity[rows]
-        off = np.abs(block.logged_prob - propensity) > MATCH_TOLERANCE * propensity
+        off = block.differs_from(propensity)
         if off.any():
             row = int(np.flatnonzero(off)[0])
             raise ValueError(

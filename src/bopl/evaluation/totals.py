@@ -10,10 +10,10 @@ import numpy as np
 from bopl._typing import FloatArray
 from bopl.evaluation.diagnosis import TrainedRows, WeightTotals
 from bopl.evaluation.estimator import Estimator
+from bopl.evaluation.estimator_registry import primary_position
 from bopl.evaluation.moments import GroupSum, MomentSum
-from bopl.evaluation.registry import primary_position
 from bopl.evaluation.rounding import RoundingTotals
-from bopl.evaluation.terms import Terms
+from bopl.evaluation.sample_terms import Terms
 
 
 class PolicyTotals:

@@ -5,12 +5,10 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from bopl.evaluation.diagnosis import WeightFacts
-from bopl.evaluation.estimator import Estimator, Need
-from bopl.evaluation.interval import Bounds, Evidence, Interval
-from bopl.log.weight import (
+from bopl._trust import (
     MAX_HEAVY_SINGLE_SHARE,
     MAX_LOST_WEIGHT,
+    MAX_MODEL_SHARE,
     MAX_SINGLE_SHARE,
     MAX_TOP_SHARE,
     MAX_UNSUPPORTED,
@@ -21,10 +19,12 @@ from bopl.log.weight import (
     SAME_POLICY,
     is_mean_off,
 )
+from bopl.evaluation.diagnosis import WeightFacts
+from bopl.evaluation.estimator import Estimator, Need
+from bopl.evaluation.interval import Bounds, Evidence, Interval
 
 BETTER, WORSE, INCONCLUSIVE, NOT_TRUSTWORTHY = "better", "worse", "inconclusive", "not trustworthy"
 DECIDED = (BETTER, WORSE)
-MAX_MODEL_SHARE = 0.5  # of the policy's probability: beyond, an estimate is mostly the opinion of its reward model
 NEGLIGIBLE = 1e-3  # of what the logging policy earns: a difference that hardly anybody would act on
 
 LOGGING = "the logging policy"

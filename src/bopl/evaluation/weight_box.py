@@ -8,7 +8,7 @@ import numpy as np
 
 from bopl._typing import FloatArray
 from bopl.evaluation.estimator import Estimator
-from bopl.evaluation.terms import Terms
+from bopl.evaluation.sample_terms import Terms
 
 MAX_STEPS = 50
 

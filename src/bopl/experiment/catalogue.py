@@ -125,10 +125,6 @@ NETWORKS = ("drr", "banditnet")
 BOOSTED = tuple(name for name in PAPER_METHODS if name not in ("logging", *NETWORKS))
 OWN_ENGINE = (*(name for name in BOOSTED if name != "brr-xgb"), DEFAULT)
 FIGURE_METHODS = {"bopl-regr": "BOPL", "bopl-s-regr": "BOPL-S", "bopl-cs-regr": "BOPL-CS"}
-FIGURE_DATASET = "covertype"
-
-N_TRIALS = 10  # of the paper
-NOISY_TRIALS = 3
 
 
 @dataclass(frozen=True)

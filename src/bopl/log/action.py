@@ -10,10 +10,11 @@ from unicodedata import normalize
 import narwhals.stable.v1 as nw
 import numpy as np
 
+from bopl._errors import quoted
+from bopl._native import unmasked
 from bopl._typing import AnyArray, IntArray
 from bopl.log.column import TEXT, distinct_values
-from bopl.log.context import quoted
-from bopl.log.missing import is_missing, unmasked
+from bopl.log.missing import is_missing
 
 ACTION_DTYPE = np.int32
 MAX_EXACT = 2.0**53  # integers beyond it may share a float with their neighbours

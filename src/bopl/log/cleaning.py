@@ -9,12 +9,13 @@ from typing import Any
 import narwhals.stable.v1 as nw
 import numpy as np
 
-from bopl._errors import UsageError, did_you_mean
+from bopl._errors import UsageError, did_you_mean, quoted
+from bopl._native import unmasked
 from bopl._typing import AnyArray, BoolArray, ContextMatrix, FloatArray, IntArray
-from bopl.log.context import MANY, is_sparse, quoted
+from bopl.log.context import MANY, is_sparse
 from bopl.log.duplicate import repeated_rows
 from bopl.log.invalid import Reasons, invalid_rows, lenient_numbers
-from bopl.log.missing import is_missing, unmasked
+from bopl.log.missing import is_missing
 from bopl.log.origin import ActionCounts, Dropped, LogOrigin, uneven_by_action
 from bopl.log.where import Where
 

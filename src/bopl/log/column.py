@@ -11,9 +11,9 @@ from typing import Any, Literal, TypeAlias
 import narwhals.stable.v1 as nw
 import numpy as np
 
-from bopl._errors import UnseenCategoryWarning
+from bopl._errors import UnseenCategoryWarning, quoted
 from bopl._typing import AnyArray, FloatArray, IntArray
-from bopl.log.context import CONTEXT_DTYPE, column_to_float, quoted
+from bopl.log.context import CONTEXT_DTYPE, column_to_float
 
 Kind: TypeAlias = Literal["number", "flag", "category", "time", "vector"]
 Category: TypeAlias = str | int | float | bool

@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from bopl._errors import UsageError
+from bopl._errors import UsageError, quoted
 from bopl._typing import AnyArray, BoolArray, ContextMatrix, FloatArray
 from bopl.log.action import label_array
 from bopl.log.bandit_log import BanditLog
-from bopl.log.context import is_sparse, quoted
+from bopl.log.context import is_sparse
 from bopl.log.origin import LogOrigin
 
 DOUBTFUL_FIRST = ("estimated", "uniform", "balanced", "logged")

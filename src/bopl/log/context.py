@@ -8,23 +8,16 @@ from typing import Any
 
 import narwhals.stable.v1 as nw
 import numpy as np
-from narwhals.exceptions import DuplicateError
 
+from bopl._errors import quoted
+from bopl._native import column_names, is_frame, unmasked
 from bopl._typing import AnyArray, BoolArray, ContextMatrix
 from bopl.log.frame import as_table
-from bopl.log.missing import object_to_float, unmasked
+from bopl.log.missing import object_to_float
 
 # float32 halves the memory of a log, and every tree learner compares in float32 anyway.
 CONTEXT_DTYPE = np.float32
 MANY = 40  # names that a message may list where the right one is looked for
-
-
-def is_frame(value: object) -> bool:
-    """Return whether narwhals can read ``value`` as a table (pandas, polars, arrow, …)."""
-    try:
-        return isinstance(nw.from_native(value, eager_only=True, pass_through=True), nw.DataFrame)
-    except DuplicateError:  # a frame all the same; the check of its names says what is wrong with it
-        return True
 
 
 def is_sparse(value: object) -> bool:
@@ -39,12 +32,6 @@ def check_unique_names(names: Sequence[str], what: str) -> None:
         raise ValueError(
             f"{what} has duplicated column names: {quoted(repeated)}. Rename them so that each name occurs once."
         )
-
-
-def quoted(names: Sequence[object], *, limit: int = 8) -> str:
-    """Return names as they go into a message: quoted, separated by commas, cut after ``limit``."""
-    shown = ", ".join(repr(name) for name in names[:limit])
-    return shown if len(names) <= limit else f"{shown} and {len(names) - limit} more"
 
 
 def read_context(
@@ -94,11 +81,6 @@ def column_to_float(column: nw.Series[Any]) -> AnyArray:
 def _check_native_names(native: object) -> None:
     """Pandas and arrow tables may hold one name twice; narwhals refuses those with a message of its own."""
     check_unique_names([str(name) for name in column_names(native)], "the frame")
-
-
-def column_names(frame: Any) -> Sequence[object]:
-    """Return the column names of any frame, also where narwhals would refuse it."""
-    return list(frame.column_names if hasattr(frame, "column_names") else frame.columns)
 
 
 def _check_numeric_columns(frame: nw.DataFrame[Any]) -> None:

@@ -17,7 +17,7 @@ import numpy as np
 from bopl._typing import AnyArray, BoolArray, FloatArray, IntArray
 from bopl.log.context import is_sparse
 from bopl.log.finding import NOTE, OK, Finding
-from bopl.log.leak.bins import MISSING, bin_column
+from bopl.log.leak.column_bins import MISSING, bin_column
 from bopl.log.leak.view import ColumnView, column_views
 
 if TYPE_CHECKING:

@@ -12,15 +12,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
 from bopl._typing import AnyArray, BoolArray, FloatArray, IntArray
+from bopl.log.by_column import each_column
 from bopl.log.context import is_sparse
 from bopl.log.finding import NOTE, OK, PROBLEM, Finding
-from bopl.log.identical import entry_keys, keys_of, mix, row_keys
+from bopl.log.identical import column_keys, keys_of, keys_without, mix, row_keys
 
 if TYPE_CHECKING:
     from bopl.log.bandit_log import BanditLog
@@ -190,7 +192,7 @@ def find_copies(log: BanditLog) -> Repetition | None:
     Contexts are compared in all columns that do not name rows, and in all but one of them. Where samples have groups,
     those of one group are not compared: folds and intervals keep them together.
     """
-    tried = list(_repetitions(log))
+    tried = _repetitions(log)
     sure = [one for one in tried if one.has_many and one.p_value() <= MAX_P / len(tried)]
     if not sure:
         return None
@@ -198,30 +200,22 @@ def find_copies(log: BanditLog) -> Repetition | None:
     return next(one for one in sure if one.n_copies >= 0.8 * most)  # all columns come first
 
 
-def _repetitions(log: BanditLog) -> Iterator[Repetition]:
-    """Yield the comparison in all columns, and in all but one."""
-    times = [None] if log.time is None else [None, _time_keys(log.time)]
-    for column, key in _keys_without_one(log):
-        for time in times:
-            yield _compare(log, mix(key if time is None else key + time), column)
-
-
-def _keys_without_one(log: BanditLog) -> Iterator[tuple[str | None, Keys]]:
-    """Yield hashes of the contexts, of all columns and of all but the one that is named."""
+def _repetitions(log: BanditLog) -> list[Repetition]:
+    """Return the comparison in all columns, and in all but one; where times are known, also of samples of one time."""
     if is_sparse(log.context):
-        yield None, keys_of(log)
-        return
-    total = np.zeros(log.n_samples, dtype=np.uint64)
-    columns = []
-    for name, features, is_identifier in _columns(log):
-        if not is_identifier:
-            total += _column_keys(log.context, features)
-            columns.append((name, features))
-    yield None, total
-    n_most = max(MAX_WORK // max(log.n_samples, 1), 1)
-    if len(columns) > 1:
-        for name, features in columns[:n_most]:
-            yield name, total - _column_keys(log.context, features)
+        total, columns = keys_of(log), []
+    else:
+        columns = [(name, features) for name, features, is_identifier in _columns(log) if not is_identifier]
+        total = column_keys(log.context, [idx for _, features in columns for idx in features])
+    totals = [total] if log.time is None else [total, total + _time_keys(log.time)]
+    n_most = max(MAX_WORK // max(log.n_samples, 1), 1) if len(columns) > 1 else 0
+
+    def compare_without(column: tuple[str, range]) -> list[Repetition]:
+        name, features = column
+        return [_compare(log, keys_without(log.context, features, one), name) for one in totals]
+
+    found = [_compare(log, mix(one), None) for one in totals]
+    return [*found, *chain.from_iterable(each_column(compare_without, columns[:n_most], log.n_samples))]
 
 
 def _columns(log: BanditLog) -> Iterator[tuple[str, range, bool]]:
@@ -237,13 +231,6 @@ def _columns(log: BanditLog) -> Iterator[tuple[str, range, bool]]:
         start = end
 
 
-def _column_keys(context: AnyArray, features: range) -> Keys:
-    keys = np.zeros(len(context), dtype=np.uint64)
-    for idx in features:
-        keys += entry_keys(np.array([idx], dtype=np.uint64), context[:, idx])
-    return keys
-
-
 def _time_keys(time: AnyArray) -> Keys:
     return mix(np.unique(time, return_inverse=True)[1].astype(np.uint64) + np.uint64(1))
 
@@ -254,6 +241,9 @@ def _compare(log: BanditLog, key: Keys, column: str | None) -> Repetition:
     rows: IntArray = np.arange(log.n_samples)
     if share < 1.0:
         rows = np.flatnonzero(key < np.uint64(int(share * 2.0**64)))
+    if not _has_repeats(key[rows]):  # then there is nothing to compare
+        n_cells = len(rows) if log.group is None else 1
+        return Repetition(column, 0, 0, 0.0 if log.has_propensity else float("inf"), n_cells, 0, len(rows), share)
     order = rows[np.argsort(key[rows], kind="stable")] if log.time is None else rows[_by_time(log, key, rows)]
     earlier, later = order[:-1], order[1:]
     is_pair = key[earlier] == key[later]
@@ -268,6 +258,12 @@ def _compare(log: BanditLog, key: Keys, column: str | None) -> Repetition:
     n_cells, n_even = (1, 0) if log.group is not None else _count_cells(log, key, rows)
     near = _near_excess(log, key, order) if log.has_propensity else None
     return Repetition(column, len(earlier), agreeing, expected, n_cells, n_even, len(rows), share, near)
+
+
+def _has_repeats(key: Keys) -> bool:
+    """Return whether a key occurs twice; a plain sort is several times as quick as one that remembers places."""
+    ordered = np.sort(key)
+    return bool((ordered[1:] == ordered[:-1]).any())
 
 
 def _by_time(log: BanditLog, key: Keys, rows: IntArray) -> IntArray:

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from bopl._native import column_names, is_frame
 from bopl.log.bandit_log import BanditLog
 from bopl.log.check import check_propensity_column, context_columns
 from bopl.log.cleaning import choose_rows, mask_rows
-from bopl.log.context import check_unique_names, column_names, is_frame
+from bopl.log.context import check_unique_names
 from bopl.log.frame import as_table
 from bopl.log.origin import LogOrigin
 from bopl.log.request import LogRequest

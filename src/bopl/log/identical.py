@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,6 +15,7 @@ from bopl.log.context import is_sparse
 if TYPE_CHECKING:
     from bopl.log.bandit_log import BanditLog
 
+MIN_COMPILED = 1 << 20  # entries from which it is worth loading compiled code to hash them
 _MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)
 
 
@@ -139,11 +140,53 @@ def entry_keys(column_idx: npt.NDArray[np.uint64], values: AnyArray) -> npt.NDAr
     return np.where(values == 0.0, np.uint64(0), keys)
 
 
+def column_keys(context: AnyArray, columns: Sequence[int]) -> npt.NDArray[np.uint64]:
+    """Return the sum of the hashes of every row's entries in some columns of dense contexts."""
+    keys = np.zeros(len(context), dtype=np.uint64)
+    kernel = _kernel_for(context)
+    if kernel is not None:
+        kernel.add_entry_keys(_words(context), *_salted(columns), keys)
+        return keys
+    for column_idx in columns:
+        keys += entry_keys(np.array([column_idx], dtype=np.uint64), context[:, column_idx])
+    return keys
+
+
+def keys_without(context: AnyArray, columns: Sequence[int], total: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
+    """Return keys of rows without some of their columns: ``total`` is the sum of the hashes of all entries."""
+    kernel = _kernel_for(context)
+    if kernel is None:
+        return mix(total - column_keys(context, columns))
+    keys = np.empty(len(context), dtype=np.uint64)
+    kernel.write_keys_without(_words(context), *_salted(columns), total, keys)
+    return keys
+
+
+def _kernel_for(context: AnyArray) -> Any:
+    """Return the compiled hashes of contexts that are large enough for them, None for others."""
+    if context.dtype != np.float32 or not context.flags.c_contiguous or context.size < MIN_COMPILED:
+        return None
+    try:
+        from bopl.log import identical_kernel
+    except ImportError:  # policies without trees run without the compiled layer
+        return None
+    return identical_kernel
+
+
+def _words(context: AnyArray) -> AnyArray:
+    words = context.view(np.uint32)
+    words.flags.writeable = False  # as most are: for the other kind numba would compile anew
+    return words
+
+
+def _salted(columns: Sequence[int]) -> tuple[IntArray, npt.NDArray[np.uint64]]:
+    """Return the numbers of columns, and their hashes."""
+    number = np.array(columns, dtype=np.int64)
+    return number, mix(number.astype(np.uint64) + np.uint64(1))
+
+
 def _hash_dense_rows(context: AnyArray) -> npt.NDArray[np.uint64]:
-    key = np.zeros(len(context), dtype=np.uint64)
-    for column_idx in range(context.shape[1]):
-        key += entry_keys(np.array([column_idx], dtype=np.uint64), context[:, column_idx])
-    return mix(key)
+    return mix(column_keys(context, range(context.shape[1])))
 
 
 def _hash_sparse_rows(context: ContextMatrix) -> npt.NDArray[np.uint64]:

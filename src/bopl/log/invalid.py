@@ -8,11 +8,12 @@ from typing import Any
 import narwhals.stable.v1 as nw
 import numpy as np
 
+from bopl._native import unmasked
 from bopl._typing import BoolArray, FloatArray
 from bopl.log.action import python_labels
 from bopl.log.check import float_column
 from bopl.log.column import TEXT, distinct_values
-from bopl.log.missing import is_missing, missing_rows, unmasked
+from bopl.log.missing import is_missing, missing_rows
 
 Reasons = dict[str, BoolArray]
 

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from bopl._errors import quoted
+from bopl._policy_reader import read_policy
 from bopl.log.column_audit import audit_columns
-from bopl.log.context import quoted
 from bopl.log.duplicate import audit_duplicates
 from bopl.log.finding import NOTE, OK, PROBLEM, Audit, Finding
 from bopl.log.leak import Leak, find_leaks
 from bopl.log.leak.leak import ACTION
 from bopl.log.leak.view import column_views
-from bopl.log.policy_prob import read_policy
 from bopl.log.propensity_audit import FEW_SAMPLES, logging_policy_finding, propensity_findings
 from bopl.log.weight_audit import weight_findings
 
@@ -33,8 +33,9 @@ def audit_log(
 
     ``seen`` is the log, or a part of it, whose contexts are checked, if those of ``log`` are not in memory.
     """
+    propensities = propensity_findings(log) if log.has_propensity else []
+    leaks = find_leaks(log, propensities) if seen is None else find_leaks(seen)
     seen = log if seen is None else seen
-    leaks = find_leaks(seen)
     findings = [
         *([] if log.origin is None else log.origin.findings()),
         audit_duplicates(_without_told_actions(seen, leaks)),
@@ -53,7 +54,7 @@ def audit_log(
             ),
         )
         return Audit(tuple(findings), log.n_samples, leaks)
-    findings = propensity_findings(log) + findings
+    findings = propensities + findings
     if logging_policy is not None:
         findings.append(logging_policy_finding(log, read_policy(logging_policy, log, "logging_policy")))
     return Audit((*findings, *weight_findings(log, policy)), log.n_samples, leaks)

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from bopl._errors import quoted
 from bopl._typing import AnyArray, BoolArray, FloatArray
-from bopl.log.context import quoted
 
 
 def uniform_propensity(n_samples: int, n_actions: int, action_mask: BoolArray | None) -> FloatArray:

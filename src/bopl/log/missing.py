@@ -7,6 +7,7 @@ from typing import Any
 import narwhals.stable.v1 as nw
 import numpy as np
 
+from bopl._native import unmasked
 from bopl._typing import AnyArray, BoolArray
 
 
@@ -20,24 +21,6 @@ def is_missing(value: Any) -> bool:
         return bool(value != value)  # NaN and NaT differ from themselves
     except (TypeError, ValueError):  # pandas.NA is neither equal to itself nor not; an array is no label, but is there
         return type(value).__name__ == "NAType"
-
-
-def unmasked(values: Any) -> Any:
-    """Return an array without a mask: what it hides becomes NaN, NaT or None; anything else is returned as it is."""
-    if not isinstance(values, np.ma.MaskedArray):
-        return values
-    hidden = np.ma.getmaskarray(values)
-    if not hidden.any():
-        return values.data
-    if values.dtype.kind in "fc":
-        return values.filled(np.nan)
-    if values.dtype.kind in "mM":
-        moments = values.data.copy()
-        moments[hidden] = "NaT"
-        return moments
-    objects = values.data.astype(object)
-    objects[hidden] = None
-    return objects
 
 
 def object_to_float(values: AnyArray) -> AnyArray:

@@ -7,10 +7,11 @@ from typing import Any
 import narwhals.stable.v1 as nw
 import numpy as np
 
+from bopl._errors import quoted
+from bopl._native import column_names, is_frame
 from bopl._typing import AnyArray
 from bopl.log.action import encode_actions
 from bopl.log.check import check_lengths, check_propensity, check_reward
-from bopl.log.context import column_names, is_frame, quoted
 
 FIELDS = ("action", "reward", "propensity")
 

@@ -8,13 +8,13 @@ from typing import Any
 
 import narwhals.stable.v1 as nw
 
-from bopl._errors import UsageError
+from bopl._errors import UsageError, quoted
+from bopl._machine import return_unused_memory
 from bopl.log.action import new_labels
 from bopl.log.bandit_log import BanditLog
 from bopl.log.check import context_columns
 from bopl.log.cleaning import ChosenRows, RowChoice, choose_rows, select
 from bopl.log.column import Column, distinct_values
-from bopl.log.context import quoted
 from bopl.log.format import LogParts, read_parts
 from bopl.log.format.columnar import Wanted
 from bopl.log.format.log_parts import SparseContext
@@ -42,15 +42,22 @@ def read_log(
         Actions that can be chosen beside those that occur; they come first.
     schema : LogSchema, optional
     """
-    parts = read_parts(
-        request.path,
-        format=request.format,
-        columns=request.needed_columns(schema),
-        ignore=request.unused_columns(schema),
-        text=request.text_columns(known_actions, schema),
-        ids=request.label_columns(schema),
+    log = log_of_parts(
+        request,
+        read_parts(
+            request.path,
+            format=request.format,
+            columns=request.needed_columns(schema),
+            ignore=request.unused_columns(schema),
+            text=request.text_columns(known_actions, schema),
+            ids=request.label_columns(schema),
+        ),
+        actions=actions,
+        known_actions=known_actions,
+        schema=schema,
     )
-    return log_of_parts(request, parts, actions=actions, known_actions=known_actions, schema=schema)
+    return_unused_memory()  # nothing holds the table any more
+    return log
 
 
 def log_of_parts(

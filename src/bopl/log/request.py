@@ -7,11 +7,11 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from bopl._errors import UsageError
+from bopl._errors import UsageError, quoted
 from bopl._settings import check_flag
 from bopl.log.check import names_of
 from bopl.log.cleaning import RowChoice
-from bopl.log.context import MANY, quoted
+from bopl.log.context import MANY
 from bopl.log.schema import LogSchema
 
 ROLES = ("action", "reward", "propensity", "time", "group")

@@ -64,7 +64,8 @@ class RowSketch:
         keys = np.concatenate([own, *others])
         distinct, count = np.unique(keys, return_counts=True)
         alike = float(count[count > 1].sum()) / len(keys)
-        return cls(distinct[:SIZE], len(distinct) <= SIZE, alike, n_samples, _digest(own, reward))
+        lowest = distinct[:SIZE].copy()  # a view would keep all hashes in memory
+        return cls(lowest, len(distinct) <= SIZE, alike, n_samples, _digest(own, reward))
 
     def count_shared(self, log: BanditLog, actions: AnyArray) -> tuple[int, int]:
         """Return how many rows of a log were looked up, and how many of them are known.

@@ -10,10 +10,11 @@ from typing import Any
 import narwhals.stable.v1 as nw
 import numpy as np
 
-from bopl._errors import UsageError, did_you_mean
+from bopl._errors import UsageError, did_you_mean, quoted
+from bopl._native import column_names, is_frame
 from bopl._typing import AnyArray, ContextMatrix
 from bopl.log.column import Column, column_from_json, fit_column, fit_time_of_decision
-from bopl.log.context import CONTEXT_DTYPE, check_unique_names, column_names, is_frame, is_sparse, quoted
+from bopl.log.context import CONTEXT_DTYPE, check_unique_names, is_sparse
 from bopl.log.frame import as_table
 from bopl.log.missing import missing_rows
 from bopl.log.record_encoder import RecordEncoder

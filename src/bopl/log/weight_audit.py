@@ -6,19 +6,20 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from bopl._typing import FloatArray, IntArray
-from bopl.log.finding import NOTE, OK, PROBLEM, Finding
-from bopl.log.policy_prob import PolicyReader, read_policy, row_blocks
-from bopl.log.weight import (
+from bopl._policy_reader import PolicyReader, read_policy, row_blocks
+from bopl._trust import (
     MAX_SINGLE_SHARE,
     MAX_TOP_SHARE,
     MAX_UNSUPPORTED,
     MIN_ESS,
     MIN_REWARDED,
     MIN_TAIL_INDEX,
+    is_mean_off,
+)
+from bopl._typing import FloatArray, IntArray
+from bopl._weight import (
     TOP_SHARE,
     effective_sample_size,
-    is_mean_off,
     largest_share,
     mean_std_err,
     mean_weight_z,
@@ -26,6 +27,7 @@ from bopl.log.weight import (
     tail_index,
     top_share,
 )
+from bopl.log.finding import NOTE, OK, PROBLEM, Finding
 
 if TYPE_CHECKING:
     from bopl.log.bandit_log import BanditLog

@@ -14,9 +14,9 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from bopl._errors import UsageError, did_you_mean
+from bopl._errors import UsageError, did_you_mean, quoted
 from bopl._typing import BoolArray
-from bopl.log.context import MANY, quoted
+from bopl.log.context import MANY
 
 Scalar: TypeAlias = str | int | float | bool
 Columns: TypeAlias = Callable[[str], Any]  # from a name to an arrow column

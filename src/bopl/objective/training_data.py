@@ -57,8 +57,7 @@ class TrainingData:
         estimate, weight = self.reward_estimate, self.sample_weight
         return TrainingData(
             self.log.outcomes(order),
-            # Column by column, as scores and gradients are stored in training.
-            None if estimate is None else np.asfortranarray(estimate[order]),
+            None if estimate is None else rows_in_order(estimate, order),
             None if weight is None else weight[order],
             order if self.order is None else self.order[order],
         )
@@ -95,6 +94,14 @@ class TrainingData:
                 "cross-fits a reward model, or put reward_estimate into TrainingData."
             )
         return self.reward_estimate
+
+
+def rows_in_order(matrix: FloatArray, order: AnyArray) -> FloatArray:
+    """Return the rows of a matrix in another order, column by column in memory, as scores and gradients are stored."""
+    moved, order = np.empty(matrix.shape, matrix.dtype, order="F"), order.astype(np.intp, copy=False)
+    for column in range(matrix.shape[1]):  # nothing as large as the matrix is made beside it
+        np.take(matrix[:, column], order, out=moved[:, column], mode="clip")
+    return moved
 
 
 def check_sample_weight(sample_weight: object, n_samples: int) -> FloatArray | None:

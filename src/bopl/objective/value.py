@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from bopl._typing import FloatArray
-from bopl.log.weight import effective_sample_size as effective_sample_size
+from bopl._weight import effective_sample_size as effective_sample_size
 
 
 def ips_value(importance_weight: FloatArray, reward: FloatArray) -> float:

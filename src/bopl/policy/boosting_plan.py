@@ -122,7 +122,8 @@ class BoostingPlan:
             if logging is not None:
                 score += logging.log_prob
             if "reward_model" in parts and rewards is not None:
-                score += factor * rewards.estimate
+                for action in range(log.n_actions):  # in place, a column at a time
+                    score[:, action] += factor * rewards.estimate[:, action]
             return score
 
         estimate = rewards.estimate if rewards is not None and self.objective.needs_reward_model else None

@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
+from bopl._errors import quoted
 from bopl._typing import BoolArray
-from bopl.log.context import quoted
 
 
 @dataclass(frozen=True)

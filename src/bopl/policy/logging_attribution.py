@@ -24,7 +24,7 @@ from scipy.sparse import csr_array
 from bopl._typing import FloatArray, IntArray
 from bopl.learner.hist_tree.shap import explain_pairs, quadrature, work_of
 from bopl.log.context import is_sparse
-from bopl.log.layout import InputLayout
+from bopl.log.input_layout import InputLayout
 from bopl.objective.softmax import log_softmax, softmax
 from bopl.reward.logging_model import MIN_PROB, LoggingModel, LoggingTerm
 

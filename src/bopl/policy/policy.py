@@ -9,9 +9,11 @@ from typing import Any
 
 import numpy as np
 
+from bopl._errors import quoted
 from bopl._logged import logged_entries
+from bopl._native import column_names, is_frame
 from bopl._typing import AnyArray, BoolArray, ContextMatrix, FloatArray
-from bopl.log.context import column_names, is_frame, quoted, read_context
+from bopl.log.context import read_context
 from bopl.policy.decision import Decision, eligible_row, eligible_rows, new_event
 from bopl.policy.drawing import RandomState, action_at, actions_at, uniform_number, uniform_numbers
 from bopl.policy.drawing import draw_actions as draw_actions

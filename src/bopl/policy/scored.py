@@ -13,13 +13,15 @@ from sklearn.utils import Tags
 from sklearn.utils.metadata_routing import UNUSED
 from sklearn.utils.validation import check_is_fitted
 
+from bopl._errors import quoted
 from bopl._logged import logged_entries
+from bopl._native import is_frame
 from bopl._settings import check_number
 from bopl._typing import AnyArray, BoolArray, ContextMatrix, FloatArray
 from bopl.log import BanditLog
 from bopl.log.action import label_array, python_labels
 from bopl.log.check import check_mask
-from bopl.log.context import is_frame, quoted, read_context
+from bopl.log.context import read_context
 from bopl.log.learnable import check_learnable
 from bopl.log.outcome import is_outcomes, read_outcomes
 from bopl.log.row_sketch import RowSketch

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from bopl._typing import FloatArray
+from bopl._weight import mean_std_err
 from bopl.log import BanditLog
-from bopl.log.weight import mean_std_err
 
 
 @dataclass(frozen=True, eq=False)

@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy as np
 
+from bopl._policy_reader import read_policy, row_blocks
 from bopl._typing import AnyArray, FloatArray, IntArray
+from bopl._weight import effective_sample_size, mean_std_err, tail_index, top_share
 from bopl.log import BanditLog
-from bopl.log.policy_prob import read_policy, row_blocks
-from bopl.log.weight import effective_sample_size, mean_std_err, tail_index, top_share
 from bopl.report.feature import Bins, column_values
 from bopl.report.plain import label, plain
 

@@ -15,7 +15,7 @@ from bopl.log.finding import Audit
 from bopl.report.feature import find_bins, read_columns
 from bopl.report.movement import describe_actions, describe_segments, describe_weights, follow_policy, shown_actions
 from bopl.report.plain import plain
-from bopl.report.race import describe_race
+from bopl.report.race_summary import describe_race
 from bopl.report.reasons import (
     describe_effects,
     describe_examples,
@@ -23,8 +23,8 @@ from bopl.report.reasons import (
     find_reasons,
     important_columns,
 )
-from bopl.report.training import describe_training
-from bopl.report.verdict import describe_estimates, describe_verdict
+from bopl.report.training_summary import describe_training
+from bopl.report.verdict_summary import describe_estimates, describe_verdict
 
 SCHEMA = "bopl.report/1"
 SEED = 0  # of the samples that stand for the log where all of it would take too long

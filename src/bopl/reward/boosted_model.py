@@ -98,10 +98,12 @@ class BoostedRewardModel(BaseEstimator):
             run.add_round()
         return self.take(run, log)
 
-    def take(self, run: RewardRun, log: BanditLog, n_rounds: int | None = None) -> BoostedRewardModel:
-        """Use what a run has learned: its first rounds, or all of them."""
+    def take(
+        self, run: RewardRun, log: BanditLog, n_rounds: int | None = None, training_rows: RowSketch | None = None
+    ) -> BoostedRewardModel:
+        """Use what a run has learned: its first rounds, or all of them; pass ``training_rows`` if known."""
         self.take_trees(run.trees, run.initial, log, n_rounds)
-        self.training_rows_ = RowSketch.of(log)
+        self.training_rows_ = RowSketch.of(log) if training_rows is None else training_rows
         return self
 
     def take_trees(

@@ -19,11 +19,13 @@ from bopl._settings import check_number
 from bopl._typing import FloatArray, IntArray
 from bopl.learner import Predictor
 from bopl.log import BanditLog
+from bopl.log.row_sketch import RowSketch
 from bopl.reward.boosted_model import BoostedRewardModel, RewardBinding
 from bopl.reward.folds import draw_folds
 from bopl.reward.network_model import NetworkRewardModel
 from bopl.reward.prediction import predict_rewards
 
+CHUNK_ROWS = 1 << 17  # contexts that are copied at a time
 PATIENCE = 10  # rounds without a smaller error on unseen samples, after which boosting ends
 
 
@@ -112,7 +114,11 @@ def estimate_unseen(
     estimate = np.empty((log.n_samples, log.n_actions), order="F")
     for number, fitted in enumerate(models):
         own = np.flatnonzero(fold == number)
-        estimate[own] = fitted.predict(log.context[own])
+        # Trees score every row by itself, so that a fold's contexts need not all be copied at once.
+        n_rows = CHUNK_ROWS if isinstance(fitted, BoostedRewardModel) else max(len(own), 1)
+        for start in range(0, len(own), n_rows):
+            rows = own[start : start + n_rows]
+            estimate[rows] = fitted.predict(log.context[rows])
     return _judged(models, fold, estimate, log, sample_weight)
 
 
@@ -154,12 +160,9 @@ def _cross_fit_boosted(
 
     total = exact_sum(weight)
     best = boost_folds(runs, error, model, is_over)
-    models = tuple(clone(model).take(run, log, best) for run in runs)
-    estimate = np.empty((log.n_samples, log.n_actions), order="F")
-    for number, fitted in enumerate(models):
-        own = np.flatnonzero(fold == number)
-        estimate[own] = fitted.predict(log.context[own])
-    return _judged(models, fold, estimate, log, sample_weight)
+    training_rows = RowSketch.of(log)  # the folds have the same: samples of weight zero end the boosting
+    models = tuple(clone(model).take(run, log, best, training_rows) for run in runs)
+    return estimate_unseen(models, fold, log, sample_weight)
 
 
 class FoldRun(Protocol):

@@ -7,7 +7,7 @@ import numpy as np
 from bopl._kernel import njit
 from bopl._typing import ContextMatrix, FloatArray
 from bopl.log.context import is_sparse
-from bopl.log.layout import InputLayout
+from bopl.log.input_layout import InputLayout
 
 
 def linear_score(context: ContextMatrix, layout: InputLayout, coef: FloatArray, intercept: FloatArray) -> FloatArray:

@@ -21,7 +21,7 @@ from bopl.learner.hist_tree.predictor import HistTreePredictor, pack_hist_trees,
 from bopl.learner.store import PREDICTORS, Codec
 from bopl.learner.tree_check import MAX_NUMBER
 from bopl.log.context import is_sparse
-from bopl.log.layout import InputLayout, category_sizes, fit_layout, unpack_layout
+from bopl.log.input_layout import InputLayout, category_sizes, fit_layout, unpack_layout
 from bopl.objective.softmax import log_softmax
 from bopl.reward.linear_score import linear_score
 

@@ -18,7 +18,7 @@ from bopl._typing import AnyArray, ContextMatrix, FloatArray
 from bopl.learner.store import PREDICTORS, Codec
 from bopl.log import BanditLog
 from bopl.log.context import is_sparse, read_context
-from bopl.log.layout import InputLayout, category_sizes, fit_layout, unpack_layout
+from bopl.log.input_layout import InputLayout, category_sizes, fit_layout, unpack_layout
 from bopl.log.row_sketch import RowSketch
 
 N_THREADS = 2  # of PyTorch: another number would add up in another order

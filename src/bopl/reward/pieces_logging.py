@@ -12,7 +12,7 @@ from bopl.cluster import Cluster, Placement
 from bopl.learner.pieces import PiecesLog, parts_of, place_parts
 from bopl.learner.pieces.facts import LoadedPiece, LoadLog, add_some, gather_log, gather_values
 from bopl.log import BanditLog
-from bopl.log.layout import ColumnTotals, category_sizes, layout_from
+from bopl.log.input_layout import ColumnTotals, category_sizes, layout_from
 from bopl.reward.boosted_model import BoostedRewardModel
 from bopl.reward.folds import folds_of
 from bopl.reward.logging_model import (
@@ -24,7 +24,7 @@ from bopl.reward.logging_model import (
     rows_of_linear,
     with_trees,
 )
-from bopl.reward.pieces_rewards import cross_fit_pieces
+from bopl.reward.pieces_rewards import FoldedPieces, cross_fit_pieces
 
 
 def fit_logging_pieces(
@@ -56,15 +56,10 @@ def fit_logging_pieces(
     parts = parts_of(log, fold=fold)
     with place_parts(cluster, parts, LoadLog(log.spec)) as placed:
         fitted = cross_fit_pieces(
-            log,
-            parts,
-            placed,
-            cluster,
+            FoldedPieces(log, parts, placed, cluster, int(fold.max()) + 1, is_sparse),
             BoostedRewardModel(n_rounds=TREE_ROUNDS),
-            n_folds=int(fold.max()) + 1,
             seed=seed,
             read_reward=LeftOver(model),
-            is_sparse=is_sparse,
             n_jobs=n_jobs,
         )
     return with_trees(model, fitted)

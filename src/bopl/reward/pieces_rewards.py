@@ -13,13 +13,12 @@ from bopl._exact import Limbs, limbs_of, no_limbs, value_of
 from bopl._logged import logged_entries
 from bopl._typing import AnyArray, FloatArray
 from bopl.cluster import Cluster, Placement
-from bopl.learner import HistTree
 from bopl.learner.hist_tree.apply import GrownTree
 from bopl.learner.hist_tree.bound import placed_rounds
 from bopl.learner.hist_tree.inputs import as_context, categorical_mask, check_tree_settings, feature_matrix
 from bopl.learner.hist_tree.layout import Layout
 from bopl.learner.hist_tree.problem import Target
-from bopl.learner.hist_tree.rounds import WeightSummary
+from bopl.learner.hist_tree.rounds import TreeRounds, WeightSummary
 from bopl.learner.hist_tree.storage import BinnedContext
 from bopl.learner.hist_tree.tree import Tree
 from bopl.learner.hist_tree.wave import Answer, Nodes, TreeTask, Wave, run_wave
@@ -150,22 +149,11 @@ class PiecesFit:
     explained: float
 
 
-def cross_fit_pieces(
-    log: PiecesLog,
-    parts: list[Part],
-    raw: Placement,
-    cluster: Cluster,
-    model: BoostedRewardModel,
-    *,
-    n_folds: int,
-    seed: int,
-    read_reward: ReadReward,
-    is_sparse: bool,
-    n_jobs: int,
-) -> PiecesFit:
-    """Fit one model per fold of a log in pieces.
+@dataclass(frozen=True)
+class FoldedPieces:
+    """A log in pieces whose samples were divided into folds.
 
-    Parameters
+    Attributes
     ----------
     log : PiecesLog
     parts : list of Part
@@ -173,18 +161,37 @@ def cross_fit_pieces(
     raw : Placement
         The same pieces, loaded.
     cluster : Cluster
-    model : BoostedRewardModel
     n_folds : int
         As many as were drawn.
+    is_sparse : bool
+        Whether the contexts are.
+    """
+
+    log: PiecesLog
+    parts: list[Part]
+    raw: Placement
+    cluster: Cluster
+    n_folds: int
+    is_sparse: bool
+
+
+def cross_fit_pieces(
+    pieces: FoldedPieces, model: BoostedRewardModel, *, seed: int, read_reward: ReadReward, n_jobs: int
+) -> PiecesFit:
+    """Fit one model per fold of a log in pieces.
+
+    Parameters
+    ----------
+    pieces : FoldedPieces
+    model : BoostedRewardModel
     seed : int
     read_reward : callable
         What is to be estimated, from a log.
-    is_sparse : bool
-        Whether the contexts are.
     n_jobs : int
     """
     from sklearn.base import clone
 
+    log, raw, n_folds = pieces.log, pieces.raw, pieces.n_folds
     model.check_settings()
     learner = model.learner_for(log)  # type: ignore[arg-type]
     check_tree_settings(learner)
@@ -194,13 +201,17 @@ def cross_fit_pieces(
         raw.reduce(_fold_facts, k, n_folds, read_reward, add=operator.add) for k in range(n_folds)
     ]
     initial = tuple(value_of(one.rewarded) / value_of(one.weight) for one in facts)
-    build = BuildReward(log.spec, read_reward, layout, initial, model.learning_rate, is_sparse)
+    build = BuildReward(log.spec, read_reward, layout, initial, model.learning_rate, pieces.is_sparse)
+    binned = without_rows(layout, is_sparse=pieces.is_sparse)
     total = value_of(facts[0].weight + raw.reduce(_unseen, 0, n_folds, add=operator.add))
-    with place_parts(cluster, parts, build) as placed:
-        runs = [
-            PlacedRun(placed, k, learner, layout, facts[k], log.n_samples, seed + k, n_jobs, is_sparse, model)
-            for k in range(n_folds)
-        ]
+    with place_parts(pieces.cluster, pieces.parts, build) as placed:
+        runs = []
+        for k in range(n_folds):
+            rounds = placed_rounds(
+                learner, binned, feature_matrix(None, 1), log.n_samples, n_jobs, seed + k, has_mask=False
+            )
+            rounds.n_always = 1  # the action can always be split, as in a tree over contexts and actions
+            runs.append(PlacedRun(placed, k, facts[k], rounds, model.learning_rate))
 
         def error() -> float:
             return value_of(placed.reduce(_error, add=operator.add)) / total
@@ -275,30 +286,10 @@ class PlacedRun:
     """
 
     def __init__(
-        self,
-        placed: Placement,
-        fold: int,
-        learner: HistTree,
-        layout: Layout,
-        facts: FoldFacts,
-        n_samples: int,
-        seed: int,
-        n_jobs: int,
-        is_sparse: bool,
-        model: BoostedRewardModel,
+        self, placed: Placement, fold: int, facts: FoldFacts, rounds: TreeRounds[Any], learning_rate: float
     ) -> None:
-        self._placed, self._fold, self._learning_rate = placed, fold, model.learning_rate
+        self._placed, self._fold, self._rounds, self._learning_rate = placed, fold, rounds, learning_rate
         self._weights = WeightSummary(facts.largest, facts.n_positive, value_of(facts.weight))
-        self._rounds = placed_rounds(
-            learner,
-            without_rows(layout, is_sparse=is_sparse),
-            feature_matrix(None, 1),
-            n_samples,
-            n_jobs,
-            seed,
-            has_mask=False,
-        )
-        self._rounds.n_always = 1  # the action can always be split, as in a tree over contexts and actions
         self._largest: float | None = None
         self.trees: list[Tree] = []
 

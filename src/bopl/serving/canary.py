@@ -8,17 +8,25 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from bopl._typing import FloatArray
 from bopl.evaluation.margin import parse_min_uplift
-from bopl.evaluation.sequential import DifferenceBounds, anytime_difference, difference_terms
+from bopl.evaluation.sequential import (
+    DifferenceBounds,
+    DifferenceTerms,
+    anytime_difference,
+    difference_terms,
+    max_log_capital,
+)
 from bopl.evaluation.verdict import BETTER, INCONCLUSIVE, WORSE
 from bopl.serving.record import PromotionRow
 from bopl.serving.settings import LoopSettings
+
+DOUBT = 0.8  # confidence of the bounds by which a policy that has all traffic is doubted
 
 
 @dataclass(frozen=True, eq=False)
@@ -73,6 +81,8 @@ class CanaryVerdict:
         Decisions that they are made of.
     confidence : float
         Of both bounds, at all looks together.
+    is_doubtful : bool
+        Whether it is not told yet, but bounds of less confidence (`DOUBT`) say that the policy is worse.
     """
 
     verdict: str
@@ -82,6 +92,7 @@ class CanaryVerdict:
     upper: float
     n_samples: int
     confidence: float
+    is_doubtful: bool = False
 
     def to_dict(self) -> dict[str, Any]:
         """Return it as plain values."""
@@ -131,16 +142,32 @@ def judge_trial(
     if bounds.lower > least:
         return _verdict(BETTER, f"It earns more: {between}.", bounds, settings)
     asked = "" if least == 0.0 else f", and {least:+.4g} is asked for"
-    return _verdict(INCONCLUSIVE, f"It cannot be told yet: {between}{asked}.", bounds, settings)
+    verdict = _verdict(INCONCLUSIVE, f"It cannot be told yet: {between}{asked}.", bounds, settings)
+    return replace(verdict, is_doubtful=seems_worse(part, ramp, min(DOUBT, settings.confidence), reward_range))
 
 
 def bounds_of(
     rows: TrialRows, promotions: Sequence[PromotionRow], confidence: float, reward_range: tuple[float, float]
 ) -> DifferenceBounds:
     """Return the difference of the two policies with bounds that hold at all times."""
+    return anytime_difference(_terms_of(rows, promotions, reward_range), confidence, reward_range=reward_range)
+
+
+def seems_worse(
+    rows: TrialRows, promotions: Sequence[PromotionRow], confidence: float, reward_range: tuple[float, float]
+) -> bool:
+    """Return whether the upper one of these bounds has ever been below zero."""
+    terms = _terms_of(rows, promotions, reward_range)
+    has_rows = len(rows) > 0
+    return has_rows and max_log_capital(-terms.term, terms.most, 0.0) >= math.log(2.0 / (1.0 - confidence))
+
+
+def _terms_of(
+    rows: TrialRows, promotions: Sequence[PromotionRow], reward_range: tuple[float, float]
+) -> DifferenceTerms:
     limits = {row.id: weight_limits(row, rows.n_actions) for row in promotions}
     pairs = np.array([limits[one] for one in rows.promotion.tolist()]).reshape(-1, 2)
-    terms = difference_terms(
+    return difference_terms(
         rows.policy_prob,
         rows.baseline_prob,
         rows.propensity,
@@ -149,7 +176,6 @@ def bounds_of(
         max_new_weight=pairs[:, 0],
         max_running_weight=pairs[:, 1],
     )
-    return anytime_difference(terms, confidence, reward_range=reward_range)
 
 
 def weight_limits(promotion: PromotionRow, n_actions: int) -> tuple[float, float]:

@@ -11,7 +11,7 @@ import numpy as np
 
 from bopl._typing import FloatArray
 from bopl.evaluation import Evaluation, evaluate
-from bopl.evaluation.registry import ESTIMATORS
+from bopl.evaluation.estimator_registry import ESTIMATORS
 from bopl.evaluation.verdict import BETTER
 from bopl.log import BanditLog
 from bopl.log.finding import Audit

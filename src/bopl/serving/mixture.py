@@ -9,9 +9,8 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from bopl._errors import UsageError
+from bopl._errors import UsageError, quoted
 from bopl._typing import AnyArray, BoolArray, FloatArray, IntArray
-from bopl.log.context import quoted
 from bopl.policy.drawing import actions_at
 from bopl.serving.record import BASELINE, MIXTURE, UNIFORM, Action, PromotionRow
 

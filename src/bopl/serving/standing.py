@@ -82,6 +82,14 @@ class Standing:
         """Return the share after the one in force."""
         return next((share for share in ramp if share > self.now.share), 1.0)
 
+    def telling_share(self, ramp: Sequence[float]) -> float | None:
+        """Return the share of a ramp, below the one in force, that tells two policies apart soonest; None without one.
+
+        That is the one nearest to a half, where neither of them is rarely seen.
+        """
+        lower = [share for share in ramp if share < self.now.share]
+        return min(lower, key=lambda share: abs(share - 0.5), default=None)
+
     def promotion_of(
         self, policy: str, share: float, settings: LoopSettings, reason: str, **facts: Any
     ) -> PromotionRow:

@@ -26,7 +26,7 @@ from bopl.serving.standing import Standing
 from bopl.serving.trial import count_joined, trial_rows
 
 Say = Callable[[object], None]
-START, RAISE, KEEP, ROLL_BACK, WAIT = "start", "raise", "keep", "roll back", "wait"
+START, RAISE, LOWER, KEEP, ROLL_BACK, WAIT = "start", "raise", "lower", "keep", "roll back", "wait"
 
 
 @dataclass(frozen=True)
@@ -36,8 +36,9 @@ class StepResult:
     Attributes
     ----------
     joined : JoinResult
-    action : {"start", "raise", "keep", "roll back", "wait"}
-        A canary began, got a larger share, or was taken back; everything stays as it is; or there is too little new.
+    action : {"start", "raise", "lower", "keep", "roll back", "wait"}
+        A canary began, got a larger share, or was taken back; a policy that had all traffic is doubted and shares it
+        with what it replaced; everything stays as it is; or there is too little new.
     sentence : str
         What was found, and what follows.
     verdict : mapping or None
@@ -133,7 +134,7 @@ class Stepping:
         """Judge the canary, or what runs now against what it has replaced, and let follow what does."""
         rows = trial_rows(self.loop, self.store, standing)
         verdict = judge_trial(rows, standing.trial, standing.ramp, self.settings, self.settings.reward_range)
-        action = self._action_on_trial(standing, verdict, n_ramp=len(rows.of(standing.ramp)))
+        action, share = self._action_on_trial(standing, verdict, n_ramp=len(rows.of(standing.ramp)))
         entry = {
             "kind": RAMP,
             "running": standing.running,
@@ -142,11 +143,11 @@ class Stepping:
             "share": standing.now.share,
             "after": standing.now.id,
             "action": action,
-            "next_share": standing.next_share(self.settings.ramp) if action == RAISE else None,
+            "next_share": share,
             "n_joined": count_joined(self.loop.log),
             **verdict.to_dict(),
             "log_fingerprint": None,
-            "sentence": _trial_text(standing, verdict, action, self.settings),
+            "sentence": _trial_text(standing, verdict, action, share, self.settings),
         }
         last = self.book.last()
         is_known = last is not None and last["kind"] == RAMP and last["n_joined"] == entry["n_joined"]
@@ -154,14 +155,16 @@ class Stepping:
             return entry  # nothing follows, and nothing is to be remembered: the bounds hold at all looks
         return self._follow(self._write(entry))
 
-    def _action_on_trial(self, standing: Standing, verdict: CanaryVerdict, n_ramp: int) -> str:
+    def _action_on_trial(self, standing: Standing, verdict: CanaryVerdict, n_ramp: int) -> tuple[str, float | None]:
+        """Return what follows from a verdict, and the next share of the policy where it gets another one."""
         if verdict.verdict == WORSE:
-            return ROLL_BACK
+            return ROLL_BACK, None
         if standing.canary is None:
-            return KEEP
+            share = standing.telling_share(self.settings.ramp) if verdict.is_doubtful else None
+            return (KEEP if share is None else LOWER), share
         if verdict.verdict == BETTER:
-            return RAISE
-        return ROLL_BACK if n_ramp >= self.settings.max_ramp_decisions else KEEP
+            return RAISE, standing.next_share(self.settings.ramp)
+        return (ROLL_BACK if n_ramp >= self.settings.max_ramp_decisions else KEEP), None
 
     # -- What is learned --------------------------------------------------------------------------------------------
 
@@ -251,7 +254,7 @@ class Stepping:
     def _finish(self) -> dict[str, Any] | None:
         """Let follow what a killed step has found and not done; None if there is no such thing."""
         last = self.book.last()
-        if last is None or last["action"] not in (START, RAISE, ROLL_BACK):
+        if last is None or last["action"] not in (START, RAISE, LOWER, ROLL_BACK):
             return None
         standing = self._standing()
         if standing.now.id != last["after"]:  # it was done, or something else was meanwhile
@@ -275,7 +278,7 @@ class Stepping:
         )
         facts = {name: entry[name] for name in kept if name in entry}
         more = {"verdict": facts, "log_fingerprint": entry["log_fingerprint"]}
-        if entry["action"] in (START, RAISE):
+        if entry["action"] in (START, RAISE, LOWER):
             reason = f"verdict {entry['number']}: {entry['verdict']}"
             row = standing.promotion_of(entry["candidate"], entry["next_share"], self.settings, reason, **more)
             self.store.promote(row, after=entry["after"])
@@ -285,13 +288,19 @@ class Stepping:
         return entry
 
 
-def _trial_text(standing: Standing, verdict: CanaryVerdict, action: str, settings: LoopSettings) -> str:
-    share = f"{100.0 * standing.now.share:.3g}%"
-    what = {
-        RAISE: f"It gets {100.0 * standing.next_share(settings.ramp):.3g}% of the traffic.",
-        ROLL_BACK: f"It is taken back: {standing.now.baseline} has all traffic again.",
-        KEEP: "It stays as it is.",
-    }[action]
+def _trial_text(
+    standing: Standing, verdict: CanaryVerdict, action: str, share: float | None, settings: LoopSettings
+) -> str:
+    before = standing.now.baseline
+    what = {ROLL_BACK: f"It is taken back: {before} has all traffic again.", KEEP: "It stays as it is."}
+    if share is not None:
+        what[RAISE] = f"It gets {_percent(share)} of the traffic."
+        what[LOWER] = f"There is reason to doubt it: it gets {_percent(share)} of the traffic, and {before} the rest."
     if action == ROLL_BACK and verdict.verdict != WORSE:
-        what = f"{settings.max_ramp_decisions:,} decisions have not told. {what}"
-    return f"Policy {standing.now.policy} at {share}: {verdict.verdict}. {verdict.reason} {what}"
+        what[ROLL_BACK] = f"{settings.max_ramp_decisions:,} decisions have not told. {what[ROLL_BACK]}"
+    name = f"Policy {standing.now.policy} at {_percent(standing.now.share)}"
+    return f"{name}: {verdict.verdict}. {verdict.reason} {what[action]}"
+
+
+def _percent(share: float) -> str:
+    return f"{100.0 * share:.3g}%"

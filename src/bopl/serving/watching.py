@@ -9,11 +9,12 @@ from typing import Any
 
 import numpy as np
 
+from bopl._trust import is_mean_off
 from bopl._typing import FloatArray
+from bopl._weight import mean_std_err, mean_weight_z
 from bopl.log import BanditLog
 from bopl.log.drift import find_drift
 from bopl.log.log_split import divide
-from bopl.log.weight import is_mean_off, mean_std_err, mean_weight_z
 from bopl.serving.columns import ROLES
 from bopl.serving.draws import draw_of
 from bopl.serving.events import EventStore

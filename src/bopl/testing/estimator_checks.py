@@ -9,9 +9,9 @@ import numpy as np
 
 from bopl._typing import FloatArray
 from bopl.evaluation import Estimator, ValueAccumulator, evaluate
+from bopl.evaluation.estimator_registry import get_estimators
 from bopl.evaluation.interval import get_interval
-from bopl.evaluation.registry import get_estimators
-from bopl.evaluation.terms import Pilot, Terms
+from bopl.evaluation.sample_terms import Pilot, Terms
 from bopl.reward import BoostedRewardModel
 from bopl.testing.logs import random_log, require, require_equal
 

@@ -4,7 +4,7 @@ Every formula names its place in *Boosted Off-Policy Learning* (London, Lu, Sand
 are used as they are: pass ``log.translated(…)`` if the reward is translated.
 """
 
-from bopl.theory.bound import ExcessRiskBound, excess_risk_after, excess_risk_bound, theorem_1_bound
+from bopl.theory.excess_risk import ExcessRiskBound, excess_risk_after, excess_risk_bound, theorem_1_bound
 from bopl.theory.optimal_risk import (
     emp_risk_uniform,
     excess_emp_risk_0,

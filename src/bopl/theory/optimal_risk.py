@@ -36,6 +36,7 @@ def opt_emp_risk(log: BanditLog, weighted_reward: FloatArray | None = None) -> f
     Parameters
     ----------
     log : BanditLog
+        Samples that the risk is the mean over.
     weighted_reward : ndarray of shape (n_samples,), optional
         Replaces ``r/p``: a regularised form of it, times the sample weight if there is one.
     """
@@ -96,6 +97,7 @@ def opt_surrogate_risk(log: BanditLog, weighted_reward: FloatArray | None = None
     Parameters
     ----------
     log : BanditLog
+        Samples that the risk is the mean over.
     weighted_reward : ndarray of shape (n_samples,), optional
         v, ``r/p`` by default; see `opt_emp_risk`.
     """

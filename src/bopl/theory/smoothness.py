@@ -24,6 +24,8 @@ def softmax_smoothness(inverse_temperature: float = 1.0, *, smoothness: str = "s
     smoothness : {"sharp", "paper"}, default="sharp"
         ``beta² √3/9``, the smallest possible coefficient, or the paper's ``beta² / 2`` (Lemma "softmax_smooth").
 
+    Examples
+    --------
     >>> round(softmax_smoothness(), 6)
     0.19245
     >>> softmax_smoothness(smoothness="paper")
@@ -42,10 +44,13 @@ def log_softmax_smoothness(
     n_actions : int, optional
         Refines the paper's coefficient; the sharp one is the same for two actions and for a thousand.
     inverse_temperature : float, default=1
+        beta: scores are multiplied by it before the softmax.
     smoothness : {"sharp", "paper"}, default="sharp"
         ``beta² / 2``, or the paper's ``beta² (1 - 1/|A|)`` (Lemma "log_softmax_smooth"), which is ``beta²`` without
         ``n_actions``.
 
+    Examples
+    --------
     >>> log_softmax_smoothness()
     0.5
     """
@@ -65,6 +70,7 @@ def loss_smoothness(weighted_reward: FloatArray, *, smoothness: str = "sharp") -
     weighted_reward : ndarray of shape (n_samples,)
         v: ``r / p`` or a regularised form of it.
     smoothness : {"sharp", "paper"}, default="sharp"
+        Whose coefficient: the least there is, or the paper's.
     """
     return np.abs(weighted_reward) * softmax_smoothness(smoothness=smoothness)
 
@@ -80,6 +86,7 @@ def surrogate_loss_smoothness(weighted_reward: FloatArray, *, smoothness: str = 
     weighted_reward : ndarray of shape (n_samples,)
         v: ``r / p`` or a regularised form of it.
     smoothness : {"sharp", "paper"}, default="sharp"
+        Whose coefficient: the least there is, or the paper's.
     """
     negative, other = softmax_smoothness(smoothness=smoothness), log_softmax_smoothness(smoothness=smoothness)
     return np.abs(weighted_reward) * np.where(weighted_reward < 0.0, negative, other)
@@ -95,6 +102,7 @@ def expected_reward_smoothness(
     reward_estimate : ndarray of shape (n_samples, n_actions)
         Gamma: any estimate of the reward of each action, for instance a doubly robust one.
     smoothness : {"sharp", "paper"}, default="sharp"
+        Whose coefficient: the least there is, or the paper's.
     action_mask : boolean ndarray of shape (n_samples, n_actions), optional
         The range is taken over the eligible actions.
 

@@ -17,6 +17,7 @@ def weak_learning_edge(log: BanditLog, action_prob: FloatArray, prediction: Floa
     Parameters
     ----------
     log : BanditLog
+        Samples of the round.
     action_prob : ndarray of shape (n_samples, n_actions)
         The ensemble policy before the round.
     prediction : ndarray of shape (n_samples, n_actions)

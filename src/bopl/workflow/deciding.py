@@ -44,6 +44,10 @@ class Decisions:
     warnings: list[str]
     is_certain: bool
 
+    def to_dict(self) -> dict[str, Any]:
+        """Return what was decided, as plain values."""
+        return {name: getattr(self, name) for name in ("n_samples", "columns", "shares", "warnings")}
+
 
 def decide(
     contexts: str | Path | Sequence[str | Path],

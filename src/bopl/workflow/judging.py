@@ -9,18 +9,17 @@ from typing import Any
 
 import numpy as np
 
-from bopl._errors import UsageError
+from bopl._errors import UsageError, quoted
+from bopl._policy_reader import PolicyOnRows
 from bopl._typing import BoolArray, FloatArray
 from bopl.evaluation import Evaluation, evaluate
 from bopl.evaluation.estimator import Need
+from bopl.evaluation.estimator_registry import ESTIMATORS, estimator_names
 from bopl.evaluation.interval import get_interval
-from bopl.evaluation.registry import ESTIMATORS, estimator_names
 from bopl.log import BanditLog, PartitionedLog
 from bopl.log.action import label_array
-from bopl.log.context import quoted
 from bopl.log.duplicate import audit_duplicates
 from bopl.log.finding import PROBLEM
-from bopl.log.policy_prob import PolicyOnRows
 from bopl.policy import load
 from bopl.reward import BoostedRewardModel
 from bopl.workflow.config import TrainConfig

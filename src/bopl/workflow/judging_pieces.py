@@ -10,7 +10,7 @@ from pathlib import Path
 from bopl._errors import UsageError
 from bopl.cluster import map_over
 from bopl.evaluation import Evaluation
-from bopl.evaluation.registry import ESTIMATORS
+from bopl.evaluation.estimator_registry import ESTIMATORS
 from bopl.log import PartitionedLog
 from bopl.log.finding import Audit
 from bopl.log.pieces.pieces_audit import audit_pieces

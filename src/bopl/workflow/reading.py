@@ -9,11 +9,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from bopl._errors import UnseenCategoryWarning, UsageError
+from bopl._errors import UnseenCategoryWarning, UsageError, quoted
 from bopl.evaluation import estimate_propensity
 from bopl.log import BanditLog, PartitionedLog, PiecesSplit
 from bopl.log.column import Column
-from bopl.log.context import quoted
 from bopl.log.frame_of import usual_names
 from bopl.log.log_split import LogSplit, divide, divide_latest
 from bopl.log.read import read_log

@@ -130,11 +130,7 @@ def _run(
         if isinstance(log, BanditLog):
             origin += [digest_of(log.time), digest_of(log.group)]
     with clock.step("split"):
-        parts: LogSplit | PiecesSplit
-        if isinstance(log, PartitionedLog):
-            parts = split_pieces(log, config.holdout, config.random_state)
-        else:
-            parts = split_log(log, config.holdout, config.random_state)
+        parts = _hold_out(log, config)
         rest, held_out = parts
         split, drift = parts.facts, parts.drift()
         del log, parts  # the parts are copies, and nothing else may keep the whole beside them
@@ -172,6 +168,13 @@ def _run(
     else:
         drop_checkpoints(folder.path)
     return TrainResult(policy, evaluation, audit, summary, folder, clock.steps, was_interrupted, split)
+
+
+def _hold_out(log: BanditLog | PartitionedLog, config: TrainConfig) -> LogSplit | PiecesSplit:
+    """Return the samples to learn from, and those to judge on."""
+    if isinstance(log, PartitionedLog):
+        return split_pieces(log, config.holdout, config.random_state)
+    return split_log(log, config.holdout, config.random_state)
 
 
 def read_for_training(config: TrainConfig, scale: Scale) -> BanditLog | PartitionedLog:

@@ -12,11 +12,14 @@ def bins_of(parts, max_bins, n_actions):
     counts = [ColumnCounts.of(part) for part in parts]
     tally = sum((ColumnTally.of(one) for one in counts[1:]), ColumnTally.of(counts[0]))
 
-    def refine(needed, shift, finer):
-        found = [refined(one, needed, shift, finer) for one in counts]
-        return sum(found[1:], found[0])
-
-    return find_bins(tally, refine, max_bins, n_actions=n_actions), tally.listed is None
+    search, answer = find_bins(tally, max_bins, n_actions=n_actions), None
+    while True:
+        try:
+            asked = search.send(answer)
+        except StopIteration as end:
+            return end.value, tally.listed is None
+        found = [refined(one, asked) for one in counts]
+        answer = sum(found[1:], found[0])
 
 
 def columns(rng):

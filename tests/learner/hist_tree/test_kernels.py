@@ -62,27 +62,27 @@ def test_histogram_equals_a_loop_over_the_codes_and_siblings_add_up(kind):
     packed = (rng.integers(-50, 50, n) << HALF) + rng.integers(0, 50, n)
     rows = np.sort(rng.permutation(n)[:200]).astype(np.int32)
     child, parent, direct = (np.zeros(binned.n_positions, np.int64) for _ in range(3))
-    for block in range(len(arrays.row_width)):
+    for block in range(len(arrays.block)):
         add_rows(arrays, block, rows, packed, 1, HALF, parent)
         add_rows(arrays, block, rows[:80], packed, 1, HALF, child)
         add_rows(arrays, block, rows[80:], packed, 1, HALF, direct)
     naive = np.zeros_like(parent)
     for row in rows:
-        if arrays.row_width[0] > 0:
-            start = row * arrays.row_width[0]
-            codes = arrays.codes[start : start + arrays.row_width[0]]
+        if arrays.block["row_width"][0] > 0:
+            start = row * arrays.block["row_width"][0]
+            codes = arrays.codes[start : start + arrays.block["row_width"][0]]
         else:
             codes = arrays.codes[arrays.row_start[0, row] : arrays.row_start[0, row + 1]]
         for code in codes:
             naive[code] += packed[row]
     np.testing.assert_array_equal(parent, naive)
-    is_dead = np.zeros(len(arrays.column_start), bool)
+    is_dead = np.zeros(len(arrays.column), bool)
     is_dead[0] = True
     before = parent.copy()
-    for block in range(len(arrays.row_width)):
+    for block in range(len(arrays.block)):
         subtract_columns(arrays, block, is_dead, child, parent)
         clear_columns(arrays, block, is_dead, child)
-    dead = slice(arrays.column_start[0], arrays.column_start[0] + arrays.column_bins[0])
+    dead = slice(arrays.column[0]["start"], arrays.column[0]["start"] + arrays.column[0]["n_bins"])
     np.testing.assert_array_equal(parent[dead], before[dead])  # a column nobody reads is left as it is
     assert not np.delete(child, np.arange(dead.start, dead.stop)).any()
     direct[dead] = parent[dead]
@@ -98,12 +98,12 @@ def test_rows_go_to_the_side_that_the_raw_split_sends_them_to(kind):
     dense = context.toarray() if kind == "csr" else context
     arrays, splits = binned.arrays, binned.splits
     rows = np.sort(rng.permutation(n)[:150]).astype(np.int32)
-    for column in range(len(arrays.column_start)):
-        first = arrays.column_start[column] + arrays.column_first[column]
-        has_missing = arrays.column_missing[column] >= 0  # the missing bin itself is no split
-        for position in range(first, arrays.column_start[column] + arrays.column_bins[column] - has_missing):
+    for column in arrays.column:
+        first = column["start"] + column["first"]
+        has_missing = column["missing"] >= 0  # the missing bin itself is no split
+        for position in range(first, column["start"] + column["n_bins"] - has_missing):
             for default_left in (False, True):
-                if default_left and arrays.column_kind[column] != ORDERED:
+                if default_left and column["kind"] != ORDERED:
                     continue
                 members = rows.copy()
                 n_left = split_members(arrays, position, default_left, members, np.empty_like(rows))
@@ -115,5 +115,5 @@ def test_rows_go_to_the_side_that_the_raw_split_sends_them_to(kind):
 
 def test_mutually_exclusive_indicators_share_one_column():
     binned = bind(np.random.default_rng(4), 100, "indicators")
-    assert len(binned.arrays.column_start) == 3
+    assert len(binned.arrays.column) == 3
     assert set(binned.splits.feature) == {0, 1, 2, 3, 4, 5}

@@ -25,7 +25,7 @@ def make_context(rng, n, kind):
 
 
 def codes_of(arrays, block, row):
-    width = arrays.row_width[block]
+    width = arrays.block["row_width"][block]
     if width > 0:
         start = arrays.block_code[block] + row * width
         return arrays.codes[start : start + width]
@@ -39,7 +39,7 @@ def test_each_place_holds_the_codes_and_bins_of_its_row(kind):
     order = order_by(rng.integers(0, 10, 200))
     stored = store_in_order(binned, order).arrays
     for place, row in enumerate(order.row):
-        for block in range(len(stored.row_width)):
+        for block in range(len(stored.block)):
             np.testing.assert_array_equal(codes_of(stored, block, place), codes_of(binned.arrays, block, row))
     np.testing.assert_array_equal(stored.part_bins, binned.arrays.part_bins[:, order.row])
 

@@ -19,7 +19,7 @@ from bopl.reward.boosted_model import BoostedRewardModel
 from bopl.reward.folds import folds_of
 from bopl.reward.logging_model import LoggingModel
 from bopl.reward.pieces_logging import fit_logging_pieces, group_of
-from bopl.reward.pieces_rewards import cross_fit_pieces, estimate_rewards
+from bopl.reward.pieces_rewards import FoldedPieces, cross_fit_pieces, estimate_rewards
 
 
 @dataclass(frozen=True)
@@ -142,15 +142,10 @@ class PiecesBench:
         parts = parts_of(self._log, sample_weight=self._weight, fold=fold)
         with place_parts(self._cluster, parts, LoadLog(self._log.spec)) as raw:
             fitted = cross_fit_pieces(
-                self._log,
-                parts,
-                raw,
-                self._cluster,
+                FoldedPieces(self._log, parts, raw, self._cluster, int(fold.max()) + 1, self._is_sparse),
                 model,
-                n_folds=int(fold.max()) + 1,
                 seed=self._seed,
                 read_reward=read_reward,
-                is_sparse=self._is_sparse,
                 n_jobs=self._n_jobs,
             )
         return fitted.models, parts

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bopl._kernel import njit
-from bopl.learner.hist_tree.node import ACTION_POSITION, LEAF_POSITION, NO_CHILD
+from bopl.learner.hist_tree.node import ACTION_POSITION, LEAF_POSITION
 from bopl.learner.hist_tree.storage import SplitTable
 from bopl.learner.hist_tree.tree import ACTION_SPLIT, LEAF_FEATURE, Tree, n_words, pack_actions, preorder
 
@@ -35,27 +35,40 @@ def merge_fragments(root: Fragment) -> NDArray[Any]:
             hooks.append((hook, offset))
         todo.extend((child, offset + node) for node, child in fragment.continued.items())
         offset += len(fragment.nodes)
-    nodes = np.concatenate([_shifted(fragment.nodes, by) for fragment, by in fragments])
+    nodes = np.concatenate([fragment.nodes for fragment, _ in fragments])
+    for fragment, start in fragments:
+        _shift_children(start, nodes[start : start + len(fragment.nodes)])
     for hook, start in hooks:
         nodes[hook] = nodes[start]
-    order = preorder(0, nodes["left"], nodes["right"])
-    new_id = np.full(len(nodes), NO_CHILD, np.int32)
-    new_id[order] = np.arange(len(order), dtype=np.int32)
-    nodes = renumbered(nodes[order], new_id)
-    _sum_up(nodes)
-    return nodes
+    merged = take_nodes(nodes, preorder(0, nodes["left"], nodes["right"]))
+    _sum_up(merged)
+    return merged
 
 
-def renumbered(nodes: NDArray[Any], new_id: NDArray[np.int32]) -> NDArray[Any]:
-    """Return nodes whose children are called by other numbers."""
-    nodes = nodes.copy()
-    for child in ("left", "right"):
-        nodes[child] = np.where(nodes[child] >= 0, new_id[nodes[child]], NO_CHILD)
-    return nodes
+def take_nodes(nodes: NDArray[Any], numbers: NDArray[np.int64]) -> NDArray[Any]:
+    """Return some nodes, whose children are among them, in another order."""
+    taken = np.empty(len(numbers), nodes.dtype)
+    _take(nodes, numbers, np.empty(len(nodes), np.int32), taken)
+    return taken
 
 
-def _shifted(nodes: NDArray[Any], by: int) -> NDArray[Any]:
-    return renumbered(nodes, np.arange(by, by + len(nodes), dtype=np.int32))
+@njit(nogil=True, cache=True)
+def _take(nodes, numbers, new_id, nodes_out):  # type: ignore[no-untyped-def]
+    for k in range(len(numbers)):
+        new_id[numbers[k]] = k
+        nodes_out[k] = nodes[numbers[k]]
+    for k in range(len(numbers)):
+        node = nodes_out[k]
+        if node.left >= 0:
+            node.left, node.right = new_id[node.left], new_id[node.right]
+
+
+@njit(nogil=True, cache=True)
+def _shift_children(by, nodes_out):  # type: ignore[no-untyped-def]
+    for number in range(len(nodes_out)):
+        node = nodes_out[number]
+        if node.left >= 0:
+            node.left, node.right = node.left + by, node.right + by
 
 
 @njit(nogil=True, cache=True)

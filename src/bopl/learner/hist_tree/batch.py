@@ -29,13 +29,13 @@ from bopl.learner.hist_tree.lanes import (
 from bopl.learner.hist_tree.tree import ACTION_SPLIT, LEAF_FEATURE, WORD_BITS
 from bopl.learner.hist_tree.walk import CUT, DEFAULT_LEFT_BIT, EQUAL_BIT, EXTRA, FEATURE, RIGHT, Walk
 
-WORDS = 4  # of bits in a block
-BLOCK = WORDS * LANES
+BLOCK_WORDS = 4  # of bits, one for each context of a block
+BLOCK_CONTEXTS = BLOCK_WORDS * LANES
 FEW = 3  # contexts that are walked one by one
 MAX_LEAVES = int(np.iinfo(LANE_DTYPE).max)
 
-# What a node does.
-LEAF, ON_ACTION, BELOW, BELOW_OR_MISSING, NOT_EQUAL, PRESENT = 0, 1, 2, 3, 4, 5
+# Kinds of nodes: what is predicted, what is asked of the action, and which values of the context go left.
+KIND_LEAF, KIND_ACTION, KIND_BELOW, KIND_BELOW_OR_MISSING, KIND_NOT_EQUAL, KIND_PRESENT = 0, 1, 2, 3, 4, 5
 
 
 class BatchWalk(NamedTuple):
@@ -60,10 +60,10 @@ def make_batch_walk(walk: Walk) -> BatchWalk:
     """Lay the trees of single walks out for blocks of contexts."""
     feature, threshold, flags = walk.link[:, FEATURE], walk.cut[:, CUT], walk.link[:, EXTRA]
     on_context, on_action, is_leaf = feature >= 0, feature == ACTION_SPLIT, feature == LEAF_FEATURE
-    kind = np.where(flags & DEFAULT_LEFT_BIT, BELOW_OR_MISSING, BELOW).astype(np.uint8)
-    kind[(flags & EQUAL_BIT) > 0] = NOT_EQUAL
-    kind[((flags & EQUAL_BIT) > 0) & np.isnan(threshold)] = PRESENT
-    kind[on_action], kind[is_leaf] = ON_ACTION, LEAF
+    kind = np.where(flags & DEFAULT_LEFT_BIT, KIND_BELOW_OR_MISSING, KIND_BELOW).astype(np.uint8)
+    kind[(flags & EQUAL_BIT) > 0] = KIND_NOT_EQUAL
+    kind[((flags & EQUAL_BIT) > 0) & np.isnan(threshold)] = KIND_PRESENT
+    kind[on_action], kind[is_leaf] = KIND_ACTION, KIND_LEAF
     used, column = np.unique(feature[on_context], return_inverse=True)
     n_leaves_before = np.cumsum(is_leaf) - is_leaf
     first_leaf = n_leaves_before[walk.root]
@@ -90,38 +90,38 @@ def fits_lanes(walk: Walk) -> bool:
     return bool(np.add.reduceat(is_leaf, walk.root).max() <= MAX_LEAVES)
 
 
-class Room(NamedTuple):
+class BatchScratch(NamedTuple):
     """Working memory of one thread."""
 
-    block: NDArray[np.float32]  # (n_columns * BLOCK,) contexts of a block, column by column
-    leaf: NDArray[np.uint16]  # (n_actions * BLOCK,) the leaf of every pair in the tree at hand
-    score: NDArray[np.float64]  # (n_actions * BLOCK,)
+    block: NDArray[np.float32]  # (n_columns * BLOCK_CONTEXTS,) contexts of a block, column by column
+    leaf: NDArray[np.uint16]  # (n_actions * BLOCK_CONTEXTS,) the leaf of every pair in the tree at hand
+    score: NDArray[np.float64]  # (n_actions * BLOCK_CONTEXTS,)
     open_node: NDArray[np.int64]
     open_set: NDArray[np.uint64]
-    open_bits: NDArray[np.uint64]  # (room for open branches, WORDS)
+    open_bits: NDArray[np.uint64]  # (n_open_branches, BLOCK_WORDS)
 
 
-def make_room(walk: BatchWalk, n_actions: int) -> Room:
+def make_batch_scratch(walk: BatchWalk, n_actions: int) -> BatchScratch:
     """Allocate one thread's working memory."""
     most = int(np.diff(np.append(walk.root, len(walk.kind))).max())  # no walk leaves more branches open than nodes
-    return Room(
-        np.zeros(max(len(walk.feature), 1) * BLOCK, np.float32),
-        np.zeros(n_actions * BLOCK, LANE_DTYPE),
-        np.zeros(n_actions * BLOCK),
+    return BatchScratch(
+        np.zeros(max(len(walk.feature), 1) * BLOCK_CONTEXTS, np.float32),
+        np.zeros(n_actions * BLOCK_CONTEXTS, LANE_DTYPE),
+        np.zeros(n_actions * BLOCK_CONTEXTS),
         np.empty(most + 1, np.int64),
         np.empty(most + 1, np.uint64),
-        np.empty((most + 1, WORDS), np.uint64),
+        np.empty((most + 1, BLOCK_WORDS), np.uint64),
     )
 
 
 @njit(nogil=True, cache=True)
 def _left_bits(kind, block, start, threshold):  # type: ignore[no-untyped-def]
     """Return which of 64 contexts go left; missing values go right unless the split says otherwise."""
-    if kind == BELOW:
+    if kind == KIND_BELOW:
         return is_below(block, start, threshold)
-    if kind == BELOW_OR_MISSING:
+    if kind == KIND_BELOW_OR_MISSING:
         return is_below_or_missing(block, start, threshold)
-    if kind == NOT_EQUAL:
+    if kind == KIND_NOT_EQUAL:
         return ~is_equal(block, start, threshold)
     # Only a missing value is equal to everything: the missing category goes right.
     equal_to_zero = is_equal_or_missing(block, start, np.float32(0.0))
@@ -132,51 +132,51 @@ def _left_bits(kind, block, start, threshold):  # type: ignore[no-untyped-def]
 @njit(nogil=True, cache=True)
 def _goes_left(kind, x, threshold):  # type: ignore[no-untyped-def]
     """The same for one context."""
-    if kind == BELOW:
+    if kind == KIND_BELOW:
         return x < threshold
-    if kind == BELOW_OR_MISSING:
+    if kind == KIND_BELOW_OR_MISSING:
         return x < threshold or np.isnan(x)
-    if kind == NOT_EQUAL:
+    if kind == KIND_NOT_EQUAL:
         return x != threshold
     return not np.isnan(x)
 
 
 @njit(nogil=True, cache=True)
-def _walk_one(walk, node, actions, word, i, bottom, room):  # type: ignore[no-untyped-def]
+def _walk_one(walk, node, actions, word, i, bottom, scratch_out):  # type: ignore[no-untyped-def]
     """Walk one context from ``node`` down, using the stack above ``bottom``."""
     first = np.int64(word) * WORD_BITS
     n_open = bottom
-    room.open_node[n_open], room.open_set[n_open] = node, actions
+    scratch_out.open_node[n_open], scratch_out.open_set[n_open] = node, actions
     n_open += 1
     while n_open > bottom:
         n_open -= 1
-        node, actions = room.open_node[n_open], room.open_set[n_open]
+        node, actions = scratch_out.open_node[n_open], scratch_out.open_set[n_open]
         kind = walk.kind[node]
-        while kind != LEAF:
-            if kind == ON_ACTION:
+        while kind != KIND_LEAF:
+            if kind == KIND_ACTION:
                 right = actions & walk.right_actions[walk.extra[node], word]
                 if right == actions:
                     node = np.int64(walk.right[node])
                 else:
                     if right != np.uint64(0):
-                        room.open_node[n_open], room.open_set[n_open] = walk.right[node], right
+                        scratch_out.open_node[n_open], scratch_out.open_set[n_open] = walk.right[node], right
                         n_open += 1
                         actions &= ~right
                     node += 1
             else:
-                x = room.block[np.int64(walk.extra[node]) * BLOCK + i]
+                x = scratch_out.block[np.int64(walk.extra[node]) * BLOCK_CONTEXTS + i]
                 node = node + 1 if _goes_left(kind, x, walk.threshold[node]) else np.int64(walk.right[node])
             kind = walk.kind[node]
         leaf = np.uint16(walk.extra[node])
         while actions != np.uint64(0):
-            room.leaf[(first + np.int64(trailing_zeros(actions))) * BLOCK + i] = leaf  # type: ignore[call-arg]
+            scratch_out.leaf[(first + np.int64(trailing_zeros(actions))) * BLOCK_CONTEXTS + i] = leaf  # type: ignore[call-arg]
             actions &= actions - np.uint64(1)
 
 
 @njit(nogil=True, cache=True)
-def _walk_block(walk, root, word, present, room):  # type: ignore[no-untyped-def]
+def _walk_block(walk, root, word, present, scratch_out):  # type: ignore[no-untyped-def]
     """Leave with every pair of a block, for the 64 actions of ``word``, the number of its leaf in one tree."""
-    open_node, open_set, open_bits = room.open_node, room.open_set, room.open_bits
+    open_node, open_set, open_bits = scratch_out.open_node, scratch_out.open_set, scratch_out.open_bits
     first = np.int64(word) * WORD_BITS
     open_node[0], open_set[0] = root, walk.all_actions[word]
     b0, b1, b2, b3 = present[0], present[1], present[2], present[3]
@@ -188,17 +188,17 @@ def _walk_block(walk, root, word, present, room):  # type: ignore[no-untyped-def
         b0, b1, b2, b3 = open_bits[n_open, 0], open_bits[n_open, 1], open_bits[n_open, 2], open_bits[n_open, 3]
         while True:
             kind = walk.kind[node]
-            if kind == LEAF:
+            if kind == KIND_LEAF:
                 leaf = np.uint16(walk.extra[node])
                 while actions != np.uint64(0):
-                    at = (first + np.int64(trailing_zeros(actions))) * BLOCK  # type: ignore[call-arg]
-                    put(room.leaf, at, leaf, b0)
-                    put(room.leaf, at + LANES, leaf, b1)
-                    put(room.leaf, at + 2 * LANES, leaf, b2)
-                    put(room.leaf, at + 3 * LANES, leaf, b3)
+                    at = (first + np.int64(trailing_zeros(actions))) * BLOCK_CONTEXTS  # type: ignore[call-arg]
+                    put(scratch_out.leaf, at, leaf, b0)
+                    put(scratch_out.leaf, at + LANES, leaf, b1)
+                    put(scratch_out.leaf, at + 2 * LANES, leaf, b2)
+                    put(scratch_out.leaf, at + 3 * LANES, leaf, b3)
                     actions &= actions - np.uint64(1)
                 break
-            if kind == ON_ACTION:
+            if kind == KIND_ACTION:
                 right = actions & walk.right_actions[walk.extra[node], word]
                 if right == actions:
                     node = np.int64(walk.right[node])
@@ -212,18 +212,18 @@ def _walk_block(walk, root, word, present, room):  # type: ignore[no-untyped-def
                 node += 1
                 continue
             if count_bits(b0) + count_bits(b1) + count_bits(b2) + count_bits(b3) <= FEW:  # type: ignore[call-arg]
-                for k in range(WORDS):
+                for k in range(BLOCK_WORDS):
                     bits = b0 if k == 0 else b1 if k == 1 else b2 if k == 2 else b3
                     while bits != np.uint64(0):
                         i = LANES * k + np.int64(trailing_zeros(bits))
-                        _walk_one(walk, node, actions, word, i, n_open, room)
+                        _walk_one(walk, node, actions, word, i, n_open, scratch_out)
                         bits &= bits - np.uint64(1)
                 break
-            start, threshold = np.int64(walk.extra[node]) * BLOCK, walk.threshold[node]
-            l0 = b0 & _left_bits(kind, room.block, start, threshold)
-            l1 = b1 & _left_bits(kind, room.block, start + LANES, threshold)
-            l2 = b2 & _left_bits(kind, room.block, start + 2 * LANES, threshold)
-            l3 = b3 & _left_bits(kind, room.block, start + 3 * LANES, threshold)
+            start, threshold = np.int64(walk.extra[node]) * BLOCK_CONTEXTS, walk.threshold[node]
+            l0 = b0 & _left_bits(kind, scratch_out.block, start, threshold)
+            l1 = b1 & _left_bits(kind, scratch_out.block, start + LANES, threshold)
+            l2 = b2 & _left_bits(kind, scratch_out.block, start + 2 * LANES, threshold)
+            l3 = b3 & _left_bits(kind, scratch_out.block, start + 3 * LANES, threshold)
             r0, r1, r2, r3 = b0 ^ l0, b1 ^ l1, b2 ^ l2, b3 ^ l3
             if (r0 | r1 | r2 | r3) == np.uint64(0):
                 node += 1
@@ -246,47 +246,47 @@ def _add_values(value, first_leaf, leaf, n_pairs, score_out):  # type: ignore[no
 
 
 @njit(nogil=True, cache=True)
-def _score_block(walk, n_contexts, n_actions, room):  # type: ignore[no-untyped-def]
-    """Score the contexts of ``room.block`` with all trees."""
-    present = np.zeros(WORDS, np.uint64)
+def _score_block(walk, n_contexts, n_actions, scratch_out):  # type: ignore[no-untyped-def]
+    """Score the contexts of ``scratch_out.block`` with all trees."""
+    present = np.zeros(BLOCK_WORDS, np.uint64)
     for i in range(n_contexts):
         present[i // LANES] |= np.uint64(1) << np.uint64(i % LANES)
-    room.score[:] = 0.0
+    scratch_out.score[:] = 0.0
     for t in range(len(walk.root)):
         for word in range(len(walk.all_actions)):
-            _walk_block(walk, walk.root[t], word, present, room)
-        _add_values(walk.value, walk.first_leaf[t], room.leaf, n_actions * BLOCK, room.score)
+            _walk_block(walk, walk.root[t], word, present, scratch_out)
+        _add_values(walk.value, walk.first_leaf[t], scratch_out.leaf, n_actions * BLOCK_CONTEXTS, scratch_out.score)
 
 
 @njit(nogil=True, cache=True)
-def _write_scores(room, start, n_contexts, score_out):  # type: ignore[no-untyped-def]
+def _write_scores(scratch, start, n_contexts, score_out):  # type: ignore[no-untyped-def]
     for i in range(n_contexts):
         for a in range(score_out.shape[1]):
-            score_out[start + i, a] = room.score[a * BLOCK + i]
+            score_out[start + i, a] = scratch.score[a * BLOCK_CONTEXTS + i]
 
 
 @njit(nogil=True, cache=True)
-def score_dense(context, walk, room, start, end, score_out):  # type: ignore[no-untyped-def]
+def score_dense(context, walk, start, end, scratch_out, score_out):  # type: ignore[no-untyped-def]
     """Score rows ``start`` to ``end`` of a dense context, block by block."""
-    for first in range(start, end, BLOCK):
-        n = min(BLOCK, end - first)
+    for first in range(start, end, BLOCK_CONTEXTS):
+        n = min(BLOCK_CONTEXTS, end - first)
         for i in range(n):
             for c in range(len(walk.feature)):
-                room.block[c * BLOCK + i] = context[first + i, walk.feature[c]]
-        _score_block(walk, n, score_out.shape[1], room)
-        _write_scores(room, first, n, score_out)
+                scratch_out.block[c * BLOCK_CONTEXTS + i] = context[first + i, walk.feature[c]]
+        _score_block(walk, n, score_out.shape[1], scratch_out)
+        _write_scores(scratch_out, first, n, score_out)
 
 
 @njit(nogil=True, cache=True)
-def score_csr(data, indices, indptr, column_of, walk, room, start, end, score_out):  # type: ignore[no-untyped-def]
+def score_csr(data, indices, indptr, column_of, walk, start, end, scratch_out, score_out):  # type: ignore[no-untyped-def]
     """Score rows of a CSR context; entries that are not stored are zero, ``column_of`` is -1 for unread features."""
-    for first in range(start, end, BLOCK):
-        n = min(BLOCK, end - first)
-        room.block[:] = 0.0
+    for first in range(start, end, BLOCK_CONTEXTS):
+        n = min(BLOCK_CONTEXTS, end - first)
+        scratch_out.block[:] = 0.0
         for i in range(n):
             for k in range(indptr[first + i], indptr[first + i + 1]):
                 c = column_of[indices[k]]
                 if c >= 0:
-                    room.block[c * BLOCK + i] = data[k]
-        _score_block(walk, n, score_out.shape[1], room)
-        _write_scores(room, first, n, score_out)
+                    scratch_out.block[c * BLOCK_CONTEXTS + i] = data[k]
+        _score_block(walk, n, score_out.shape[1], scratch_out)
+        _write_scores(scratch_out, first, n, score_out)

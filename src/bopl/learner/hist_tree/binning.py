@@ -95,10 +95,12 @@ class ColumnCounts:
         return cls(distinct + np.float32(0.0), count)  # one zero, whichever of the two came first
 
     def __add__(self, other: ColumnCounts) -> ColumnCounts:
-        distinct, place = np.unique(np.concatenate([self.distinct, other.distinct]), return_inverse=True)
-        count = np.zeros(len(distinct), np.int64)
-        np.add.at(count, place.reshape(-1), np.concatenate([self.count, other.count]))
-        return ColumnCounts(distinct, count)
+        both, count = np.concatenate([self.distinct, other.distinct]), np.concatenate([self.count, other.count])
+        order = np.argsort(both, kind="stable")  # which merges the two ascending runs
+        both, count = both[order], count[order]
+        is_new = (both[1:] != both[:-1]) & ~np.isnan(both[:-1])  # NaN comes last, and is one value
+        begin = np.flatnonzero(np.concatenate([np.ones(min(len(both), 1), bool), is_new]))
+        return ColumnCounts(both[begin], np.add.reduceat(count, begin, dtype=np.int64) if len(begin) else count)
 
 
 def bins_from(

@@ -17,6 +17,7 @@ from bopl.learner.hist_tree.node import NodeSums
 from bopl.learner.hist_tree.split import Histogram, scan_block
 
 SMALLER, LARGER = 0, 1  # places of the children in what is kept for both
+PACKED, WIDE, PAIRS = 0, 1, 2  # tables of a `Histogram`, and the values of rows that are added to them
 
 
 class RowIntegers(NamedTuple):
@@ -78,7 +79,7 @@ def scan_children(binned, rule, rows, integers, small, large, scratch, tables_ou
         Those of the smaller child.
     integers : RowIntegers
     small, large : Child
-    scratch : Scratch
+    scratch : ScanScratch
         ``is_dead`` is brought up to date.
     tables_out : Histogram of ndarray of int64, shape (n_slots, n_positions)
         The larger child's slot has the parent's histogram before.
@@ -90,21 +91,22 @@ def scan_children(binned, rule, rows, integers, small, large, scratch, tables_ou
     int64
         Sum of the smaller child's absolute gradients.
     """
-    absolute, shift = np.int64(0), 0 if rule.is_wide else HALF
-    slots, is_dead, allowed, split = (small.slot, large.slot), scratch.is_dead, scratch.allowed, scratch.split
-    for block in range(len(binned.row_width)):
-        absolute = _sum_block(binned, block, rows, integers.packed, shift, slots, is_dead, tables_out.packed)
-        if rule.is_wide:
-            _sum_block(binned, block, rows, integers.wide, 0, slots, is_dead, tables_out.wide)
-        if rule.min_pairs > 1:
-            _sum_block(binned, block, rows, integers.pairs, 0, slots, is_dead, tables_out.pairs)
-        _scan_child(binned, block, small, rule, allowed[SMALLER], tables_out, split, is_dead, splits_out[SMALLER])
-        _scan_child(binned, block, large, rule, allowed[LARGER], tables_out, split, is_dead, splits_out[LARGER])
+    absolute = np.int64(0)
+    slots, is_dead, allowed, sides = (small.slot, large.slot), scratch.is_dead, scratch.allowed, scratch.sides
+    for block in range(len(binned.block)):
+        for table in range(len(tables_out)):  # a single call for all: three of them would not be inlined
+            if (table == WIDE and not rule.is_wide) or (table == PAIRS and rule.min_pairs <= 1):
+                continue
+            shift = HALF if table == PACKED and not rule.is_wide else 0
+            summed = _sum_block(binned, block, rows, integers[table], shift, slots, is_dead, tables_out[table])
+            absolute = summed if table == PACKED else absolute
+        _scan_child(binned, block, small, rule, allowed[SMALLER], tables_out, sides, is_dead, splits_out[SMALLER])
+        _scan_child(binned, block, large, rule, allowed[LARGER], tables_out, sides, is_dead, splits_out[LARGER])
     return absolute
 
 
 @njit(nogil=True, cache=True)
 def scan_node(binned, sums, rule, histogram, allowed, scratch, is_dead_out, splits_out):  # type: ignore[no-untyped-def]
     """Look for the best split of a single node from its histogram; it is written to ``splits_out[0]``."""
-    for block in range(len(binned.row_width)):
+    for block in range(len(binned.block)):
         scan_block(binned, block, sums, rule, histogram, allowed, scratch, is_dead_out, splits_out[0])

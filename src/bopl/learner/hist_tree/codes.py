@@ -18,13 +18,13 @@ from bopl.learner.hist_tree.histogram_column import (
     assemble,
     bundle_column,
     cut_blocks,
-    find_spans,
+    find_parts,
     missing_bin,
     plain_column,
     sparse_columns,
 )
 from bopl.learner.hist_tree.layout import Layout, find_bundles, layout_for
-from bopl.learner.hist_tree.storage import PART_SPAN, BinnedContext
+from bopl.learner.hist_tree.storage import PART, BinnedContext
 
 
 def bin_context(context: Any, columns: tuple[ColumnBins, ...]) -> BinnedContext:
@@ -67,13 +67,12 @@ def _store_fixed(bins: NDArray[np.uint8], layout: Layout) -> BinnedContext:
         codes=np.concatenate(codes),
         # Without any column that varies the block has width 0 and is read as a sparse one: every row is empty.
         row_start=np.zeros((len(blocks), 1 if laid_out else n_samples + 1), np.int64),
-        row_width=np.array([len(block) for block in blocks], np.int64),
         block_code=np.cumsum([0] + [len(one) for one in codes[:-1]]).astype(np.int64),
         part_bins=part_bins,
-        part_missing=np.array(part_missing, np.int64),
-        part_span=np.zeros(len(part_rows), PART_SPAN),
+        part=np.zeros(len(part_rows), PART),
     )
-    return assemble(laid_out, layout.columns, n_samples, stored)
+    stored.part["missing"] = part_missing
+    return assemble(laid_out, layout.columns, n_samples, stored, has_width=True)
 
 
 def _fixed_columns(
@@ -111,14 +110,14 @@ def _store_sparse(bins: NDArray[np.uint8], layout: Layout) -> BinnedContext:
     """From a dense matrix of bins."""
     laid_out = sparse_columns(layout.columns, layout.live, layout.common)
     blocks = cut_blocks(laid_out)
-    span = find_spans(laid_out, blocks, len(layout.columns))
+    part = find_parts(laid_out, blocks, layout.columns)
     features = np.array([j for column in laid_out for j in column.own_features], np.int64)
     row_start = np.zeros((len(blocks), bins.shape[1] + 1), np.int64)
-    _count_codes(bins, features, span, row_start)
+    _count_codes(bins, features, part, row_start)
     _accumulate_starts(row_start)
     codes = np.empty(int(row_start[-1, -1]), np.uint16)
-    _write_codes(bins, features, span, row_start.copy(), codes)
-    return _assemble_sparse(laid_out, layout.columns, codes, row_start, bins, span)
+    _write_codes(bins, features, part, row_start.copy(), codes)
+    return _assemble_sparse(laid_out, layout.columns, codes, row_start, bins, part)
 
 
 def _store_csr(stored: list[ColumnEntries], n_samples: int, layout: Layout) -> BinnedContext:
@@ -127,19 +126,19 @@ def _store_csr(stored: list[ColumnEntries], n_samples: int, layout: Layout) -> B
     entries = [_uncommon(one, columns[j], int(layout.common[j]), n_samples) for j, one in enumerate(stored)]
     laid_out = sparse_columns(columns, layout.live, layout.common)
     blocks = cut_blocks(laid_out)
-    span = find_spans(laid_out, blocks, len(columns))
+    part = find_parts(laid_out, blocks, columns)
     row_start = np.zeros((len(blocks), n_samples + 1), np.int64)
     for j in layout.live:
-        np.add.at(row_start[span[j]["block"]], entries[j][0] + 1, 1)
+        np.add.at(row_start[part[j]["block"]], entries[j][0] + 1, 1)
     _accumulate_starts(row_start)
     codes = np.empty(int(row_start[-1, -1]), np.uint16)
     cursor = row_start.copy()
     for column in laid_out:
         for j in column.own_features:
-            block, (rows, bins) = span[j]["block"], entries[j]
-            codes[cursor[block, rows]] = span[j]["first_code"] + bins.astype(np.int64) - span[j]["first_bin"]
+            block, (rows, bins) = part[j]["block"], entries[j]
+            codes[cursor[block, rows]] = part[j]["first_code"] + bins.astype(np.int64) - part[j]["first_bin"]
             cursor[block, rows] += 1
-    return _assemble_sparse(laid_out, columns, codes, row_start, np.zeros((0, n_samples), np.uint8), span)
+    return _assemble_sparse(laid_out, columns, codes, row_start, np.zeros((0, n_samples), np.uint8), part)
 
 
 def _uncommon(entries: ColumnEntries, column: ColumnBins, common: int, n_samples: int) -> tuple[Any, Any]:
@@ -159,20 +158,18 @@ def _assemble_sparse(
     codes: NDArray[np.uint16],
     row_start: NDArray[np.int64],
     part_bins: NDArray[np.uint8],
-    span: NDArray[Any],
+    part: NDArray[Any],
 ) -> BinnedContext:
     """Return binned contexts whose rows are of different lengths."""
     n_blocks, n_samples = len(row_start), row_start.shape[1] - 1
     stored = StoredRows(
         codes=codes,
         row_start=row_start,
-        row_width=np.zeros(n_blocks, np.int64),
         block_code=np.zeros(n_blocks, np.int64),
         part_bins=part_bins,
-        part_missing=np.array([missing_bin(column) for column in columns], np.int64),
-        part_span=span,
+        part=part,
     )
-    return assemble(laid_out, columns, n_samples, stored)
+    return assemble(laid_out, columns, n_samples, stored, has_width=False)
 
 
 def _accumulate_starts(row_start_out: NDArray[np.int64]) -> None:
@@ -185,20 +182,20 @@ def _accumulate_starts(row_start_out: NDArray[np.int64]) -> None:
 
 
 @njit(nogil=True, cache=True)
-def _count_codes(bins, features, span, count_out):  # type: ignore[no-untyped-def]
+def _count_codes(bins, features, part, count_out):  # type: ignore[no-untyped-def]
     """Add each row's codes in block b to ``count_out[b, row + 1]``."""
     for f in features:
-        block, common = span[f].block, span[f].common
+        block, common = part[f].block, part[f].common
         for i in range(bins.shape[1]):
             count_out[block, i + 1] += bins[f, i] != common
 
 
 @njit(nogil=True, cache=True)
-def _write_codes(bins, features, span, cursor_out, codes_out):  # type: ignore[no-untyped-def]
+def _write_codes(bins, features, part, cursor_out, codes_out):  # type: ignore[no-untyped-def]
     """Write the codes feature by feature, so that each row's codes ascend; the cursors say where the next goes."""
     for f in features:
-        block, common = span[f].block, span[f].common
-        offset = span[f].first_code - span[f].first_bin
+        block, common = part[f].block, part[f].common
+        offset = part[f].first_code - part[f].first_bin
         for i in range(bins.shape[1]):
             if bins[f, i] != common:
                 codes_out[cursor_out[block, i]] = offset + bins[f, i]

@@ -39,8 +39,6 @@ N_RULES = 3
 LANES = 8  # values stored at once
 MAX_PLACES = 1024  # at a time: the lists, and the values they lead to, stay in the first cache
 
-_DOUBLES, _FLAGS = ir.VectorType(ir.DoubleType(), LANES), ir.VectorType(ir.IntType(1), LANES)
-
 
 class CompactTrees(NamedTuple):
     """The trees of a `Walk`, without what no action reaches. Questions are grouped by column and rule."""
@@ -77,8 +75,12 @@ def make_compact_trees(walk: Walk) -> CompactTrees | None:
     value = leaf.view(np.float64)
     value[:, 0] = walk.value[leaves]
     leaf[:, 2], leaf[:, 3] = set_of_leaf, np.searchsorted(walk.root, leaves, side="right") - 1
+    column, rule, begin, threshold = questions
     return CompactTrees(
-        *questions,
+        column=column,
+        rule=rule,
+        begin=begin,
+        threshold=threshold,
         split=np.stack([asked.astype(np.uint32), code[splits + 1], code[link[splits, RIGHT]]], axis=1).reshape(-1),
         fork=np.stack([code[forks + 1], code[link[forks, RIGHT]]], axis=1).reshape(-1),
         leaf=leaf.reshape(-1),
@@ -155,11 +157,12 @@ def _put(typing_context: Any, values_out: Any, start: Any, value: Any, bits: Any
 
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         data = context.make_array(signature.args[0])(context, builder, args[0]).data
-        address = builder.bitcast(builder.gep(data, [args[1]]), _DOUBLES.as_pointer())
-        chosen = builder.bitcast(builder.trunc(args[3], ir.IntType(LANES)), _FLAGS)
-        one = builder.insert_element(ir.Constant(_DOUBLES, ir.Undefined), args[2], ir.IntType(32)(0))
+        doubles, flags = ir.VectorType(ir.DoubleType(), LANES), ir.VectorType(ir.IntType(1), LANES)
+        address = builder.bitcast(builder.gep(data, [args[1]]), doubles.as_pointer())
+        chosen = builder.bitcast(builder.trunc(args[3], ir.IntType(LANES)), flags)
+        one = builder.insert_element(ir.Constant(doubles, ir.Undefined), args[2], ir.IntType(32)(0))
         zeros = ir.Constant(ir.VectorType(ir.IntType(32), LANES), [0] * LANES)
-        everywhere = builder.shuffle_vector(one, ir.Constant(_DOUBLES, ir.Undefined), zeros)
+        everywhere = builder.shuffle_vector(one, ir.Constant(doubles, ir.Undefined), zeros)
         before = builder.load(address, align=8)
         builder.store(builder.select(chosen, everywhere, before), address, align=8)
         return context.get_dummy_value()
@@ -189,7 +192,7 @@ def _find_leaves(trees, first, last, goes_right, place, reached, leaf, fork):  #
     while True:
         n_places, n_forks = zero, zero
         for k in range(n_reached):
-            prefetch(trees.leaf, reached[k] & np.uint32(PLACE_BITS))
+            prefetch(trees.leaf, reached[k] & np.uint32(PLACE_BITS))  # type: ignore[call-arg]
             n_places, n_leaves, n_forks = _collect(reached[k], place, leaf, fork, n_places, n_leaves, n_forks)
         while n_forks > zero:
             n_forks -= one
@@ -205,7 +208,8 @@ def _find_leaves(trees, first, last, goes_right, place, reached, leaf, fork):  #
             for k in range(n):
                 at = np.uint64(place[k])
                 code = split[at + one + np.uint64(goes_right[np.uint64(split[at])])]
-                prefetch(split, code & np.uint32(PLACE_BITS))  # of the next pass; a leaf's number does no harm
+                # Of the next pass; a leaf's number does no harm.
+                prefetch(split, code & np.uint32(PLACE_BITS))  # type: ignore[call-arg]
                 place[n_places], reached[n_reached + k - n_places] = code, code
                 n_places += np.uint64(code <= np.uint32(PLACE_BITS))
             n_reached += n - n_places
@@ -231,7 +235,8 @@ def score_compact(context, trees, start, end, score_out):  # type: ignore[no-unt
                 added = trees.value[at >> np.uint64(1)]
                 actions, tree = trees.actions[trees.leaf[at + np.uint64(2)]], trees.leaf[at + np.uint64(3)]
                 for lane in range(0, width, LANES):
-                    _put(value, (np.int64(tree) - first) * width + lane, added, actions >> np.uint64(lane))
+                    begin = (np.int64(tree) - first) * width + lane
+                    _put(value, begin, added, actions >> np.uint64(lane))  # type: ignore[call-arg]
             for t in range(last - first):
                 for a in range(n_actions):
                     score_out[i, a] += value[t * width + a]

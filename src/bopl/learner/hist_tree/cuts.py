@@ -8,7 +8,7 @@ never listed.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Generator
 from dataclasses import dataclass
 from typing import Any
 
@@ -55,15 +55,17 @@ class Blocks:
 
     @classmethod
     def of(cls, keys: Keys, count: NDArray[np.int64], shift: int) -> Blocks:
-        """Return distinct keys, with their counts, in blocks that agree in all but some trailing bits."""
-        first, place = np.unique(keys >> np.uint32(shift) << np.uint32(shift), return_inverse=True)
-        total = np.zeros(len(first), np.int64)
-        np.add.at(total, place.reshape(-1), count)
-        return cls(first, total)
+        """Return ascending keys, with their counts, in blocks that agree in all but some trailing bits."""
+        first = keys >> np.uint32(shift) << np.uint32(shift)
+        if len(first) == 0:
+            return cls(first, count.astype(np.int64))
+        begin = np.flatnonzero(np.concatenate([[True], first[1:] != first[:-1]]))
+        return cls(first[begin], np.add.reduceat(count, begin, dtype=np.int64))
 
     def __add__(self, other: Blocks) -> Blocks:
-        both = np.concatenate([self.first, other.first]), np.concatenate([self.count, other.count])
-        return Blocks.of(*both, 0)
+        first, count = np.concatenate([self.first, other.first]), np.concatenate([self.count, other.count])
+        order = np.argsort(first, kind="stable")  # which merges the two ascending runs
+        return Blocks.of(first[order], count[order], 0)
 
 
 @dataclass(frozen=True)
@@ -125,8 +127,26 @@ def _joined(one: tuple[float, int], other: tuple[float, int], choose: Any) -> tu
     return value, sum(count for end, count in (one, other) if end == value)
 
 
-def refined(counts: ColumnCounts, needed: Keys, shift: int, finer: int) -> Blocks:
+@dataclass(frozen=True)
+class Finer:
+    """The blocks of a column that are to be counted more finely.
+
+    Attributes
+    ----------
+    needed : ndarray of uint32
+        First keys of the blocks, ascending.
+    shift, finer : int
+        Trailing bits that the values of a block have in common, now and then.
+    """
+
+    needed: Keys
+    shift: int
+    finer: int
+
+
+def refined(counts: ColumnCounts, asked: Finer) -> Blocks:
     """Return the values of some blocks of one shift in the blocks of a finer one."""
+    needed, shift, finer = asked.needed, asked.shift, asked.finer
     value, count, _ = _present(counts)
     keys = order_keys(value)
     block = keys >> np.uint32(shift) << np.uint32(shift)
@@ -136,22 +156,17 @@ def refined(counts: ColumnCounts, needed: Keys, shift: int, finer: int) -> Block
 
 
 def find_bins(
-    tally: ColumnTally,
-    refine: Callable[[Keys, int, int], Blocks],
-    max_bins: int,
-    *,
-    n_actions: int = 1,
-    is_categorical: bool = False,
-    name: str = "",
-) -> ColumnBins:
-    """Return the bins of a column; see `fit_column`.
+    tally: ColumnTally, max_bins: int, *, n_actions: int = 1, is_categorical: bool = False, name: str = ""
+) -> Generator[Finer, Blocks, ColumnBins]:
+    """Find the bins of a column; see `fit_column`.
+
+    A generator: it asks for `refined` blocks, is sent them added up over all pieces, and returns the bins, so that one
+    pass over the pieces serves many columns.
 
     Parameters
     ----------
     tally : ColumnTally
         Of all values.
-    refine : callable
-        Returns `refined` blocks, added up over all pieces.
     max_bins, n_actions, is_categorical, name
         As for `fit_column`.
     """
@@ -165,12 +180,11 @@ def find_bins(
     has_missing = tally.n_missing > 0
     room = min(max_bins, MAX_BINS - int(has_missing))
     low, high = tally.ends[0][0], tally.ends[1][0]
-    return ColumnBins(_narrowed_cuts(tally, refine, room, n_actions), False, has_missing, low, high)
+    cuts = yield from _narrowed_cuts(tally, room, n_actions)
+    return ColumnBins(cuts, False, has_missing, low, high)
 
 
-def _narrowed_cuts(
-    tally: ColumnTally, refine: Callable[[Keys, int, int], Blocks], max_bins: int, n_actions: int
-) -> NDArray[np.float32]:
+def _narrowed_cuts(tally: ColumnTally, max_bins: int, n_actions: int) -> Generator[Finer, Blocks, NDArray[np.float32]]:
     assert tally.blocks is not None
     blocks, n_pairs = tally.blocks, n_actions * int(tally.blocks.count.sum())
     size = sketch_size(n_pairs, max_bins)
@@ -181,7 +195,7 @@ def _narrowed_cuts(
         if finer is None:
             is_fine = is_needed
             break
-        found = refine(blocks.first[is_needed], shift, finer)
+        found = yield Finer(blocks.first[is_needed], shift, finer)
         first = np.concatenate([blocks.first[~is_needed], found.first])
         count = np.concatenate([blocks.count[~is_needed], found.count])
         fine = np.concatenate([np.zeros(len(first) - len(found.first), bool), np.ones(len(found.first), bool)])

@@ -53,13 +53,13 @@ def _open_root(  # type: ignore[no-untyped-def]
     if depth < limits.max_depth and may_split(sums, problem):
         slot = take_slot(scratch_out.slots)
         scratch_out.action_sums[slot] = scratch_out.action_sums[len(scratch_out.histogram)]
-        scratch_out.is_dead[slot] = False
+        scratch_out.scan.is_dead[slot] = False
         if problem.rule.use_allowed:
-            draw_columns(limits.seed, path, limits.colsample, limits.n_always, scratch_out.allowed[SMALLER])
+            draw_columns(limits.seed, path, limits.colsample, limits.n_always, scratch_out.scan.allowed[SMALLER])
         if problem.has_gradient:
             root = Child(np.int64(0), np.int64(len(rows)), path, node, slot, sums)
             nobody = Child(np.int64(0), np.int64(0), path, node, np.int64(NO_SLOT), sums)
-            scan_children(binned, problem.rule, rows, integers, root, nobody, scratch_out, tables_out, splits_out)
+            scan_children(binned, problem.rule, rows, integers, root, nobody, scratch_out.scan, tables_out, splits_out)
     put_open(0, len(rows), depth, path, node, slot, sums, problem.absolute, open_out.node[0])
     open_out.split[0] = splits_out[SMALLER]
 
@@ -97,7 +97,9 @@ def _divide(  # type: ignore[no-untyped-def]
     left_goes = depth < limits.max_depth and may_split(left_sums, problem)
     right_goes = depth < limits.max_depth and may_split(right_sums, problem)
     small_goes, large_goes = (left_goes, right_goes) if small_is_left else (right_goes, left_goes)
-    small_slot, large_slot = child_slots(parent.slot, small_goes, large_goes, scratch_out.is_dead, scratch_out.slots)
+    small_slot, large_slot = child_slots(
+        parent.slot, small_goes, large_goes, scratch_out.scan.is_dead, scratch_out.slots
+    )
     left_slot, right_slot = (small_slot, large_slot) if small_is_left else (large_slot, small_slot)
     left = Child(start, middle, mix(path, WENT_LEFT), child, left_slot, left_sums)
     right = Child(middle, end, mix(path, WENT_RIGHT), child + 1, right_slot, right_sums)
@@ -106,10 +108,10 @@ def _divide(  # type: ignore[no-untyped-def]
     small_absolute = np.int64(0)
     if small_goes or large_goes:
         if problem.rule.use_allowed:
-            draw_columns(limits.seed, small.path, limits.colsample, limits.n_always, scratch_out.allowed[SMALLER])
-            draw_columns(limits.seed, large.path, limits.colsample, limits.n_always, scratch_out.allowed[LARGER])
+            draw_columns(limits.seed, small.path, limits.colsample, limits.n_always, scratch_out.scan.allowed[SMALLER])
+            draw_columns(limits.seed, large.path, limits.colsample, limits.n_always, scratch_out.scan.allowed[LARGER])
         small_absolute = scan_children(
-            binned, problem.rule, rows, integers, small, large, scratch_out, tables_out, splits_out
+            binned, problem.rule, rows, integers, small, large, scratch_out.scan, tables_out, splits_out
         )
         if len(actions) > 1:
             spare = scratch_out.action_sums[len(scratch_out.histogram)]

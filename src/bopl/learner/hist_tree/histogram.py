@@ -119,8 +119,8 @@ def add_rows(binned, block, members, packed, sign, shift, histogram_out):  # typ
     int64
         Sum of the rows' absolute integer gradients.
     """
-    part = histogram_out[binned.block_position[block] : binned.block_position[block + 1]]
-    width = binned.row_width[block]
+    own = binned.block[block]
+    part, width = histogram_out[own.position_start : own.position_end], own.row_width
     if width > 0:
         return _add_fixed(binned.codes, binned.block_code[block], width, members, packed, sign, shift, part)
     return _add_sparse(binned.codes, binned.row_start[block], members, packed, sign, shift, part)
@@ -129,18 +129,18 @@ def add_rows(binned, block, members, packed, sign, shift, histogram_out):  # typ
 @njit(nogil=True, cache=True)
 def clear_columns(binned, block, is_dead, histogram_out):  # type: ignore[no-untyped-def]
     """Set the columns of a block to zero, but for those nobody will read."""
-    for c in range(np.uint64(binned.block_column[block]), np.uint64(binned.block_column[block + 1])):
+    for c in range(np.uint64(binned.block[block].column_start), np.uint64(binned.block[block].column_end)):
         if not is_dead[c]:
-            start = np.uint64(binned.column_start[c])
-            for p in range(start, start + np.uint64(binned.column_bins[c])):
+            start = np.uint64(binned.column[c].start)
+            for p in range(start, start + np.uint64(binned.column[c].n_bins)):
                 histogram_out[p] = 0
 
 
 @njit(nogil=True, cache=True)
 def subtract_columns(binned, block, is_dead, child, parent_out):  # type: ignore[no-untyped-def]
     """Turn the parent's histogram into the sibling's in one block, but for columns nobody will read."""
-    for c in range(np.uint64(binned.block_column[block]), np.uint64(binned.block_column[block + 1])):
+    for c in range(np.uint64(binned.block[block].column_start), np.uint64(binned.block[block].column_end)):
         if not is_dead[c]:
-            start = np.uint64(binned.column_start[c])
-            for p in range(start, start + np.uint64(binned.column_bins[c])):
+            start = np.uint64(binned.column[c].start)
+            for p in range(start, start + np.uint64(binned.column[c].n_bins)):
                 parent_out[p] -= child[p]

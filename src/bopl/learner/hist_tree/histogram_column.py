@@ -11,10 +11,13 @@ from numpy.typing import NDArray
 
 from bopl.learner.hist_tree.binning import ColumnBins
 from bopl.learner.hist_tree.storage import (
+    BLOCK,
+    COLUMN,
     INDICATORS,
     ONE_AGAINST_REST,
     ORDERED,
-    PART_SPAN,
+    PART,
+    POSITION,
     TOP_THRESHOLD,
     Binned,
     BinnedContext,
@@ -146,9 +149,13 @@ def cut_blocks(laid_out: list[HistogramColumn]) -> list[list[int]]:
     return blocks
 
 
-def find_spans(laid_out: list[HistogramColumn], blocks: list[list[int]], n_features: int) -> NDArray[Any]:
-    """Return where each context column's codes lie, of PART_SPAN."""
-    span = np.zeros(n_features, PART_SPAN)
+def find_parts(
+    laid_out: list[HistogramColumn], blocks: list[list[int]], columns: tuple[ColumnBins, ...]
+) -> NDArray[Any]:
+    """Return where each context column's codes lie in the rows of a sparse layout, of PART."""
+    part = np.zeros(len(columns), PART)
+    part["missing"] = [missing_bin(column) for column in columns]
+    span = part[["block", "first_code", "n_codes", "first_bin", "common"]]
     for number, block in enumerate(blocks):
         offset = 0
         for k in block:
@@ -160,47 +167,64 @@ def find_spans(laid_out: list[HistogramColumn], blocks: list[list[int]], n_featu
             else:
                 span[column.features[0]] = number, offset, column.n_bins, 0, column.common
             offset += column.n_bins
-    return span
+    return part
 
 
 class StoredRows(NamedTuple):
-    """Those arrays of `Binned` that are made of the rows, and what reads them."""
+    """Those arrays of `Binned` that are made of the rows, and how columns are found in them."""
 
     codes: NDArray[np.uint16]
     row_start: NDArray[np.int64]
-    row_width: NDArray[np.int64]
     block_code: NDArray[np.int64]
     part_bins: NDArray[np.uint8]
-    part_missing: NDArray[np.int64]
-    part_span: NDArray[Any]
+    part: NDArray[Any]
 
 
 def assemble(
-    laid_out: list[HistogramColumn], columns: tuple[ColumnBins, ...], n_samples: int, stored: StoredRows
+    laid_out: list[HistogramColumn],
+    columns: tuple[ColumnBins, ...],
+    n_samples: int,
+    stored: StoredRows,
+    *,
+    has_width: bool,
 ) -> BinnedContext:
-    """Return binned contexts from histogram columns and the rows stored in them."""
-    size, blocks = [column.n_bins for column in laid_out], cut_blocks(laid_out)
-    start = np.concatenate([[0], np.cumsum(size)]).astype(np.int64)
-    block_column = np.cumsum([0] + [len(block) for block in blocks]).astype(np.int64)
-    equal = np.repeat([column.kind == ONE_AGAINST_REST for column in laid_out], size).astype(bool)
-    arrays = Binned(
-        block_position=start[block_column],
-        block_column=block_column,
-        column_start=start[:-1],
-        column_bins=np.array(size, np.int64),
-        column_common=np.array([column.common for column in laid_out], np.int64),
-        column_missing=np.array([column.missing for column in laid_out], np.int64),
-        column_kind=np.array([column.kind for column in laid_out], np.int64),
-        column_first=np.array([column.first for column in laid_out], np.int64),
-        position_feature=np.array([f for column in laid_out for f in column.features], np.int32),
-        position_part=np.array([part for column in laid_out for part in column.parts], np.int32),
-        position_bin=np.array([b for column in laid_out for b in column.bins], np.int32),
-        position_is_equal=equal,
-        position_is_left=np.array([is_left for column in laid_out for is_left in column.is_left], bool),
-        **stored._asdict(),
-    )
-    thresholds = np.array([value for column in laid_out for value in column.thresholds], np.float32)
-    is_category = np.array([columns[j].is_categorical for j in arrays.position_feature], bool)
-    return BinnedContext(
-        columns, arrays, SplitTable(arrays.position_feature, thresholds, equal & is_category), n_samples
-    )
+    """Return binned contexts from histogram columns and the rows stored in them.
+
+    With ``has_width`` every row has one code for each column.
+    """
+    column = _columns_of(laid_out)
+    position = _positions_of(laid_out)
+    arrays = Binned(block=_blocks_of(laid_out, has_width), column=column, position=position, **stored._asdict())
+    thresholds = np.array([value for one in laid_out for value in one.thresholds], np.float32)
+    feature = np.ascontiguousarray(position["feature"])
+    is_category = np.array([columns[j].is_categorical for j in feature], bool)
+    splits = SplitTable(feature, thresholds, position["is_equal"] & is_category)
+    return BinnedContext(columns, arrays, splits, n_samples)
+
+
+def _columns_of(laid_out: list[HistogramColumn]) -> NDArray[Any]:
+    column = np.zeros(len(laid_out), COLUMN)
+    for name in ("n_bins", "common", "missing", "first", "kind"):
+        column[name] = [getattr(one, name) for one in laid_out]
+    column["start"] = np.cumsum(column["n_bins"]) - column["n_bins"]
+    return column
+
+
+def _positions_of(laid_out: list[HistogramColumn]) -> NDArray[Any]:
+    position = np.zeros(sum(one.n_bins for one in laid_out), POSITION)
+    for name, values in (("feature", "features"), ("part", "parts"), ("bin", "bins"), ("is_left", "is_left")):
+        position[name] = [value for one in laid_out for value in getattr(one, values)]
+    position["is_equal"] = [one.kind == ONE_AGAINST_REST for one in laid_out for _ in one.bins]
+    return position
+
+
+def _blocks_of(laid_out: list[HistogramColumn], has_width: bool) -> NDArray[Any]:
+    cut = cut_blocks(laid_out)
+    block = np.zeros(len(cut), BLOCK)
+    n_columns = np.array([len(one) for one in cut])
+    n_positions = np.array([sum(laid_out[k].n_bins for k in one) for one in cut])
+    block["row_width"] = n_columns if has_width else 0
+    block["column_end"], block["position_end"] = np.cumsum(n_columns), np.cumsum(n_positions)
+    block["column_start"] = block["column_end"] - n_columns
+    block["position_start"] = block["position_end"] - n_positions
+    return block

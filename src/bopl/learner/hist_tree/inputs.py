@@ -10,10 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
+from bopl._errors import quoted
 from bopl._settings import check_number
 from bopl.learner.hist_tree.binning import MAX_BINS
 from bopl.learner.tree_check import MAX_DEPTH
-from bopl.log.context import quoted
 
 if TYPE_CHECKING:
     from bopl.learner.hist_tree.learner import HistTree

@@ -15,9 +15,10 @@ from numba.extending import intrinsic
 LANES = 64
 LANE_DTYPE = np.uint16  # of what `put` stores
 
-_FLOATS = ir.VectorType(ir.FloatType(), LANES)
-_SHORTS = ir.VectorType(ir.IntType(16), LANES)
-_BITS = ir.VectorType(ir.IntType(1), LANES)
+
+def _vector(element: Any) -> Any:
+    """Return the type of 64 lanes; made where it is used, so that importing this needs nothing of llvmlite's types."""
+    return ir.VectorType(element, LANES)
 
 
 def _lanes_at(context: Any, builder: Any, array_type: Any, array: Any, start: Any, vector: Any) -> Any:
@@ -39,8 +40,9 @@ def _comparison(predicate: str, *, missing: bool) -> Any:
     @intrinsic
     def compare(typing_context: Any, values: Any, start: Any, threshold: Any) -> Any:
         def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-            address = _lanes_at(context, builder, signature.args[0], args[0], args[1], _FLOATS)
-            x, cut = builder.load(address, align=4), _splat(builder, args[2], _FLOATS)
+            floats = _vector(ir.FloatType())
+            address = _lanes_at(context, builder, signature.args[0], args[0], args[1], floats)
+            x, cut = builder.load(address, align=4), _splat(builder, args[2], floats)
             test = builder.fcmp_unordered if missing else builder.fcmp_ordered
             return builder.bitcast(test(predicate, x, cut), ir.IntType(LANES))
 
@@ -60,10 +62,11 @@ def put(typing_context: Any, values_out: Any, start: Any, value: Any, bits: Any)
     """Store ``value`` into those of 64 lanes of a uint16 array whose bits are set."""
 
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        address = _lanes_at(context, builder, signature.args[0], args[0], args[1], _SHORTS)
-        chosen = builder.bitcast(args[3], _BITS)
+        shorts = _vector(ir.IntType(16))
+        address = _lanes_at(context, builder, signature.args[0], args[0], args[1], shorts)
+        chosen = builder.bitcast(args[3], _vector(ir.IntType(1)))
         before = builder.load(address, align=2)
-        builder.store(builder.select(chosen, _splat(builder, args[2], _SHORTS), before), address, align=2)
+        builder.store(builder.select(chosen, _splat(builder, args[2], shorts), before), address, align=2)
         return context.get_dummy_value()
 
     return types.void(values_out, types.intp, types.uint16, types.uint64), generate

@@ -267,8 +267,8 @@ class _Growth:
             wide if problem.rule.is_wide else packed,
             pairs if problem.rule.min_pairs > 1 else packed,
         )
-        is_dead, scratch = np.zeros(len(arrays.column_bins), bool), self._engine.take_scratch()
-        scan_node(arrays, node.counts.sums, problem.rule, histogram, allowed, scratch.split, is_dead, splits)
+        is_dead, scratch = np.zeros(len(arrays.column), bool), self._engine.take_scratch()
+        scan_node(arrays, node.counts.sums, problem.rule, histogram, allowed, scratch.scan.sides, is_dead, splits)
         self._engine.give_scratch(scratch)
         return splits[0]
 

@@ -85,7 +85,7 @@ def store_in_order(binned: BinnedContext, order: RowOrder) -> BinnedContext:
     arrays = binned.arrays
     codes = np.empty_like(arrays.codes)
     row_start = arrays.row_start.copy()
-    for block, width in enumerate(arrays.row_width.tolist()):
+    for block, width in enumerate(arrays.block["row_width"].tolist()):
         if width > 0:
             start = int(arrays.block_code[block])
             here = slice(start, start + binned.n_samples * width)

@@ -13,30 +13,30 @@ NONE_EXEMPT = 1 << 20  # instead of a bin that goes left whatever the split: no 
 
 
 @njit(nogil=True, cache=True)
-def _find_bin(codes, start, end, span):  # type: ignore[no-untyped-def]
+def _find_bin(codes, start, end, part):  # type: ignore[no-untyped-def]
     """Return the bin of one column in a row of ascending codes, the common bin if it has none."""
-    first = span.first_code
+    first = part.first_code
     size = end - start
     while size > 0:
         half = size >> 1
         is_below = codes[start + half] < first
         start = start + half + 1 if is_below else start
         size = size - half - 1 if is_below else half
-    if start < end and codes[start] < first + span.n_codes:
-        return np.int64(codes[start]) - first + span.first_bin
-    return span.common
+    if start < end and codes[start] < first + part.n_codes:
+        return np.int64(codes[start]) - first + part.first_bin
+    return part.common
 
 
 @njit(nogil=True, cache=True)
 def split_members(binned, position, default_left, members_out, buffer_out):  # type: ignore[no-untyped-def]
     """Reorder rows so that the left child's come first, each side in its old order; return how many they are.
 
-    A split compares one bin: equal goes right (one against the rest), or above ``position_bin`` goes right. Missing
+    A split compares one bin: equal goes right (one against the rest), or above it goes right. Missing
     values have the last bin, so they go right unless ``default_left``.
     """
-    part, bin_idx = binned.position_part[position], np.int64(binned.position_bin[position])
-    is_equal = binned.position_is_equal[position]
-    exempt = binned.part_missing[part] if default_left else np.int64(NONE_EXEMPT)
+    split = binned.position[position]
+    part, bin_idx, is_equal = split.part, np.int64(split.bin), split.is_equal
+    exempt = binned.part[part].missing if default_left else np.int64(NONE_EXEMPT)
     if len(binned.part_bins) == 0:
         n_right = _split_searched(binned, part, bin_idx, is_equal, exempt, members_out, buffer_out)
     elif exempt >= 0 and exempt != NONE_EXEMPT:
@@ -90,12 +90,12 @@ def _split_equal(bins, bin_idx, members_out, buffer_out):  # type: ignore[no-unt
 @njit(nogil=True, cache=True)
 def _split_searched(binned, part, bin_idx, is_equal, exempt, members_out, buffer_out):  # type: ignore[no-untyped-def]
     """As above for CSR contexts, whose bins are found in the codes of the row."""
-    span = binned.part_span[part]
-    starts = binned.row_start[span.block]
+    column = binned.part[part]
+    starts = binned.row_start[column.block]
     n_right = np.uint64(0)
     for j in range(np.uint64(len(members_out))):
         row = members_out[j]
-        value = _find_bin(binned.codes, starts[row], starts[row + 1], span)
+        value = _find_bin(binned.codes, starts[row], starts[row + 1], column)
         members_out[j - n_right] = row
         buffer_out[n_right] = row
         n_right += np.uint64(value == bin_idx if is_equal else (value > bin_idx) & (value != exempt))

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import itertools
+import warnings
 from dataclasses import dataclass
 from functools import cached_property
+from threading import Event
 from typing import Any
 
 import numpy as np
@@ -29,6 +31,8 @@ from bopl.log.context import is_sparse
 
 MIN_BATCH = 32  # fewer contexts are walked one by one
 MAX_SPAN = 1 << 16  # contexts in one compiled call
+
+_lanes_failed = Event()  # the kernels of many lanes, written in LLVM's own language, cannot be compiled here
 
 
 @dataclass(frozen=True)
@@ -78,21 +82,32 @@ class FlatEnsemble:
 
     @cached_property
     def _batch(self) -> batch.BatchWalk | None:
-        return batch.make_batch_walk(self.walk) if batch.fits_lanes(self.walk) else None
+        is_usable = batch.fits_lanes(self.walk) and not _lanes_failed.is_set()
+        return batch.make_batch_walk(self.walk) if is_usable else None
 
     def _score_span(self, context: Any, start: int, end: int, score: NDArray[np.float64]) -> None:
         walk = self._batch if end - start >= MIN_BATCH else None
-        if walk is None:
-            self._score_one_by_one(context, start, end, score)
-            return
-        room = batch.make_room(walk, self.n_actions)
+        if walk is not None:
+            try:
+                self._score_blocks(walk, context, start, end, score)
+                return
+            except MemoryError:
+                raise
+            except Exception as error:  # of the compiler, before anything is written: kernels raise nothing
+                self._do_without_lanes(error)
+        self._score_one_by_one(context, start, end, score)
+
+    def _score_blocks(
+        self, walk: batch.BatchWalk, context: Any, start: int, end: int, score: NDArray[np.float64]
+    ) -> None:
+        scratch = batch.make_batch_scratch(walk, self.n_actions)
         if is_sparse(context):
             column_of = np.full(self.n_features, -1, np.int64)
             column_of[walk.feature] = np.arange(len(walk.feature))
             parts = (context.data, context.indices, context.indptr)
-            batch.score_csr(*parts, column_of, walk, room, start, end, score)
+            batch.score_csr(*parts, column_of, walk, start, end, scratch, score)
         else:
-            batch.score_dense(context, walk, room, start, end, score)
+            batch.score_dense(context, walk, start, end, scratch, score)
 
     def _score_one_by_one(self, context: Any, start: int, end: int, score: NDArray[np.float64]) -> None:
         if is_sparse(context):
@@ -102,21 +117,39 @@ class FlatEnsemble:
             self._score_dense(context, start, end, score)
 
     def _score_dense(self, context: Any, start: int, end: int, score: NDArray[np.float64]) -> None:
-        if self._compact is None:
-            score_rows(context, self.walk, self.depth, start, end, score)
-        else:
-            score_compact(context, self._compact, start, end, score)
+        trees = self._compact
+        if trees is not None:
+            try:
+                score_compact(context, trees, start, end, score)
+                return
+            except MemoryError:
+                raise
+            except Exception as error:  # of the compiler, as above
+                self._do_without_lanes(error)
+        score_rows(context, self.walk, self.depth, start, end, score)
 
     @cached_property
     def _compact(self) -> CompactTrees | None:
-        return make_compact_trees(self.walk)
+        return None if _lanes_failed.is_set() else make_compact_trees(self.walk)
+
+    def _do_without_lanes(self, error: Exception) -> None:
+        """Traverse trees context by context from now on, and say so once."""
+        vars(self).update(_batch=None, _compact=None)
+        if not _lanes_failed.is_set():
+            _lanes_failed.set()
+            warnings.warn(
+                "kernels that score many contexts at once cannot be compiled with the installed numba and llvmlite, so "
+                f"scoring takes longer; the scores are the same ({type(error).__name__}).",
+                RuntimeWarning,
+                stacklevel=2,
+            )
 
 
 def _spans(n_samples: int, n_jobs: int) -> list[tuple[int, int]]:
     """Divide contexts among threads, a few spans each, in whole blocks; Ctrl-C waits for no more than one span."""
-    n_blocks = -(-n_samples // batch.BLOCK)
+    n_blocks = -(-n_samples // batch.BLOCK_CONTEXTS)
     n_spans = max(4 * n_jobs if n_jobs > 1 else 1, -(-n_samples // MAX_SPAN))
-    bounds = np.linspace(0, n_blocks, max(min(n_spans, n_blocks), 1) + 1).astype(np.int64) * batch.BLOCK
+    bounds = np.linspace(0, n_blocks, max(min(n_spans, n_blocks), 1) + 1).astype(np.int64) * batch.BLOCK_CONTEXTS
     return [(int(a), min(int(b), n_samples)) for a, b in itertools.pairwise(bounds) if b > a]
 
 

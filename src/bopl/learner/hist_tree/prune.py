@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from bopl.learner.hist_tree.assembly import renumbered
+from bopl.learner.hist_tree.assembly import take_nodes
 from bopl.learner.hist_tree.leaf import leaf_value
 from bopl.learner.hist_tree.node import LEAF_POSITION, NO_CHILD
 
@@ -54,4 +54,4 @@ def _compact(
         node["left"] = node["right"] = NO_CHILD
         node["position"], node["gain"] = LEAF_POSITION, 0.0
         node["value"] = leaf_value(node["sum_gradient"], node["sum_weight"], *leaf_rule)
-    return renumbered(nodes[is_kept], (np.cumsum(is_kept) - 1).astype(np.int32))
+    return take_nodes(nodes, np.flatnonzero(is_kept))

@@ -15,9 +15,9 @@ from bopl.learner.hist_tree.storage import BinnedContext
 def take_rows(binned: BinnedContext, rows: NDArray[np.int32]) -> BinnedContext:
     """Return some of the stored contexts, in the order of ``rows``."""
     arrays, n_rows = binned.arrays, len(rows)
-    codes, starts, block_code = [], np.zeros((len(arrays.row_width), n_rows + 1), np.int64), []
+    codes, starts, block_code = [], np.zeros((len(arrays.block), n_rows + 1), np.int64), []
     base = 0
-    for block, width in enumerate(arrays.row_width.tolist()):
+    for block, width in enumerate(arrays.block["row_width"].tolist()):
         block_code.append(base)
         if width > 0:
             start = int(arrays.block_code[block])
@@ -49,10 +49,10 @@ class RowCodes(NamedTuple):
 
 def join_rows(layout: BinnedContext, parts: Sequence[tuple[RowCodes, int, int]]) -> BinnedContext:
     """Return contexts of one layout one after the other: of each part those from one place to another."""
-    n_rows, n_blocks = sum(end - start for _, start, end in parts), len(layout.arrays.row_width)
+    n_rows, n_blocks = sum(end - start for _, start, end in parts), len(layout.arrays.block)
     codes, starts, block_code = [], np.zeros((n_blocks, n_rows + 1), np.int64), []
     base = 0
-    for block, width in enumerate(layout.arrays.row_width.tolist()):
+    for block, width in enumerate(layout.arrays.block["row_width"].tolist()):
         block_code.append(base)
         place = 0
         for arrays, start, end in parts:
@@ -73,11 +73,11 @@ def _with_rows(
     binned: BinnedContext, codes: list[Any], starts: Any, block_code: list[int], part_bins: Any, n_rows: int
 ) -> BinnedContext:
     """Return contexts of the same layout with other rows."""
-    is_sparse = bool((binned.arrays.row_width == 0).any())
+    has_width = binned.arrays.block["row_width"] > 0
     arrays = binned.arrays._replace(
         codes=np.concatenate(codes),
-        row_start=starts if is_sparse else np.zeros((len(starts), 1), np.int64),
-        block_code=np.array(block_code, np.int64) * (binned.arrays.row_width > 0),
+        row_start=np.zeros((len(starts), 1), np.int64) if has_width.all() else starts,
+        block_code=np.array(block_code, np.int64) * has_width,
         part_bins=part_bins,
     )
     return replace(binned, arrays=arrays, n_samples=n_rows)

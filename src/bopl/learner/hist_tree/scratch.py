@@ -21,6 +21,14 @@ class Slots(NamedTuple):
     n_free: NDArray[np.int64]  # (1,)
 
 
+class ScanScratch(NamedTuple):
+    """What the search for splits needs; apart, because every array that a kernel is given costs a call some time."""
+
+    allowed: NDArray[np.bool_]  # (2, n_features), for the smaller and the larger child
+    is_dead: NDArray[np.bool_]  # (n_slots, n_histogram_columns): columns that can split neither a node nor those below
+    sides: SplitScratch
+
+
 class Scratch(NamedTuple):
     """One thread's working memory; arrays by row have an entry for every context."""
 
@@ -33,16 +41,14 @@ class Scratch(NamedTuple):
     histogram: NDArray[np.int64]  # (n_slots, n_positions)
     pair_histogram: NDArray[np.int64]  # (n_slots, n_positions), or no slots
     slots: Slots
-    allowed: NDArray[np.bool_]  # (2, n_features), for the smaller and the larger child
-    is_dead: NDArray[np.bool_]  # (n_slots, n_histogram_columns): columns that can split neither a node nor those below
+    scan: ScanScratch
     action_sums: NDArray[Any]  # (n_slots + 1, n_actions) of ACTION_SUMS; the last slot is spare
     action_floats: ActionFloats  # those of one node
-    split: SplitScratch
 
 
 def make_scratch(binned: BinnedContext, n_rows: int, n_actions: int, *, has_count: bool) -> Scratch:
     """Allocate one thread's working memory for problems of up to ``n_rows`` contexts."""
-    n_columns, n_positions = len(binned.arrays.column_bins), binned.n_positions
+    n_columns, n_positions = len(binned.arrays.column), binned.n_positions
     n_slots = int(np.log2(max(n_rows, 2))) + 3  # the smaller child goes first, so open histograms halve in rows
     return Scratch(
         members=np.empty(n_rows, np.int32),
@@ -54,11 +60,13 @@ def make_scratch(binned: BinnedContext, n_rows: int, n_actions: int, *, has_coun
         histogram=np.empty((n_slots, n_positions), np.int64),
         pair_histogram=np.empty((n_slots if has_count else 0, n_positions), np.int64),
         slots=Slots(np.empty(n_slots, np.int64), np.zeros(1, np.int64)),
-        allowed=np.ones((2, max(len(binned.columns), 1)), np.bool_),
-        is_dead=np.zeros((n_slots, n_columns), np.bool_),
+        scan=ScanScratch(
+            allowed=np.ones((2, max(len(binned.columns), 1)), np.bool_),
+            is_dead=np.zeros((n_slots, n_columns), np.bool_),
+            sides=make_split_scratch(binned),
+        ),
         action_sums=np.zeros((n_slots + 1, n_actions), ACTION_SUMS),
         action_floats=make_action_floats(n_actions),
-        split=make_split_scratch(binned),
     )
 
 

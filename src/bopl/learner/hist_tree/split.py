@@ -10,7 +10,7 @@ for every slice would cost as much as the sums.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -58,7 +58,7 @@ class SplitScratch(NamedTuple):
 
 def make_split_scratch(binned: BinnedContext) -> SplitScratch:
     """Return the buffers of one thread."""
-    longest = int(max(binned.arrays.column_bins, default=0))
+    longest = int(max(binned.arrays.column["n_bins"], default=0))
     packed, wide, pairs = (np.empty(longest, np.int64) for _ in range(3))
     score = np.empty(longest, np.float64)
     return SplitScratch(packed, wide, pairs, score, score.view(np.int64))
@@ -74,63 +74,38 @@ class SplitRule(NamedTuple):
     use_allowed: bool
 
 
-class Column(NamedTuple):
-    """A histogram column: its positions are ``start`` to ``end``."""
-
-    start: Any  # uint64
-    end: Any
-    n_candidates: Any  # uint64: bins, but for that of missing values
-    first: Any  # first bin that is a split
-    common: Any  # bin without codes, or -1
-    missing: Any  # bin of missing values, or -1
-    is_ordered: bool
-
-
-@njit(nogil=True, cache=True, inline="always")
-def _column_at(binned, c):  # type: ignore[no-untyped-def]
-    start, size, missing = np.uint64(binned.column_start[c]), np.uint64(binned.column_bins[c]), binned.column_missing[c]
-    return Column(
-        start,
-        start + size,
-        np.uint64(missing) if missing >= 0 else size,
-        binned.column_first[c],
-        binned.column_common[c],
-        missing,
-        binned.column_kind[c] == ORDERED,
-    )
-
-
 # -- A column's histogram ----------------------------------------------------------------------------------------------
 
 
 @njit(nogil=True, cache=True)
-def _complete(column, total, histogram_out):  # type: ignore[no-untyped-def]
+def _complete(start, end, common, total, histogram_out):  # type: ignore[no-untyped-def]
     """Give the common bin, which rows do not add to, what the others leave of the total; return the others' sum."""
-    if column.common < 0:
+    if common < 0:
         return total
-    at = column.start + np.uint64(column.common)
+    at = start + np.uint64(common)
     histogram_out[at] = 0
     others = np.int64(0)
-    for p in range(column.start, column.end):
+    for p in range(start, end):
         others += histogram_out[p]
     histogram_out[at] = total - others
     return others
 
 
-@njit(nogil=True, cache=True, inline="always")
-def _complete_all(column, node, total, rule, histogram_out):  # type: ignore[no-untyped-def]
+@njit(nogil=True, cache=True)
+def _complete_all(column, node, total, rule, packed_out, wide_out, pairs_out):  # type: ignore[no-untyped-def]
     """Fill in the common bin; return False if no split of the column leaves enough on both sides, here or below.
 
     If the common bin is the first of an ordered column, no right child can hold more than the other bins do.
     """
-    is_first = column.common == 0 and column.is_ordered
-    others = _complete(column, total, histogram_out.packed)
+    start, common = np.uint64(column.start), column.common
+    end, is_first = start + np.uint64(column.n_bins), common == 0 and column.kind == ORDERED
+    others = _complete(start, end, common, total, packed_out)
     if is_first and not rule.is_wide and (others & LOW_MASK) < rule.min_weight:
         return False
     if rule.is_wide:
-        _complete(column, node.weight, histogram_out.wide)
+        _complete(start, end, common, node.weight, wide_out)
     if rule.min_pairs > 1:
-        other_pairs = _complete(column, node.pairs, histogram_out.pairs)
+        other_pairs = _complete(start, end, common, node.pairs, pairs_out)
         return not (is_first and other_pairs < rule.min_pairs)
     return True
 
@@ -139,51 +114,37 @@ def _complete_all(column, node, total, rule, histogram_out):  # type: ignore[no-
 
 
 @njit(nogil=True, cache=True)
-def _sum_side(column, histogram, side_out):  # type: ignore[no-untyped-def]
-    """Write one side of each candidate: running sums of an ordered column, otherwise each bin by itself."""
-    if column.is_ordered:
-        running = np.int64(0)
-        for p in range(column.start, column.end):
-            running += histogram[p]
-            side_out[p - column.start] = running
-    else:
-        for p in range(column.start, column.end):
-            side_out[p - column.start] = histogram[p]
-
-
-@njit(nogil=True, cache=True, inline="always")
-def _sum_sides(column, rule, histogram, scratch_out):  # type: ignore[no-untyped-def]
-    _sum_side(column, histogram.packed, scratch_out.packed)
-    if rule.is_wide:
-        _sum_side(column, histogram.wide, scratch_out.wide)
-    if rule.min_pairs > 1:
-        _sum_side(column, histogram.pairs, scratch_out.pairs)
+def _sum_up(histogram, start, end, side_out):  # type: ignore[no-untyped-def]
+    """Write the running sums of a column: the left children of its splits."""
+    running = np.int64(0)
+    for p in range(start, end):
+        running += histogram[p]
+        side_out[p - start] = running
 
 
 @njit(nogil=True, cache=True)
-def _add_to_side(missing, n, side_out):  # type: ignore[no-untyped-def]
+def _copy(histogram, start, end, side_out):  # type: ignore[no-untyped-def]
+    """Write each bin by itself: the children of one-against-rest splits."""
+    for p in range(start, end):
+        side_out[p - start] = histogram[p]
+
+
+@njit(nogil=True, cache=True)
+def _sum_side(column, histogram, side_out):  # type: ignore[no-untyped-def]
+    """Write one side of every candidate."""
+    start = np.uint64(column.start)
+    end = start + np.uint64(column.n_bins)
+    if column.kind == ORDERED:
+        _sum_up(histogram, start, end, side_out)
+    else:
+        _copy(histogram, start, end, side_out)
+
+
+@njit(nogil=True, cache=True)
+def _move_left(missing, n, side_out):  # type: ignore[no-untyped-def]
+    """Add missing values to the left side of every candidate of an ordered column."""
     for b in range(n):
         side_out[b] += missing
-
-
-@njit(nogil=True, cache=True, inline="always")
-def _has_missing(column, rule, histogram):  # type: ignore[no-untyped-def]
-    """Return whether a node has missing values in an ordered column that knows them."""
-    if column.missing < 0:
-        return False
-    at = column.start + column.n_candidates
-    return histogram.packed[at] != 0 or (rule.is_wide and histogram.wide[at] != 0)
-
-
-@njit(nogil=True, cache=True, inline="always")
-def _move_missing_left(column, rule, histogram, scratch_out):  # type: ignore[no-untyped-def]
-    """Add the missing values to the left side of every candidate."""
-    at, n = column.start + column.n_candidates, column.n_candidates
-    _add_to_side(histogram.packed[at], n, scratch_out.packed)
-    if rule.is_wide:
-        _add_to_side(histogram.wide[at], n, scratch_out.wide)
-    if rule.min_pairs > 1:
-        _add_to_side(histogram.pairs[at], n, scratch_out.pairs)
 
 
 # -- Candidates --------------------------------------------------------------------------------------------------------
@@ -204,25 +165,25 @@ def _narrow(side, mask, low, high, least, most):  # type: ignore[no-untyped-def]
     return low, high
 
 
-@njit(nogil=True, cache=True, inline="always")
-def _valid_range(column, node, rule, scratch):  # type: ignore[no-untyped-def]
+@njit(nogil=True, cache=True)
+def _valid_range(n_candidates, node, rule, side, side_pairs):  # type: ignore[no-untyped-def]
     """Return the range of an ordered column's candidates that leave enough weight and pairs on both sides."""
-    low, high = np.uint64(0), column.n_candidates
-    most = float(node.weight) - rule.min_weight
-    low, high = _narrow(scratch.packed, LOW_MASK, low, high, rule.min_weight, most)
+    low, high = np.uint64(0), n_candidates
+    low, high = _narrow(side, LOW_MASK, low, high, rule.min_weight, float(node.weight) - rule.min_weight)
     if rule.min_pairs > 1:
-        low, high = _narrow(scratch.pairs, WHOLE, low, high, rule.min_pairs, node.pairs - rule.min_pairs)
+        low, high = _narrow(side_pairs, WHOLE, low, high, rule.min_pairs, node.pairs - rule.min_pairs)
     return low, high
 
 
 @njit(nogil=True, cache=True)
-def _close_unordered(column, position_feature, allowed, use_allowed, score_out):  # type: ignore[no-untyped-def]
+def _close_unordered(column, n, position, allowed, use_allowed, score_out):  # type: ignore[no-untyped-def]
     """Cross out bins that are no split: a bundle's "none of them", and columns not drawn for this node."""
     for b in range(column.first):
         score_out[b] = NO_SCORE
     if use_allowed:
-        for b in range(column.n_candidates):
-            if not allowed[position_feature[column.start + b]]:
+        start = np.uint64(column.start)
+        for b in range(n):
+            if not allowed[position[start + b].feature]:
                 score_out[b] = NO_SCORE
 
 
@@ -235,14 +196,11 @@ def _close_few_pairs(pairs, n, total_pairs, min_pairs, score_out):  # type: igno
 
 
 @njit(nogil=True, cache=True)
-def _put_split(b, column, node, rule, default_left, is_left, scratch, split_out):  # type: ignore[no-untyped-def]
-    """Write the candidate ``b``; its sums are those of the left child if ``is_left``."""
-    gradient = scratch.packed[b] if rule.is_wide else scratch.packed[b] >> HALF
-    weight = scratch.wide[b] if rule.is_wide else scratch.packed[b] & LOW_MASK
-    split_out.position, split_out.default_left = np.int64(column.start) + b, default_left
+def _put_split(position, default_left, is_left, gradient, weight, score, node, split_out):  # type: ignore[no-untyped-def]
+    """Write a split; the sums are those of the left child if ``is_left``, otherwise of the right one."""
+    split_out.position, split_out.default_left, split_out.score = position, default_left, score
     split_out.left_gradient = gradient if is_left else node.gradient - gradient
     split_out.left_weight = weight if is_left else node.weight - weight
-    split_out.score = scratch.score[b]
 
 
 @njit(nogil=True, cache=True)
@@ -266,43 +224,58 @@ def scan_block(binned, block, node, rule, histogram, allowed, scratch, is_dead_o
     split_out : record of SPLIT
         The best split so far.
     """
-    total = node.gradient if rule.is_wide else pack(node.gradient, node.weight)
-    has_min_pairs = rule.min_pairs > 1
+    # Arrays are taken out of their tuples once: every time costs a count of references.
+    packed, wide, pairs = histogram.packed, histogram.wide, histogram.pairs
+    side, side_wide, side_pairs = scratch.packed, scratch.wide, scratch.pairs
+    score, score_bits = scratch.score, scratch.score_bits
+    is_wide, has_min_pairs = rule.is_wide, rule.min_pairs > 1
+    total = node.gradient if is_wide else pack(node.gradient, node.weight)
     best = split_out.score
-    for c in range(np.uint64(binned.block_column[block]), np.uint64(binned.block_column[block + 1])):
+    for c in range(np.uint64(binned.block[block].column_start), np.uint64(binned.block[block].column_end)):
         if is_dead_out[c]:
             continue
-        column = _column_at(binned, c)
-        if rule.use_allowed and column.is_ordered and not allowed[binned.position_feature[column.start]]:
+        column = binned.column[c]
+        is_ordered, knows_missing = column.kind == ORDERED, column.missing >= 0
+        if rule.use_allowed and is_ordered and not allowed[binned.position[column.start].feature]:
             continue
-        if not _complete_all(column, node, total, rule, histogram):
+        if not _complete_all(column, node, total, rule, packed, wide, pairs):
             is_dead_out[c] = True
             continue
-        _sum_sides(column, rule, histogram, scratch)
+        _sum_side(column, packed, side)
+        if is_wide:
+            _sum_side(column, wide, side_wide)
+        if has_min_pairs:
+            _sum_side(column, pairs, side_pairs)
+        n = np.uint64(column.missing) if knows_missing else np.uint64(column.n_bins)  # candidates
+        missing = np.uint64(column.start) + n
         for default_left in (False, True):
             if default_left:
-                if not _has_missing(column, rule, histogram):
+                if not knows_missing or (packed[missing] == 0 and (not is_wide or wide[missing] == 0)):
                     break
-                _move_missing_left(column, rule, histogram, scratch)
-            low, high = np.uint64(0), column.n_candidates
-            if rule.is_wide:
-                score_wide(
-                    scratch.packed, scratch.wide, high, node.gradient, node.weight, rule.reg, rule.min_weight,
-                    scratch.score,
-                )  # fmt: skip
+                _move_left(packed[missing], n, side)
+                if is_wide:
+                    _move_left(wide[missing], n, side_wide)
+                if has_min_pairs:
+                    _move_left(pairs[missing], n, side_pairs)
+            low, high = np.uint64(0), n
+            if is_wide:
+                score_wide(side, side_wide, n, node.gradient, node.weight, rule.reg, rule.min_weight, score)
             else:
-                if column.is_ordered:
-                    low, high = _valid_range(column, node, rule, scratch)
-                    is_dead_out[c] = low >= high and column.missing < 0
-                    if not may_beat(scratch.packed, low, high, total, rule.reg, best):
+                if is_ordered:
+                    low, high = _valid_range(n, node, rule, side, side_pairs)
+                    is_dead_out[c] = low >= high and not knows_missing
+                    if not may_beat(side, low, high, total, rule.reg, best):
                         continue
-                score_packed(scratch.packed, low, high, total, rule.reg, rule.min_weight, scratch.score)
-            if not column.is_ordered:
-                _close_unordered(column, binned.position_feature, allowed, rule.use_allowed, scratch.score)
-            if has_min_pairs and (rule.is_wide or not column.is_ordered):
-                _close_few_pairs(scratch.pairs, high, node.pairs, rule.min_pairs, scratch.score)
-            b = first_above(scratch.score, scratch.score_bits, low, high, best)
+                score_packed(side, low, high, total, rule.reg, rule.min_weight, score)
+            if not is_ordered:
+                _close_unordered(column, n, binned.position, allowed, rule.use_allowed, score)
+            if has_min_pairs and (is_wide or not is_ordered):
+                _close_few_pairs(side_pairs, n, node.pairs, rule.min_pairs, score)
+            b = first_above(score, score_bits, low, high, best)
             if b >= 0:
-                is_left = column.is_ordered or binned.position_is_left[np.int64(column.start) + b]
-                _put_split(b, column, node, rule, default_left, is_left, scratch, split_out)
-                best = split_out.score
+                best = score[b]
+                gradient = side[b] if is_wide else side[b] >> HALF
+                weight = side_wide[b] if is_wide else side[b] & LOW_MASK
+                position = column.start + b
+                is_left = is_ordered or binned.position[position].is_left
+                _put_split(position, default_left, is_left, gradient, weight, best, node, split_out)

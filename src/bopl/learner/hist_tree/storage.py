@@ -24,9 +24,45 @@ from bopl.learner.hist_tree.binning import ColumnBins
 ORDERED, ONE_AGAINST_REST, INDICATORS = 0, 1, 2  # kinds of histogram columns
 TOP_THRESHOLD = np.finfo(np.float32).max  # every present value is below it: present left, missing right
 
-# Where the codes of one context column lie in the rows of a sparse layout.
-PART_SPAN = np.dtype(
+# A run of histogram columns whose positions 16 bits can tell apart.
+BLOCK = np.dtype(
     [
+        ("row_width", np.int64),  # codes of every row, or 0 if rows are of different lengths
+        ("position_start", np.int64),
+        ("position_end", np.int64),
+        ("column_start", np.int64),
+        ("column_end", np.int64),
+    ]
+)
+
+# A column of the histogram: one context column, or several indicators.
+COLUMN = np.dtype(
+    [
+        ("start", np.int64),  # its first position
+        ("n_bins", np.int64),  # its positions, that of missing values included
+        ("common", np.int64),  # bin without codes, or -1
+        ("missing", np.int64),  # bin of missing values, or -1
+        ("first", np.int64),  # first bin that is a split; 1 for bundles, whose bin 0 is "none of them"
+        ("kind", np.int64),  # ORDERED, ONE_AGAINST_REST or INDICATORS
+    ]
+)
+
+# A position of the histogram, and the split that it stands for.
+POSITION = np.dtype(
+    [
+        ("feature", np.int32),  # context column that the split reads
+        ("part", np.int32),  # ... as a partition column
+        ("bin", np.int32),  # ... and the bin that it compares with
+        ("is_equal", np.bool_),  # that bin goes right; otherwise bins up to that one go left
+        ("is_left", np.bool_),  # indicator whose rarer value is the smaller one
+    ],
+    align=True,
+)
+
+# A column that rows are divided by. Where its bins are not stored by column, they are searched for in a row's codes.
+PART = np.dtype(
+    [
+        ("missing", np.int64),  # bin of missing values, or -1
         ("block", np.int64),
         ("first_code", np.int64),  # code of the first bin that has one
         ("n_codes", np.int64),
@@ -39,30 +75,18 @@ PART_SPAN = np.dtype(
 class Binned(NamedTuple):
     """The arrays that the growing kernels read; positions are histogram positions.
 
-    ``codes`` of row i in block b lie at ``block_code[b] + i * row_width[b]`` (fixed) or between ``row_start[b, i]`` and
-    ``row_start[b, i + 1]`` (sparse, ``row_width[b] == 0``), relative to ``block_position[b]``.
+    The codes of row i in block b lie at ``block_code[b] + i * row_width`` (fixed), or between ``row_start[b, i]`` and
+    ``row_start[b, i + 1]`` (sparse, ``row_width`` being 0). They count from the block's first position.
     """
 
     codes: NDArray[np.uint16]
-    row_start: NDArray[np.int64]
-    row_width: NDArray[np.int64]
-    block_code: NDArray[np.int64]
-    block_position: NDArray[np.int64]  # (n_blocks + 1,)
-    block_column: NDArray[np.int64]  # (n_blocks + 1,) first histogram column of each block
-    column_start: NDArray[np.int64]  # first position of each histogram column
-    column_bins: NDArray[np.int64]  # its number of positions, the missing one included
-    column_common: NDArray[np.int64]  # bin without codes, or -1
-    column_missing: NDArray[np.int64]  # bin of missing values, or -1
-    column_kind: NDArray[np.int64]  # ORDERED, ONE_AGAINST_REST or INDICATORS
-    column_first: NDArray[np.int64]  # first bin that is a split; 1 for bundles, whose bin 0 is "none of them"
-    position_feature: NDArray[np.int32]  # context column that a split at this position reads
-    position_part: NDArray[np.int32]  # partition column that a split at this position reads
-    position_bin: NDArray[np.int32]  # ... and the bin it compares with
-    position_is_equal: NDArray[np.bool_]  # bin == there goes right; otherwise bin <= there goes left
-    position_is_left: NDArray[np.bool_]  # indicator whose rarer value is the smaller one
+    row_start: NDArray[np.int64]  # (n_blocks, n_samples + 1), or (n_blocks, 1)
+    block_code: NDArray[np.int64]  # (n_blocks,)
     part_bins: NDArray[np.uint8]  # (n_parts, n_samples) bins by column, or no rows for CSR contexts
-    part_missing: NDArray[np.int64]
-    part_span: NDArray[Any]  # (n_parts,) of PART_SPAN, for CSR contexts
+    block: NDArray[Any]  # (n_blocks,) of BLOCK
+    column: NDArray[Any]  # (n_histogram_columns,) of COLUMN
+    position: NDArray[Any]  # (n_positions,) of POSITION
+    part: NDArray[Any]  # (n_parts,) of PART
 
 
 @dataclass(frozen=True)
@@ -86,4 +110,4 @@ class BinnedContext:
     @property
     def n_positions(self) -> int:
         """Length of a histogram."""
-        return int(self.arrays.block_position[-1])
+        return len(self.arrays.position)

@@ -7,6 +7,7 @@ nodes that have become small, which are kept apart.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -197,7 +198,7 @@ def run_wave(binned: BinnedContext, target: Target, nodes: Nodes, wave: Wave, ha
         Number of the piece's first sample.
     """
     n_left = _divide(binned, nodes, wave)
-    scratch = _make_scratch(binned.n_samples, has_count)
+    scratch = _take_scratch(binned.n_samples, has_count)
     answer = Answer(
         n_left,
         _measure(target, nodes, wave.measures, scratch),
@@ -220,13 +221,17 @@ class WaveScratch(NamedTuple):
     pairs: NDArray[np.int64]  # empty if pairs are not counted
 
 
-def _make_scratch(n_rows: int, has_count: bool) -> WaveScratch:
+_KEPT = threading.local()  # the arrays of a thread's last pass: fresh ones cost more than some passes do
+
+
+def _take_scratch(n_rows: int, has_count: bool) -> WaveScratch:
+    """Return working memory for so many rows, the thread's own; what it holds is left over from other passes."""
+    kept: NDArray[np.int64] | None = getattr(_KEPT, "words", None)
+    if kept is None or kept.shape[1] < n_rows:
+        kept = _KEPT.words = np.empty((len(WaveScratch._fields), n_rows), np.int64)
+    gradient, weight, packed, wide, pairs = (words[:n_rows] for words in kept)
     return WaveScratch(
-        row_gradient=np.empty(n_rows),
-        row_weight=np.empty(n_rows),
-        packed=np.empty(n_rows, np.int64),
-        wide=np.empty(n_rows, np.int64),
-        pairs=np.empty(n_rows if has_count else 0, np.int64),
+        gradient.view(np.float64), weight.view(np.float64), packed, wide, pairs if has_count else pairs[:0]
     )
 
 
@@ -368,7 +373,7 @@ def _count_sums(target, rows, actions, asked, number, scratch, counted_out):  # 
 @njit(nogil=True, cache=True)
 def _count_histogram(binned, rows, is_wide, scratch, at, counted_out):  # type: ignore[no-untyped-def]
     """Add a node's rows, turned into integers before, to its histograms."""
-    for block in range(len(binned.row_width)):
+    for block in range(len(binned.block)):
         add_rows(binned, block, rows, scratch.packed, 1, 0 if is_wide else HALF, counted_out.packed[at])
         if is_wide:
             add_rows(binned, block, rows, scratch.wide, 1, 0, counted_out.wide[at])

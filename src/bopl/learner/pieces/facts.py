@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Generator, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,7 +13,7 @@ from bopl._typing import AnyArray, BoolArray
 from bopl.cluster import Placement
 from bopl.learner.hist_tree.binning import ColumnBins, ColumnCounts, count_values
 from bopl.learner.hist_tree.codes import store_context
-from bopl.learner.hist_tree.cuts import Blocks, ColumnTally, find_bins, refined
+from bopl.learner.hist_tree.cuts import Blocks, ColumnTally, Finer, find_bins, refined
 from bopl.learner.hist_tree.inputs import as_context
 from bopl.learner.hist_tree.layout import BinFacts, Layout, bin_facts, choose_layout
 from bopl.learner.hist_tree.storage import BinnedContext
@@ -100,19 +100,34 @@ def find_layout(placed: Placement, read: ReadContext, max_bins: int, categorical
     columns: list[ColumnBins] = []
     for first in range(0, len(categorical), COLUMNS_AT_ONCE):
         some = range(first, min(first + COLUMNS_AT_ONCE, len(categorical)))
-        for j, tally in zip(some, placed.reduce(_tallies, read, some, add=_add_each), strict=True):
-
-            def refine(needed: AnyArray, shift: int, finer: int, j: int = j) -> Blocks:
-                found: Blocks = placed.reduce(_refined, read, j, needed, shift, finer, add=operator.add)
-                return found
-
-            is_category = bool(categorical[j])
-            columns.append(
-                find_bins(tally, refine, max_bins, n_actions=n_actions, is_categorical=is_category, name=str(j))
-            )
+        tallies = placed.reduce(_tallies, read, some, add=_add_each)
+        searches = {
+            j: find_bins(tally, max_bins, n_actions=n_actions, is_categorical=bool(categorical[j]), name=str(j))
+            for j, tally in zip(some, tallies, strict=True)
+        }
+        found = _search(searches, lambda asked: placed.reduce(_refined, read, asked, add=_add_each))
+        columns += [found[j] for j in some]
     facts = placed.reduce(_facts, read, tuple(columns), add=add_some)
     assert facts is not None
     return choose_layout(tuple(columns), facts)
+
+
+def _search(
+    searches: Mapping[int, Generator[Finer, Blocks, ColumnBins]],
+    refine: Callable[[list[tuple[int, Finer]]], list[Blocks]],
+) -> dict[int, ColumnBins]:
+    """Run the searches of several columns side by side: what all of them ask for is counted in one pass."""
+    found: dict[int, ColumnBins] = {}
+    answers: dict[int, Blocks | None] = dict.fromkeys(searches)
+    while answers:
+        asked = []
+        for j, answer in answers.items():
+            try:
+                asked.append((j, searches[j].send(answer)))  # type: ignore[arg-type]  # None begins a generator
+            except StopIteration as end:
+                found[j] = end.value
+        answers = dict(zip([j for j, _ in asked], refine(asked) if asked else (), strict=True))
+    return found
 
 
 def without_rows(layout: Layout, *, is_sparse: bool) -> BinnedContext:
@@ -136,8 +151,9 @@ def _tallies(state: LoadedPiece, read: ReadContext, columns: Iterable[int]) -> l
     return [ColumnTally.of(counts) for counts in _counts(state, read, columns)]
 
 
-def _refined(state: LoadedPiece, read: ReadContext, j: int, needed: AnyArray, shift: int, finer: int) -> Blocks:
-    return refined(_counts(state, read, [j])[0], needed, shift, finer)
+def _refined(state: LoadedPiece, read: ReadContext, asked: list[tuple[int, Finer]]) -> list[Blocks]:
+    counts = _counts(state, read, [j for j, _ in asked])
+    return [refined(one, finer) for one, (_, finer) in zip(counts, asked, strict=True)]
 
 
 def _add_each(one: list[Any], other: list[Any]) -> list[Any]:

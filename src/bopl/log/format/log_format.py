@@ -8,9 +8,8 @@ from pathlib import Path
 from typing import Any
 from zlib import error as zlib_error
 
-from bopl._errors import UsageError
+from bopl._errors import UsageError, quoted
 from bopl._registry import Registry
-from bopl.log.context import quoted
 from bopl.log.format.columnar import Wanted, read_arrow, read_csv, read_json_lines, read_parquet
 from bopl.log.format.dsjson import looks_like_dsjson, read_dsjson
 from bopl.log.format.files import LogFile, find_files, suffix_of

@@ -7,9 +7,9 @@ from typing import Any
 import narwhals.stable.v1 as nw
 import numpy as np
 
+from bopl._errors import quoted
 from bopl._typing import BoolArray
 from bopl.log.column import distinct_values
-from bopl.log.context import quoted
 from bopl.log.format.log_parts import LogParts, SparseContext
 from bopl.log.written import Written, description_of
 

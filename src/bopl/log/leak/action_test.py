@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from bopl._typing import BoolArray, FloatArray, IntArray
-from bopl.log.leak.bins import BinnedColumn
+from bopl.log.leak.column_bins import BinnedColumn
 from bopl.log.leak.column_trial import Trial
 
 STAKES = np.array([0.02, 0.1, 0.3, 0.6, 0.9])  # shares of the capital; their mean is a fair bet as well
@@ -50,15 +50,16 @@ def try_action(trial: Trial, column: BinnedColumn) -> ActionTest:
     capital, excess, told, gain = [], [], [], []
     cell = column.code * trial.n_actions + trial.action_idx
     for learned, tried in trial.halves:
-        prob = _bets(trial, column, cell, learned)
-        won = prob[cell[tried]] * trial.inverse[tried] - 1.0
+        own, count = cell[tried], _counted(trial, column, cell[learned])
+        prob = _bets(trial, column, cell[learned], learned, count)
+        won = prob[own] * trial.inverse[tried] - 1.0
         is_open: BoolArray = np.any(prob.reshape(column.n_bins, -1) > 0.0, axis=1)
         is_bet = is_open[column.code[tried]]
         capital.append(_log_capital(np.where(is_bet, won, 0.0), None if trial.group is None else trial.group[tried]))
         excess.append(float(won[is_bet].mean()) if is_bet.any() else 0.0)
-        share = frequencies(trial, column, cell, learned)[cell[tried]]
-        told.append(float(share.mean()))
-        gain.append(float((np.log(share) + np.log(trial.inverse[tried])).mean()))
+        share = _shares(count)
+        told.append(float(share[own].mean()))
+        gain.append(float((np.log(share)[own] + trial.openness[tried]).mean()))
     return ActionTest(
         float(np.logaddexp.reduce(capital) - np.log(2.0)),
         float(np.mean(excess)),
@@ -70,19 +71,23 @@ def try_action(trial: Trial, column: BinnedColumn) -> ActionTest:
 def told_action(trial: Trial, column: BinnedColumn) -> float:
     """Return the mean probability that the bins of a column give to the action taken; needs no propensities."""
     cell = column.code * trial.n_actions + trial.action_idx
-    share = [frequencies(trial, column, cell, learned)[cell[tried]].mean() for learned, tried in trial.halves]
+    share = [_shares(_counted(trial, column, cell[learned]))[cell[tried]].mean() for learned, tried in trial.halves]
     return float(np.mean(share))
 
 
-def frequencies(trial: Trial, column: BinnedColumn, cell: IntArray, rows: IntArray) -> FloatArray:
+def _counted(trial: Trial, column: BinnedColumn, cell: IntArray) -> IntArray:
+    """Return how often each action was taken in each bin, of shape (n_bins, n_actions)."""
+    shape = (column.n_bins, trial.n_actions)
+    return np.bincount(cell, minlength=shape[0] * shape[1]).reshape(shape)
+
+
+def _shares(count: IntArray) -> FloatArray:
     """Return the share of each action in each bin, drawn a little towards its share in all, of length of the cells."""
-    n_actions = trial.n_actions
-    count = np.bincount(cell[rows], minlength=column.n_bins * n_actions).reshape(column.n_bins, n_actions)
-    overall = (count.sum(axis=0) + 1.0 / n_actions) / (len(rows) + 1.0)
+    overall = (count.sum(axis=0) + 1.0 / count.shape[1]) / (count.sum() + 1.0)
     return ((count + overall) / (count.sum(axis=1, keepdims=True) + 1.0)).ravel()
 
 
-def _bets(trial: Trial, column: BinnedColumn, cell: IntArray, rows: IntArray) -> FloatArray:
+def _bets(trial: Trial, column: BinnedColumn, cell: IntArray, rows: IntArray, count: IntArray) -> FloatArray:
     """Return probabilities of the actions in each bin, 0 for all where nothing is bet, of length of the cells.
 
     An action is bet on where its sum of 1/p exceeds the samples of the bin; the more, the farther it does, and the
@@ -91,12 +96,12 @@ def _bets(trial: Trial, column: BinnedColumn, cell: IntArray, rows: IntArray) ->
     assert trial.inverse is not None
     shape = (column.n_bins, trial.n_actions)
 
-    def sums(values: FloatArray | None) -> FloatArray:
-        total = np.bincount(cell[rows], weights=values, minlength=shape[0] * shape[1])
+    def sums(values: FloatArray) -> FloatArray:
+        total = np.bincount(cell, weights=values, minlength=shape[0] * shape[1])
         return total.reshape(shape).astype(np.float64)
 
     inverse = trial.inverse[rows]
-    count, total, expected = sums(None), sums(inverse), _expected(trial, column, rows)
+    total, expected = sums(inverse), _expected(trial, column, rows, count)
     z = (total - expected) / np.sqrt(np.maximum(sums(inverse**2), 1e-300))
     is_bet = (z > MIN_Z) & (count >= MIN_COUNT)
     stake = np.where(is_bet, total / np.maximum(expected, 1.0) - 1.0, 0.0) * count / np.maximum(total, 1e-300)
@@ -104,11 +109,11 @@ def _bets(trial: Trial, column: BinnedColumn, cell: IntArray, rows: IntArray) ->
     return (stake / np.maximum(stake.sum(axis=1, keepdims=True), 1e-300)).ravel()
 
 
-def _expected(trial: Trial, column: BinnedColumn, rows: IntArray) -> FloatArray:
+def _expected(trial: Trial, column: BinnedColumn, rows: IntArray, count: IntArray) -> FloatArray:
     """Return how many samples of each bin could have taken each action, of shape (n_bins, n_actions) or (n_bins, 1)."""
-    code = column.code[rows]
     if trial.action_mask is None:
-        return np.bincount(code, minlength=column.n_bins).astype(np.float64)[:, None]
+        return count.sum(axis=1, keepdims=True).astype(np.float64)
+    code = column.code[rows]
     from scipy.sparse import csr_array
 
     member = csr_array((np.ones(len(rows)), (code, np.arange(len(rows)))), shape=(column.n_bins, len(rows)))

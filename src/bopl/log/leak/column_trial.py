@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from bopl._typing import AnyArray, BoolArray, FloatArray, IntArray
-from bopl.log.leak.bins import bin_column
+from bopl.log.leak.column_bins import bin_column
 
 if TYPE_CHECKING:
     from bopl.log.bandit_log import BanditLog
@@ -67,6 +67,17 @@ class Trial:
         """Rows to learn from and rows to try on, twice."""
         rows = np.flatnonzero(self.half), np.flatnonzero(~self.half)
         return (rows, rows[::-1])
+
+    @cached_property
+    def openness(self) -> FloatArray:
+        """``-ln p`` of each sample."""
+        assert self.inverse is not None
+        return np.log(self.inverse)
+
+    @cached_property
+    def spread(self) -> float:
+        """Sum of the squares of the target about its mean."""
+        return float(((self.target - self.target.mean()) ** 2).sum())
 
     @cached_property
     def reward_bin(self) -> IntArray:

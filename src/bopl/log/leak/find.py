@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from bopl._typing import AnyArray, IntArray
+from bopl.log.by_column import each_column
 from bopl.log.context import is_sparse
-from bopl.log.finding import PROBLEM
+from bopl.log.finding import PROBLEM, Finding
 from bopl.log.leak.action_test import told_action, try_action
-from bopl.log.leak.bins import MISSING, BinnedColumn, bin_column, constant_column
+from bopl.log.leak.column_bins import MISSING, BinnedColumn, bin_column, constant_column
 from bopl.log.leak.column_trial import Trial, make_trial
 from bopl.log.leak.identifier import judge_identifier
 from bopl.log.leak.late import judge_time, lags
@@ -30,8 +32,11 @@ MAX_CONSTANT_Z = 4.0  # of what needs no column: beyond it the propensities them
 _SEED = 20_141
 
 
-def find_leaks(log: BanditLog) -> tuple[Leak, ...]:
-    """Return the leaking context columns of a log, in their order; see `BanditLog.leaks`."""
+def find_leaks(log: BanditLog, propensities: Sequence[Finding] | None = None) -> tuple[Leak, ...]:
+    """Return the leaking context columns of a log, in their order; see `BanditLog.leaks`.
+
+    ``propensities`` is what `propensity_findings` says of the log, where that is known.
+    """
     views = column_views(log)
     if log.n_samples < MIN_SAMPLES:
         return ()
@@ -44,8 +49,8 @@ def find_leaks(log: BanditLog) -> tuple[Leak, ...]:
         context = context.tocsc()
     else:
         tried = views
-    asking = _Asking(trial, log, rows, context, _suspicion(trial, log))
-    found = (asking.ask(view) for view in tried)
+    asking = _Asking(trial, log, rows, context, _suspicion(trial, log, propensities))
+    found = each_column(asking.ask, tried, len(rows))
     return tuple(leak for leak in found if leak is not None)
 
 
@@ -56,14 +61,14 @@ def _rows(log: BanditLog) -> IntArray:
     return np.sort(np.random.default_rng(_SEED).permutation(log.n_samples)[:n_used])
 
 
-def _suspicion(trial: Trial, log: BanditLog) -> Suspicion:
+def _suspicion(trial: Trial, log: BanditLog, propensities: Sequence[Finding] | None) -> Suspicion:
     """Return whether propensities pass where no column is looked at, and what they leave open."""
     if trial.inverse is None:
         return Suspicion(log.n_features, 0.0, are_propensities_sound=False)
     is_sound = (
         abs(trial.z_of(np.ones(trial.n_samples))) < MAX_CONSTANT_Z
         and try_action(trial, constant_column(trial.n_samples)).log_capital < -np.log(ERROR)
-        and all(finding.status != PROBLEM for finding in propensity_findings(log))
+        and all(finding.status != PROBLEM for finding in (propensities or propensity_findings(log)))
     )
     return Suspicion(
         log.n_features,

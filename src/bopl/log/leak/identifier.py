@@ -28,23 +28,31 @@ def judge_identifier(column: Column, values: AnyArray) -> Leak | None:
     values : array of shape (n_samples,)
         Encoded, of all samples.
     """
-    n_present = int(np.count_nonzero(~np.isnan(values)))
     if column.kind == "category":
-        return _judge_text(column, n_present)
+        return _judge_text(column, values)
     if column.kind != "number" or not column.is_identifier:
         return None
     if _ID_NAME.search(column.name):
-        return _leak(column, SURE, "most rows have a unique number, and its name suggests an identifier", n_present)
-    return _leak(column, SURE, "it numbers the rows", n_present) if _counts(values) else None
+        return _leak(
+            column, SURE, "most rows have a unique number, and its name suggests an identifier", _n_present(values)
+        )
+    return _leak(column, SURE, "it numbers the rows", _n_present(values)) if _counts(values) else None
 
 
-def _judge_text(column: Column, n_present: int) -> Leak | None:
+def _judge_text(column: Column, values: AnyArray) -> Leak | None:
     n_distinct = len(column.categories) + column.n_merged
+    if n_distinct < MIN_DISTINCT and not column.is_identifier:
+        return None
+    n_present = _n_present(values)
     if n_distinct >= max(MIN_DISTINCT, SURE_SHARE * n_present):
         return _leak(column, SURE, f"it has {n_distinct:,} values in {n_present:,} rows", n_distinct)
     if column.is_identifier:
         return _leak(column, DOUBTFUL, f"it has {n_distinct:,} values in {n_present:,} rows", n_distinct)
     return None
+
+
+def _n_present(values: AnyArray) -> int:
+    return int(np.count_nonzero(~np.isnan(values)))
 
 
 def _counts(values: AnyArray) -> bool:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from bopl._typing import AnyArray, BoolArray, FloatArray
-from bopl.log.leak.bins import BinnedColumn
+from bopl.log.leak.column_bins import BinnedColumn
 from bopl.log.leak.column_trial import Trial, rank
 
 MIN_COPY, COPY = 0.5, 0.999  # share of the variance explained, and rank correlation, from which numbers are a copy
@@ -70,7 +70,7 @@ def try_reward(trial: Trial, column: BinnedColumn, values: AnyArray | None = Non
     """
     predicted, is_told = _predict(trial, column)
     error = ((trial.target - predicted) ** 2).sum()
-    explained = 1.0 - float(error / max(float(((trial.target - trial.target.mean()) ** 2).sum()), 1e-300))
+    explained = 1.0 - float(error / max(trial.spread, 1e-300))
     honest_z, leak_z = _order(trial, predicted) if trial.contrast is not None and explained > 0.0 else (0.0, 0.0)
     if trial.event is None or not is_told.any():
         is_copy = values is not None and explained > MIN_COPY and _is_copy(trial, values)

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from bopl._errors import UsageError
+from bopl._errors import UsageError, quoted
 from bopl._typing import AnyArray, ContextMatrix, IntArray
-from bopl.log.context import MANY, is_sparse, quoted
+from bopl.log.context import MANY, is_sparse
 from bopl.log.leak.column_trial import Trial
 
 if TYPE_CHECKING:

@@ -5,21 +5,36 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from inspect import signature
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 import numpy as np
 
+from bopl._errors import quoted
 from bopl._logged import logged_entries
-from bopl._typing import FloatArray, IntArray
-from bopl.log.context import column_names, is_frame, quoted
-from bopl.log.missing import unmasked
+from bopl._native import column_names, is_frame, unmasked
+from bopl._typing import AnyArray, BoolArray, FloatArray, IntArray
 
-if TYPE_CHECKING:
-    from bopl.log.bandit_log import BanditLog
-
+MATCH_TOLERANCE = 1e-3  # between propensities and the logging policy's probabilities of the logged actions
 SUM_TOLERANCE = 1e-4  # of a row of probabilities; a float32 softmax is well within
 BLOCK_ROWS = 1 << 16
 BLOCK_CELLS = 1 << 22  # rows × actions of a block: 32 MiB of probabilities
+
+
+class LogRows(Protocol):
+    """What a policy needs of a log; see `bopl.BanditLog`."""
+
+    @property
+    def n_samples(self) -> int: ...
+    @property
+    def n_actions(self) -> int: ...
+    @property
+    def context(self) -> Any: ...
+    @property
+    def actions(self) -> AnyArray: ...
+    @property
+    def action_idx(self) -> IntArray: ...
+    @property
+    def action_mask(self) -> BoolArray | None: ...
 
 
 def row_blocks(n_samples: int, n_actions: int) -> Iterator[slice]:
@@ -44,6 +59,10 @@ class PolicyBlock:
     logged_prob: FloatArray
     action_prob: FloatArray | None
 
+    def differs_from(self, propensity: FloatArray) -> BoolArray:
+        """Return which logged actions have another probability than their propensity: this policy did not log them."""
+        return np.abs(self.logged_prob - propensity) > MATCH_TOLERANCE * propensity
+
 
 @dataclass(frozen=True, eq=False)
 class PolicyOnRows:
@@ -60,14 +79,14 @@ class PolicyOnRows:
 
     action_prob: FloatArray
     policy: Any
-    own_log: BanditLog
+    own_log: Any
 
 
 @dataclass(frozen=True)
 class PolicyReader:
     """Reads a policy's probabilities on a log, block by block."""
 
-    log: BanditLog
+    log: LogRows
     name: str
     policy: Any
     order: IntArray | None = None  # columns of an object's probabilities that are the log's actions
@@ -75,7 +94,7 @@ class PolicyReader:
     on_rows: PolicyOnRows | None = None  # where the policy reads the rows in other columns
 
     @property
-    def fitted(self) -> tuple[Any, BanditLog]:
+    def fitted(self) -> tuple[Any, Any]:
         """The policy, and the rows in the columns that it was fitted on."""
         return (self.policy, self.log) if self.on_rows is None else (self.on_rows.policy, self.on_rows.own_log)
 
@@ -104,7 +123,7 @@ class PolicyReader:
         return action_prob
 
 
-def read_policy(policy: object, log: BanditLog, name: str = "the policy") -> PolicyReader:
+def read_policy(policy: object, log: LogRows, name: str = "the policy") -> PolicyReader:
     """Return a reader of a policy's probabilities, after checking what can be checked before scoring.
 
     Parameters
@@ -138,7 +157,7 @@ def read_policy(policy: object, log: BanditLog, name: str = "the policy") -> Pol
     return PolicyReader(log, name, array if order is None else array[:, order])
 
 
-def _column_order(policy: Any, log: BanditLog, name: str) -> IntArray | None:
+def _column_order(policy: Any, log: LogRows, name: str) -> IntArray | None:
     """Return where the log's actions stand among the policy's; None if the policy does not say what its columns are."""
     labels = getattr(policy, "actions_", getattr(policy, "classes_", None))
     if labels is None:
@@ -155,7 +174,7 @@ def _column_order(policy: Any, log: BanditLog, name: str) -> IntArray | None:
     return np.array([position[label] for label in logged])
 
 
-def _frame_order(names: Sequence[Any], log: BanditLog, name: str) -> IntArray | None:
+def _frame_order(names: Sequence[Any], log: LogRows, name: str) -> IntArray | None:
     """Return where the log's actions stand among the columns of a frame; None if those are not named after actions."""
     own, logged = [str(one) for one in names], [str(label) for label in log.actions.tolist()]
     if set(own) == set(logged):

@@ -55,11 +55,15 @@ def bin_column(values: AnyArray, *, is_category: bool = False) -> BinnedColumn:
         NaN is missing.
     is_category : bool
     """
-    is_missing = np.isnan(values)
-    code = np.zeros(len(values), dtype=np.int64)
-    present = values[~is_missing]
-    if len(present):
-        code[~is_missing] = 1 + (_bin_categories(present) if is_category else _bin_numbers(present))
+    find_bins, is_missing = _bin_categories if is_category else _bin_numbers, np.isnan(values)
+    code: IntArray
+    if is_missing.any():
+        code = np.zeros(len(values), dtype=np.int64)
+        present = values[~is_missing]
+        if len(present):
+            code[~is_missing] = 1 + find_bins(present)
+    else:
+        code = 1 + find_bins(values)
     count = np.bincount(code)
     fullest = int(count.argmax())
     held = values[code == fullest]
@@ -81,9 +85,19 @@ def _edges(values: FloatArray) -> FloatArray:
 
 def _bin_categories(values: FloatArray) -> IntArray:
     """Return 0 for rare categories, and a bin of its own for each of the others."""
-    category, position, count = np.unique(values, return_inverse=True, return_counts=True)
+    category, position, count = _distinct(values)
     order = np.argsort(-count, kind="stable")[:MAX_CATEGORIES]
     kept = order[count[order] >= MIN_CATEGORY]
     bin_of = np.zeros(len(category), dtype=np.int64)
     bin_of[kept] = 1 + np.arange(len(kept))
     return bin_of[position]
+
+
+def _distinct(values: FloatArray) -> tuple[FloatArray, IntArray, IntArray]:
+    """Return what `numpy.unique` does, values with their inverse and counts; positions are counted, not sorted."""
+    whole = values.astype(np.int64)
+    if whole.min() < 0 or whole.max() > len(values) or (whole != values).any():
+        return np.unique(values, return_inverse=True, return_counts=True)
+    count = np.bincount(whole)
+    category = np.flatnonzero(count)
+    return category.astype(values.dtype), (np.cumsum(count > 0) - 1)[whole], count[category]

@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from bopl._errors import quoted
+from bopl._policy_reader import PolicyReader, read_policy
 from bopl._typing import IntArray
 from bopl.evaluation.estimator import Estimator
+from bopl.evaluation.evaluation_settings import EvaluationSettings
 from bopl.evaluation.interval import Interval
 from bopl.evaluation.question import Question
-from bopl.evaluation.settings import EvaluationSettings
 from bopl.evaluation.sources import Sources, check_all_actions, named_policies, read_logging_policy
 from bopl.evaluation.unit import reward_unit
 from bopl.log import BanditLog
-from bopl.log.context import quoted
-from bopl.log.policy_prob import PolicyReader, read_policy
 
 if TYPE_CHECKING:
     from bopl.reward.prediction import RewardPredictor

@@ -10,9 +10,9 @@ import numpy as np
 
 from bopl._settings import check_number
 from bopl.evaluation.estimator import Estimator
+from bopl.evaluation.estimator_registry import get_estimators
 from bopl.evaluation.interval import Interval, get_interval
 from bopl.evaluation.question import Question, ask
-from bopl.evaluation.registry import get_estimators
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -21,6 +21,7 @@ def theorem_1_bound(
     Parameters
     ----------
     excess_emp_risk_0 : float
+        Empirical risk of the start above OptEmpRisk; see `excess_emp_risk_0`.
     ensemble_weights : array-like of shape (n_rounds,)
         The alphas.
     scale : float
@@ -29,6 +30,8 @@ def theorem_1_bound(
         The one that training used. With the paper's, ``C s / 2 = C / 4``; the formula with ``C / 4`` does not hold for
         the longer sharp steps.
 
+    Examples
+    --------
     >>> round(theorem_1_bound(1.0, [1.0, 1.0], scale=2.0, smoothness="paper"), 6)
     0.367879
     """
@@ -75,6 +78,7 @@ def excess_risk_bound(
     Parameters
     ----------
     n_samples : int
+        Samples of the log.
     min_propensity : float in (0, 1]
         Lower bound of the logging policy's probabilities.
     rademacher_complexity : float

@@ -1,27 +1,14 @@
-"""What the importance weights of a policy say about a log: how much it is worth, and whether it can be trusted."""
+"""What the importance weights of a policy say about a log: how many samples it is worth, how heavy their tail is."""
 
 from __future__ import annotations
 
 import numpy as np
 
+from bopl._trust import SAME_POLICY
 from bopl._typing import FloatArray, IntArray
 
 TOP_SHARE = 0.01  # the largest weights whose part in the value is looked at
 MIN_TAIL = 10  # fewest weights from which a tail index is read
-
-# Limits beyond which estimates are not to be trusted. The worlds in docs/evaluation.md show both sides of them.
-MAX_UNSUPPORTED = 0.01  # share of a policy's choices that the log never took
-MAX_MEAN_Z = 4.0  # standard errors between the mean weight and 1: one right log in 16,000 …
-MIN_MEAN_GAP = 2e-3  # … unless the distance is one that rounded propensities leave
-MIN_ESS = 50.0  # effective samples
-MIN_REWARDED = 30.0  # effective samples with a reward that decides: skewed sums of fewer are not normal yet
-MIN_GROUPS = 30  # independent groups, if the samples of a group are not
-SAME_POLICY = 1e-3  # root mean square of w - 1 that rounded propensities may leave of the logging policy
-MAX_SINGLE_SHARE = 0.25  # part of sum(w²) in the largest weight; the central limit theorem wants it near zero …
-MAX_HEAVY_SINGLE_SHARE = 0.1  # … nearer still if the tail is heavy by the next two limits
-MIN_TAIL_INDEX = 2.0  # below, the variance of an unbounded weight is infinite
-MAX_TOP_SHARE = 0.5  # part of the value in the top 1% of the weights
-MAX_LOST_WEIGHT = 0.05  # part of the policy's probability that cutting weights may drop
 
 
 def effective_sample_size(importance_weight: FloatArray) -> float:
@@ -107,11 +94,6 @@ def without_skewness(z: FloatArray, skewness: FloatArray) -> FloatArray:
     ``g(z) = z + A z²/3 + A² z³/27 + A/6``, A being the skewness of the mean.
     """
     return z + skewness * z**2 / 3.0 + skewness**2 * z**3 / 27.0 + skewness / 6.0
-
-
-def is_mean_off(mean: float, mean_z: float) -> bool:
-    """Return whether a mean weight is too far from 1 for chance and for rounding."""
-    return abs(mean_z) > MAX_MEAN_Z and abs(mean - 1.0) > MIN_MEAN_GAP
 
 
 def tail_size(n_samples: int) -> int:

@@ -1,0 +1,17 @@
+"""What reading a file leaves behind."""
+
+import numpy as np
+import pyarrow
+
+import bopl
+
+
+def test_arrow_gives_its_memory_back_when_nothing_of_the_table_is_left(tmp_path, monkeypatch):
+    rng = np.random.default_rng(0)
+    bopl.BanditLog(
+        rng.normal(size=(1000, 4)), rng.integers(0, 3, 1000), rng.random(1000), np.full(1000, 1 / 3)
+    ).to_parquet(tmp_path / "log.parquet")
+    before, held = pyarrow.total_allocated_bytes(), []
+    monkeypatch.setattr("bopl.log.read.return_unused_memory", lambda: held.append(pyarrow.total_allocated_bytes()))
+    bopl.BanditLog.read(tmp_path / "log.parquet")
+    assert held == [before]
