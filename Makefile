@@ -45,6 +45,7 @@ fuzz-examples: $(STAMP_ALL)
 # Wheel and source archive, and the wheel, built from that archive, in an environment without the extras.
 package: $(STAMP)
 	rm -rf build/package
+	mkdir -p build
 	$(BIN)/python -m build --outdir build/package . >build/package.log 2>&1 || (cat build/package.log; exit 1)
 	$(PYTHON) -m venv build/package/bare
 	build/package/bare/bin/python -m pip install --quiet build/package/*.whl
