@@ -440,7 +440,7 @@ def _spoil(rng: np.random.Generator, matrix: Any) -> None:
         with np.errstate(all="ignore"):
             flat[int(rng.integers(0, len(flat)))] = np.array(value).astype(array.dtype)
     elif roll < 0.75:
-        array = array[: int(rng.integers(0, len(array)))]
+        array = array[: int(rng.integers(0, max(len(array), 1)))]
     elif roll < 0.85:
         array = np.concatenate([array, array])
     elif roll < 0.95:
