@@ -2,6 +2,7 @@ import errno
 import os
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
 from bopl.cluster import ArrayCache, ThisMachine
@@ -83,6 +84,13 @@ def test_a_full_disk_is_one_sentence(tmp_path, monkeypatch):
 def test_a_state_takes_the_bytes_of_its_arrays_but_not_of_cached_ones(tmp_path):
     state = {"score": np.zeros(LARGE), "cached": ArrayCache(tmp_path).arrays("a", lambda: {"x": np.zeros(9 * LARGE)})}
     assert 8 * LARGE <= state_bytes(state) < 9 * LARGE
+
+
+def test_views_count_once_and_memory_of_other_libraries_counts():
+    score = np.zeros((LARGE, 2))
+    assert state_bytes({"score": score, "by_action": score.T, "first": score[:, 0]}) == score.nbytes
+    lent = pa.array(np.arange(LARGE, dtype=np.float64)).to_numpy(zero_copy_only=True)
+    assert state_bytes({"lent": lent, "bytes": np.frombuffer(bytearray(100), np.uint8)}) == lent.nbytes + 100
 
 
 def with_codes(piece, settled, cache):

@@ -225,7 +225,9 @@ def state_bytes(state: Any) -> int:
         seen.add(id(one))
         if isinstance(one, np.ndarray):
             owner = _owner_of(one)
-            total += 0 if id(owner) in seen and owner is not one else getattr(owner, "nbytes", 0)
+            is_counted = isinstance(owner, mmap.mmap) or (id(owner) in seen and owner is not one)
+            # Memory that another library lent has no size that all of them tell alike: its array's own is known.
+            total += 0 if is_counted else owner.nbytes if isinstance(owner, np.ndarray) else one.nbytes
             seen.add(id(owner))
         elif isinstance(one, Mapping):
             waiting += one.values()
