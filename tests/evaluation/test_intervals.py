@@ -24,7 +24,7 @@ def weighted_log(seed=0, n=300, low=0.0, high=1.0):
 
 
 def hall_interval(terms, confidence):
-    """Hall's interval of a mean with Student's quantile, by solving ``g(T) = ±t`` for the two ends."""
+    """Student's interval of a mean, each end moved outwards to where Hall's is, by solving ``g(T) = ±t``."""
     n = len(terms)
     error, a = terms.std(ddof=1) / np.sqrt(n), skew(terms) / np.sqrt(n)
     kappa = kurtosis(terms, fisher=False)
@@ -35,12 +35,13 @@ def hall_interval(terms, confidence):
         solved = brentq(lambda t: t + a * t**2 / 3 + a**2 * t**3 / 27 + a / 6 - x, -1e3, 1e3, xtol=1e-14)
         return terms.mean() - error * solved
 
-    return end(quantile), end(-quantile)
+    lower, upper = terms.mean() - error * quantile, terms.mean() + error * quantile
+    return min(lower, end(quantile)), max(upper, end(-quantile))
 
 
 @pytest.mark.parametrize("confidence", [0.5, 0.9, 0.999])
 @pytest.mark.parametrize("sign", [1.0, -1.0])
-def test_normal_interval_undoes_the_skewness_by_halls_transformation(confidence, sign):
+def test_skewness_moves_an_end_of_the_normal_interval_outwards_by_halls_transformation(confidence, sign):
     log, prob = weighted_log()
     log = bopl.BanditLog(log.context, log.action, sign * log.reward**3, log.propensity)
     row = bopl.evaluate(log, prob, estimators="ips", confidence=confidence).row()

@@ -145,9 +145,10 @@ class Normal(Interval):
         g^-1(x) = (3/A) ((1 + A (x - A/6))^(1/3) - 1)
 
     and t the quantile of Student's distribution with the degrees of freedom of the standard error at a given estimate
-    (`Spread`), which are few if few samples carry the variance. With many samples A is 0 and t is z, and the ends are
-    the familiar ``estimate ± z · se``. Standard error, A and degrees of freedom follow from the influence (delta
-    method), by group if the log has groups.
+    (`Spread`), which are few if few samples carry the variance. Skewness moves an end outwards only: A is itself
+    estimated, and with few samples an end drawn inwards by it misses the truth too often, so the other end stays at
+    ``estimate ± t · se``. With many samples A is 0 and t is z, and the ends are the familiar ``estimate ± z · se``.
+    Standard error, A and degrees of freedom follow from the influence (delta method), by group if the log has groups.
     """
 
     name: ClassVar[str] = "normal"
@@ -164,7 +165,8 @@ class Normal(Interval):
         if spread.std_err == 0.0:
             return centre, centre
         quantile = self.quantile(spread.residual_degrees_of_freedom)
-        lower, upper = (undo_skewness(end, spread.skewness) for end in (quantile, -quantile))
+        lower = max(quantile, undo_skewness(quantile, spread.skewness))
+        upper = min(-quantile, undo_skewness(-quantile, spread.skewness))
         return centre - spread.std_err * lower, centre - spread.std_err * upper
 
 
