@@ -8,7 +8,7 @@ import numpy as np
 
 from bopl._typing import BoolArray, FloatArray, IntArray
 from bopl._weight import mean_weight_z, tail_index, top_share
-from bopl.evaluation.moments import GroupSum, MomentSum
+from bopl.evaluation.moments import GroupSum, MomentSum, Spread
 from bopl.log import BanditLog
 from bopl.log.row_sketch import RowSketch
 
@@ -166,7 +166,7 @@ class PropensityTotals:
         spread = self.weight.spread(np.ones(1))
         if self.by_group is not None:
             spread = self.by_group.spread(np.ones(1), self.weight.mean)
-        return mean, mean_weight_z(mean, spread.std_err)
+        return mean, mean_weight_z(mean, spread.std_err, spread.skewness)
 
 
 class WeightTotals:
@@ -267,6 +267,7 @@ class WeightTotals:
         second, square_gap = scatter + n_samples * mean**2, scatter + n_samples * (mean - 1.0) ** 2
         ess = (n_samples * mean) ** 2 / second if second > 0.0 else 0.0
         differing = self.gap**2 / square_gap if square_gap > 0.0 else 0.0
+        spread = self._spread()
         return WeightFacts(
             n_samples=n_samples,
             ess=ess,
@@ -275,7 +276,7 @@ class WeightTotals:
             gap=float(np.sqrt(square_gap / n_samples)),
             mean=mean,
             max=self.max,
-            mean_z=mean_weight_z(mean, self._std_err()),
+            mean_z=mean_weight_z(mean, spread.std_err, spread.skewness),
             tail_index=tail_index(self.largest, n_samples),
             top_share=top_share(self.largest, self.contribution, n_samples, self.total),
             single_share=self.max**2 / second if second > 0.0 else 0.0,
@@ -287,11 +288,11 @@ class WeightTotals:
             uniform_z=uniform[1],
         )
 
-    def _std_err(self) -> float:
-        """Return the standard error of the mean weight, by group if there are groups."""
+    def _spread(self) -> Spread:
+        """Return how the mean weight scatters, by group if there are groups."""
         if self.by_group is not None:
-            return self.by_group.spread(np.ones(1), self.weight.mean).std_err
-        return self.weight.spread(np.ones(1)).std_err
+            return self.by_group.spread(np.ones(1), self.weight.mean)
+        return self.weight.spread(np.ones(1))
 
     def _unsupported_mass(self, action_count: FloatArray) -> float:
         if self.action_mass is None:

@@ -21,6 +21,7 @@ from bopl._weight import (
     TOP_SHARE,
     effective_sample_size,
     largest_share,
+    mean_skewness,
     mean_std_err,
     mean_weight_z,
     rewarded_sample_size,
@@ -144,7 +145,7 @@ def mean_weight_finding(
 ) -> Finding:
     """Return what the mean of weights says, where it must be one up to chance."""
     mean = float(weight.mean())
-    z = mean_weight_z(mean, mean_std_err(weight, group))
+    z = mean_weight_z(mean, mean_std_err(weight, group), mean_skewness(weight, group))
     text = f"The mean weight of {what} is {mean:.4g} where 1 is expected ({z_text(z)})"
     is_off = is_mean_off(mean, z) and not (log.has_estimates and abs(mean - 1.0) <= MAX_ESTIMATED_GAP)
     return _judged(check, z, text, PROBLEM if is_off else OK, ESTIMATED_HINT if log.has_estimates else hint)

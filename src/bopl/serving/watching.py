@@ -11,7 +11,7 @@ import numpy as np
 
 from bopl._trust import is_mean_off
 from bopl._typing import FloatArray
-from bopl._weight import mean_std_err, mean_weight_z
+from bopl._weight import mean_skewness, mean_std_err, mean_weight_z
 from bopl.log import BanditLog
 from bopl.log.drift import find_drift
 from bopl.log.log_split import divide
@@ -150,7 +150,7 @@ def mean_weights(log: Path) -> list[dict[str, Any]]:
 
 def _mean_weight(policy: str, weight: FloatArray) -> dict[str, Any]:
     mean = float(weight.mean())
-    z = mean_weight_z(mean, mean_std_err(weight))
+    z = mean_weight_z(mean, mean_std_err(weight), mean_skewness(weight))
     return {"policy": policy, "mean": mean, "z": z, "n": len(weight), "is_fine": not is_mean_off(mean, z)}
 
 
