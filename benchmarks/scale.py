@@ -272,7 +272,10 @@ def run(options, measure: str, cache: Path, **changes) -> dict:
     """Measure one way in a process of its own."""
     settings = vars(options) | {"measure": measure} | changes
     command = [sys.executable, __file__, "--settings", json.dumps(settings)]
-    done = subprocess.run(command, capture_output=True, text=True, env=os.environ | {"BOPL_CACHE": str(cache)})
+    env = os.environ | {"BOPL_CACHE": str(cache)}
+    if options.address_space:  # arrow's own allocator reserves a GiB of addresses at its first allocation
+        env |= {"ARROW_DEFAULT_MEMORY_POOL": "system"}
+    done = subprocess.run(command, capture_output=True, text=True, env=env)
     if done.returncode:
         return {"error": (done.stderr.strip().splitlines() or ["killed"])[-1][:100]}
     return json.loads(done.stdout.splitlines()[-1])

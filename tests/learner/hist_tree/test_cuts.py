@@ -53,3 +53,17 @@ def test_keys_are_in_the_order_of_the_values():
     assert (np.diff(keys.astype(np.int64)) > 0).all()
     np.testing.assert_array_equal(key_values(keys), values)
     assert order_keys(np.array([-0.0], np.float32)) == order_keys(np.array([0.0], np.float32))
+
+
+def test_a_pass_answers_with_a_fraction_of_the_values_however_many_there_are():
+    counts = ColumnCounts.of(np.random.default_rng(5).normal(size=1_000_000).astype(np.float32))
+    search = find_bins(ColumnTally.of(counts), 256, n_actions=10)
+    asked, n_blocks = next(search), []
+    while asked is not None:
+        answer = refined(counts, asked)
+        n_blocks.append(len(answer.first))
+        try:
+            asked = search.send(answer)
+        except StopIteration:
+            asked = None
+    assert max(n_blocks) < 250_000, "a pass over many pieces holds this many blocks of every column"

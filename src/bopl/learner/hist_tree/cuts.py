@@ -29,7 +29,10 @@ from bopl.learner.hist_tree.binning import (
 )
 
 MAX_LISTED = 1 << 16  # distinct values that are counted one by one; no sketch holds as many
-SHIFTS = (10, 5, 0)  # trailing bits that a block of values has in common, pass by pass
+#: Trailing bits that the values of a block have in common, pass by pass. A sketch of a large log looks for tens of
+#: thousands of ranks, and so for most blocks of the first pass: two bits at a time, a pass never lists more than four
+#: times the blocks that are needed, where five bits would list nearly every value of the log.
+SHIFTS = (10, 8, 6, 4, 2, 0)
 
 Keys = NDArray[np.uint32]
 

@@ -21,7 +21,7 @@ from bopl.learner.pieces.part import Loader, Part
 from bopl.log import BanditLog
 from bopl.log.pieces.join import join_parts
 
-COLUMNS_AT_ONCE = 16  # columns that one pass counts
+COLUMNS_AT_ONCE = 8  # columns that one pass counts
 
 #: Contexts that trees are fitted to; a reward model's have the action as one more column.
 ReadContext = Callable[[BanditLog], Any]
