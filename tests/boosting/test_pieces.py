@@ -226,6 +226,20 @@ def test_start_from_the_logging_policy_does_not_matter(tmp_path):
     assert_same(make_log(propensity=np.full(N, 0.25)), tmp_path, start="logging")
 
 
+@pytest.mark.parametrize("validates", [False, True])
+def test_rows_are_hashed_in_ranges_where_a_log_has_more_than_the_owner_may_hold(validates, tmp_path, monkeypatch):
+    monkeypatch.setattr("bopl.learner.pieces.keys.KEYS_AT_ONCE", 100)
+    monkeypatch.setattr("bopl.cluster.placement.STREAMED", 2)
+    context = np.round(make_log().context)  # many samples share a context
+    log = make_log(context=context)
+    watched = {"validation": SlicedLog(log.subset(np.arange(300)), [0, 100, 300])} if validates else {}
+    whole, pieces = (bopl.BoostedPolicy(**settings()) for _ in range(2))
+    in_memory = {"validation": log.subset(np.arange(300))} if validates else {}
+    expected = saved(whole.fit(log, **in_memory), tmp_path)
+    assert saved(pieces.fit(SlicedLog(log, UNEVEN), **watched), tmp_path) == expected
+    assert 0.0 < pieces.training_rows_.alike < 1.0
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("has_prior", [False, True])
 def test_default_policy_is_the_same(has_prior, tmp_path):

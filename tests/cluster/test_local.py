@@ -39,10 +39,23 @@ def test_a_function_that_fails_halfway_ends_the_placement_with_its_error():
             placement.reduce(count, 8)
 
 
+@pytest.mark.parametrize("at_once", [1, 2, 100])
+def test_a_stream_yields_what_is_gathered_some_at_a_time_and_makes_missing_states(at_once, monkeypatch):
+    monkeypatch.setattr("bopl.cluster.placement.STREAMED", at_once)
+    with ThisMachine(n_threads=2) as cluster, cluster.place(numbers(), build) as placement:
+        first = list(placement.stream(first_value))  # nothing is built yet
+        assert first == placement.gather(first_value)
+        placement.update(multiply, 3)
+        expected = placement.gather(first_value)
+        cluster.forget(placement.id)
+        assert list(placement.stream(first_value)) == expected != first
+
+
 def test_no_pieces_add_up_to_nothing():
     with ThisMachine() as cluster, cluster.place([], build) as placement:
         assert placement.reduce(count, 8) is None
         assert placement.gather(first_value) == []
+        assert list(placement.stream(first_value)) == []
 
 
 def test_two_placements_keep_their_states_apart():

@@ -73,7 +73,7 @@ class BoostingState:
     def log_digest(self) -> str:
         """Return a hash of everything that training reads from the log; the same in pieces and in memory."""
         if self.digest is None:
-            self.digest = content_digest(sample_keys(self.log), self.log)
+            self.digest = content_digest([sample_keys(self.log)], self.log)
         return self.digest
 
 

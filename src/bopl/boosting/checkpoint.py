@@ -96,7 +96,7 @@ def read_checkpoint(
 
     ``digest`` is that of `bopl.log.identical.content_digest`, if it is known. Scores are in the order of the log.
     """
-    digest = content_digest(sample_keys(log), log) if digest is None else digest
+    digest = content_digest([sample_keys(log)], log) if digest is None else digest
     expected_bytes = 8 * log.n_samples * log.n_actions  # scores with few distinct values are compressed a thousandfold
     archive = read_archive(path, KIND, FORMAT_NUMBER, expected_bytes=expected_bytes)
     document = archive.document

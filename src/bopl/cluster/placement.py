@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from bopl.cluster.seam import Cluster
 
 MAX_ATTEMPTS = 8  # attempts at one verb for pieces whose workers die
+STREAMED = 32  # pieces whose answers `Placement.stream` holds at once
 
 
 class Placement:
@@ -112,6 +113,15 @@ class Placement:
         found = self._carry_out(Change(function, shared, changes=False, answers=True, by_piece=True), union) or {}
         return [found[piece_idx] for piece_idx in range(self.n_pieces)]
 
+    def stream(self, function: Callable[..., Any], *shared: Any) -> Iterator[Any]:
+        """Yield ``function(state, *shared)`` of every piece, in order; unlike `gather`, it holds only some at once."""
+        change = Change(function, shared, changes=False, answers=True, by_piece=True)
+        for first in range(0, self.n_pieces, STREAMED):
+            some = tuple(range(first, min(first + STREAMED, self.n_pieces)))
+            found = self._carry_out(change, union, some)
+            for piece_idx in some:
+                yield found.pop(piece_idx)
+
     def settle(self, *values: Any) -> None:
         """Summarise the updates since the last time.
 
@@ -124,13 +134,13 @@ class Placement:
 
     # -- How ----------------------------------------------------------------------------------------------------------
 
-    def _carry_out(self, change: Change, add: Add) -> Any:
-        """Apply a change to every piece; states that a worker lost are rebuilt."""
+    def _carry_out(self, change: Change, add: Add, some: tuple[int, ...] | None = None) -> Any:
+        """Apply a change to every piece, or ask some of them; states that a worker lost are rebuilt."""
         if not self._is_open:
             raise RuntimeError("these pieces are closed; place them again.")
         began = time.perf_counter()
         try:
-            answer = self._ask(change, add)
+            answer = self._ask(change, add, tuple(self._pieces) if some is None else some)
         except BaseException:  # Ctrl-C too: the request is of no use any more
             self.close()
             raise
@@ -140,11 +150,10 @@ class Placement:
             self._version += 1
         return change.begin() if answer.total is None else answer.total
 
-    def _ask(self, change: Change, add: Add) -> Answer:
-        everything = tuple(self._pieces)
-        order = Order(self.id, self._version, everything, change, add)
-        answer = self._cluster.carry_out(order if self._is_built else self._with_recipe(order, everything))
-        self._is_built = True
+    def _ask(self, change: Change, add: Add, pieces: tuple[int, ...]) -> Answer:
+        order = Order(self.id, self._version, pieces, change, add)
+        answer = self._cluster.carry_out(order if self._is_built else self._with_recipe(order, pieces))
+        self._is_built = self._is_built or len(pieces) == self.n_pieces
         n_attempts = 0
         while answer.missing:
             n_attempts += 1

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -88,19 +88,27 @@ def sample_keys(log: BanditLog) -> npt.NDArray[np.uint64]:
     return keys if log.action_mask is None else mix(keys + context_keys(log.action_mask.astype(np.float32)))
 
 
-def content_digest(keys: npt.NDArray[np.uint64], log: Any) -> str:
+def content_digest(keys: Iterable[npt.NDArray[np.uint64]], log: Any) -> str:
     """Return a hash of a log's contents from those of its samples, in order: it is the same in pieces and in memory.
 
     Parameters
     ----------
-    keys : ndarray of uint64, shape (n_samples,)
-        Of `sample_keys`.
+    keys : iterable of ndarray of uint64
+        Of `sample_keys`, of all samples or of one piece after the other.
     log : BanditLog or PartitionedLog
     """
-    digest = hashlib.sha256(np.ascontiguousarray(keys).data)
+    digest = digest_of(keys)
     features = None if log.action_features is None else np.asarray(log.action_features, np.float64).tolist()
-    digest.update(repr((len(keys), log.actions.tolist(), log.feature_names, features)).encode())
+    digest.update(repr((log.n_samples, log.actions.tolist(), log.feature_names, features)).encode())
     return digest.hexdigest()
+
+
+def digest_of(arrays: Iterable[AnyArray]) -> hashlib._Hash:
+    """Return the SHA-256 of arrays, one after the other."""
+    digest = hashlib.sha256()
+    for array in arrays:
+        digest.update(np.ascontiguousarray(array).data)
+    return digest
 
 
 def fingerprint_of(log: BanditLog) -> str:

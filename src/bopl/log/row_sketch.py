@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import hashlib
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
-import numpy.typing as npt
 
 from bopl._typing import AnyArray, FloatArray
-from bopl.log.identical import decision_keys
+from bopl.log.identical import decision_keys, digest_of
+from bopl.log.key_counts import KeyCounts, Keys
 
 if TYPE_CHECKING:
     from bopl.log.bandit_log import BanditLog
-
-Keys = npt.NDArray[np.uint64]
 
 SIZE = 2048  # hashes that are kept: 16 KiB
 MAX_ROWS = 1 << 17  # rows of another log that are looked at, spread over it
@@ -54,18 +52,21 @@ class RowSketch:
     @classmethod
     def of(cls, log: BanditLog, *others: BanditLog) -> RowSketch:
         """Return the sketch of a log, and of others that had a part as well; the digest is that of the first."""
-        return cls.from_keys(
-            decision_keys(log), log.reward, log.n_samples, *(decision_keys(other, log.actions) for other in others)
-        )
+        own = decision_keys(log)
+        keys = np.concatenate([own, *(decision_keys(other, log.actions) for other in others)])
+        return cls.from_counts([KeyCounts.of(keys)], log.n_samples, _digest(own, log.reward))
 
     @classmethod
-    def from_keys(cls, own: Keys, reward: FloatArray, n_samples: int, *others: Keys) -> RowSketch:
-        """Return the sketch of a log whose decisions have these hashes, and of others that had a part as well."""
-        keys = np.concatenate([own, *others])
-        distinct, count = np.unique(keys, return_counts=True)
-        alike = float(count[count > 1].sum()) / len(keys)
-        lowest = distinct[:SIZE].copy()  # a view would keep all hashes in memory
-        return cls(lowest, len(distinct) <= SIZE, alike, n_samples, _digest(own, reward))
+    def from_counts(cls, counts: Iterable[KeyCounts], n_samples: int, digest: str) -> RowSketch:
+        """Return the sketch of rows whose hashes were counted, in several parts if need be, the lowest first."""
+        lowest = np.zeros(0, np.uint64)
+        n_distinct = n_rows = n_alike = 0
+        for some in counts:
+            lowest = np.concatenate([lowest, some.distinct[:SIZE]])[:SIZE].copy()  # a view would keep all hashes
+            n_distinct += len(some.distinct)
+            n_rows += some.n_rows
+            n_alike += some.n_repeated
+        return cls(lowest, n_distinct <= SIZE, float(n_alike) / n_rows, n_samples, digest)
 
     def count_shared(self, log: BanditLog, actions: AnyArray) -> tuple[int, int]:
         """Return how many rows of a log were looked up, and how many of them are known.
@@ -95,4 +96,4 @@ class RowSketch:
 
 
 def _digest(keys: Keys, reward: FloatArray) -> str:
-    return hashlib.sha256(keys.tobytes() + reward.tobytes()).hexdigest()
+    return digest_of([keys, reward]).hexdigest()

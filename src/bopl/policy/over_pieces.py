@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from bopl._typing import AnyArray, FloatArray
+from bopl._typing import FloatArray
 from bopl.boosting import BoostingState, ProgressBar, Start, Validation, read_checkpoint
 from bopl.boosting.loop import AnyCallback, BoostingResult, BoostingRun, boost, result_of
 from bopl.boosting.pieces import PiecesProblem, WaitingShare, run_over_pieces
@@ -20,7 +20,7 @@ from bopl.boosting.pieces.models import AfterPrior, PiecesBench, StartModels, ow
 from bopl.boosting.pieces.state import BuildPolicy
 from bopl.boosting.pieces.validation import PiecesValidation
 from bopl.boosting.workbench import LoggingFit, reward_start
-from bopl.cluster import Cluster
+from bopl.cluster import Cluster, Placement
 from bopl.learner import HistTree, with_categories
 from bopl.learner.hist_tree.inputs import categorical_mask, check_tree_settings, feature_matrix
 from bopl.learner.pieces import Part, parts_of, place_parts
@@ -30,12 +30,13 @@ from bopl.learner.pieces.facts import (
     add_some,
     find_layout,
     find_numbers,
-    gather_values,
     plain_context,
     rewards,
+    stream_values,
     without_rows,
 )
-from bopl.log.identical import content_digest, decision_keys, sample_keys
+from bopl.learner.pieces.keys import count_keys
+from bopl.log.identical import content_digest, decision_keys, digest_of, sample_keys
 from bopl.log.learnable import check_reward_size
 from bopl.log.row_sketch import RowSketch
 from bopl.objective import RowWise, TrainingData
@@ -92,7 +93,7 @@ def fit_over_pieces(
         weight = None if weight is None else check_sample_weight(weight[rows], len(rows))
         log, validation = log.subset(rows), log.subset(watched)
     with ExitStack() as stack:
-        ready = _prepare(plan, log, cluster, weight, seed)
+        ready = _prepare(plan, log, cluster, weight, seed, validation)
         settings = plan.round_settings(weight, policy.n_folds, seed)
         state = BoostingState(log, policy.n_rounds, seed, ready.start, settings, digest=ready.digest)
         if resume_from is not None:
@@ -114,7 +115,7 @@ def fit_over_pieces(
         reason = boost(state, begin, policy.n_rounds, [*watchers, *callbacks])
         result = result_of(state, plan.objective, reason)
         n_kept = len(result.ensemble.rounds) if watch is None or watch.best_value == -np.inf else watch.best_n_rounds
-        return PiecesFit(result, n_kept, ready.sketch(validation, cluster))
+        return PiecesFit(result, n_kept, ready.training_rows)
 
 
 @dataclass(frozen=True)
@@ -125,22 +126,26 @@ class _Ready:
     start: Start
     optimal_risk: float
     digest: str
-    keys: AnyArray
-    reward: AnyArray
-    actions: AnyArray
-
-    def sketch(self, validation: Any, cluster: Cluster) -> RowSketch:
-        """Return the sketch of the training and validation rows."""
-        others = []
-        if validation is not None and not is_in_pieces(validation):
-            others = [decision_keys(validation, self.actions)]
-        elif validation is not None:
-            with place_parts(cluster, parts_of(validation), LoadLog(validation.spec)) as placed:
-                others = [gather_values(placed, partial(decision_keys, actions=self.actions))]
-        return RowSketch.from_keys(self.keys, self.reward, len(self.keys), *others)
+    training_rows: RowSketch
 
 
-def _prepare(plan: BoostingPlan, log: Any, cluster: Cluster, weight: FloatArray | None, seed: int) -> _Ready:
+def _sketch(raw: Placement, log: Any, validation: Any, cluster: Cluster) -> RowSketch:
+    """Return the sketch of the training and validation rows."""
+    digest = digest_of(array for function in (decision_keys, rewards) for array in stream_values(raw, function))
+    own, others = (raw, decision_keys), partial(decision_keys, actions=log.actions)
+    if validation is None:
+        return RowSketch.from_counts(count_keys([own], log.n_samples), log.n_samples, digest.hexdigest())
+    with ExitStack() as stack:
+        placed = validation
+        if is_in_pieces(validation):
+            placed = stack.enter_context(place_parts(cluster, parts_of(validation), LoadLog(validation.spec)))
+        counts = count_keys([own, (placed, others)], log.n_samples + validation.n_samples)
+        return RowSketch.from_counts(counts, log.n_samples, digest.hexdigest())
+
+
+def _prepare(
+    plan: BoostingPlan, log: Any, cluster: Cluster, weight: FloatArray | None, seed: int, validation: Any
+) -> _Ready:
     """Compute what depends on the whole log: bins, models, certificate."""
     policy, learner, objective = plan.policy, _tree_of(plan, log), _objective_of(plan)
     with place_parts(cluster, parts_of(log, sample_weight=weight), LoadLog(log.spec)) as raw:
@@ -171,8 +176,8 @@ def _prepare(plan: BoostingPlan, log: Any, cluster: Cluster, weight: FloatArray 
             numbers.is_sparse,
             models,
         )
-        keys, reward = gather_values(raw, decision_keys), gather_values(raw, rewards)
-        digest = content_digest(gather_values(raw, sample_keys), log)
+        training_rows = _sketch(raw, log, validation, cluster)
+        digest = content_digest(stream_values(raw, sample_keys), log)
     optimal = float("nan")
     if policy.certificate:
         with place_parts(cluster, parts, LoadLog(log.spec)) as raw:
@@ -186,7 +191,7 @@ def _prepare(plan: BoostingPlan, log: Any, cluster: Cluster, weight: FloatArray 
         log.n_samples,
         bool(log.has_action_mask),
     )
-    return _Ready(problem, start, optimal, digest, keys, reward, log.actions)
+    return _Ready(problem, start, optimal, digest, training_rows)
 
 
 def _models(plan: BoostingPlan, bench: PiecesBench) -> tuple[StartModels | None, list[Part] | None, Start]:

@@ -11,9 +11,11 @@ from bopl._exact import no_limbs, value_of
 from bopl._typing import AnyArray, FloatArray
 from bopl.boosting.pieces.state import BuildPolicy
 from bopl.cluster import Placement
-from bopl.learner.pieces.facts import LoadedPiece, gather_values, taken_rows
+from bopl.learner.pieces.facts import LoadedPiece
+from bopl.learner.pieces.keys import count_keys, is_among
 from bopl.log import BanditLog
 from bopl.log.identical import context_keys, keys_of, mix
+from bopl.log.key_counts import Keys
 from bopl.log.pieces.join import join_parts
 from bopl.objective import RewardTerms, TrainingData
 
@@ -31,22 +33,22 @@ def optimal_risk(raw: Placement, build: BuildPolicy, n_samples: int) -> float:
         Binds the objective to a piece.
     n_samples : int
     """
-    keys = gather_values(raw, _keys)
-    _, place, count = np.unique(keys, return_inverse=True, return_counts=True)
-    is_shared = count[place.reshape(-1)] > 1
-    n_shared = int(np.count_nonzero(is_shared))
+    n_shared, repeated = 0, []
+    for some in count_keys([(raw, _keys)], n_samples):
+        n_shared += some.n_repeated
+        repeated.append(some.repeated)
     width = build.n_actions if build.models is not None else 1
     if n_shared * width > MAX_SHARED:
         raise ValueError(
             f"{n_shared:,} of {n_samples:,} samples share their context with another one, and the certificate has to "
             f"bring them together, which takes too much memory; set certificate=False."
         )
-    bits = np.packbits(is_shared)
+    shared = np.concatenate(repeated)  # hashes of contexts that several samples have
     has_log, has_growing = (bool(one) for one in raw.reduce(_signs, build, add=operator.or_))
     is_surrogate = has_log and not has_growing
-    total = raw.reduce(_alone, build, bits, is_surrogate, add=operator.add)
+    total = raw.reduce(_alone, build, shared, is_surrogate, add=operator.add)
     if n_shared:
-        found = [one for one in raw.gather(_shared, build, bits) if one is not None]
+        found = [one for one in raw.gather(_shared, build, shared) if one is not None]
         total = total + _bind(build, _join(found)).optimal_total(is_surrogate)
     return value_of(total) / n_samples
 
@@ -79,16 +81,16 @@ def _some(state: LoadedPiece, build: BuildPolicy, rows: AnyArray) -> TrainingDat
     )
 
 
-def _alone(state: LoadedPiece, build: BuildPolicy, bits: AnyArray, is_surrogate: bool) -> AnyArray:
-    rows = np.setdiff1d(np.arange(state.part.n_rows), taken_rows(state.part, bits))
-    if state.log is None or not len(rows):
+def _alone(state: LoadedPiece, build: BuildPolicy, shared: Keys, is_surrogate: bool) -> AnyArray:
+    rows = np.zeros(0, int) if state.log is None else np.flatnonzero(~is_among(_keys(state.log), shared))
+    if not len(rows):
         return no_limbs()
     return _bind(build, _some(state, build, rows)).optimal_total(is_surrogate)
 
 
-def _shared(state: LoadedPiece, build: BuildPolicy, bits: AnyArray) -> TrainingData | None:
-    rows = taken_rows(state.part, bits)
-    return None if state.log is None or not len(rows) else _some(state, build, rows)
+def _shared(state: LoadedPiece, build: BuildPolicy, shared: Keys) -> TrainingData | None:
+    rows = np.zeros(0, int) if state.log is None else np.flatnonzero(is_among(_keys(state.log), shared))
+    return _some(state, build, rows) if len(rows) else None
 
 
 def _join(found: list[TrainingData]) -> TrainingData:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Generator, Iterable, Mapping
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -175,6 +175,11 @@ def gather_values(placed: Placement, function: Callable[[BanditLog], AnyArray]) 
     """Return an array by sample of a log, made of each piece's."""
     found = [values for values in placed.gather(_values, function) if values is not None]
     return np.concatenate(found)
+
+
+def stream_values(placed: Placement, function: Callable[[BanditLog], AnyArray]) -> Iterator[AnyArray]:
+    """Yield an array by sample of each piece, in order; `gather_values` holds all of them."""
+    return (values for values in placed.stream(_values, function) if values is not None)
 
 
 def _values(state: LoadedPiece, function: Callable[[BanditLog], AnyArray]) -> AnyArray | None:
