@@ -38,6 +38,11 @@ class StoredContext:
     n_samples: int
     _opened: BinnedContext | None = field(default=None, repr=False)
 
+    @property
+    def nbytes(self) -> int:
+        """Bytes in memory: none if the arrays are mapped from a file, and the layout is not the piece's own."""
+        return sum(array.nbytes for array in self.arrays.values()) if isinstance(self.arrays, dict) else 0
+
     def open(self) -> BinnedContext:
         """Return the contexts as the kernels read them; always read-only, or they would be compiled twice."""
         if self._opened is None:
