@@ -230,8 +230,8 @@ def state_bytes(state: Any) -> int:
             # Memory that another library lent has no size that all of them tell alike: its array's own is known.
             total += 0 if is_counted else owner.nbytes if isinstance(owner, np.ndarray) else one.nbytes
             seen.add(id(owner))
-        elif hasattr(one, "nbytes"):
-            total += one.nbytes
+        elif (known := getattr(one, "nbytes", None)) is not None:
+            total += known
         elif isinstance(one, Mapping):
             waiting += one.values()
         elif isinstance(one, list | tuple | set):

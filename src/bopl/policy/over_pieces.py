@@ -35,6 +35,7 @@ from bopl.learner.pieces.facts import (
     rewards,
     without_rows,
 )
+from bopl.learner.pieces.row_key import find_row_key
 from bopl.log.identical import content_digest, decision_keys, sample_keys
 from bopl.log.learnable import check_reward_size
 from bopl.log.row_sketch import RowSketch
@@ -170,6 +171,7 @@ def _prepare(plan: BoostingPlan, log: Any, cluster: Cluster, weight: FloatArray 
             log.n_actions,
             numbers.is_sparse,
             models,
+            None if numbers.is_sparse else find_row_key(raw, learner, log.n_samples, max(one.n_rows for one in parts)),
         )
         keys, reward = gather_values(raw, decision_keys), gather_values(raw, rewards)
         digest = content_digest(gather_values(raw, sample_keys), log)

@@ -21,6 +21,7 @@ from bopl.learner.hist_tree.problem import Target
 from bopl.learner.hist_tree.storage import BinnedContext
 from bopl.learner.hist_tree.wave import Answer, TreeTask, Wave
 from bopl.learner.pieces import Loader, Part
+from bopl.learner.pieces.row_key import RowKey
 from bopl.learner.pieces.stored import StoredContext, store_piece
 from bopl.log import BanditLog
 from bopl.objective import RewardTerms, TrainingData
@@ -103,6 +104,8 @@ class BuildPolicy:
         Whether the contexts are.
     models : object, optional
         Estimates rewards and gives the scores at the start: see `StartModels`.
+    row_key : RowKey, optional
+        What the rows of a piece are sorted by.
     """
 
     loader: Loader
@@ -113,17 +116,27 @@ class BuildPolicy:
     n_actions: int
     is_sparse: bool
     models: Any = None
+    row_key: RowKey | None = None
 
     def __call__(self, part: Part, settled: Iterable[MadeRound], cache: Any) -> PolicyState | None:
         """Return the state; an empty piece has none."""
         if part.n_rows == 0:
             return None
         log = self.loader.load(part.piece)
+        stored = store_piece(
+            part,
+            self.loader,
+            self.layout,
+            lambda: as_context(log.context),
+            cache,
+            is_sparse=self.is_sparse,
+            what="contexts",
+            row_key=self.row_key,
+        )
+        if stored.row is not None:  # all that belongs to a row goes with it
+            log, part = log.subset(stored.row), part.take(stored.row)
         data, score = self.data(part, log)
         context = as_context(log.context)
-        stored = store_piece(
-            part, self.loader, self.layout, lambda: context, cache, is_sparse=self.is_sparse, what="contexts"
-        )
         state = self._begin(part, log, data.take(None), score, stored)
         for made in settled:
             score += made.size * _prediction(state, made.tree, context)
@@ -194,7 +207,7 @@ def wave(state: PolicyState | None, asked: Wave, task: TreeTask, is_first: bool,
     """Process a piece in a wave."""
     if state is not None:
         if is_first:
-            state.held.begin(task.rows(state.first, state.n_rows))
+            state.held.begin(task.rows(state.first, state.n_rows, state.stored.row))
         run_wave(state.binned, state.target(task), state.held, asked, task, state.first, answer_out)
     return state
 

@@ -128,12 +128,12 @@ class TreeTask:
     n_positions: int
     drawn: NDArray[np.uint8] | None = None
 
-    def rows(self, first: int, n_rows: int) -> NDArray[np.int32]:
-        """Return the rows of a piece that are drawn."""
+    def rows(self, first: int, n_rows: int, order: NDArray[Any] | None = None) -> NDArray[np.int32]:
+        """Return the rows of a piece that are drawn: their places, if they are stored in an order of their own."""
         if self.drawn is None:
             return np.arange(n_rows, dtype=np.int32)
         bits = np.unpackbits(self.drawn[first // 8 : (first + n_rows + 7) // 8])[first % 8 :][:n_rows]
-        return np.flatnonzero(bits).astype(np.int32)
+        return np.flatnonzero(bits if order is None else bits[order]).astype(np.int32)
 
 
 @dataclass(frozen=True)
