@@ -212,7 +212,7 @@ def recording(kind, *arguments, **settings):
             return placed
 
         def note(self, wave, answer) -> None:
-            self.n_histograms += sum(one.has_histogram for one in wave.counts)
+            self.n_histograms += wave.n_histograms
             self.n_bins = max(self.n_bins, answer.counts.packed.shape[1])
             self.n_gathered += sum(int(rows.counts.sum()) for rows in answer.rows.values())
             self.n_gradients += sum(len(rows.gradient) for rows in answer.rows.values())

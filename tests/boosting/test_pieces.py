@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import numpy as np
+import pandas
 import pytest
 from hypothesis import HealthCheck, given
 from hypothesis import settings as drawn
@@ -18,6 +19,9 @@ from scipy import sparse
 import bopl
 from bopl.cluster import ThisMachine
 from bopl.learner.hist_tree import levels
+from bopl.learner.hist_tree.binning import fit_columns
+from bopl.learner.pieces import Part
+from bopl.learner.pieces.row_key import key_by_gain
 from bopl.objective import DR, IPS, OBJECTIVES, Clipped, RowWise
 from sliced_log import SlicedLog, cuts_of
 
@@ -98,6 +102,55 @@ def test_threads_and_the_order_in_memory_do_not_matter(n_jobs, tmp_path, monkeyp
         assert mine.predictor.tree.to_bytes() == theirs.predictor.tree.to_bytes()
     for name in plain.history_:
         np.testing.assert_array_equal(stored.history_[name], plain.history_[name])
+
+
+SORTED = {
+    "subsample": {"learner": bopl.HistTree(6, min_child_weight=5.0, subsample=0.5, n_jobs=1)},
+    "few leaves": {"learner": bopl.HistTree(6, min_child_weight=5.0, max_leaves=9, n_jobs=1)},
+    "doubly robust": {"objective": "dr", "start": "reward_model"},
+    "surrogate": {"objective": "surrogate", "reward_translation": -0.2},
+}
+
+
+@pytest.mark.parametrize("changes", SORTED.values(), ids=SORTED)
+def test_order_of_rows_within_a_piece_does_not_matter(changes, tmp_path, monkeypatch):
+    rng = np.random.default_rng(1)
+    context = np.hstack([with_gaps(rng), rng.integers(0, 5, (N, 1))])
+    mask = MASK | (np.arange(4) == make_log().action_idx[:, None])
+    log, fit = make_log(context=context, action_mask=mask), {"sample_weight": rng.random(N)}
+    expected = saved(bopl.BoostedPolicy(**settings(**changes)).fit(log, **fit), tmp_path)
+    monkeypatch.setattr("bopl.learner.hist_tree.locality.MIN_CONTEXTS", 500)
+    monkeypatch.setattr("bopl.learner.pieces.row_key.SAMPLE", 400)
+    orders, take = [], Part.take
+    monkeypatch.setattr(Part, "take", lambda part, row: (orders.append(np.array(row)), take(part, row))[1])
+    pieces = bopl.BoostedPolicy(**settings(**changes)).fit(SlicedLog(log, UNEVEN), **fit)
+    assert saved(pieces, tmp_path) == expected
+    assert any((np.diff(row) < 0).any() for row in orders)  # they were sorted
+
+
+def test_sorted_rows_are_found_in_the_cache_and_after_a_checkpoint(tmp_path, monkeypatch):
+    monkeypatch.setattr("bopl.learner.hist_tree.locality.MIN_CONTEXTS", 500)
+    log, path = make_log(), tmp_path / "fit.ckpt"
+    for number in range(2):
+        pandas.DataFrame(log.context[number::2]).assign(
+            action=log.action[number::2], reward=log.reward[number::2], p=log.propensity[number::2]
+        ).rename(columns=str).to_parquet(tmp_path / f"{number}.parquet")
+    scanned = bopl.BanditLog.scan_parquet(str(tmp_path / "*.parquet"), action="action", reward="reward", propensity="p")
+    expected = saved(bopl.BoostedPolicy(**settings()).fit(scanned.to_log()), tmp_path)
+    bopl.BoostedPolicy(**settings(n_rounds=1)).fit(scanned, callbacks=[bopl.Checkpoint(path)])
+    entries = set((tmp_path / "cache").iterdir())
+    assert saved(bopl.BoostedPolicy(**settings()).fit(scanned), tmp_path) == expected
+    assert saved(bopl.BoostedPolicy(**settings()).fit(scanned, resume_from=path), tmp_path) == expected
+    assert set((tmp_path / "cache").iterdir()) == entries
+
+
+def test_key_of_rows_has_the_first_bits_of_the_best_columns():
+    assert key_by_gain(np.zeros(3)) is None
+    assert key_by_gain(np.array([0.0, 9.0, 1.0])).bits[:5] == ((1, 0), (1, 1), (2, 0), (1, 2), (2, 1))
+    assert len(key_by_gain(np.ones(7)).bits) == 16
+    context = np.array([[3.0], [np.nan], [1.0], [2.0]], np.float32)
+    columns = fit_columns(context, 16, np.zeros(1, bool), n_actions=2)
+    assert key_by_gain(np.ones(1)).order(context, columns).tolist() == [2, 3, 0, 1]  # missing values come last
 
 
 TREES = {

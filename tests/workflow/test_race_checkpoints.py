@@ -9,7 +9,8 @@ from dataclasses import replace
 import pytest
 
 from bopl.boosting.loop import BoostingRun
-from bopl.race import auto, final
+from bopl.boosting.pieces.run import PlacedAscent
+from bopl.race import auto, final, raced_part
 from bopl.race.contender import Contender
 from bopl.reward import cross_fitting
 from bopl.workflow import checkpoints, training
@@ -206,3 +207,35 @@ def test_what_is_made_again_as_quickly_is_not_kept(log, tmp_path, monkeypatch):
         with pytest.raises(Cut):
             train(config_for(log, tmp_path / "policy.bopl"))
     assert not (tmp_path / "policy.run").exists()
+
+
+@pytest.fixture
+def few_race(monkeypatch, tmp_path):
+    """A log of 900 samples is a large one."""
+    monkeypatch.setenv("BOPL_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(auto, "MAX_WHOLE", 400)
+    monkeypatch.setattr(raced_part, "MAX_RACED", 300)
+
+
+PIECES_CUTS = {
+    "in the race": (Contender, "_add_rounds", 2),
+    "while the winner is trained": (PlacedAscent, "move", 3),
+    "while it is judged": (training, "judge", 1),
+}
+
+
+@pytest.mark.parametrize("at", list(PIECES_CUTS))
+def test_race_over_pieces_goes_on_to_the_same_bytes(log, few_race, tmp_path, monkeypatch, at):
+    settings = {"include": ("ips",), "memory": "1"}
+    config, said, made = config_for(log, tmp_path / "policy.bopl", **settings), [], count(monkeypatch)
+    train(config_for(log, tmp_path / "whole.bopl", **settings))
+    n_whole = made["rounds"]
+    with monkeypatch.context() as patched:
+        cut_at(patched, *PIECES_CUTS[at])
+        with pytest.raises(Cut):
+            train(config)
+    train(config, say=said.append)
+    assert any("Read in 1 piece" in str(sentence) for sentence in said)
+    assert said.count(checkpoints.GOING_ON) == 1
+    assert made["rounds"] <= 2 * n_whole  # both runs together have done no more than the one that was not cut
+    assert contents(tmp_path / "policy.bopl") == contents(tmp_path / "whole.bopl")

@@ -207,6 +207,12 @@ class CompiledAscent:
         if least_propensity is None:
             self.look()
 
+    @property
+    def nbytes(self) -> int:
+        """Bytes in memory; the weights are the caller's."""
+        own = (self.score, self.gradient, self._curvature, *self._terms, *self._outcomes)
+        return sum(array.nbytes for array in own)
+
     def look(self) -> Totals:
         """Update gradient and statistics for the current scores."""
         return self.move_totals(np.zeros_like(self.score[:0]), 0.0)

@@ -7,9 +7,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 if TYPE_CHECKING:
+    from bopl._typing import FloatArray
     from bopl.boosting.loop import AnyCallback
     from bopl.boosting.workbench import Workbench
-    from bopl.log import BanditLog
+    from bopl.log import BanditLog, PartitionedLog
 
 T = TypeVar("T")
 
@@ -42,10 +43,13 @@ class Keeper(Protocol):
     def fit(
         self,
         policy: Any,
-        log: BanditLog,
+        log: BanditLog | PartitionedLog,
         *,
-        validation: BanditLog | None = None,
+        sample_weight: FloatArray | None = None,
+        validation: BanditLog | PartitionedLog | None = None,
         callbacks: Sequence[AnyCallback] = (),
         workbench: Workbench | None = None,
+        cluster: Any = None,
+        memory: int | str | None = None,
     ) -> None:
-        """Fit a policy round by round, from where an earlier run stopped."""
+        """Fit a policy round by round, from where an earlier run stopped; arguments are those of its ``fit``."""

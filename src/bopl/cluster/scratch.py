@@ -214,7 +214,8 @@ def _write_all(handle: int, raw: memoryview, begin: int) -> None:
 def state_bytes(state: Any) -> int:
     """Return the bytes that a state's arrays take in memory, each counted once; arrays of mapped files do not count.
 
-    It is asked for after every change of a piece, so it looks at the attributes instead of pickling the state.
+    It is asked for after every change of a piece, so it looks at the attributes instead of pickling the state; objects
+    that know their ``nbytes``, as arrays do, are asked.
     """
     seen: set[int] = set()
     total, waiting = 0, [state]
@@ -229,6 +230,8 @@ def state_bytes(state: Any) -> int:
             # Memory that another library lent has no size that all of them tell alike: its array's own is known.
             total += 0 if is_counted else owner.nbytes if isinstance(owner, np.ndarray) else one.nbytes
             seen.add(id(owner))
+        elif (known := getattr(one, "nbytes", None)) is not None:
+            total += known
         elif isinstance(one, Mapping):
             waiting += one.values()
         elif isinstance(one, list | tuple | set):

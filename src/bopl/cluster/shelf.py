@@ -117,7 +117,9 @@ class Shelf:
 
     def _of(self, placement: str) -> _Placed:
         with self._lock:
-            return self._placed.setdefault(placement, _Placed(self._folder))
+            if placement not in self._placed:
+                self._placed[placement] = _Placed(self._folder)
+            return self._placed[placement]
 
     def forget(self, placement: str) -> None:
         """Release the states of a placement."""

@@ -36,6 +36,7 @@ from bopl.learner.pieces.facts import (
     without_rows,
 )
 from bopl.learner.pieces.keys import count_keys
+from bopl.learner.pieces.row_key import find_row_key
 from bopl.log.identical import content_digest, decision_keys, digest_of, sample_keys
 from bopl.log.learnable import check_reward_size
 from bopl.log.row_sketch import RowSketch
@@ -175,6 +176,7 @@ def _prepare(
             log.n_actions,
             numbers.is_sparse,
             models,
+            None if numbers.is_sparse else find_row_key(raw, learner, log.n_samples, max(one.n_rows for one in parts)),
         )
         training_rows = _sketch(raw, log, validation, cluster)
         digest = content_digest(stream_values(raw, sample_keys), log)

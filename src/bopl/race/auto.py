@@ -144,7 +144,7 @@ class AutoPolicy(DelegatedPolicy):
             default.
         """
         if isinstance(context, PartitionedLog):
-            return self._fit_pieces(context, sample_weight, cluster, memory)
+            return self._fit_pieces(context, sample_weight, cluster, memory, keeper)
         if cluster is not None or memory is not None:
             raise UsageError(
                 "cluster and memory are for logs in pieces, as BanditLog.scan_parquet makes them; this log is in "
@@ -165,13 +165,13 @@ class AutoPolicy(DelegatedPolicy):
         return self
 
     def _fit_pieces(
-        self, log: PartitionedLog, sample_weight: Any, cluster: Any, memory: int | str | None
+        self, log: PartitionedLog, sample_weight: Any, cluster: Any, memory: int | str | None, keeper: Keeper | None
     ) -> AutoPolicy:
         """Race the candidates on a random part of a log in pieces, and train the winner on all of it."""
         log.require_propensity()
         weight = check_sample_weight(sample_weight, log.n_samples)
         if log.n_samples <= MAX_WHOLE:  # which a race holds in memory
-            return self.fit(log.to_log(), sample_weight=weight)
+            return self.fit(log.to_log(), sample_weight=weight, keeper=keeper)
         self._check_settings()
         seed = int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
         began = time.monotonic()
@@ -181,19 +181,19 @@ class AutoPolicy(DelegatedPolicy):
             raced = log.subset(rows).to_log()
             check_learnable(raced)
             warn_of_leaks(raced)
-            outcome = self._run_race(
-                raced, log.n_samples, None if weight is None else weight[rows], seed, began, progress
-            )
+            raced_weight = None if weight is None else weight[rows]
+            outcome = self._run_race(raced, log.n_samples, raced_weight, seed, began, progress, keeper)
             fitting = OverPieces(
                 log,
                 weight,
                 cluster,
                 memory,
-                partial(self._workbench, seed=seed, outcome=outcome),
+                partial(self._workbench, seed=seed, outcome=outcome, keeper=keeper),
                 n_folds=folds_for(log.n_samples),
                 n_jobs=self.n_jobs,
                 deadline=deadline,
                 seed=seed,
+                keeper=keeper,
             )
             self._finish(outcome, fitting, deadline, progress)
         seen = self.best_policy_.training_rows_

@@ -6,7 +6,7 @@ import time
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, Protocol
 
 import numpy as np
@@ -84,6 +84,8 @@ class OverPieces:
     deadline : float
         On the monotonic clock.
     seed : int
+    keeper : Keeper, optional
+        Stores the rounds as they are made.
     """
 
     log: PartitionedLog
@@ -95,12 +97,14 @@ class OverPieces:
     n_jobs: int | None
     deadline: float
     seed: int
+    keeper: Keeper | None = None
 
     def fit(self, winner: Contender) -> BoostedPolicy:
         """Return a winner, trained on all samples."""
         policy = unfitted(winner, self.log.n_samples, self.n_jobs).set_params(n_folds=self.n_folds)
+        fit = policy.fit if self.keeper is None else partial(self.keeper.fit, policy)
         try:
-            return policy.fit(
+            fit(
                 self.log,
                 sample_weight=self.sample_weight,
                 cluster=self.cluster,
@@ -110,6 +114,7 @@ class OverPieces:
         except TypeError as error:  # its learner needs the log in memory
             self._warn(str(error))
             return self._drawn.fit(winner)
+        return policy
 
     def _warn(self, reason: str) -> None:
         n_drawn = self._part.log.n_samples
@@ -127,7 +132,7 @@ class OverPieces:
     @cached_property
     def _drawn(self) -> InMemory:
         weight = None if self.sample_weight is None else self.sample_weight[self._part.rows]
-        return InMemory(lambda: self.make_workbench(self._part.log, weight), self.n_jobs, self.deadline)
+        return InMemory(lambda: self.make_workbench(self._part.log, weight), self.n_jobs, self.deadline, self.keeper)
 
 
 def folds_for(n_samples: int) -> int:

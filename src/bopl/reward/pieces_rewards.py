@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from bopl._exact import Limbs, limbs_of, no_limbs, value_of
 from bopl._logged import logged_entries
@@ -15,15 +16,16 @@ from bopl._typing import AnyArray, FloatArray
 from bopl.cluster import Cluster, Placement
 from bopl.learner.hist_tree.apply import GrownTree
 from bopl.learner.hist_tree.bound import placed_rounds
+from bopl.learner.hist_tree.held_rows import HeldRows, run_wave
 from bopl.learner.hist_tree.inputs import as_context, categorical_mask, check_tree_settings, feature_matrix
 from bopl.learner.hist_tree.layout import Layout
 from bopl.learner.hist_tree.problem import Target
 from bopl.learner.hist_tree.rounds import TreeRounds, WeightSummary
 from bopl.learner.hist_tree.storage import BinnedContext
 from bopl.learner.hist_tree.tree import Tree
-from bopl.learner.hist_tree.wave import Answer, Nodes, TreeTask, Wave, run_wave
+from bopl.learner.hist_tree.wave import Answer, TreeTask, Wave
 from bopl.learner.pieces import Loader, Part, PiecesLog, place_parts
-from bopl.learner.pieces.facts import LoadedPiece, add_some, find_layout, without_rows
+from bopl.learner.pieces.facts import LoadedPiece, find_layout, without_rows
 from bopl.learner.pieces.stored import StoredContext, store_piece
 from bopl.log import BanditLog
 from bopl.reward.boosted_model import BoostedRewardModel, with_action_column
@@ -51,7 +53,7 @@ class RewardState:
     unseen : ndarray of shape (n_folds, n_rows)
         The rest of the weights.
     residual : ndarray of shape (n_folds, n_rows)
-    nodes : dict of int to ndarray of int32
+    held : HeldRows
     """
 
     first: int
@@ -59,7 +61,13 @@ class RewardState:
     weight: FloatArray
     unseen: FloatArray
     residual: FloatArray
-    nodes: Nodes = field(default_factory=dict)
+    held: HeldRows = field(default_factory=HeldRows)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes in memory."""
+        own = (self.weight, self.unseen, self.residual)
+        return self.stored.nbytes + self.held.nbytes + sum(array.nbytes for array in own)
 
     @property
     def binned(self) -> BinnedContext:
@@ -71,10 +79,13 @@ class RewardState:
         gradient = np.ascontiguousarray((self.weight[fold] * self.residual[fold])[None])
         return Target(gradient, self.weight[fold], np.zeros((0, 0), bool), False, False, *task.grids)
 
-    def add(self, fold: int, tree: GrownTree, learning_rate: float) -> None:
-        """Subtract what a tree predicts."""
+    def add(self, fold: int, tree: GrownTree, learning_rate: float, held: NDArray[np.int32] | None = None) -> None:
+        """Subtract what a tree predicts; ``held`` is as in `HeldRows.write_values`."""
         step = np.empty((1, self.binned.n_samples))
-        tree.write_values(self.binned, step)
+        if held is None:
+            tree.write_values(self.binned, step)
+        else:
+            self.held.write_values(self.binned, tree, held, step)
         self.residual[fold] -= learning_rate * step[0]
 
 
@@ -301,12 +312,14 @@ class PlacedRun:
 
     def wave(self, wave: Wave, task: TreeTask, is_first: bool) -> Answer:
         """Have the pieces do what a wave asks for."""
-        found: Answer = self._placed.update_reduce(_wave, wave, task, self._fold, is_first, add=add_some)
+        found: Answer = self._placed.update_reduce(
+            _wave, wave, task, self._fold, is_first, zero=_no_answer, add=operator.add
+        )
         return found
 
-    def apply(self, tree: GrownTree) -> None:
+    def apply(self, tree: GrownTree, held: NDArray[np.int32] | None) -> None:
         """Have the pieces subtract what the tree predicts, and settle the round."""
-        self._largest = self._placed.update_reduce(_add_tree, self._fold, tree, self._learning_rate, add=max)
+        self._largest = self._placed.update_reduce(_add_tree, self._fold, tree, self._learning_rate, held, add=max)
         self._placed.settle(MadeRound(self._fold, tree))
 
 
@@ -314,20 +327,22 @@ def _largest(state: RewardState | None, fold: int) -> float:
     return 0.0 if state is None else float(np.abs(state.weight[fold] * state.residual[fold]).max())
 
 
-def _add_tree(state: RewardState | None, fold: int, tree: GrownTree, learning_rate: float) -> tuple[Any, float]:
+def _add_tree(
+    state: RewardState | None, fold: int, tree: GrownTree, learning_rate: float, held: NDArray[np.int32] | None
+) -> tuple[Any, float]:
     if state is None:
         return None, 0.0
-    state.nodes = {}
-    state.add(fold, tree, learning_rate)
+    state.add(fold, tree, learning_rate, held)
     return state, _largest(state, fold)
 
 
-def _wave(
-    state: RewardState | None, asked: Wave, task: TreeTask, fold: int, is_first: bool
-) -> tuple[Any, Answer | None]:
-    if state is None:
-        return None, None
-    if is_first:
-        state.nodes = {0: task.rows(state.first, state.binned.n_samples)}
-    answer = run_wave(state.binned, state.target(fold, task), state.nodes, asked, task.has_count, state.first)
-    return state, answer
+def _no_answer(asked: Wave, task: TreeTask, fold: int, is_first: bool) -> Answer:
+    return Answer.nothing(asked, task)
+
+
+def _wave(state: RewardState | None, asked: Wave, task: TreeTask, fold: int, is_first: bool, answer_out: Answer) -> Any:
+    if state is not None:
+        if is_first:
+            state.held.begin(task.rows(state.first, state.binned.n_samples))
+        run_wave(state.binned, state.target(fold, task), state.held, asked, task, state.first, answer_out)
+    return state

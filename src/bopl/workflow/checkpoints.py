@@ -8,12 +8,12 @@ import time
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 
 from bopl._machine import versions
-from bopl._typing import AnyArray
+from bopl._typing import AnyArray, FloatArray
 from bopl.boosting import BoostingState, CallbackAction, Checkpoint, Workbench
 from bopl.boosting.loop import AnyCallback
 from bopl.log import BanditLog, PartitionedLog
@@ -91,11 +91,12 @@ class Checkpoints:
         policy: BoostedPolicy,
         log: BanditLog | PartitionedLog,
         *,
+        sample_weight: FloatArray | None = None,
         validation: BanditLog | PartitionedLog | None = None,
         callbacks: Sequence[AnyCallback] = (),
         workbench: Workbench | None = None,
-        cluster: str | None = None,
-        memory: str | None = None,
+        cluster: Any = None,
+        memory: int | str | None = None,
     ) -> None:
         """Fit a policy, starting from its checkpoint if an earlier run has left one."""
         self._n_fits += 1
@@ -105,6 +106,7 @@ class Checkpoints:
         fit = partial(
             policy.fit,
             log,
+            sample_weight=sample_weight,
             validation=validation,
             callbacks=[*callbacks, *keeper],
             workbench=workbench,

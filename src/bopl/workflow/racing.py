@@ -42,7 +42,7 @@ def race(
     with clock.step("train"), _told(say), warnings.catch_warnings():
         warnings.simplefilter("ignore", LeakWarning)  # the audit has reported them; the rest is to be kept
         if isinstance(log, PartitionedLog):
-            policy.fit(log, cluster=config.cluster, memory=config.memory)
+            policy.fit(log, keeper=keeper, cluster=config.cluster, memory=config.memory)
         else:
             policy.fit(log, keeper=keeper)
     say(leaderboard_table(policy.leaderboard_))

@@ -28,7 +28,6 @@ from bopl.learner.hist_tree.rounds import TreeRounds, WeightSummary
 from bopl.learner.hist_tree.storage import BinnedContext
 from bopl.learner.hist_tree.wave import Answer, TreeTask, Wave
 from bopl.learner.pieces import Part, place_parts
-from bopl.learner.pieces.facts import add_some
 from bopl.objective import StepTarget
 
 
@@ -40,6 +39,7 @@ class PlacedLearner:
     def __init__(self, rounds: TreeRounds[Pieces], weights: WeightSummary, placed: Placement, n_jobs: int) -> None:
         self._rounds, self._weights, self._placed, self._n_jobs = rounds, weights, placed, n_jobs
         self.grown: GrownTree | None = None
+        self.held: NDArray[np.int32] | None = None
 
     def fit(self, target: StepTarget, round_idx: int) -> FittedStep:
         """Grow one tree; its prediction is left to `PlacedAscent.measure`."""
@@ -49,12 +49,14 @@ class PlacedLearner:
 
     def wave(self, wave: Wave, task: TreeTask, is_first: bool) -> Answer:
         """Have the pieces do what a wave asks for."""
-        found: Answer = self._placed.update_reduce(work.wave, wave, task, is_first, add=add_some)
+        found: Answer = self._placed.update_reduce(
+            work.wave, wave, task, is_first, zero=work.no_answer, add=operator.add
+        )
         return found
 
-    def apply(self, tree: GrownTree) -> None:
+    def apply(self, tree: GrownTree, held: NDArray[np.int32] | None) -> None:
         """Keep the tree for `PlacedAscent.measure`, which has the pieces apply it."""
-        self.grown = tree
+        self.grown, self.held = tree, held
 
 
 class PlacedAscent:
@@ -83,7 +85,8 @@ class PlacedAscent:
 
     def measure(self, prediction: FloatArray) -> Sums:
         """Return what the step size along the prediction of the tree grown last is computed from."""
-        totals = self._placed.update_reduce(work.measure, self._learner.grown, add=operator.add)
+        learner = self._learner
+        totals = self._placed.update_reduce(work.measure, learner.grown, learner.held, add=operator.add)
         return step_sums(totals, self._n_samples)
 
     def move(self, prediction: FloatArray, size: float) -> None:

@@ -14,12 +14,14 @@ from bopl._typing import BoolArray, FloatArray
 from bopl.boosting import ascent_kernel as kernel
 from bopl.boosting.ascent import CompiledAscent, Totals
 from bopl.learner.hist_tree.apply import GrownTree
+from bopl.learner.hist_tree.held_rows import HeldRows, run_wave
 from bopl.learner.hist_tree.inputs import as_context
 from bopl.learner.hist_tree.layout import Layout
 from bopl.learner.hist_tree.problem import Target
 from bopl.learner.hist_tree.storage import BinnedContext
-from bopl.learner.hist_tree.wave import Answer, Nodes, TreeTask, Wave, run_wave
+from bopl.learner.hist_tree.wave import Answer, TreeTask, Wave
 from bopl.learner.pieces import Loader, Part
+from bopl.learner.pieces.row_key import RowKey
 from bopl.learner.pieces.stored import StoredContext, store_piece
 from bopl.log import BanditLog
 from bopl.objective import RewardTerms, TrainingData
@@ -47,10 +49,11 @@ class PolicyState:
     ascent : CompiledAscent
     weight : ndarray of shape (n_rows,)
     mask : ndarray of bool, shape (n_rows, n_actions), or (0, 0)
-    nodes : dict of int to ndarray of int32
-        Rows of the open nodes of the tree that is being grown.
-    step : ndarray of shape (n_rows, n_actions)
-        Prediction of the tree that was grown last.
+    held : HeldRows
+        Rows of the nodes of the tree that is being grown.
+    step : ndarray of shape (n_actions, n_rows)
+        Values of the tree that was grown last. The memory is kept between rounds: to get it anew costs as much as to
+        write it.
     """
 
     first: int
@@ -58,13 +61,19 @@ class PolicyState:
     ascent: CompiledAscent
     weight: NDArray[np.float64]
     mask: BoolArray
-    nodes: Nodes = field(default_factory=dict)
-    step: FloatArray = field(default_factory=lambda: np.zeros((0, 0)))
+    held: HeldRows = field(default_factory=HeldRows)
+    step: NDArray[np.float64] = field(default_factory=lambda: np.zeros((0, 0)))
 
     @property
     def n_rows(self) -> int:
         """Number of samples."""
         return self.stored.n_samples
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes in memory."""
+        own = (self.weight, self.mask, self.step)
+        return self.stored.nbytes + self.ascent.nbytes + self.held.nbytes + sum(array.nbytes for array in own)
 
     @property
     def binned(self) -> BinnedContext:
@@ -95,6 +104,8 @@ class BuildPolicy:
         Whether the contexts are.
     models : object, optional
         Estimates rewards and gives the scores at the start: see `StartModels`.
+    row_key : RowKey, optional
+        What the rows of a piece are sorted by.
     """
 
     loader: Loader
@@ -105,17 +116,27 @@ class BuildPolicy:
     n_actions: int
     is_sparse: bool
     models: Any = None
+    row_key: RowKey | None = None
 
     def __call__(self, part: Part, settled: Iterable[MadeRound], cache: Any) -> PolicyState | None:
         """Return the state; an empty piece has none."""
         if part.n_rows == 0:
             return None
         log = self.loader.load(part.piece)
+        stored = store_piece(
+            part,
+            self.loader,
+            self.layout,
+            lambda: as_context(log.context),
+            cache,
+            is_sparse=self.is_sparse,
+            what="contexts",
+            row_key=self.row_key,
+        )
+        if stored.row is not None:  # all that belongs to a row goes with it
+            log, part = log.subset(stored.row), part.take(stored.row)
         data, score = self.data(part, log)
         context = as_context(log.context)
-        stored = store_piece(
-            part, self.loader, self.layout, lambda: context, cache, is_sparse=self.is_sparse, what="contexts"
-        )
         state = self._begin(part, log, data.take(None), score, stored)
         for made in settled:
             score += made.size * _prediction(state, made.tree, context)
@@ -149,15 +170,22 @@ class BuildPolicy:
 
 def _prediction(state: PolicyState, tree: Any, context: Any) -> FloatArray:
     """Return the prediction of a tree on a piece, zero for ineligible actions."""
-    step = apply_tree(state, tree) if isinstance(tree, GrownTree) else np.asfortranarray(tree.predict(context))
+    if isinstance(tree, GrownTree):
+        apply_tree(state, tree, None)
+        step = state.step.T
+    else:
+        step = np.asfortranarray(tree.predict(context))
     return step if state.mask.shape[1] == 0 else np.where(state.mask, step, 0.0)
 
 
-def apply_tree(state: PolicyState, tree: GrownTree) -> FloatArray:
-    """Return the values of a tree on a piece, of shape (n_rows, n_actions)."""
-    step = np.empty((state.ascent.score.shape[1], state.n_rows))
-    tree.write_values(state.binned, step)
-    return step.T
+def apply_tree(state: PolicyState, tree: GrownTree, held: NDArray[np.int32] | None) -> None:
+    """Write the values of a tree on a piece to its step; ``held`` is as in `HeldRows.write_values`."""
+    if not state.step.size:
+        state.step = np.empty(state.ascent.score.shape[::-1])
+    if held is None:
+        tree.write_values(state.binned, state.step)
+    else:
+        state.held.write_values(state.binned, tree, held, state.step)
 
 
 # -- What is done with all pieces --------------------------------------------------------------------------------------
@@ -170,32 +198,35 @@ def look(state: PolicyState | None) -> tuple[PolicyState | None, Totals]:
     return state, state.ascent.look()
 
 
-def wave(state: PolicyState | None, asked: Wave, task: TreeTask, is_first: bool) -> tuple[Any, Answer | None]:
+def no_answer(asked: Wave, task: TreeTask, is_first: bool) -> Answer:
+    """Return the answer that the pieces of a worker add theirs to."""
+    return Answer.nothing(asked, task)
+
+
+def wave(state: PolicyState | None, asked: Wave, task: TreeTask, is_first: bool, answer_out: Answer) -> Any:
     """Process a piece in a wave."""
-    if state is None:
-        return None, None
-    if is_first:
-        state.nodes = {0: task.rows(state.first, state.n_rows)}
-    answer = run_wave(state.binned, state.target(task), state.nodes, asked, task.has_count, state.first)
-    return state, answer
+    if state is not None:
+        if is_first:
+            state.held.begin(task.rows(state.first, state.n_rows, state.stored.row))
+        run_wave(state.binned, state.target(task), state.held, asked, task, state.first, answer_out)
+    return state
 
 
-def measure(state: PolicyState | None, tree: GrownTree) -> tuple[PolicyState | None, Totals]:
+def measure(
+    state: PolicyState | None, tree: GrownTree, held: NDArray[np.int32] | None
+) -> tuple[PolicyState | None, Totals]:
     """Apply a finished tree, and return what the step size is computed from."""
     if state is None:
         return None, Totals(no_limbs(kernel.N_MEASURED), 0.0)
-    state.nodes = {}
-    state.step = apply_tree(state, tree)
-    return state, state.ascent.measure_totals(state.step)
+    apply_tree(state, tree, held)
+    return state, state.ascent.measure_totals(state.step.T)
 
 
 def move(state: PolicyState | None, size: float) -> tuple[PolicyState | None, Totals]:
     """Take the step."""
     if state is None:
         return None, Totals(no_limbs(kernel.N_MOVED), 0.0)
-    totals = state.ascent.move_totals(state.step, size)
-    state.step = np.zeros((0, 0))
-    return state, totals
+    return state, state.ascent.move_totals(state.step.T, size)
 
 
 def weight_facts(state: PolicyState | None) -> Any:

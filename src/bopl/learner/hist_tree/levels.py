@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bopl._interrupt import Threads
+from bopl._kernel import njit
 from bopl.learner.hist_tree.action_split import BY_IDENTITY, find_action_split, mark_right
 from bopl.learner.hist_tree.apply import GrownTree
 from bopl.learner.hist_tree.assembly import Fragment, merge_fragments
@@ -43,7 +44,7 @@ from bopl.learner.hist_tree.scale import (
 from bopl.learner.hist_tree.score import NO_SCORE
 from bopl.learner.hist_tree.scratch import Scratch, make_action_floats, make_scratch
 from bopl.learner.hist_tree.split import SPLIT, Histogram
-from bopl.learner.hist_tree.wave import Answer, Branch, Count, Divide, Gather, Measure, Rows, TreeTask, Wave
+from bopl.learner.hist_tree.wave import BRANCH, COUNT, DIVIDE, Answer, NodeSets, Rows, TreeTask, Wave
 
 GATHER_ROWS = 4096  # a node of fewer rows is sent and grown whole
 
@@ -55,8 +56,11 @@ class Pieces(Protocol):
         """Have all pieces do what a wave asks for; the first of a tree begins with the rows drawn for it."""
         ...
 
-    def apply(self, tree: GrownTree) -> None:
-        """Have all pieces take up the values of a finished tree, now or when they are next asked something."""
+    def apply(self, tree: GrownTree, held: NDArray[np.int32] | None) -> None:
+        """Have all pieces take up the values of a finished tree, now or when they are next asked something.
+
+        ``held`` is as in `HeldRows.write_values`, None if the pieces do not hold all rows.
+        """
         ...
 
 
@@ -75,14 +79,21 @@ class BoundPiecesEngine:
         self.rows, self.n_jobs, self.has_count = rows, n_jobs, has_count
         self.gather_rows = GATHER_ROWS
         self._free = [self._make_scratch() for _ in range(n_jobs)]
+        self._seen: NDArray[Any] | None = None  # nodes that the pieces have seen, if they hold all rows
 
     def grow(self, source: Pieces, task: GrowthTask) -> NDArray[Any]:
         """Return the nodes of a new tree."""
-        return merge_fragments(_Growth(self, source, task).run())
+        grown = _Growth(self, source, task).run()
+        self._seen = grown.nodes if task.drawn is None else None
+        return merge_fragments(grown)
 
     def apply(self, source: Pieces, tree: GrownTree, *, is_as_grown: bool) -> None:
         """Have the pieces take up the values of a finished tree, which they have seen a part of."""
-        source.apply(tree)
+        held = None
+        if self._seen is not None:
+            held = np.full(len(tree.nodes), -1, np.int32)
+            _find_held(tree.nodes, self._seen, held)
+        source.apply(tree, held)
 
     def take_scratch(self) -> Scratch:
         """Return a thread's working memory; `give_scratch` gives it back."""
@@ -100,6 +111,23 @@ class BoundPiecesEngine:
         return make_scratch(self.rows.binned, n_rows, self.rows.n_actions, has_count=self.has_count)
 
 
+@njit(nogil=True, cache=True)
+def _find_held(nodes, seen, held_out):  # type: ignore[no-untyped-def]
+    """Write which node the pieces know a node of the finished tree as, where either of the two ends."""
+    stack = np.zeros((len(nodes) + 1, 2), np.int64)
+    n_open = 1
+    while n_open > 0:
+        n_open -= 1
+        number, known_as = stack[n_open]
+        node, other = nodes[number], seen[known_as]
+        if node.left < 0 or other.left < 0:
+            held_out[number] = known_as
+        else:
+            stack[n_open, 0], stack[n_open, 1] = node.left, other.left
+            stack[n_open + 1, 0], stack[n_open + 1, 1] = node.right, other.right
+            n_open += 2
+
+
 class _Growth:
     """One tree in the making."""
 
@@ -114,12 +142,11 @@ class _Growth:
         self._grown: dict[int, Fragment] = {}
         # What the next wave asks for.
         self._divided: list[OpenPair] = []
-        self._divides: list[Divide] = []
-        self._branches: list[Branch] = []
+        self._divides: list[tuple[Any, ...]] = []  # of DIVIDE
+        self._branches: list[tuple[Any, ...]] = []  # of BRANCH
         self._measured: list[OpenNode] = []
         self._counted: list[tuple[OpenNode, bool]] = []  # and whether with a histogram
         self._gathered: list[OpenNode] = []
-        self._dropped: list[int] = []
         self._norms: dict[int, Norms] = {}  # of problems that are being counted
 
     def run(self) -> Fragment:
@@ -131,7 +158,10 @@ class _Growth:
             is_drawn[drawn] = True
             bits = np.packbits(is_drawn)
         n_rows = n_samples if drawn is None else len(drawn)
-        shared = TreeTask(self._task.grids, self._task.is_classifier, self._engine.has_count, bits)
+        layout, has_count = self._layout, self._engine.has_count
+        shared = TreeTask(
+            self._task.grids, self._task.is_classifier, has_count, self._n_actions, layout.n_positions, bits
+        )
         self._begin_problem(OpenNode(0, np.arange(self._n_actions, dtype=np.int32), 0, 0, n_rows))
         is_first = True
         while self._divided or self._branches or self._measured or self._counted or self._gathered:
@@ -143,21 +173,20 @@ class _Growth:
 
     def _next_wave(self, shared: TreeTask, is_first: bool) -> None:
         divided, measured, counted, gathered = self._divided, self._measured, self._counted, self._gathered
+        asked = [(pair.counted, pair.has_histogram) for pair in divided] + counted
         wave = Wave(
-            tuple(self._divides),
-            tuple(self._branches),
-            tuple(Measure(node.at, node.actions) for node in measured),
-            (
-                *(self._count_of(pair.counted, pair.has_histogram) for pair in divided),
-                *(self._count_of(node, has_histogram) for node, has_histogram in counted),
-            ),
-            tuple(Gather(node.at, node.actions) for node in gathered),
-            (*self._dropped, *(node.at for node in gathered)),
+            np.array(self._divides, DIVIDE),
+            np.array(self._branches, BRANCH),
+            _sets_of(measured),
+            _sets_of([node for node, _ in asked]),
+            np.array([_how(*one) for one in asked], COUNT),
+            _sets_of(gathered),
+            self._n_nodes,
         )
         self._divided, self._divides, self._branches = [], [], []
-        self._measured, self._counted, self._gathered, self._dropped = [], [], [], []
+        self._measured, self._counted, self._gathered = [], [], []
         answer = self._pieces.wave(wave, shared, is_first)
-        counts = counts_by_node(answer.counts, wave.counts)
+        counts = counts_by_node(answer.counts, wave.how)
         for pair, n_left in zip(divided, answer.n_left.tolist(), strict=True):
             self._finish_pair(pair, n_left, next(counts))
         for node, measure in zip(measured, answer.measures, strict=True):
@@ -166,11 +195,6 @@ class _Growth:
             node.counts = next(counts)
             self._open_root(node, has_histogram)
         self._grow_gathered(gathered, answer.rows)
-
-    def _count_of(self, node: OpenNode, has_histogram: bool) -> Count:
-        scale = node.scale
-        fine = float(fine_units(node.n_rows))
-        return Count(node.at, node.actions, scale.gradient, scale.weight, scale.is_wide, fine, has_histogram)
 
     # -- Problems -----------------------------------------------------------------------------------------------------
 
@@ -276,19 +300,18 @@ class _Growth:
         """A leaf."""
         put_leaf(self._nodes[node.at])
         set_leaf_value(node.counts.leaf_sums, self._limits, self._target, self._nodes[node.at])
-        self._dropped.append(node.at)
 
     def _split_actions(self, node: OpenNode, left: int, feature: int, action: int) -> None:
         is_right = np.zeros(len(node.actions), bool)
         mark_right(feature, action, node.actions, self._task.action_table, is_right)
-        self._branches.append(Branch(node.at, left, left + 1))
+        self._branches.append((node.at, left, left + 1))
         for at, side, way in ((left, ~is_right, WENT_LEFT), (left + 1, is_right, WENT_RIGHT)):
             path = int(mix(node.path, way))
             self._begin_problem(OpenNode(at, node.actions[side], node.depth + 1, path, node.n_rows))
 
     def _split_contexts(self, node: OpenNode, left: int, split: Any, problem: ScaledProblem) -> None:
         """Divide a node's rows, and count the child that seems smaller."""
-        self._divides.append(Divide(node.at, left, left + 1, int(split["position"]), bool(split["default_left"])))
+        self._divides.append((node.at, left, left + 1, int(split["position"]), bool(split["default_left"])))
         total = node.counts.sums
         is_left = 2 * int(split["left_weight"]) <= int(total.weight)
         children = [
@@ -339,3 +362,13 @@ class _Growth:
                 threads.each(run, numbers)
         for node in nodes:
             put_leaf(self._nodes[node.at])  # its place is taken by the fragment
+
+
+def _sets_of(nodes: list[OpenNode]) -> NodeSets:
+    return NodeSets.of([(node.at, node.actions) for node in nodes])
+
+
+def _how(node: OpenNode, has_histogram: bool) -> tuple[Any, ...]:
+    """Return how a node is counted, as in COUNT."""
+    scale = node.scale
+    return scale.gradient, scale.weight, float(fine_units(node.n_rows)), scale.is_wide, has_histogram

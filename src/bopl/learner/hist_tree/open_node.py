@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from bopl.learner.hist_tree.node import NodeSums
 from bopl.learner.hist_tree.scale import NO_SCALE, Scale
 from bopl.learner.hist_tree.split import Histogram
-from bopl.learner.hist_tree.wave import Count, Counted
+from bopl.learner.hist_tree.wave import Counted
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,15 +55,16 @@ class NodeCounts:
         )
 
 
-def counts_by_node(counted: Counted, asked: Sequence[Count]) -> Iterator[NodeCounts]:
-    """Yield what was counted for each node."""
+def counts_by_node(counted: Counted, how: NDArray[Any]) -> Iterator[NodeCounts]:
+    """Yield what was counted for each node; ``how`` says what was asked for, as in `Wave`."""
     nothing, at = np.zeros(0, np.int64), 0
-    for number, one in enumerate(asked):
-        has = (one.has_histogram, one.has_histogram and one.is_wide, one.has_histogram and len(counted.pairs) > 0)
+    wanted = zip(how["has_histogram"].tolist(), how["is_wide"].tolist(), strict=True)
+    for number, (has_histogram, is_wide) in enumerate(wanted):
+        has = (has_histogram, has_histogram and is_wide, has_histogram and len(counted.pairs) > 0)
         tables = (counted.packed, counted.wide, counted.pairs)
         histogram = Histogram(*(table[at].copy() if own else nothing for table, own in zip(tables, has, strict=True)))
         yield NodeCounts(counted.sums[number : number + 1], counted.action_sums[number], histogram)
-        at += one.has_histogram
+        at += has_histogram
 
 
 @dataclass

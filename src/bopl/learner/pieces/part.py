@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 from bopl._typing import AnyArray, FloatArray, IntArray
@@ -94,6 +94,15 @@ class Part:
     def rows(self) -> slice:
         """Numbers of its samples."""
         return slice(self.first, self.first + self.n_rows)
+
+    def take(self, row: AnyArray) -> Part:
+        """Return the piece with its samples in another order; ``row`` is the one at each place."""
+        weight, fold = self.sample_weight, self.fold
+        return replace(
+            self,
+            sample_weight=None if weight is None else weight[row],
+            fold=None if fold is None else fold[row],
+        )
 
 
 def place_parts(cluster: Cluster, parts: Sequence[Part], build: Any, settled: Iterable[Any] = ()) -> Placement:

@@ -13,12 +13,15 @@ import numpy as np
 from bopl._typing import AnyArray
 from bopl.learner.hist_tree.codes import store_context
 from bopl.learner.hist_tree.layout import Layout
+from bopl.learner.hist_tree.locality import RowOrder, store_in_order
 from bopl.learner.hist_tree.rows import RowCodes
 from bopl.learner.hist_tree.storage import BinnedContext
 from bopl.learner.pieces.facts import without_rows
 from bopl.learner.pieces.part import Loader, Part
+from bopl.learner.pieces.row_key import RowKey
 
-_FORMAT = "codes 1"
+_FORMAT = "codes 2"
+_ROW = "row"  # name of the array that has the piece's row at each place
 
 
 @dataclass
@@ -30,6 +33,7 @@ class StoredContext:
     layout : BinnedContext
         Without rows: what the codes mean.
     arrays : mapping of str to ndarray
+        With ``row``, the piece's row at each place, if rows are not in the order of the file.
     n_samples : int
     """
 
@@ -37,6 +41,16 @@ class StoredContext:
     arrays: Mapping[str, AnyArray]
     n_samples: int
     _opened: BinnedContext | None = field(default=None, repr=False)
+
+    @property
+    def row(self) -> AnyArray | None:
+        """The piece's row at each place; None if rows are in the order of the file."""
+        return self.arrays.get(_ROW)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes in memory: none if the arrays are mapped from a file, and the layout is not the piece's own."""
+        return sum(array.nbytes for array in self.arrays.values()) if isinstance(self.arrays, dict) else 0
 
     def open(self) -> BinnedContext:
         """Return the contexts as the kernels read them; always read-only, or they would be compiled twice."""
@@ -50,7 +64,15 @@ class StoredContext:
 
 
 def store_piece(
-    part: Part, loader: Loader, layout: Layout, context: Callable[[], Any], cache: Any, *, is_sparse: bool, what: str
+    part: Part,
+    loader: Loader,
+    layout: Layout,
+    context: Callable[[], Any],
+    cache: Any,
+    *,
+    is_sparse: bool,
+    what: str,
+    row_key: RowKey | None = None,
 ) -> StoredContext:
     """Return the codes of a piece, from the cache if they are there.
 
@@ -66,13 +88,19 @@ def store_piece(
         Whether the contexts are.
     what : str
         What the contexts are of: two kinds must not be taken for each other.
+    row_key : RowKey, optional
+        What rows are sorted by; in the order of the file otherwise.
     """
 
     def make() -> dict[str, AnyArray]:
-        stored = store_context(context(), layout).arrays
-        return {name: getattr(stored, name) for name in RowCodes._fields}
+        given = context()
+        stored, order = store_context(given, layout), {}
+        if row_key is not None:
+            row = row_key.order(given, layout.columns)
+            stored, order = store_in_order(stored, RowOrder(row, row)), {_ROW: row}
+        return {name: getattr(stored.arrays, name) for name in RowCodes._fields} | order
 
-    key = _key(part, loader, layout, what)
+    key = _key(part, loader, layout, f"{what} {row_key}")
     arrays = make() if cache is None or key is None else cache.arrays(key, make)
     return StoredContext(without_rows(layout, is_sparse=is_sparse), arrays, part.n_rows)
 
