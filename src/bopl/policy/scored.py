@@ -9,7 +9,7 @@ from typing import Any, Self
 import numpy as np
 from sklearn import get_config
 from sklearn.base import BaseEstimator
-from sklearn.utils import Tags
+from sklearn.utils import ClassifierTags, Tags
 from sklearn.utils.metadata_routing import UNUSED
 from sklearn.utils.validation import check_is_fitted
 
@@ -246,6 +246,9 @@ class ScoredPolicy(RecordPolicy, BaseEstimator):
         tags.input_tags.sparse = True
         tags.input_tags.allow_nan = True
         tags.target_tags.required = True
+        # For predict_proba, whose columns are actions. The estimator type stays none: y is the action that happened to
+        # be logged, not the right answer, so a policy is no classifier.
+        tags.classifier_tags = ClassifierTags()
         return tags
 
 
