@@ -88,6 +88,7 @@ def pack_predictors(predictors: Sequence[Predictor]) -> Packed:
     TypeError
         A predictor is an estimator of a kind we have no plain form for.
     """
+    # In the order of the ensemble, run by run: sums of floats are taken in that order when the file is read again.
     runs = [(kind, list(run)) for kind, run in groupby(predictors, key=_kind_of)] or [(FILE_KIND, [])]
     if len(runs) == 1:
         return _pack_kind(*runs[0])

@@ -21,6 +21,7 @@ _THREADS = "n_jobs"
 
 def digest(facts: Mapping[str, Any], arrays: Mapping[str, AnyArray]) -> str:
     """Return the id of facts and arrays: the same on every machine, whatever threads were used."""
+    # Sorted names, fixed byte order, types and shapes included: equal policies have equal bytes, others have not.
     text = json.dumps(_without_threads(facts), sort_keys=True, separators=(",", ":"))
     found = hashlib.sha256(text.encode())
     for name in sorted(arrays):

@@ -171,6 +171,7 @@ def _train_on(torch: Any, log: BanditLog, settings: NetworkRewardModel, sample_w
     factor = (1.0 / np.maximum(spread, 1e-2 * max(float(spread.max(initial=0.0)), 1e-12))).astype(np.float32)
     x = torch.as_tensor((inputs - shift) * factor, device=device)
     action = torch.as_tensor(log.action_idx.astype(np.int64), device=device)
+    # Rewards of mean 0 and variance 1, whatever their unit: a learning rate then means the same for all logs.
     mean, scale = float(log.reward.mean()), float(log.reward.std()) or 1.0
     reward = torch.as_tensor(((log.reward - mean) / scale).astype(np.float32), device=device)
     weight = torch.as_tensor(sample_weight.astype(np.float32), device=device)
@@ -232,6 +233,7 @@ def _fold(model: Any, layout: InputLayout, shift: FloatArray, factor: FloatArray
         bias = module.bias.detach().cpu().numpy().astype(np.float32)
         if k + 1 < len(modules):
             norm = modules[k + 1]
+            # norm(z) = gain · (z - mean) + bias at prediction: an affine map, which the layer before it takes over.
             gain = (norm.weight / (norm.running_var + norm.eps).sqrt()).detach().cpu().numpy()
             bias = (bias - norm.running_mean.cpu().numpy()) * gain + norm.bias.detach().cpu().numpy()
             weight = weight * gain
