@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from bopl._archive import Packed
 from bopl._typing import AnyArray, BoolArray, FloatArray, IntArray
 from bopl.learner.hist_tree.predictor import HistTreePredictor, SparseTreePredictor
 from bopl.learner.hist_tree.tree import ACTION_SPLIT, LEAF_FEATURE, Tree, n_words, pack_actions, preorder
@@ -167,7 +168,7 @@ NODE_DTYPES = {
 }
 
 
-def pack_nothing(predictors: Sequence[Any]) -> tuple[dict[str, Any], dict[str, AnyArray]]:
+def pack_nothing(predictors: Sequence[Any]) -> Packed:
     """Return what a file stores of no predictors at all; none of this kind is made any more."""
     assert not predictors
     arrays: dict[str, AnyArray] = {name: np.zeros(0, dtype) for name, dtype in NODE_DTYPES.items()}

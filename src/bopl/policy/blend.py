@@ -10,10 +10,9 @@ import numpy as np
 from sklearn.base import clone
 from sklearn.utils.validation import check_is_fitted
 
-from bopl._archive import Archive
+from bopl._archive import Archive, Packed
 from bopl._settings import check_number
 from bopl._typing import BoolArray, ContextMatrix, FloatArray
-from bopl.learner.store import Packed
 from bopl.log import BanditLog
 from bopl.policy.boosted import BoostedPolicy
 from bopl.policy.mean_prob import MIN_PROB, content_of, mean_prob, shares_of, sharpened_prob

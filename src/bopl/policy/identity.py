@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from bopl._archive import Packed
 from bopl._typing import AnyArray
 
 if TYPE_CHECKING:
@@ -34,7 +35,7 @@ def digest(facts: Mapping[str, Any], arrays: Mapping[str, AnyArray]) -> str:
     return found.hexdigest()[:ID_LENGTH]
 
 
-def ensemble_content(ensemble: Ensemble) -> tuple[dict[str, Any], dict[str, AnyArray]]:
+def ensemble_content(ensemble: Ensemble) -> Packed:
     """Return the predictors of an ensemble with their coefficients.
 
     Raises

@@ -13,11 +13,12 @@ from sklearn.utils import ClassifierTags, Tags
 from sklearn.utils.metadata_routing import UNUSED
 from sklearn.utils.validation import check_is_fitted
 
+from bopl._archive import Packed
 from bopl._errors import quoted
 from bopl._logged import logged_entries
 from bopl._native import is_frame
 from bopl._settings import check_number
-from bopl._typing import AnyArray, BoolArray, ContextMatrix, FloatArray
+from bopl._typing import BoolArray, ContextMatrix, FloatArray
 from bopl.log import BanditLog
 from bopl.log.action import label_array, python_labels
 from bopl.log.check import check_mask
@@ -174,7 +175,7 @@ class ScoredPolicy(RecordPolicy, BaseEstimator):
 
     # -- One record at a time -------------------------------------------------------------------------------------
 
-    def content(self) -> tuple[dict[str, Any], dict[str, AnyArray]]:
+    def content(self) -> Packed:
         """Return what the policy decides by beside its columns and actions, as JSON facts and arrays.
 
         `policy_id` is a digest of it. Your own policy returns here what it has learned.

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from bopl._archive import check_array, grouped
+from bopl._archive import Packed, check_array, grouped
 from bopl._logged import logged_entries
 from bopl._typing import AnyArray, ContextMatrix, FloatArray
 from bopl.learner.hist_tree.predict import FlatEnsemble
@@ -101,7 +101,7 @@ class LoggingModel:
             log_prob[rows] = np.maximum(part, np.log(MIN_PROB))
         return log_prob
 
-    def pack(self) -> tuple[dict[str, Any], dict[str, AnyArray]]:
+    def pack(self) -> Packed:
         """Return the model as JSON facts and plain arrays."""
         arrays = {"coef": self.coef, "intercept": self.intercept, **self.layout.pack()}
         if self.trees:
@@ -317,7 +317,7 @@ class LoggingTerm:
         """Return None: a linear function has no splits."""
 
 
-def _pack_terms(terms: Sequence[LoggingTerm]) -> tuple[dict[str, Any], dict[str, AnyArray]]:
+def _pack_terms(terms: Sequence[LoggingTerm]) -> Packed:
     models: list[LoggingModel] = []
     for term in terms:  # terms of one start share their model
         if not any(term.model is model for model in models):

@@ -11,7 +11,7 @@ import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
-from bopl._archive import check_array, grouped
+from bopl._archive import Packed, check_array, grouped
 from bopl._settings import check_number
 from bopl._torch import import_torch, pick_device
 from bopl._typing import AnyArray, ContextMatrix, FloatArray
@@ -244,7 +244,7 @@ def _fold(model: Any, layout: InputLayout, shift: FloatArray, factor: FloatArray
     return Layers(layout, shift.astype(np.float32), factor, tuple(weights), tuple(biases))
 
 
-def _pack(networks: Sequence[Layers]) -> tuple[dict[str, Any], dict[str, AnyArray]]:
+def _pack(networks: Sequence[Layers]) -> Packed:
     arrays: dict[str, AnyArray] = {}
     for number, network in enumerate(networks):
         own = {"shift": network.shift, "factor": network.factor, **network.layout.pack()}
