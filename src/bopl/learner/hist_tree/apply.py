@@ -59,6 +59,7 @@ def apply_nodes(binned, nodes, right_actions, rows, step_out):  # type: ignore[n
         0 to n_samples - 1.
     step_out : ndarray of shape (n_actions, n_samples)
     """
+    # The stack is no deeper than the tree has nodes, and a node's action set takes the place of its parent's.
     n_actions = step_out.shape[0]
     buffer, members = np.empty_like(rows), rows.copy()
     stack = np.empty(len(nodes) + 1, _VISIT)
