@@ -89,6 +89,7 @@ class BlendedPolicy(PackedPolicy):
             check_is_fitted(policy)
             if policy.actions_.tolist() != first.actions_.tolist() or policy.n_features_in_ != first.n_features_in_:
                 raise ValueError("the policies of a blend must be fitted on the same columns and actions.")
+        # What all parts have in common is read from the first; that they agree has just been checked.
         self.policies_, self.weights_ = tuple(policies), shares
         for name in ("actions_", "action_features_", "n_features_in_", "training_rows_", "schema_", "trained_on_"):
             setattr(self, name, getattr(first, name))

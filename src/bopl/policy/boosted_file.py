@@ -71,6 +71,8 @@ def boosted_from(archive: Archive) -> BoostedPolicy:
     document, arrays = archive.document, archive.arrays
     defaults = BoostedPolicy().get_params(deep=False)
     settings = read_settings(document["settings"], {name: defaults[name] for name in _PLAIN_SETTINGS})
+    # A learner or an objective that is not known here is no error: the policy predicts without it, and fitting again
+    # says what is missing.
     learner = learner_from(document["learner"])
     if learner is None and archive.format_number == 1:
         learner = HistTree()  # the learner of a policy that named none, when such files were written
