@@ -123,8 +123,11 @@ def _function(node: ast.FunctionDef | ast.AsyncFunctionDef, place: str, is_publi
 
 
 def _n_exports(tree: ast.Module) -> int:
-    """Return how many names ``__all__`` lists, as a list or as the keys of a table."""
+    """Return how many names ``__all__`` lists, as a list or as words of a table of modules (`bopl._lazy`)."""
     for node in tree.body:
+        if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Tuple) and isinstance(node.value, ast.Call):
+            tables = [one for one in node.value.args if isinstance(one, ast.Dict)]
+            return sum(len(ast.literal_eval(names).split()) for table in tables for names in table.values)
         if isinstance(node, ast.Assign) and any(isinstance(to, ast.Name) and to.id == "__all__" for to in node.targets):
             return len(node.value.elts) if isinstance(node.value, ast.List | ast.Tuple) else 0
     return 0

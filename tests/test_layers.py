@@ -24,6 +24,7 @@ LAYERS = [
         "_interrupt",
         "_kernel",
         "_lazy",
+        "_limbs",
     },
     {"_logged", "_native", "_trust", "_exact_kernel", "_files", "_lock"},
     {"_archive", "_exact", "_policy_reader", "_table", "_weight"},

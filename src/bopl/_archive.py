@@ -29,6 +29,8 @@ _MAX_HEADER = 1 << 12  # bytes of the description in front of an array
 _CHUNK = 1 << 22  # bytes of an array that are packed, or of a file that are hashed, at a time
 _EPOCH = (1980, 1, 1, 0, 0, 0)  # the earliest time a zip can hold; the real one would change the bytes
 
+Packed = tuple[dict[str, Any], dict[str, AnyArray]]  # what an object writes of itself: JSON facts and plain arrays
+
 
 @dataclass(frozen=True)
 class Archive:

@@ -14,10 +14,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-LIMB_BITS = 32
-N_LIMBS = 71  # 67 of numbers, and how many were NaN, infinite, and minus infinite
-_NAN, _INF, _MINUS_INF = 67, 68, 69
-_LOWEST = 1075  # limb 0 counts units of 2^-1075
+from bopl._limbs import INF, LIMB_BITS, LOWEST, MINUS_INF, N_LIMBS, NAN
+
+_LOW = (1 << LIMB_BITS) - 1  # mask of a limb
 
 Limbs = NDArray[np.int64]
 
@@ -53,33 +52,35 @@ def add_by_group(values: Any, group: Any, limbs_out: Limbs) -> None:
 def add_plainly(values: Any, group: Any, limbs_out: Limbs) -> None:
     """Add each float to the limbs of its group, in numpy: what the compiled additions do, several times slower."""
     values = np.asarray(values, np.float64)
-    for place, is_such in ((_NAN, np.isnan(values)), (_INF, np.isposinf(values)), (_MINUS_INF, np.isneginf(values))):
+    for place, is_such in ((NAN, np.isnan(values)), (INF, np.isposinf(values)), (MINUS_INF, np.isneginf(values))):
         np.add.at(limbs_out, (group[is_such], place), 1)
     is_number = np.isfinite(values)
     fraction, exponent = np.frexp(values[is_number])
     mantissa = np.ldexp(fraction, 53).astype(np.int64)  # times 2^(exponent - 53), exactly
-    unit = exponent.astype(np.int64) - 53 + _LOWEST
+    unit = exponent.astype(np.int64) - 53 + LOWEST
     mantissa >>= np.maximum(-unit, 0)  # subnormal numbers end in as many zeros
     at, shift = np.divmod(np.maximum(unit, 0), LIMB_BITS)
     sign, size = np.sign(mantissa), np.abs(mantissa)
-    low, high = (size & 0xFFFFFFFF) << shift, (size >> LIMB_BITS) << shift
+    # 53 bits shifted by up to 31 span three limbs; in halves of 32 and 21 bits no shift leaves an int64.
+    low, high = (size & _LOW) << shift, (size >> LIMB_BITS) << shift
     rows = group[is_number]
-    np.add.at(limbs_out, (rows, at), sign * (low & 0xFFFFFFFF))
-    np.add.at(limbs_out, (rows, at + 1), sign * ((low >> LIMB_BITS) + (high & 0xFFFFFFFF)))
+    np.add.at(limbs_out, (rows, at), sign * (low & _LOW))
+    np.add.at(limbs_out, (rows, at + 1), sign * ((low >> LIMB_BITS) + (high & _LOW)))
     np.add.at(limbs_out, (rows, at + 2), sign * (high >> LIMB_BITS))
 
 
 def value_of(limbs: Limbs) -> float:
     """Return the sum that limbs hold, rounded once."""
-    if limbs[_NAN] or (limbs[_INF] and limbs[_MINUS_INF]):
+    if limbs[NAN] or (limbs[INF] and limbs[MINUS_INF]):
         return math.nan
-    if limbs[_INF] or limbs[_MINUS_INF]:
-        return math.inf if limbs[_INF] else -math.inf
+    if limbs[INF] or limbs[MINUS_INF]:
+        return math.inf if limbs[INF] else -math.inf
     total = 0
-    for limb in reversed(limbs[:_NAN].tolist()):
+    # Limbs may be negative, or longer than 32 bits: carries are settled here alone, by Python's integers of any length.
+    for limb in reversed(limbs[:NAN].tolist()):
         total = (total << LIMB_BITS) + limb
     try:
-        return total / (1 << _LOWEST)
+        return total / (1 << LOWEST)  # integers divide with one correct rounding, to nearest even
     except OverflowError:
         return math.inf if total > 0 else -math.inf
 

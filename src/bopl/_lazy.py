@@ -31,3 +31,19 @@ def lazy_names(package: str, home_of: Mapping[str, str]) -> tuple[Callable[[str]
         return sorted({*vars(sys.modules[package]), *home_of})
 
     return get, names
+
+
+def lazy_modules(
+    package: str, names_in: Mapping[str, str]
+) -> tuple[list[str], Callable[[str], Any], Callable[[], list[str]]]:
+    """Return ``__all__``, ``__getattr__`` and ``__dir__`` of a package.
+
+    Parameters
+    ----------
+    package : str
+        Name of the package.
+    names_in : mapping of module to names
+        The names that the package takes from each of its modules, separated by spaces.
+    """
+    home_of = {name: module for module, names in names_in.items() for name in names.split()}
+    return sorted(home_of), *lazy_names(package, home_of)

@@ -3,11 +3,12 @@
 import numpy as np
 import pytest
 import sklearn
-from sklearn.base import clone
+from sklearn.base import clone, is_classifier
 from sklearn.model_selection import GridSearchCV, RandomizedSearchCV, cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.tree import DecisionTreeRegressor
+from sklearn.utils import get_tags
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import bopl
@@ -144,15 +145,9 @@ class SupervisedUniform(Supervised, bopl.baseline.UniformPolicy):
     pass
 
 
-# What does not apply, and why.
-NOT_A_CLASSIFIER = (
-    "having predict_proba, the estimator is asked for classifier tags; a policy has probabilities but is no "
-    "classifier: its y is the action that happened to be logged, not the right answer"
-)
-EXPECTED_FAILURES = {
-    "check_estimator_sparse_array": NOT_A_CLASSIFIER,
-    "check_estimator_sparse_matrix": NOT_A_CLASSIFIER,
-}
+def test_a_policy_has_probabilities_but_is_no_classifier():
+    assert not is_classifier(bopl.BoostedPolicy())
+    assert get_tags(bopl.BoostedPolicy()).classifier_tags.multi_class
 
 
 @pytest.mark.filterwarnings("ignore::bopl._errors.LeakWarning")  # some checks let the context give the action away
@@ -164,8 +159,7 @@ EXPECTED_FAILURES = {
         SupervisedReward(n_rounds=3, n_jobs=1),
         SupervisedLogging(),
         SupervisedUniform(),
-    ],
-    expected_failed_checks=lambda estimator: EXPECTED_FAILURES,
+    ]
 )
 def test_estimator_checks_of_scikit_learn(estimator, check):
     check(estimator)

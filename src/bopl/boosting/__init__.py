@@ -5,7 +5,7 @@ Names are imported when first used.
 
 from typing import TYPE_CHECKING
 
-from bopl._lazy import lazy_names
+from bopl._lazy import lazy_modules
 
 if TYPE_CHECKING:
     from bopl.boosting.callback import BoostingState as BoostingState
@@ -28,49 +28,16 @@ if TYPE_CHECKING:
     from bopl.boosting.step import StepRule as StepRule
     from bopl.boosting.workbench import Workbench as Workbench
 
-__all__ = [
-    "STARTS",
-    "BoostingResult",
-    "BoostingState",
-    "Callback",
-    "CallbackAction",
-    "Checkpoint",
-    "Ensemble",
-    "History",
-    "Problem",
-    "ProgressBar",
-    "Round",
-    "Start",
-    "Step",
-    "StepRule",
-    "TimeLimit",
-    "Validation",
-    "Workbench",
-    "fit_ensemble",
-    "read_checkpoint",
-]
-
-__getattr__, __dir__ = lazy_names(
+__all__, __getattr__, __dir__ = lazy_modules(
     __name__,
     {
-        "BoostingResult": "loop",
-        "BoostingState": "callback",
-        "Callback": "callback",
-        "CallbackAction": "callback",
-        "Checkpoint": "checkpoint",
-        "Ensemble": "ensemble",
-        "History": "history",
-        "Problem": "loop",
-        "ProgressBar": "callback",
-        "Round": "ensemble",
-        "STARTS": "start",
-        "Start": "start",
-        "Step": "step",
-        "StepRule": "step",
-        "TimeLimit": "callback",
-        "Validation": "callback",
-        "Workbench": "workbench",
-        "fit_ensemble": "loop",
-        "read_checkpoint": "checkpoint",
+        "callback": "BoostingState Callback CallbackAction ProgressBar TimeLimit Validation",
+        "checkpoint": "Checkpoint read_checkpoint",
+        "ensemble": "Ensemble Round",
+        "history": "History",
+        "loop": "BoostingResult Problem fit_ensemble",
+        "start": "STARTS Start",
+        "step": "Step StepRule",
+        "workbench": "Workbench",
     },
 )

@@ -203,6 +203,8 @@ class CompiledAscent:
             _plain(logged.reward),
             np.zeros((0, 0), bool) if mask is None else np.require(mask.T, bool, ["C", "W"]),
         )
+        # Matrices are by action in memory, (n_actions, n_samples), as the engine reads gradients and writes
+        # predictions.
         self._n_jobs = n_jobs if score.size >= MIN_PARALLEL else 1
         if least_propensity is None:
             self.look()
@@ -232,23 +234,9 @@ class CompiledAscent:
 
     def move_totals(self, prediction: FloatArray, size: float) -> Totals:
         """Like `move`, but return the sums of the statistics."""
-        values = _by_action(prediction)
-
-        def move(start: int, stop: int, totals_out: Limbs, largest_out: FloatArray) -> None:
-            kernel.move_block(
-                float(size),
-                values,
-                self._terms,
-                self._outcomes,
-                start,
-                stop,
-                self.score.T,
-                self.gradient.T,
-                totals_out,
-                largest_out,
-            )
-
-        totals = self._each_block(kernel.N_MOVED, move)
+        arguments = (float(size), _by_action(prediction), self._terms, self._outcomes)
+        state = (self.score.T, self.gradient.T)
+        totals = self._each_block(kernel.N_MOVED, lambda span, sums: kernel.move_block(*arguments, span, *state, sums))
         self.standing = standing_of(totals, max(len(self.score), 1), self._least)
         return totals
 
@@ -258,10 +246,11 @@ class CompiledAscent:
         starts = range(0, n_samples, n_rows)
         limbs, largest = no_limbs(self._n_jobs, n_sums), np.zeros((self._n_jobs, 1))
 
+        # Blocks are dealt out in turn, one sum for each thread: integers, so it does not matter who has which block.
         def run(first: int) -> None:
             for number in range(first, len(starts), self._n_jobs):
                 start = starts[number]
-                work(start, min(start + n_rows, n_samples), limbs[first], largest[first])
+                work((start, min(start + n_rows, n_samples)), kernel.BlockSums(limbs[first], largest[first]))
 
         if self._n_jobs == 1:
             run(0)
@@ -312,6 +301,7 @@ class PlainAscent:
         log_prob = log_softmax(self.score, self._data.action_mask)
         self.gradient = self._bound.gradient(log_prob)
         logged = self._data.logged(log_prob)
+        # ``data`` has translated rewards, which the risks are of; ``logged`` has those that SNIPS reports.
         gain = self._data.log.reward / self._data.log.propensity
         weight = np.exp(logged) / self._logged.propensity
         surrogate = np.where(gain < 0.0, np.exp(logged), logged + 1.0)

@@ -170,6 +170,7 @@ class Validation(Callback):
 
 def watched_totals(score: FloatArray, log: BanditLog, least_propensity: float) -> tuple[Limbs, Limbs]:
     """Return the sums of importance weights (relative to the largest 1/p) and of the weighted rewards."""
+    # Weights relative to the largest 1/p: their sums stay finite, and the ratio of two sums does not change.
     log_prob = logged_entries(log_softmax(score, log.action_mask), log.action_idx)
     weight = np.exp(log_prob) * (least_propensity / log.propensity)
     return limbs_of(weight), limbs_of(weight * log.reward)

@@ -15,6 +15,8 @@ from bopl.boosting.step import Step
 from bopl.learner.base import Predictor
 from bopl.learner.store import Scorer, stack_predictors
 
+# A service logs probabilities one record at a time, and an evaluation recomputes them in a batch: they agree to the bit
+# where no matrix product, whose order depends on its size, is involved.
 EXACT_KINDS = ("hist_tree", "sparse_tree", "logging")  # predictors that add up every row in the same order
 
 

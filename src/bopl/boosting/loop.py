@@ -230,6 +230,7 @@ class BoostingRun:
         state : BoostingState
         n_jobs : int, default=1
         """
+        # The optimal risk groups samples by context, which ``take`` leaves behind: it comes first.
         data, order = problem.translated(), learner.row_order
         optimal_risk = problem.objective.bind(data).optimal_risk() if problem.has_certificate else float("nan")
         score = problem.score_after(state.rounds) if state.score is None else state.score
@@ -287,6 +288,7 @@ class Recorder:
     def __init__(self, initial: Standing, optimal_risk: float, records: list[dict[str, float]]) -> None:
         self.optimal_risk = optimal_risk
         self.excess_0 = records[0]["excess_emp_risk_0"] if records else initial.risk - optimal_risk
+        # One by one, not sum(): a resumed fit adds the same floats in the same order as one that was not interrupted.
         self.total_decrease = 0.0
         for row in records:
             self.total_decrease += row["guaranteed_decrease"]
@@ -303,6 +305,7 @@ class Recorder:
             "gradient_norm": before.gradient_norm,
             "alpha": step.alpha,
             "guaranteed_decrease": step.guaranteed_decrease,
+            # Eq. "emp_risk_quad_upper_bound_decrease", round by round; Theorem 1 is its product over all rounds.
             "recursive_bound": before.risk - step.guaranteed_decrease,
             "theorem_bound": self.optimal_risk + theory.excess_risk_after(self.excess_0, self.total_decrease),
             "opt_emp_risk": self.optimal_risk,

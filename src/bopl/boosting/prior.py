@@ -59,6 +59,8 @@ def find_prior(model: LoggingModel, sums: FloatArray, is_spread: bool) -> Prior:
     """Return the prior from the values of `PriorSums.limbs`; without a spread it is the mean reward."""
     if not is_spread:
         return Prior(float(sums[6] / sums[0]), LoggingTerm(model, 0.0))
+    # ln p and p are nearly collinear where propensities are nearly constant: directions that rounding cannot tell from
+    # zero are left out, which gives the least-norm solution, the same on every machine.
     gram = np.array([[sums[0], sums[1], sums[2]], [sums[1], sums[3], sums[4]], [sums[2], sums[4], sums[5]]])
     size, direction = np.linalg.eigh(gram)
     kept = size > _MIN_PART * size[-1]

@@ -37,10 +37,15 @@ class StepRule:
         ``s = mean(curvature·‖f‖²)`` (Eq. "emp_risk_quad_upper_bound" and its surrogate form), so
         ``alpha = g / (s + 2·lambda)``.
         """
+        # Eq. "optimal_ensemble_weight" and Eq. "surrogate_optimal_ensemble_weight" in one: the 2 of the first is 1/s
+        # with the paper's s = 1/2. A factor of f scales g once and s twice, so that alpha·factor does not depend on it
+        # without a penalty.
         factor = self._factor(sums.weighted_norm)
         slope, bend = sums.slope * factor, sums.bend * factor**2
         divisor = bend + 2.0 * self.ensemble_weight_penalty
+        # Without weight or penalty the bound is flat, or linear with slope zero: any step is as good as none.
         alpha = self.learning_rate * slope / divisor if divisor > 0.0 else 0.0
+        # The bound's own decrease at this alpha, whatever share of the best step it is; without the penalty's part.
         return Step(alpha=alpha, factor=factor, guaranteed_decrease=alpha * slope - alpha**2 * bend / 2.0)
 
     def _factor(self, mean_square_norm: float) -> float:

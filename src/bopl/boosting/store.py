@@ -7,11 +7,12 @@ from typing import Any
 
 import numpy as np
 
+from bopl._archive import Packed
 from bopl._typing import AnyArray, FloatArray
 from bopl.boosting.ensemble import Round
 from bopl.boosting.history import COLUMNS
 from bopl.boosting.step import Step
-from bopl.learner.store import PREDICTORS, Packed, pack_predictors, unpack_predictors
+from bopl.learner.store import PREDICTORS, pack_predictors, unpack_predictors
 from bopl.learner.tree_check import MAX_NUMBER
 
 MAX_ROUNDS = 1 << 53  # integers that a float can count

@@ -77,6 +77,7 @@ class Workbench:
         if not isinstance(learner, HistTree):
             return bind_learner(learner, self.log, seed=seed)
         learner = with_categories(learner, self.log)
+        # Binning takes as long as some rounds; the row order and the working memory come with the bins.
         if self._bound is not None and _bins_of(learner) == _bins_of(self._bound.settings):
             return self._bound.rebound(learner, seed=seed)
         bound = learner.bind(self.log, seed=seed)

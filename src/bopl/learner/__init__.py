@@ -5,7 +5,7 @@ Names are imported when first used.
 
 from typing import TYPE_CHECKING
 
-from bopl._lazy import lazy_names
+from bopl._lazy import lazy_modules
 
 if TYPE_CHECKING:
     from bopl.learner.base import BaseLearner as BaseLearner
@@ -22,37 +22,13 @@ if TYPE_CHECKING:
     from bopl.learner.store import register_predictor as register_predictor
     from bopl.learner.xgboost import XGBTree as XGBTree
 
-__all__ = [
-    "LEARNERS",
-    "BaseLearner",
-    "BoundLearner",
-    "FittedStep",
-    "HistTree",
-    "HistTreeClassifier",
-    "Predictor",
-    "XGBTree",
-    "bind_learner",
-    "default_learner",
-    "register_learner",
-    "register_predictor",
-    "with_categories",
-]
-
-__getattr__, __dir__ = lazy_names(
+__all__, __getattr__, __dir__ = lazy_modules(
     __name__,
     {
-        "register_learner": "store",
-        "LEARNERS": "store",
-        "BaseLearner": "base",
-        "BoundLearner": "base",
-        "FittedStep": "base",
-        "HistTree": "hist_tree.learner",
-        "HistTreeClassifier": "hist_tree.learner",
-        "Predictor": "base",
-        "XGBTree": "xgboost",
-        "bind_learner": "binding",
-        "default_learner": "binding",
-        "register_predictor": "store",
-        "with_categories": "binding",
+        "base": "BaseLearner BoundLearner FittedStep Predictor",
+        "binding": "bind_learner default_learner with_categories",
+        "hist_tree.learner": "HistTree HistTreeClassifier",
+        "store": "LEARNERS register_learner register_predictor",
+        "xgboost": "XGBTree",
     },
 )

@@ -72,6 +72,7 @@ def _expand_sparse(context: ContextMatrix, by_action: FloatArray) -> ContextMatr
             f"the expanded matrix of {n_samples} sparse contexts and {n_actions} actions has more than 2**31 entries; "
             "use fewer samples or a learner that does not expand."
         )
+    # Counted before anything is built: scipy would switch to 64-bit indices, which scikit-learn refuses after the work.
     repeated = context[np.repeat(np.arange(n_samples), n_actions)]
     tiled = csr_array(by_action)[np.tile(np.arange(n_actions), n_samples)]
     expanded = csr_array(hstack([repeated, tiled], format="csr"))

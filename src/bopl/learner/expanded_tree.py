@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from bopl._archive import Packed
 from bopl._typing import AnyArray, BoolArray, FloatArray, IntArray
 from bopl.learner.hist_tree.predictor import HistTreePredictor, SparseTreePredictor
 from bopl.learner.hist_tree.tree import ACTION_SPLIT, LEAF_FEATURE, Tree, n_words, pack_actions, preorder
@@ -57,6 +58,8 @@ class ExpandedTree:
 def just_above(threshold: FloatArray) -> FloatArray:
     """Return the least float32 above each threshold: for a float32, ``x <= threshold`` is ``x < just_above``."""
     with np.errstate(over="ignore"):  # a threshold beyond all float32 is infinite
+        # Contexts are float32, thresholds of scikit-learn float64: rounding one up or down could move a value across
+        # it.
         nearest = threshold.astype(np.float32)
         above: FloatArray = np.where(nearest > threshold, nearest, np.nextafter(nearest, np.float32(np.inf)))
     return above
@@ -88,6 +91,8 @@ def _engine_tree(tree: ExpandedTree, n_features: int, by_action: FloatArray, *, 
     action, action_feature = np.full(n_nodes, -1, np.int32), np.full(n_nodes, -1, np.int32)
     stands_for = np.arange(n_nodes, dtype=np.int32)  # the node that is left of one whose actions all go the same way
     on_action = tree.column >= n_features
+    # Each split on a column of the action is decided once for every action; one that sends all of them the same way is
+    # no split, and its child takes its place.
     for node in np.flatnonzero(on_action):
         column = int(tree.column[node]) - n_features
         goes_right = _goes_right(by_action[:, column], tree, int(node), zero_is_missing=zero_is_missing)
@@ -163,7 +168,7 @@ NODE_DTYPES = {
 }
 
 
-def pack_nothing(predictors: Sequence[Any]) -> tuple[dict[str, Any], dict[str, AnyArray]]:
+def pack_nothing(predictors: Sequence[Any]) -> Packed:
     """Return what a file stores of no predictors at all; none of this kind is made any more."""
     assert not predictors
     arrays: dict[str, AnyArray] = {name: np.zeros(0, dtype) for name, dtype in NODE_DTYPES.items()}

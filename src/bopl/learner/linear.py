@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from bopl._archive import check_array
+from bopl._archive import Packed, check_array
 from bopl._typing import AnyArray, ContextMatrix, FloatArray
 
 
@@ -33,7 +33,7 @@ class LinearPredictor:
         return None
 
 
-def pack_linear(predictors: Sequence[LinearPredictor]) -> tuple[dict[str, Any], dict[str, AnyArray]]:
+def pack_linear(predictors: Sequence[LinearPredictor]) -> Packed:
     """Return what a file stores of linear functions."""
     return {}, {
         "coef": np.array([predictor.coef for predictor in predictors]),

@@ -56,12 +56,14 @@ class BoundEstimator(BoundLearner):
 
 def regression_problem(target: StepTarget, action_mask: BoolArray | None = None) -> tuple[FloatArray, FloatArray]:
     """Return labels ``G/w`` and weights ``w`` of the expanded rows (Algorithm 3, line 3)."""
+    # Eq. "base_learning_regression". A sample of weight zero has gradient zero, too: its label does not matter.
     scale = np.divide(1.0, target.weight, out=np.zeros_like(target.weight), where=target.weight > 0.0)
     return (target.gradient * scale[:, None]).ravel(), pair_weight(target, action_mask).ravel()
 
 
 def classification_problem(target: StepTarget) -> tuple[FloatArray, FloatArray]:
     """Return labels ``sgn(G)`` in {-1, +1} and weights ``|G|`` of the expanded rows (Algorithm 4, line 3)."""
+    # Eq. "weighted_error_rate": correlation with G is 1 - 2·error, so the best classifier is the best ascent direction.
     gradient = target.gradient.ravel()
     return np.where(gradient > 0.0, 1.0, -1.0), np.abs(gradient)
 
@@ -85,6 +87,7 @@ def _tree_of(fitted: Any, n_features: int, by_action: FloatArray) -> Predictor:
     output = nodes.value[:, 0, :]
     # A classifier stores class shares, in the order of classes_; argmax is what its predict does.
     value = fitted.classes_[output.argmax(axis=1)] if is_classifier(fitted) else output[:, 0]
+    # Weighted impurity that a split removes: for squared error this is the engine's gain.
     mass = nodes.weighted_n_node_samples * nodes.impurity
     left, right = np.where(is_leaf, 0, nodes.children_left), np.where(is_leaf, 0, nodes.children_right)
     missing_left = getattr(nodes, "missing_go_to_left", np.zeros(len(left)))

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from bopl._archive import Packed as Packed
 from bopl._archive import grouped
 from bopl._registry import Registry
 from bopl._typing import AnyArray, ContextMatrix, FloatArray
@@ -30,8 +31,6 @@ from bopl.learner.linear import LinearPredictor, pack_linear, unpack_linear
 
 MIXED = "mixed"  # predictors of several kinds
 MAX_COLUMN_BYTES = 1 << 30  # of the columns of the actions, which grow with the square of their number
-
-Packed = tuple[dict[str, Any], dict[str, AnyArray]]
 
 
 @dataclass(frozen=True)
@@ -88,6 +87,7 @@ def pack_predictors(predictors: Sequence[Predictor]) -> Packed:
     TypeError
         A predictor is an estimator of a kind we have no plain form for.
     """
+    # In the order of the ensemble, run by run: sums of floats are taken in that order when the file is read again.
     runs = [(kind, list(run)) for kind, run in groupby(predictors, key=_kind_of)] or [(FILE_KIND, [])]
     if len(runs) == 1:
         return _pack_kind(*runs[0])

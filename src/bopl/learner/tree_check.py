@@ -59,6 +59,7 @@ def check_depth(children: tuple[IntArray, IntArray], is_split: BoolArray, bounds
     """Raise if a tree is deeper than any that the engine grows; the trees are gone through level by level."""
     left, right = (np.full(len(is_split), -1) for _ in range(2))
     left[is_split], right[is_split] = children
+    # All trees at once, a level at a time: as many numpy operations as the deepest tree has levels.
     level = bounds[:-1]
     for _ in range(MAX_DEPTH + 1):
         inner = level[is_split[level]]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -99,6 +100,7 @@ class XGBTree(BaseEstimator):
         return params
 
 
+@dataclass(eq=False)
 class BoundXGBTree:
     """`XGBTree` with its data matrix.
 
@@ -108,24 +110,18 @@ class BoundXGBTree:
 
     row_order = None
 
-    def __init__(
-        self,
-        params: dict[str, Any],
-        matrix: Any,
-        n_features: int,
-        by_action: FloatArray,
-        action_mask: BoolArray | None,
-        zero_is_missing: bool,
-    ) -> None:
+    params: dict[str, Any]
+    matrix: Any
+    n_features: int
+    by_action: FloatArray
+    action_mask: BoolArray | None
+    zero_is_missing: bool
+    n_trees: int = 0
+
+    def __post_init__(self) -> None:
         import xgboost
 
-        self.matrix = matrix
-        self.n_features = n_features
-        self.by_action = by_action
-        self.action_mask = action_mask
-        self.zero_is_missing = zero_is_missing
-        self.booster = xgboost.Booster(params, [matrix])
-        self.n_trees = 0
+        self.booster = xgboost.Booster(self.params, [self.matrix])
 
     def fit(self, target: StepTarget, round_idx: int) -> FittedStep:
         """Fit one tree and make one of the engine's of it."""
@@ -139,6 +135,8 @@ class BoundXGBTree:
 
         Gradients go in directly: labels ``G/w`` with weights w have gradient -G and hessian w at 0.
         """
+        # (G/w - f)²·w has gradient -G + w·f: at f = 0, which base_score sets, -G. So no label is divided by a weight of
+        # 0.
         hessian = pair_weight(target, self.action_mask).ravel()
         self.booster.boost(self.matrix, self.n_trees, grad=-target.gradient.ravel(), hess=hessian)
         newest = (self.n_trees, self.n_trees + 1)

@@ -5,7 +5,7 @@ Names are imported when first used.
 
 from typing import TYPE_CHECKING
 
-from bopl._lazy import lazy_names
+from bopl._lazy import lazy_modules
 
 if TYPE_CHECKING:
     from bopl.objective.dr import DR as DR
@@ -31,55 +31,16 @@ if TYPE_CHECKING:
     from bopl.objective.weight import Weight as Weight
     from bopl.objective.weight import register_weight as register_weight
 
-__all__ = [
-    "DR",
-    "IPS",
-    "OBJECTIVES",
-    "WEIGHTS",
-    "BoundObjective",
-    "Clipped",
-    "ExponentialSmoothing",
-    "ImplicitExploration",
-    "LogSmoothing",
-    "Objective",
-    "Plain",
-    "RewardTerms",
-    "RowWise",
-    "StepTarget",
-    "Surrogate",
-    "TrainingData",
-    "Weight",
-    "get_objective",
-    "make_objective",
-    "parse_weight",
-    "register_objective",
-    "register_weight",
-]
-
-__getattr__, __dir__ = lazy_names(
+__all__, __getattr__, __dir__ = lazy_modules(
     __name__,
     {
-        "register_weight": "weight",
-        "make_objective": "registry",
-        "BoundObjective": "protocol",
-        "Clipped": "weight",
-        "DR": "dr",
-        "ExponentialSmoothing": "weight",
-        "IPS": "ips",
-        "ImplicitExploration": "weight",
-        "LogSmoothing": "weight",
-        "OBJECTIVES": "registry",
-        "Objective": "protocol",
-        "Plain": "weight",
-        "RewardTerms": "terms",
-        "RowWise": "protocol",
-        "StepTarget": "protocol",
-        "Surrogate": "surrogate",
-        "TrainingData": "training_data",
-        "WEIGHTS": "weight",
-        "Weight": "weight",
-        "get_objective": "registry",
-        "parse_weight": "registry",
-        "register_objective": "registry",
+        "dr": "DR",
+        "ips": "IPS",
+        "protocol": "BoundObjective Objective RowWise StepTarget",
+        "registry": "OBJECTIVES get_objective make_objective parse_weight register_objective",
+        "surrogate": "Surrogate",
+        "terms": "RewardTerms",
+        "training_data": "TrainingData",
+        "weight": "Clipped ExponentialSmoothing ImplicitExploration LogSmoothing Plain WEIGHTS Weight register_weight",
     },
 )

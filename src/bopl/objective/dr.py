@@ -66,6 +66,8 @@ class DR(RowWise):
         """Return what binds the parts of a log, given the sums over all of it."""
         if sums is None:
             return PartDR(self, None)
+        # From exact sums, so that a log in pieces gets the factors of the log in memory, to the last bit. An action
+        # that was never logged has nothing to scale.
         total, expected = values_of(sums[0]), values_of(sums[1])
         return PartDR(self, np.divide(expected, total, out=np.ones_like(total), where=total > 0.0))
 
@@ -90,8 +92,10 @@ class PartDR:
         linear = self.settings.weight(data.log.reward - data.logged(estimate), data.log.propensity)
         if self.factor is not None:
             linear = linear * self.factor[data.action_idx]
-        if data.sample_weight is not None:
+        if data.sample_weight is not None:  # every term of a sample is linear in its weight
             linear, estimate = linear * data.sample_weight, estimate * data.sample_weight[:, None]
+        # sum_a pi(a)·Gamma(a) does not change where all Gamma of a sample move together, so it bends with their range,
+        # not their size: the paper's |r|/p (Prop. "loss_function_smooth") is the range with q̂ = 0.
         spread = _range_of(estimate, linear, data)
         curvature = spread * theory.softmax_smoothness(smoothness=self.settings.smoothness)
         return RewardTerms(data, linear, np.zeros_like(linear), estimate, spread, curvature)

@@ -31,5 +31,6 @@ class IPS(OfWeightedReward):
     def bind(self, data: TrainingData) -> RewardTerms:
         """Return the terms of a log: ``linear = v``, weight ``|v|``."""
         value = self.value(data)
+        # Prop. "loss_function_smooth": each loss is (|v| · smoothness of the softmax)-smooth in its scores.
         curvature = theory.loss_smoothness(value, smoothness=self.smoothness)
         return RewardTerms(data, value, np.zeros_like(value), None, np.abs(value), curvature)

@@ -106,6 +106,8 @@ class RowWise:
     `bopl.objective.RewardTerms`; if it needs no sums, that is all.
     """
 
+    # Pieces are bound one by one, wherever they are: what depends on the whole log is summed first, exactly, and given
+    # to all of them.
     def sums_of(self, data: TrainingData) -> Limbs | None:
         """Return sums over some samples, exact so that those of several parts can be added; None if there are none."""
         return None

@@ -25,7 +25,7 @@ def log_softmax(score: FloatArray, action_mask: BoolArray | None = None) -> Floa
     # Subtract the row maximum first: scores grow with every round and exp overflows.
     eligible = score if action_mask is None else np.where(action_mask, score, -np.inf)
     shifted = eligible - eligible.max(axis=1, keepdims=True)
-    shifted -= np.log(np.exp(shifted).sum(axis=1, keepdims=True))
+    shifted -= np.log(np.exp(shifted).sum(axis=1, keepdims=True))  # the sum is at least 1, so its logarithm is finite
     return shifted
 
 

@@ -36,5 +36,7 @@ class Surrogate(OfWeightedReward):
         """Return the terms of a log: ``linear = v`` where v < 0, ``log = v`` elsewhere; weight ``|v|`` where v >= 0."""
         value = self.value(data)
         curvature = theory.surrogate_loss_smoothness(value, smoothness=self.smoothness)
+        # Algorithm 2 constrains mean(|v|·s·‖f‖²) with s = 1/2 where v < 0 and 1 elsewhere. The sharp constants are
+        # smaller; doubled they are 1 where v >= 0, so that min_child_weight means what it means there.
         weight = curvature if self.smoothness == "paper" else 2.0 * curvature
         return RewardTerms(data, np.minimum(value, 0.0), np.maximum(value, 0.0), None, weight, curvature)

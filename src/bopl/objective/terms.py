@@ -43,6 +43,8 @@ class RewardTerms:
     def gradient(self, log_prob: FloatArray) -> FloatArray:
         """Return the ascent direction of every sample's estimated reward; rows sum to zero."""
         action_prob = np.exp(log_prob)
+        # Eq. "loss_gradient_wrt_ensemble" where the term is linear, Eq. "log_loss_gradient_wrt_ensemble" where it is a
+        # logarithm: both are a number times (onehot(a_i) - pi), so that one ``pull`` serves both.
         pull = self.linear * self.data.logged(action_prob) + self.log
         gradient = -pull[:, None] * action_prob
         gradient[np.arange(len(pull)), self.data.action_idx] += pull
@@ -76,7 +78,7 @@ class RewardTerms:
         is_surrogate : bool
             The value of `is_surrogate` on all samples, of which these may be a part.
         """
-        value = self.linear + self.log
+        value = self.linear + self.log  # v: one of the two is zero in each sample
         if self.dense is not None:
             gamma = self.dense.copy()
             gamma[np.arange(self.data.n_samples), self.data.action_idx] += value

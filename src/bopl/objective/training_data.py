@@ -118,6 +118,7 @@ def check_sample_weight(sample_weight: object, n_samples: int) -> FloatArray | N
             f"sample_weight must be finite and not negative; {int(wrong.sum())} of {n_samples} values are not, the "
             f"first at row {row} with {weight[row]:g}."
         )
+    # Mean 1, so that risks, min_child_weight and certificates keep their scale whatever weights are passed.
     largest = float(weight.max(initial=0.0))
     if largest == 0.0:
         raise ValueError("all sample weights are zero: there is nothing to learn from.")

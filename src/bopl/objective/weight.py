@@ -121,6 +121,7 @@ class LogSmoothing:
 
     def __call__(self, reward: FloatArray, propensity: FloatArray) -> FloatArray:
         """Return ``sgn(r) · log(1 + lambda · |r|/p) / lambda``."""
+        # log1p: for small lambda · |r|/p the sum with 1 would round the reward away.
         return np.sign(reward) * np.log1p(self.lam * np.abs(reward) / propensity) / self.lam
 
 

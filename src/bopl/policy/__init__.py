@@ -5,7 +5,7 @@ Names are imported when first used: `Policy` alone needs no compiled engine.
 
 from typing import TYPE_CHECKING
 
-from bopl._lazy import lazy_names
+from bopl._lazy import lazy_modules
 
 if TYPE_CHECKING:
     from bopl.policy.blend import BlendedPolicy as BlendedPolicy
@@ -19,31 +19,16 @@ if TYPE_CHECKING:
     from bopl.policy.policy import Policy as Policy
     from bopl.policy.scored import ScoredPolicy as ScoredPolicy
 
-__all__ = [
-    "PAPER_VARIANTS",
-    "BlendedPolicy",
-    "BoostedPolicy",
-    "Decision",
-    "LearnedPolicy",
-    "Policy",
-    "ScoredPolicy",
-    "load",
-    "paper_policy",
-    "register_policy",
-]
-
-__getattr__, __dir__ = lazy_names(
+__all__, __getattr__, __dir__ = lazy_modules(
     __name__,
     {
-        "register_policy": "model_file",
-        "LearnedPolicy": "learned",
-        "BlendedPolicy": "blend",
-        "BoostedPolicy": "boosted",
-        "Decision": "decision",
-        "PAPER_VARIANTS": "paper",
-        "Policy": "policy",
-        "ScoredPolicy": "scored",
-        "load": "model_file",
-        "paper_policy": "paper",
+        "blend": "BlendedPolicy",
+        "boosted": "BoostedPolicy",
+        "decision": "Decision",
+        "learned": "LearnedPolicy",
+        "model_file": "load register_policy",
+        "paper": "PAPER_VARIANTS paper_policy",
+        "policy": "Policy",
+        "scored": "ScoredPolicy",
     },
 )

@@ -10,10 +10,9 @@ import numpy as np
 from sklearn.base import clone
 from sklearn.utils.validation import check_is_fitted
 
-from bopl._archive import Archive
+from bopl._archive import Archive, Packed
 from bopl._settings import check_number
 from bopl._typing import BoolArray, ContextMatrix, FloatArray
-from bopl.learner.store import Packed
 from bopl.log import BanditLog
 from bopl.policy.boosted import BoostedPolicy
 from bopl.policy.mean_prob import MIN_PROB, content_of, mean_prob, shares_of, sharpened_prob
@@ -90,6 +89,7 @@ class BlendedPolicy(PackedPolicy):
             check_is_fitted(policy)
             if policy.actions_.tolist() != first.actions_.tolist() or policy.n_features_in_ != first.n_features_in_:
                 raise ValueError("the policies of a blend must be fitted on the same columns and actions.")
+        # What all parts have in common is read from the first; that they agree has just been checked.
         self.policies_, self.weights_ = tuple(policies), shares
         for name in ("actions_", "action_features_", "n_features_in_", "training_rows_", "schema_", "trained_on_"):
             setattr(self, name, getattr(first, name))

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from sklearn.utils import check_random_state
 
-from bopl._archive import Archive
+from bopl._archive import Archive, Packed
 from bopl.boosting import (
     BoostingResult,
     BoostingState,
@@ -21,7 +21,6 @@ from bopl.boosting import (
 )
 from bopl.boosting.loop import AnyCallback, BoostingRun
 from bopl.boosting.workbench import Workbench
-from bopl.learner.store import Packed
 from bopl.log import BanditLog
 from bopl.log.log_split import divide_latest
 from bopl.objective.training_data import check_sample_weight

@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from bopl._archive import Archive
+from bopl._archive import Archive, Packed
 from bopl.boosting.ensemble import Ensemble
 from bopl.boosting.history import COLUMNS, History
 from bopl.boosting.start import Start
 from bopl.boosting.store import pack_rounds, read_records, unpack_rounds
-from bopl.learner.store import Packed, describe_learner, learner_from, pack_predictors, unpack_predictors
+from bopl.learner.store import describe_learner, learner_from, pack_predictors, unpack_predictors
 from bopl.learner.tree_check import MAX_NUMBER
 from bopl.policy.model_file import read_settings, restore_common, to_plain
 
@@ -71,6 +71,8 @@ def boosted_from(archive: Archive) -> BoostedPolicy:
     document, arrays = archive.document, archive.arrays
     defaults = BoostedPolicy().get_params(deep=False)
     settings = read_settings(document["settings"], {name: defaults[name] for name in _PLAIN_SETTINGS})
+    # A learner or an objective that is not known here is no error: the policy predicts without it, and fitting again
+    # says what is missing.
     learner = learner_from(document["learner"])
     if learner is None and archive.format_number == 1:
         learner = HistTree()  # the learner of a policy that named none, when such files were written

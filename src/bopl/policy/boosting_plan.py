@@ -117,6 +117,9 @@ class BoostingPlan:
             assert rewards is not None
             start = start + rewards.start(factor)
 
+        # Training starts at estimates that have not seen their samples; the policy has the folds' mean, for new
+        # contexts. Starting at the mean would overstate the start on the log, and boosting would correct what is not
+        # wrong.
         def cross_fitted_score() -> FloatArray:
             score = np.zeros((log.n_samples, log.n_actions), order="F")
             if logging is not None:

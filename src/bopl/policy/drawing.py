@@ -76,6 +76,7 @@ def uniform_numbers(
             raise TypeError("pass either random_state or draw, not both.")
         return _given(n_samples, draw)
     if random_state is None:
+        # The high 53 bits, as numpy's generators do: all multiples of 2^-53 in [0, 1) are equally likely.
         words = np.frombuffer(os.urandom(8 * n_samples), dtype=np.uint64)
         return (words >> np.uint64(11)) * 2.0**-53
     return np.random.default_rng(random_state).random(n_samples)

@@ -60,6 +60,7 @@ def explain_scores(ensemble: Ensemble, context: ContextMatrix, row: IntArray, ac
     """
     summands = summands_of(ensemble)
     feature, action, expected = np.zeros((len(row), context.shape[1])), np.zeros(len(row)), 0.0
+    # Explanations read every column of a context; a sparse one is made dense a few thousand rows at a time.
     for rows, dense in dense_chunks(context):
         here = (row >= rows.start) & (row < rows.stop)
         if not here.any():

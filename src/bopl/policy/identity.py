@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from bopl._archive import Packed
 from bopl._typing import AnyArray
 
 if TYPE_CHECKING:
@@ -21,6 +22,7 @@ _THREADS = "n_jobs"
 
 def digest(facts: Mapping[str, Any], arrays: Mapping[str, AnyArray]) -> str:
     """Return the id of facts and arrays: the same on every machine, whatever threads were used."""
+    # Sorted names, fixed byte order, types and shapes included: equal policies have equal bytes, others have not.
     text = json.dumps(_without_threads(facts), sort_keys=True, separators=(",", ":"))
     found = hashlib.sha256(text.encode())
     for name in sorted(arrays):
@@ -33,7 +35,7 @@ def digest(facts: Mapping[str, Any], arrays: Mapping[str, AnyArray]) -> str:
     return found.hexdigest()[:ID_LENGTH]
 
 
-def ensemble_content(ensemble: Ensemble) -> tuple[dict[str, Any], dict[str, AnyArray]]:
+def ensemble_content(ensemble: Ensemble) -> Packed:
     """Return the predictors of an ensemble with their coefficients.
 
     Raises

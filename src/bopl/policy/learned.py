@@ -10,11 +10,10 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from bopl._archive import Archive
+from bopl._archive import Packed as Packed
 from bopl._typing import AnyArray, BoolArray, ContextMatrix, FloatArray
 from bopl.log import BanditLog
 from bopl.policy.scored import ScoredPolicy, as_training_log
-
-Packed = tuple[dict[str, Any], dict[str, AnyArray]]
 
 
 class LearnedPolicy(ScoredPolicy):

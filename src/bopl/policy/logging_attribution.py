@@ -58,6 +58,7 @@ def attribute_term(
     base = reference_inputs(model.layout) @ model.coef + model.intercept  # (n_actions,)
     expected = float(_term_at(term, base[None]).mean())
     feature, action = np.zeros((n_pairs, context.shape[1])), np.zeros(n_pairs)
+    # In spans: SHAP values of all actions of a pair take n_actions · n_columns numbers at once.
     size = max(MAX_CELLS // _cells_per_pair(model, context.shape[1]), 1)
     for start in range(0, n_pairs, size):
         span = slice(start, min(start + size, n_pairs))

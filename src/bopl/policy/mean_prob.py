@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from bopl._archive import Packed
 from bopl._typing import BoolArray, ContextMatrix, FloatArray
 from bopl.objective.softmax import softmax
 from bopl.policy.records import RecordPolicy
@@ -42,6 +43,6 @@ def sharpened_prob(action_prob: FloatArray, mask: BoolArray | None, inverse_temp
     return softmax(score, inverse_temperature=inverse_temperature, action_mask=mask)
 
 
-def content_of(policies: Sequence[RecordPolicy], shares: FloatArray) -> tuple[dict[str, Any], dict[str, Any]]:
+def content_of(policies: Sequence[RecordPolicy], shares: FloatArray) -> Packed:
     """Return the policies' ids and their shares, which a blend decides by."""
     return {"parts": [policy.policy_id for policy in policies], "weights": shares.tolist()}, {}

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from bopl._archive import Archive, grouped, read_archive, reason_of, write_archive
+from bopl._archive import Archive, Packed, grouped, read_archive, reason_of, write_archive
 from bopl._registry import Registry
 from bopl._settings import check_number
 from bopl._typing import AnyArray
@@ -22,7 +22,6 @@ INFINITY = "inf"  # JSON has no number for it
 _N_KEY = 624  # words of the state of a RandomState
 MAX_COLUMNS = 1 << 25  # of contexts whose columns have no names, such as hashed ones
 MAX_PARTS = 1000
-Packed = tuple[dict[str, Any], dict[str, AnyArray]]
 
 _ROW_FACTS = ("is_whole", "alike", "n_samples", "digest")
 
@@ -220,6 +219,7 @@ def _is_text_list(value: Any) -> bool:
 
 def read_settings(given: Any, defaults: Mapping[str, Any]) -> dict[str, Any]:
     """Return the settings of a file that are known here, after checking that each is of the kind of its default."""
+    # A file may come from anybody: a setting that is no setting would fail later, elsewhere, and less clearly.
     wrong = next((name for name, value in given.items() if isinstance(value, dict) and name != "random_state"), None)
     if wrong in defaults:
         raise ValueError(f"setting {wrong!r} cannot be {given[wrong]!r}")

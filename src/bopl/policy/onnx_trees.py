@@ -74,6 +74,7 @@ def _goes_right(tree: Tree, node: int) -> BoolArray:
 
 def _classes(tree: Tree) -> list[AnyArray]:
     """Return the sets of actions that no split of the tree separates."""
+    # Actions with equal sides at every split on the action take the same way in every context.
     splits = np.flatnonzero(tree.feature == ACTION_SPLIT)
     sides = np.array([_goes_right(tree, int(node)) for node in splits]).reshape(len(splits), tree.n_actions)
     _, number = np.unique(sides, axis=1, return_inverse=True)
@@ -98,6 +99,7 @@ class _Nodes:
 
     def add(self, tree: Tree, members: AnyArray, coefficient: float) -> None:
         """Add the tree for a set of actions that it does not separate."""
+        # Leaf values are float32 in ONNX: rounded here, so that what is compared after the export is what is stored.
         start = len(self.node_id)
         todo = [(self._resolve(tree, 0, int(members[0])), -1, True)]
         while todo:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from sklearn.utils.validation import check_is_fitted
 
-from bopl.learner.store import Packed
+from bopl._archive import Packed
 from bopl.policy.scored import ScoredPolicy, ShownAsCard
 
 

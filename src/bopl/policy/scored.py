@@ -9,15 +9,16 @@ from typing import Any, Self
 import numpy as np
 from sklearn import get_config
 from sklearn.base import BaseEstimator
-from sklearn.utils import Tags
+from sklearn.utils import ClassifierTags, Tags
 from sklearn.utils.metadata_routing import UNUSED
 from sklearn.utils.validation import check_is_fitted
 
+from bopl._archive import Packed
 from bopl._errors import quoted
 from bopl._logged import logged_entries
 from bopl._native import is_frame
 from bopl._settings import check_number
-from bopl._typing import AnyArray, BoolArray, ContextMatrix, FloatArray
+from bopl._typing import BoolArray, ContextMatrix, FloatArray
 from bopl.log import BanditLog
 from bopl.log.action import label_array, python_labels
 from bopl.log.check import check_mask
@@ -174,7 +175,7 @@ class ScoredPolicy(RecordPolicy, BaseEstimator):
 
     # -- One record at a time -------------------------------------------------------------------------------------
 
-    def content(self) -> tuple[dict[str, Any], dict[str, AnyArray]]:
+    def content(self) -> Packed:
         """Return what the policy decides by beside its columns and actions, as JSON facts and arrays.
 
         `policy_id` is a digest of it. Your own policy returns here what it has learned.
@@ -246,6 +247,9 @@ class ScoredPolicy(RecordPolicy, BaseEstimator):
         tags.input_tags.sparse = True
         tags.input_tags.allow_nan = True
         tags.target_tags.required = True
+        # For predict_proba, whose columns are actions. The estimator type stays none: y is the action that happened to
+        # be logged, not the right answer, so a policy is no classifier.
+        tags.classifier_tags = ClassifierTags()
         return tags
 
 

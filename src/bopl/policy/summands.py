@@ -65,6 +65,7 @@ def _columns(pairs: Sequence[tuple[Tree, float]]) -> tuple[list[Tree], list[floa
 
 def _merged(terms: Sequence[tuple[LoggingTerm, float]]) -> list[LoggingTerm]:
     """Return one term for each model: terms are linear in their factors."""
+    # By identity: terms of one start share their model, and comparing models would compare all their arrays.
     factors = {id(term.model): (term.model, 0.0, 0.0) for term, _ in terms}
     for term, coefficient in terms:
         model, log_factor, prob_factor = factors[id(term.model)]

@@ -5,7 +5,7 @@ Names are imported when first used: a network needs no compiled engine.
 
 from typing import TYPE_CHECKING
 
-from bopl._lazy import lazy_names
+from bopl._lazy import lazy_modules
 
 if TYPE_CHECKING:
     from bopl.reward.boosted_model import BoostedRewardModel as BoostedRewardModel
@@ -16,25 +16,13 @@ if TYPE_CHECKING:
     from bopl.reward.logging_model import fit_logging_model as fit_logging_model
     from bopl.reward.network_model import NetworkRewardModel as NetworkRewardModel
 
-__all__ = [
-    "BoostedRewardModel",
-    "CrossFit",
-    "LoggingModel",
-    "NetworkRewardModel",
-    "cross_fit",
-    "draw_folds",
-    "fit_logging_model",
-]
-
-__getattr__, __dir__ = lazy_names(
+__all__, __getattr__, __dir__ = lazy_modules(
     __name__,
     {
-        "BoostedRewardModel": "boosted_model",
-        "CrossFit": "cross_fitting",
-        "LoggingModel": "logging_model",
-        "NetworkRewardModel": "network_model",
-        "cross_fit": "cross_fitting",
-        "draw_folds": "folds",
-        "fit_logging_model": "logging_model",
+        "boosted_model": "BoostedRewardModel",
+        "cross_fitting": "CrossFit cross_fit",
+        "folds": "draw_folds",
+        "logging_model": "LoggingModel fit_logging_model",
+        "network_model": "NetworkRewardModel",
     },
 )

@@ -215,6 +215,8 @@ class RewardRun:
 
     def add_round(self) -> None:
         """Fit one more tree to the residuals."""
+        # Least squares: the gradient of w·(r - q)²/2 is w·residual, its second derivative w. A leaf is then the
+        # weighted mean of its residuals, and samples of weight zero are predicted without being fitted.
         target = StepTarget((self._weight * self.residual)[:, None], self._weight)
         fitted = self._bound.fit(target, len(self.trees))
         self.residual -= self._learning_rate * fitted.prediction[:, 0]
@@ -234,6 +236,8 @@ def with_action_column(context: ContextMatrix, action_idx: AnyArray) -> ContextM
 
 def score_all_actions(tree: Tree, n_actions: int, n_action_features: int = 0) -> Tree:
     """Return a tree over ``[x, a]`` as a tree over x that scores all actions: splits on a become action splits."""
+    # The action is a category, so its splits are "equal to a" against the rest: the very form of the engine's splits by
+    # identity. Other nodes stay as they are.
     at = tree.feature == tree.n_features - 1
     action = np.where(at, tree.threshold, -1.0).astype(np.int32)
     right_actions = np.zeros((tree.n_nodes, -(-n_actions // WORD_BITS)), dtype=np.uint64)

@@ -148,6 +148,8 @@ def _cross_fit_boosted(
     learner = model.learner_for(log)
     binding = RewardBinding(log, learner) if binding is None else binding
     numbers = range(int(fold.max()) + 1)
+    # All folds share one binding: samples of a fold stay in its run with weight zero, so nothing is binned or copied
+    # per fold, and ``residual`` has the errors on unseen samples for nothing.
     runs = [
         binding.boost(model, np.where(fold == number, 0.0, weight), seed=seed + number, learner=learner)
         for number in numbers
@@ -177,6 +179,7 @@ def boost_folds(
     runs: Sequence[FoldRun], error: Callable[[], float], model: BoostedRewardModel, is_over: Callable[[], bool]
 ) -> int:
     """Add rounds to all folds until the error on unseen samples stops falling; return the best number of rounds."""
+    # Small steps improve more slowly: patience grows as the learning rate falls below a tenth.
     patience = max(PATIENCE, math.ceil(PATIENCE / (10.0 * model.learning_rate)))
     least, best = error(), 0
     for round_idx in range(model.n_rounds):

@@ -20,5 +20,6 @@ def folds_of(n_samples: int, group: AnyArray | None, n_folds: int, seed: int) ->
     if n_units < 2:
         what = "sample" if group is None else "group"
         raise ValueError(f"cross-fitting needs at least two {what}s; the log has one. Pass your own predictions.")
+    # Units are permuted, then dealt out in turn: fold sizes differ by one unit at most.
     order = np.random.default_rng([seed, 2]).permutation(n_units)
     return (order % min(n_folds, n_units))[unit]

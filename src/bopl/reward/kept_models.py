@@ -49,6 +49,7 @@ def read_cross_fit(
     archive = _read(path, log)
     document, fold = archive.document, draw_model_folds(log, model, n_folds, seed)
     try:
+        # Folds are drawn again, from the same seed: the file need not be trusted with who has seen which sample.
         n_models = int(fold.max()) + 1
         if not all(len(document[name]) == n_models for name in ("models", "n_predictors", "initial")):
             raise ValueError(f"it must have {n_models} models")

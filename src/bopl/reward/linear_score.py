@@ -36,6 +36,9 @@ def linear_score(context: ContextMatrix, layout: InputLayout, coef: FloatArray, 
 @njit(nogil=True, cache=True)
 def add_linear(context, number, fill, gap, category, n_categories, coef, score_out):  # type: ignore[no-untyped-def]
     """Add the inputs of `InputLayout` times their coefficients: numbers, missing indicators, category indicators."""
+    # context (n_samples, n_features); coef (n_inputs, n_actions): numbers, then gaps, then the indicators of each
+    # category. Row by row, inputs in their order: the sum of a row does not know how many rows there are. Actions are
+    # innermost, independent of each other, so that they compile to vector code without changing an order.
     for i in range(context.shape[0]):
         for k in range(len(number)):
             x = context[i, number[k]]

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from bopl._archive import check_array, grouped
+from bopl._archive import Packed, check_array, grouped
 from bopl._logged import logged_entries
 from bopl._typing import AnyArray, ContextMatrix, FloatArray
 from bopl.learner.hist_tree.predict import FlatEnsemble
@@ -101,7 +101,7 @@ class LoggingModel:
             log_prob[rows] = np.maximum(part, np.log(MIN_PROB))
         return log_prob
 
-    def pack(self) -> tuple[dict[str, Any], dict[str, AnyArray]]:
+    def pack(self) -> Packed:
         """Return the model as JSON facts and plain arrays."""
         arrays = {"coef": self.coef, "intercept": self.intercept, **self.layout.pack()}
         if self.trees:
@@ -183,10 +183,12 @@ def rows_of_linear(layout: InputLayout, n_samples: int, n_actions: int, seed: in
 
 def fit_linear_part(part: BanditLog, layout: InputLayout, *, has_floor: bool = True) -> LoggingModel:
     """Return the linear model of some samples of a log."""
-    held_out = np.arange(part.n_samples) % 5 == 4
+    held_out = np.arange(part.n_samples) % 5 == 4  # rows were drawn, so every fifth is as good as a draw
     if not held_out.any():
         held_out = np.ones(part.n_samples, bool)
     fit = _LinearFit(part, layout)
+    # An epsilon-greedy policy never logs below epsilon/A: the least propensity, times A, is a guess at epsilon, which
+    # held-out samples accept or refuse. A mask makes the floor differ by sample.
     floor = FLOOR_SHARE * float(part.propensity.min()) * part.n_actions
     floors = (0.0, floor) if has_floor and part.action_mask is None and MIN_FLOOR <= floor < 0.9 else (0.0,)
     train = held_out if held_out.all() else ~held_out
@@ -240,10 +242,11 @@ class _LinearFit:
 
         def loss(flat: FloatArray) -> tuple[float, FloatArray]:
             coef, intercept = flat[:-n_actions].reshape(n_inputs, n_actions), flat[-n_actions:]
-            single = coef.astype(np.float32)
+            single = coef.astype(np.float32)  # inputs are float32: the product then copies nothing
             score = np.asarray(inputs @ single, np.float64) + (intercept - (offset * single).sum(axis=0))
             prob = np.exp(log_softmax(score, mask))
             logged = prob[here, action]
+            # Chain rule of ln((1 - epsilon)·softmax + epsilon/A) - ln p; ``slope`` is the gradient in the scores.
             mixed = np.maximum((1.0 - epsilon) * logged + epsilon / n_actions, MIN_PROB)
             off = (np.log(mixed) - target) / len(target)
             pull = off * (1.0 - epsilon) * logged / mixed  # of the logged action's score
@@ -314,7 +317,7 @@ class LoggingTerm:
         """Return None: a linear function has no splits."""
 
 
-def _pack_terms(terms: Sequence[LoggingTerm]) -> tuple[dict[str, Any], dict[str, AnyArray]]:
+def _pack_terms(terms: Sequence[LoggingTerm]) -> Packed:
     models: list[LoggingModel] = []
     for term in terms:  # terms of one start share their model
         if not any(term.model is model for model in models):

@@ -11,7 +11,7 @@ import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
-from bopl._archive import check_array, grouped
+from bopl._archive import Packed, check_array, grouped
 from bopl._settings import check_number
 from bopl._torch import import_torch, pick_device
 from bopl._typing import AnyArray, ContextMatrix, FloatArray
@@ -171,6 +171,7 @@ def _train_on(torch: Any, log: BanditLog, settings: NetworkRewardModel, sample_w
     factor = (1.0 / np.maximum(spread, 1e-2 * max(float(spread.max(initial=0.0)), 1e-12))).astype(np.float32)
     x = torch.as_tensor((inputs - shift) * factor, device=device)
     action = torch.as_tensor(log.action_idx.astype(np.int64), device=device)
+    # Rewards of mean 0 and variance 1, whatever their unit: a learning rate then means the same for all logs.
     mean, scale = float(log.reward.mean()), float(log.reward.std()) or 1.0
     reward = torch.as_tensor(((log.reward - mean) / scale).astype(np.float32), device=device)
     weight = torch.as_tensor(sample_weight.astype(np.float32), device=device)
@@ -232,6 +233,7 @@ def _fold(model: Any, layout: InputLayout, shift: FloatArray, factor: FloatArray
         bias = module.bias.detach().cpu().numpy().astype(np.float32)
         if k + 1 < len(modules):
             norm = modules[k + 1]
+            # norm(z) = gain · (z - mean) + bias at prediction: an affine map, which the layer before it takes over.
             gain = (norm.weight / (norm.running_var + norm.eps).sqrt()).detach().cpu().numpy()
             bias = (bias - norm.running_mean.cpu().numpy()) * gain + norm.bias.detach().cpu().numpy()
             weight = weight * gain
@@ -242,7 +244,7 @@ def _fold(model: Any, layout: InputLayout, shift: FloatArray, factor: FloatArray
     return Layers(layout, shift.astype(np.float32), factor, tuple(weights), tuple(biases))
 
 
-def _pack(networks: Sequence[Layers]) -> tuple[dict[str, Any], dict[str, AnyArray]]:
+def _pack(networks: Sequence[Layers]) -> Packed:
     arrays: dict[str, AnyArray] = {}
     for number, network in enumerate(networks):
         own = {"shift": network.shift, "factor": network.factor, **network.layout.pack()}

@@ -97,6 +97,8 @@ def predict_rewards(reward_model: object, log: BanditLog, *, n_folds: int | None
         raise ValueError(
             "the reward model is not fitted, and parts of a log are not cross-fitted: fit it on other samples first."
         )
+    # An estimate from a model that has seen the sample is too good where an estimator multiplies it with 1/p: the
+    # doubly robust correction would vanish with the residual.
     fold = draw_folds(log, n_folds, seed)
     predicts = [_fit_fold(reward_model, log, fold != number) for number in range(int(fold.max()) + 1)]
     return RewardPredictor(log, tuple(predicts), fold)

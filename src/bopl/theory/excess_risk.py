@@ -35,6 +35,7 @@ def theorem_1_bound(
     >>> round(theorem_1_bound(1.0, [1.0, 1.0], scale=2.0, smoothness="paper"), 6)
     0.367879
     """
+    # Eq. "exp_emp_risk_bound": every round lowers the risk by at least C s alpha²/2, and 1 - x <= exp(-x).
     squares = np.square(np.asarray(ensemble_weights, dtype=np.float64)).sum()
     decrease = scale * softmax_smoothness(smoothness=smoothness) * squares / 2.0
     return excess_risk_after(excess_emp_risk_0, float(decrease))
@@ -95,6 +96,7 @@ def excess_risk_bound(
     Rewards must lie in [-1, 1]. The bound is loose; its use is to show what it depends on.
     """
     _check_bound_arguments(n_samples, min_propensity, rademacher_complexity, excess_empirical_risk, delta)
+    # Eq. "rademacher_risk_bound_final" holds for all norms at once, by a union over norms 1, 2, 4, …: hence at least 1.
     weight_norm = max(float(np.abs(np.asarray(ensemble_weights, dtype=np.float64)).sum()), 1.0)
     return ExcessRiskBound(
         excess_empirical_risk=float(excess_empirical_risk),

@@ -47,6 +47,8 @@ def opt_emp_total(log: BanditLog, weighted_reward: FloatArray | None = None) -> 
     """Return `opt_emp_risk` times the number of samples, exactly: those of logs without a common context add up."""
     value = _weighted_reward(log, weighted_reward)
     groups = _shared_contexts(log)
+    # The risk is a sum over contexts, each minimised by itself (Theorem 1, OptEmpRisk): a context with one sample needs
+    # no grouping, and a sum over (group, logged action) cells is enough, as unlogged actions are worth zero.
     alone = np.maximum(value, _value_of_unlogged(log))[groups.alone]
     cells = groups.cells(log)
     best = np.maximum(cells.highest(cells.sums(value)), np.where(cells.has_unlogged, 0.0, -np.inf))
@@ -108,6 +110,7 @@ def opt_surrogate_total(log: BanditLog, weighted_reward: FloatArray | None = Non
     """Return `opt_surrogate_risk` times the number of samples, as an exact sum; see `opt_emp_total`."""
     value = _weighted_reward(log, weighted_reward)
     groups = _shared_contexts(log)
+    # A single sample: with v >= 0 the best policy takes the logged action, ln pi + 1 = 1; with v < 0 it avoids it.
     alone = np.maximum(value, _value_of_unlogged(log))[groups.alone]
     cells = groups.cells(log)
     best = _surrogate_dual(cells, cells.sums(np.maximum(value, 0.0)), cells.sums(np.maximum(-value, 0.0)))
@@ -140,7 +143,7 @@ def _surrogate_dual(cells: _Cells, reward_sum: FloatArray, cost_sum: FloatArray)
             slope = by_group(reward_sum / (slack + middle[group])) - 1.0
             low, high = np.where(slope > 0.0, middle, low), np.where(slope > 0.0, high, middle)
         terms = by_group(reward_sum * np.log((slack + high[group]) / reward_sum))
-    return terms - high + cost_min
+    return terms - high + cost_min  # the dual at ``high``: a lower bound, however far from its maximum
 
 
 @dataclass(frozen=True)
@@ -193,6 +196,7 @@ def _shared_contexts(log: BanditLog) -> _SharedContexts:
     if log.action_mask is not None:
         by_mask = group_identical_contexts(log.action_mask)
         _, group = np.unique(group * (by_mask.max() + 1) + by_mask, return_inverse=True)
+    # Most logs have few shared contexts: what follows works on those samples alone.
     alone = np.bincount(group)[group] == 1
     rows = np.flatnonzero(~alone)
     _, first, dense_group = np.unique(group[rows], return_index=True, return_inverse=True)

@@ -111,6 +111,7 @@ def expected_reward_smoothness(
     smoothness : ndarray of shape (n_samples,)
         Zero if there is nothing to choose.
     """
+    # A constant added to all Gamma of a row changes nothing, as probabilities sum to one: only the range can bend.
     highest = highest_eligible(reward_estimate, action_mask)
     lowest = np.min(reward_estimate, axis=1, initial=np.inf, where=True if action_mask is None else action_mask)
     return np.asarray((highest - lowest) * softmax_smoothness(smoothness=smoothness), dtype=np.float64)

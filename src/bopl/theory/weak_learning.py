@@ -23,6 +23,8 @@ def weak_learning_edge(log: BanditLog, action_prob: FloatArray, prediction: Floa
     prediction : ndarray of shape (n_samples, n_actions)
         The round's predictor on the same contexts.
     """
+    # (onehot(a_i) - pi)' f is the difference to the policy's mean: the edge is the slope of the risk along f,
+    # normalised.
     rows = np.arange(log.n_samples)
     omega = np.abs(log.reward) / log.propensity * action_prob[rows, log.action_idx]
     advantage = prediction[rows, log.action_idx] - (action_prob * prediction).sum(axis=1)

@@ -60,7 +60,7 @@ def test_engines_grow_the_same_nodes_and_apply_what_the_tree_predicts(n_drawn, h
     context[rng.random(context.shape) < 0.1] = np.nan
     binned = bin_context(context, fit_columns(context, 256, np.zeros(4, bool)))
     gradient, weight = rng.normal(size=(N_ACTIONS, N)), rng.uniform(0.5, 2.0, N)
-    limits = Limits(6, 2.0, 5 if has_count else 1, 0.5, 0.7, 0, 4, 7, N + 1)
+    limits = Limits(6, 2.0, 5 if has_count else 1, large=N + 1, reg_lambda=0.5, colsample=0.7, seed=7)
     features = np.zeros((N_ACTIONS, 0))
     task = GrowthTask(
         limits,

@@ -9,7 +9,8 @@ from scipy import sparse
 from bopl.learner.hist_tree import HistTree, locality
 from bopl.learner.hist_tree.binning import fit_columns
 from bopl.learner.hist_tree.codes import bin_context
-from bopl.learner.hist_tree.locality import find_order, order_by, store_in_order, take
+from bopl.learner.hist_tree.locality import find_order, order_by
+from bopl.learner.hist_tree.rows import take, take_rows
 from hist_tree_naive import fit_tree, random_target
 
 
@@ -37,7 +38,7 @@ def test_each_place_holds_the_codes_and_bins_of_its_row(kind):
     rng = np.random.default_rng(0)
     binned = bin_all(make_context(rng, 200, kind))
     order = order_by(rng.integers(0, 10, 200))
-    stored = store_in_order(binned, order).arrays
+    stored = take_rows(binned, order.row).arrays
     for place, row in enumerate(order.row):
         for block in range(len(stored.block)):
             np.testing.assert_array_equal(codes_of(stored, block, place), codes_of(binned.arrays, block, row))

@@ -5,7 +5,7 @@ Names are imported when first used.
 
 from typing import TYPE_CHECKING
 
-from bopl._lazy import lazy_names
+from bopl._lazy import lazy_modules
 
 if TYPE_CHECKING:
     from bopl.learner.hist_tree.bound import BoundHistTree as BoundHistTree
@@ -17,27 +17,14 @@ if TYPE_CHECKING:
     from bopl.learner.hist_tree.predictor import HistTreePredictor as HistTreePredictor
     from bopl.learner.hist_tree.tree import Tree as Tree
 
-__all__ = [
-    "BoundHistTree",
-    "FlatEnsemble",
-    "HistTree",
-    "HistTreeClassifier",
-    "HistTreePredictor",
-    "Tree",
-    "flatten",
-    "to_xgboost",
-]
-
-__getattr__, __dir__ = lazy_names(
+__all__, __getattr__, __dir__ = lazy_modules(
     __name__,
     {
-        "BoundHistTree": "bound",
-        "FlatEnsemble": "predict",
-        "HistTree": "learner",
-        "HistTreeClassifier": "learner",
-        "HistTreePredictor": "predictor",
-        "Tree": "tree",
-        "flatten": "predict",
-        "to_xgboost": "export",
+        "bound": "BoundHistTree",
+        "export": "to_xgboost",
+        "learner": "HistTree HistTreeClassifier",
+        "predict": "FlatEnsemble flatten",
+        "predictor": "HistTreePredictor",
+        "tree": "Tree",
     },
 )

@@ -30,6 +30,8 @@ def _split_score(left_gradient, left_weight, right_gradient, right_weight, reg):
 @njit(nogil=True, cache=True)
 def _best_single(sums, actions, total, limits):  # type: ignore[no-untyped-def]
     """Return score and action of the best split of one action against the rest."""
+    # In unrounded sums, unlike context splits: there are few actions, and sums of single actions may be tiny where the
+    # problem's integers are coarse.
     gradient, weight, pairs = total
     best_score, best_action = NO_SCORE, -1
     for a in actions:
@@ -98,6 +100,7 @@ def best_action_split(sums, actions, action_table, limits):  # type: ignore[no-u
         gradient += sums.gradient[a]
         weight += sums.weight[a]
         pairs += sums.pairs[a]
+    # Summed in the order of the actions, which is ascending everywhere, so that the floats are the same everywhere.
     total = (gradient, weight, pairs)
     best_feature = BY_IDENTITY
     best_score, best_action = _best_single(sums, actions, total, limits)

@@ -64,6 +64,7 @@ def apply_nodes(binned, nodes, right_actions, known, rows, step_out):  # type: i
         Reordered.
     step_out : ndarray of shape (n_actions, n_samples)
     """
+    # The stack is no deeper than the tree has nodes, and a node's action set takes the place of its parent's.
     n_actions = step_out.shape[0]
     buffer = np.empty(step_out.shape[1], np.int32)
     stack = np.empty(len(nodes) + 1, _VISIT)

@@ -24,6 +24,8 @@ class Fragment:
 
 def merge_fragments(root: Fragment) -> NDArray[Any]:
     """Join all fragments into one table of nodes in preorder, whatever order they came in."""
+    # All fragments end to end, in any order; then every node that is continued is overwritten with the root that
+    # continues it. Preorder follows children alone, so it leaves out those roots, and the order of arrival with them.
     fragments: list[tuple[Fragment, int]] = []
     todo = [(root, -1)]
     offset = 0
@@ -74,6 +76,7 @@ def _shift_children(by, nodes_out):  # type: ignore[no-untyped-def]
 @njit(nogil=True, cache=True)
 def _sum_up(nodes_out):  # type: ignore[no-untyped-def]
     """Add the sums of the leaves up the tree; in preorder every child comes after its parent."""
+    # Floats, but in an order that the finished tree sets, so that no thread or piece can change them.
     for number in range(len(nodes_out) - 1, -1, -1):
         node = nodes_out[number]
         if node.left >= 0:
@@ -123,6 +126,8 @@ def _right_actions(node: Any, action_features: NDArray[np.float64]) -> tuple[NDA
     feature, action = int(node["action_feature"]), int(node["action"])
     if feature < 0:
         return np.arange(len(action_features)) == action, 0.0
+    # Not the middle between two values: features were rounded to float32, and in float32 ``x < threshold`` must hold
+    # for the left ones and fail for the right ones.
     value = action_features[:, feature]
     above = value > value[action]
     return above, float(np.float32(value[above].min()))

@@ -35,6 +35,7 @@ FEW = 3  # contexts that are walked one by one
 MAX_LEAVES = int(np.iinfo(LANE_DTYPE).max)
 
 # Kinds of nodes: what is predicted, what is asked of the action, and which values of the context go left.
+# Five in one number, where trees have two flags and a threshold, so that a visit has one jump and no further tests.
 KIND_LEAF, KIND_ACTION, KIND_BELOW, KIND_BELOW_OR_MISSING, KIND_NOT_EQUAL, KIND_PRESENT = 0, 1, 2, 3, 4, 5
 
 
@@ -167,10 +168,33 @@ def _walk_one(walk, node, actions, word, i, bottom, scratch_out):  # type: ignor
                 x = scratch_out.block[np.int64(walk.extra[node]) * BLOCK_CONTEXTS + i]
                 node = node + 1 if _goes_left(kind, x, walk.threshold[node]) else np.int64(walk.right[node])
             kind = walk.kind[node]
-        leaf = np.uint16(walk.extra[node])
+        leaf = np.uint16(walk.extra[node])  # numbers of leaves fit: `fits_lanes`
         while actions != np.uint64(0):
             scratch_out.leaf[(first + np.int64(trailing_zeros(actions))) * BLOCK_CONTEXTS + i] = leaf  # type: ignore[call-arg]
             actions &= actions - np.uint64(1)
+
+
+@njit(nogil=True, cache=True, inline="always")
+def _leave_leaf(leaf, actions, first, bits, leaf_out):  # type: ignore[no-untyped-def]
+    """Leave the number of a leaf with the contexts of ``bits`` (BLOCK_WORDS words), for each action of a set."""
+    while actions != np.uint64(0):
+        at = (first + np.int64(trailing_zeros(actions))) * BLOCK_CONTEXTS  # type: ignore[call-arg]
+        put(leaf_out, at, leaf, bits[0])
+        put(leaf_out, at + LANES, leaf, bits[1])
+        put(leaf_out, at + 2 * LANES, leaf, bits[2])
+        put(leaf_out, at + 3 * LANES, leaf, bits[3])
+        actions &= actions - np.uint64(1)
+
+
+@njit(nogil=True, cache=True, inline="always")
+def _walk_few(walk, node, actions, word, bits, bottom, scratch_out):  # type: ignore[no-untyped-def]
+    """Walk the contexts of ``bits`` (BLOCK_WORDS words) one by one from ``node`` down."""
+    for k in range(BLOCK_WORDS):
+        own = bits[k]
+        while own != np.uint64(0):
+            i = LANES * k + np.int64(trailing_zeros(own))  # type: ignore[call-arg]
+            _walk_one(walk, node, actions, word, i, bottom, scratch_out)
+            own &= own - np.uint64(1)
 
 
 @njit(nogil=True, cache=True)
@@ -179,6 +203,7 @@ def _walk_block(walk, root, word, present, scratch_out):  # type: ignore[no-unty
     open_node, open_set, open_bits = scratch_out.open_node, scratch_out.open_set, scratch_out.open_bits
     first = np.int64(word) * WORD_BITS
     open_node[0], open_set[0] = root, walk.all_actions[word]
+    # Four words by name, not an array: they stay in registers from the root to a leaf.
     b0, b1, b2, b3 = present[0], present[1], present[2], present[3]
     open_bits[0, 0], open_bits[0, 1], open_bits[0, 2], open_bits[0, 3] = b0, b1, b2, b3
     n_open = 1
@@ -189,14 +214,7 @@ def _walk_block(walk, root, word, present, scratch_out):  # type: ignore[no-unty
         while True:
             kind = walk.kind[node]
             if kind == KIND_LEAF:
-                leaf = np.uint16(walk.extra[node])
-                while actions != np.uint64(0):
-                    at = (first + np.int64(trailing_zeros(actions))) * BLOCK_CONTEXTS  # type: ignore[call-arg]
-                    put(scratch_out.leaf, at, leaf, b0)
-                    put(scratch_out.leaf, at + LANES, leaf, b1)
-                    put(scratch_out.leaf, at + 2 * LANES, leaf, b2)
-                    put(scratch_out.leaf, at + 3 * LANES, leaf, b3)
-                    actions &= actions - np.uint64(1)
+                _leave_leaf(np.uint16(walk.extra[node]), actions, first, (b0, b1, b2, b3), scratch_out.leaf)
                 break
             if kind == KIND_ACTION:
                 right = actions & walk.right_actions[walk.extra[node], word]
@@ -212,12 +230,7 @@ def _walk_block(walk, root, word, present, scratch_out):  # type: ignore[no-unty
                 node += 1
                 continue
             if count_bits(b0) + count_bits(b1) + count_bits(b2) + count_bits(b3) <= FEW:  # type: ignore[call-arg]
-                for k in range(BLOCK_WORDS):
-                    bits = b0 if k == 0 else b1 if k == 1 else b2 if k == 2 else b3
-                    while bits != np.uint64(0):
-                        i = LANES * k + np.int64(trailing_zeros(bits))
-                        _walk_one(walk, node, actions, word, i, n_open, scratch_out)
-                        bits &= bits - np.uint64(1)
+                _walk_few(walk, node, actions, word, (b0, b1, b2, b3), n_open, scratch_out)
                 break
             start, threshold = np.int64(walk.extra[node]) * BLOCK_CONTEXTS, walk.threshold[node]
             l0 = b0 & _left_bits(kind, scratch_out.block, start, threshold)
@@ -225,6 +238,7 @@ def _walk_block(walk, root, word, present, scratch_out):  # type: ignore[no-unty
             l2 = b2 & _left_bits(kind, scratch_out.block, start + 2 * LANES, threshold)
             l3 = b3 & _left_bits(kind, scratch_out.block, start + 3 * LANES, threshold)
             r0, r1, r2, r3 = b0 ^ l0, b1 ^ l1, b2 ^ l2, b3 ^ l3
+            # Below a few levels most splits send a block's contexts one way: nothing is then put on the stack.
             if (r0 | r1 | r2 | r3) == np.uint64(0):
                 node += 1
                 continue
@@ -241,6 +255,7 @@ def _walk_block(walk, root, word, present, scratch_out):  # type: ignore[no-unty
 @njit(nogil=True, cache=True)
 def _add_values(value, first_leaf, leaf, n_pairs, score_out):  # type: ignore[no-untyped-def]
     """Add the values of the leaves that one tree left."""
+    # Lanes beyond the block's last context hold leaves of an earlier block: their sums are finite, and never read.
     for j in range(np.uint64(n_pairs)):
         score_out[j] += value[np.uint64(first_leaf) + np.uint64(leaf[j])]
 
@@ -270,6 +285,7 @@ def score_dense(context, walk, start, end, scratch_out, score_out):  # type: ign
     """Score rows ``start`` to ``end`` of a dense context, block by block."""
     for first in range(start, end, BLOCK_CONTEXTS):
         n = min(BLOCK_CONTEXTS, end - first)
+        # By column, so that 64 neighbours are one column's values of 64 contexts; columns no split reads are left out.
         for i in range(n):
             for c in range(len(walk.feature)):
                 scratch_out.block[c * BLOCK_CONTEXTS + i] = context[first + i, walk.feature[c]]
@@ -278,8 +294,9 @@ def score_dense(context, walk, start, end, scratch_out, score_out):  # type: ign
 
 
 @njit(nogil=True, cache=True)
-def score_csr(data, indices, indptr, column_of, walk, start, end, scratch_out, score_out):  # type: ignore[no-untyped-def]
-    """Score rows of a CSR context; entries that are not stored are zero, ``column_of`` is -1 for unread features."""
+def score_csr(context, column_of, walk, start, end, scratch_out, score_out):  # type: ignore[no-untyped-def]
+    """Score rows of `CsrRows`; entries that are not stored are zero, ``column_of`` is -1 for unread features."""
+    data, indices, indptr = context
     for first in range(start, end, BLOCK_CONTEXTS):
         n = min(BLOCK_CONTEXTS, end - first)
         scratch_out.block[:] = 0.0

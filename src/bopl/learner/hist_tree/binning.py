@@ -249,6 +249,7 @@ def bin_values(values: NDArray[np.float32], column: ColumnBins) -> NDArray[np.ui
 @njit(nogil=True, cache=True)
 def _assign_bins(values, edges, missing_bin, shift, bins_out):  # type: ignore[no-untyped-def]
     """Count the edges at or below each value; a category's bin is one less than that count."""
+    # A search by halves without a branch that depends on the value: both selections compile to conditional moves.
     n_edges = len(edges)
     for i in range(len(values)):
         x = values[i]
@@ -261,4 +262,4 @@ def _assign_bins(values, edges, missing_bin, shift, bins_out):  # type: ignore[n
             step = edges[low + half] <= x
             low = low + half + 1 if step else low
             size = size - half - 1 if step else half
-        bins_out[i] = max(low - shift, 0)
+        bins_out[i] = max(low - shift, 0)  # new data may have categories below all known ones

@@ -102,6 +102,8 @@ class BoundHistTree:
 
     def _weight_summary(self, weight: NDArray[np.float64]) -> WeightSummary:
         """Return what is known of the weights; those of the last round are mostly those of this one."""
+        # By identity: weights of an objective do not change between rounds, and a sum over all samples would cost a
+        # pass.
         if self._known is None or self._known[0] is not weight:
             self._known = weight, WeightSummary.of(weight)
         return self._known[1]

@@ -193,6 +193,7 @@ def _count_codes(bins, features, part, count_out):  # type: ignore[no-untyped-de
 @njit(nogil=True, cache=True)
 def _write_codes(bins, features, part, cursor_out, codes_out):  # type: ignore[no-untyped-def]
     """Write the codes feature by feature, so that each row's codes ascend; the cursors say where the next goes."""
+    # Ascending codes let `partition` search a row by halves, and keep a row's additions in the order of memory.
     for f in features:
         block, common = part[f].block, part[f].common
         offset = part[f].first_code - part[f].first_bin

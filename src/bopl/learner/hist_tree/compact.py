@@ -16,15 +16,18 @@ from typing import Any, NamedTuple
 import numpy as np
 from llvmlite import ir  # type: ignore[import-untyped]
 from numba import types
-from numba.extending import intrinsic
 from numpy.typing import NDArray
 
 from bopl._kernel import njit
+from bopl.learner.hist_tree.lanes import masked_store
 from bopl.learner.hist_tree.prefetch import prefetch
 from bopl.learner.hist_tree.tree import ACTION_SPLIT, LEAF_FEATURE
 from bopl.learner.hist_tree.walk import CUT, DEFAULT_LEFT_BIT, EQUAL_BIT, EXTRA, FEATURE, RIGHT, Walk
 
 MIN_TREES = 8  # fewer are scored sooner than they are laid out
+
+# Splits, leaves and forks are arrays of 32-bit numbers, several to a node: a pass over a list of places then takes one
+# load for a question, and one for the child that the answer picks.
 
 # The code of a node: what it is, in two bits, then where it stands in the array of its kind.
 SPLIT, LEAF, FORK, NOWHERE = 0, 1, 2, 3  # the last: no action reaches it, or all of them go on to the same child
@@ -124,6 +127,7 @@ def _number_nodes(link, right_actions, reached_out, kind_out, code_out):  # type
         if kind != NOWHERE:
             code_out[node] = (kind << KIND_SHIFT) | n_numbers[kind]
             n_numbers[kind] += size[kind]
+    # From the end: a node that stands for its child takes the child's code, which is there by then.
     for node in range(len(link) - 1, -1, -1):
         if kind_out[node] == NOWHERE and reached_out[node] != np.uint64(0):
             right = link[node, RIGHT]
@@ -143,31 +147,15 @@ def _answer(x, trees, goes_right_out):  # type: ignore[no-untyped-def]
         elif rule == BELOW_OR_MISSING:
             for k in range(len(threshold)):
                 answer[k] = number >= threshold[k]
-        elif number == number:
+        elif number == number:  # not NaN
             for k in range(len(threshold)):
                 answer[k] = number == threshold[k]
         else:
             for k in range(len(threshold)):
-                answer[k] = threshold[k] != threshold[k]
+                answer[k] = threshold[k] != threshold[k]  # a missing value equals the missing category alone
 
 
-@intrinsic
-def _put(typing_context: Any, values_out: Any, start: Any, value: Any, bits: Any) -> Any:
-    """Store ``value`` into those of 8 lanes of a float64 array whose bits are set."""
-
-    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        data = context.make_array(signature.args[0])(context, builder, args[0]).data
-        doubles, flags = ir.VectorType(ir.DoubleType(), LANES), ir.VectorType(ir.IntType(1), LANES)
-        address = builder.bitcast(builder.gep(data, [args[1]]), doubles.as_pointer())
-        chosen = builder.bitcast(builder.trunc(args[3], ir.IntType(LANES)), flags)
-        one = builder.insert_element(ir.Constant(doubles, ir.Undefined), args[2], ir.IntType(32)(0))
-        zeros = ir.Constant(ir.VectorType(ir.IntType(32), LANES), [0] * LANES)
-        everywhere = builder.shuffle_vector(one, ir.Constant(doubles, ir.Undefined), zeros)
-        before = builder.load(address, align=8)
-        builder.store(builder.select(chosen, everywhere, before), address, align=8)
-        return context.get_dummy_value()
-
-    return types.void(values_out, types.intp, types.float64, types.uint64), generate
+_put = masked_store(types.float64, ir.DoubleType, LANES)
 
 
 @njit(nogil=True, cache=True)
@@ -202,6 +190,8 @@ def _find_leaves(trees, first, last, goes_right, place, reached, leaf, fork):  #
             n_places, n_leaves, n_forks = _collect(right, place, leaf, fork, n_places, n_leaves, n_forks)
         if n_places == zero:
             return n_leaves
+        # Places that are still at a split go on in the same list; others leave it for ``reached``, to be sorted by kind
+        # once all of them have arrived. Lists are compacted in place: n_places is never ahead of k.
         n_reached = zero
         while n_places > zero:
             n, n_places = n_places, zero
@@ -236,7 +226,8 @@ def score_compact(context, trees, start, end, score_out):  # type: ignore[no-unt
                 actions, tree = trees.actions[trees.leaf[at + np.uint64(2)]], trees.leaf[at + np.uint64(3)]
                 for lane in range(0, width, LANES):
                     begin = (np.int64(tree) - first) * width + lane
-                    _put(value, begin, added, actions >> np.uint64(lane))  # type: ignore[call-arg]
+                    _put(value, begin, added, actions >> np.uint64(lane))
+            # Leaves came in no order; their values are added tree by tree, so that scores have the bits of plain walks.
             for t in range(last - first):
                 for a in range(n_actions):
                     score_out[i, a] += value[t * width + a]

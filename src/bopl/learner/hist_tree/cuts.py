@@ -39,6 +39,8 @@ Keys = NDArray[np.uint32]
 
 def order_keys(values: NDArray[np.float32]) -> Keys:
     """Return integers in the order of the values, none of which is NaN."""
+    # Bits of positive floats order as the floats do, those of negative ones the other way round: flip all bits of the
+    # latter, and the sign bit of the former. Adding zero makes the two zeros one value.
     bits = (values + np.float32(0.0)).view(np.uint32)
     return np.where(bits >> np.uint32(31), ~bits, bits | np.uint32(1 << 31))
 
@@ -193,6 +195,8 @@ def _narrowed_cuts(tally: ColumnTally, max_bins: int, n_actions: int) -> Generat
     size = sketch_size(n_pairs, max_bins)
     goal = _goals(tally, size, n_pairs, n_actions)
     is_fine = np.ones(len(blocks.first), bool)  # blocks of the finest shift so far
+    # Each pass divides the blocks in which a goal may lie by 32, so two more passes reach single values. Blocks that
+    # are left coarse keep their counts: they move ranks of later ones, but none of their own values is ever looked at.
     for shift, finer in zip(SHIFTS, (*SHIFTS[1:], None), strict=True):
         is_needed = _needed(blocks, n_actions, goal) & is_fine
         if finer is None:
@@ -220,6 +224,7 @@ def _goals(tally: ColumnTally, size: int, n_pairs: int, n_actions: int) -> NDArr
     first_end = RANK_DTYPE(n_actions * tally.ends[0][1])
     last_start = RANK_DTYPE(n_pairs - n_actions * tally.ends[1][1])
     step = np.arange(1, size - 1).astype(RANK_DTYPE)
+    # The very expression of `prune`, in the same precision: a goal that rounds otherwise would pick another value.
     goal = step * (last_start - first_end) / RANK_DTYPE(size - 1) + first_end
     return goal + goal
 
@@ -231,6 +236,7 @@ def _needed(blocks: Blocks, n_actions: int, doubled: NDArray[np.float32]) -> NDA
     start = (end - n_actions * blocks.count).astype(RANK_DTYPE)
     first = np.maximum(np.searchsorted(highest, doubled, side="right") - 1, 0)
     last = np.minimum(np.searchsorted(start + start, doubled, side="right"), len(end) - 1)
+    # Ranges [first, last] of all goals at once: +1 where one begins, -1 behind its end, and a running sum.
     change = np.zeros(len(end) + 1, np.int64)
     np.add.at(change, first, 1)
     np.add.at(change, last + 1, -1)

@@ -37,6 +37,7 @@ def to_xgboost(trees: list[Tree], coefficient: Any, *, n_action_features: int = 
     """
     first = trees[0]
     n_columns = first.n_features + first.n_actions + n_action_features
+    # Coefficients go into the leaves: XGBoost's learning rate is the same for all trees, and ours are not.
     entries = [
         _tree_json(tree, float(c), idx, n_columns) for idx, (tree, c) in enumerate(zip(trees, coefficient, strict=True))
     ]
@@ -69,6 +70,7 @@ def _learner_json(entries: list[dict[str, Any]], n_columns: int) -> dict[str, An
 
 def _in_pairs(tree: Tree) -> Tree:
     """Return the tree renumbered breadth first: XGBoost finds a right child one after the left one."""
+    # XGBoost's dense predictor reads the right child at left + 1, whatever right_children says.
     order = [0]
     for node in order:  # grows while it is read
         if tree.left[node] >= 0:

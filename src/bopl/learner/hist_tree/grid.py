@@ -15,14 +15,15 @@ from typing import NamedTuple
 import numpy as np
 
 from bopl._kernel import njit
+from bopl._limbs import TO_INTEGER
 
-MAX_BITS = 50  # a value's integer: adding 1.5 · 2^52 units must not carry
-SUM_BITS = 61  # a sum's
-MIN_EXPONENT, MAX_EXPONENT = -800, 900
+MAX_BITS = 50  # a value's integer: adding `TO_INTEGER` units must not carry
+SUM_BITS = 61  # a sum's: int64 less the sign and a bit for rounding
+MIN_EXPONENT, MAX_EXPONENT = -800, 900  # of the largest value: 100 bits below and 52 above must be normal floats
 
 
 class Grid(NamedTuple):
-    """A coarse and a fine unit, and for each the number that rounds to it when it is added: 1.5 · 2^52 units."""
+    """A coarse and a fine unit, and for each the number that rounds to it when it is added: `TO_INTEGER` units."""
 
     high_shift: float
     low_shift: float
@@ -38,16 +39,19 @@ def make_grid(largest: float, n_terms: int) -> Grid:
     (-48.0, -98.0)
     """
     exponent = min(max(math.frexp(largest)[1], MIN_EXPONENT), MAX_EXPONENT) if math.isfinite(largest) else MAX_EXPONENT
+    # n_terms integers of so many bits add up to at most SUM_BITS: no sum overflows, in whatever order it is taken.
     bits = min(MAX_BITS, SUM_BITS - max(n_terms - 1, 1).bit_length())
     high, low = math.ldexp(1.0, exponent - bits), math.ldexp(1.0, exponent - 2 * bits)
-    return Grid(1.5 * 2.0**52 * high, 1.5 * 2.0**52 * low, high, low)
+    return Grid(TO_INTEGER * high, TO_INTEGER * low, high, low)
 
 
 @njit(nogil=True, cache=True, inline="always")
 def on_grid(value, grid):  # type: ignore[no-untyped-def]
     """Return a value as two integers."""
+    # The sum's bits less those of the shift are the value in coarse units: an addition and a subtraction of integers,
+    # where a conversion from float to int64 has no vector instruction on most processors.
     top = value + grid.high_shift
-    left = (value - (top - grid.high_shift)) + grid.low_shift
+    left = (value - (top - grid.high_shift)) + grid.low_shift  # what the coarse grid leaves is exact, then rounded once
     high = np.float64(top).view(np.int64) - np.float64(grid.high_shift).view(np.int64)
     return high, np.float64(left).view(np.int64) - np.float64(grid.low_shift).view(np.int64)
 

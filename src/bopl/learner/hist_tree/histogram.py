@@ -13,16 +13,19 @@ from bopl._kernel import njit
 from bopl.learner.hist_tree.prefetch import prefetch
 
 GRADIENT_BITS = 30  # sum of |gradient| in a problem stays below 2**30, so the signed high half cannot overflow
-WEIGHT_BITS = 31
+WEIGHT_BITS = 31  # sum of weights stays below 2**31, and rounding below 2**32: it never carries into the gradient
 HALF = 32
 LOW_MASK = np.int64((1 << HALF) - 1)
-AHEAD_FIXED, AHEAD_SPARSE = 24, 4  # rows between asking for a row's codes and using them
-CODES_PER_LINE = 32
+# Rows between asking for a row's codes and using them, as measured: far enough for memory to answer, near enough for
+# the line to be still there. Sparse rows ask for several lines each.
+AHEAD_FIXED, AHEAD_SPARSE = 24, 4
+CODES_PER_LINE = 32  # of 16 bits, in a cache line of 64 bytes
 
 
 @njit(nogil=True, cache=True, inline="always")
 def pack(gradient, weight):  # type: ignore[no-untyped-def]
     """Put a signed gradient and a non-negative weight into one int64."""
+    # Added, not combined by bits: sums of packed numbers are packed sums, also where the gradient is negative.
     return (np.int64(gradient) << HALF) + np.int64(weight)
 
 
@@ -34,8 +37,9 @@ def power_scale(total, bits):  # type: ignore[no-untyped-def]
     """
     if not total > 0.0:
         return 1.0
-    exponent = min(bits - int(np.ceil(np.log2(total))), 1000)
+    exponent = min(bits - int(np.ceil(np.log2(total))), 1000)  # 2**1000 is finite, whatever the total
     scale = 2.0**exponent
+    # A logarithm just below an integer may round up to it or past it; the comparison settles it.
     return scale if total * scale <= 2.0**bits else scale / 2.0
 
 
@@ -65,7 +69,7 @@ def _add_fixed(codes, base, width, members, packed, sign, shift, histogram_out):
         prefetch(codes, base + ahead * width)  # type: ignore[call-arg]
         prefetch(packed, ahead)
         row = np.uint64(members[j])
-        absolute += abs(packed[row] >> shift)
+        absolute += abs(packed[row] >> shift)  # an arithmetic shift gives back the gradient, its sign included
         value = packed[row] * sign
         start = np.uint64(base) + row * np.uint64(width)
         _add_codes(codes, start, start + np.uint64(width), value, histogram_out)
@@ -117,6 +121,7 @@ def add_rows(binned, block, members, packed, sign, shift, histogram_out):  # typ
 @njit(nogil=True, cache=True)
 def clear_columns(binned, block, is_dead, histogram_out):  # type: ignore[no-untyped-def]
     """Set the columns of a block to zero, but for those nobody will read."""
+    # Rows still add to dead columns: leaving them out of the additions would cost a branch for every code.
     for c in range(np.uint64(binned.block[block].column_start), np.uint64(binned.block[block].column_end)):
         if not is_dead[c]:
             start = np.uint64(binned.column[c].start)

@@ -1,10 +1,13 @@
 """Sixty-four contexts at once: comparisons that give one bit each, and a store where the bits are set.
 
-Written as vectors of 64 lanes, which LLVM divides into whatever registers the processor has.
+Written as vectors of 64 lanes, which LLVM divides into whatever registers the processor has: with 512 bits a comparison
+is four instructions whose masks are the bits; with 128 bits it is sixteen. numba offers neither vectors nor masks, so
+these few functions are written in LLVM's own language; `predict` does without them where they cannot be compiled.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -16,13 +19,8 @@ LANES = 64
 LANE_DTYPE = np.uint16  # of what `put` stores
 
 
-def _vector(element: Any) -> Any:
-    """Return the type of 64 lanes; made where it is used, so that importing this needs nothing of llvmlite's types."""
-    return ir.VectorType(element, LANES)
-
-
 def _lanes_at(context: Any, builder: Any, array_type: Any, array: Any, start: Any, vector: Any) -> Any:
-    """Return the address of 64 lanes of a one-dimensional contiguous array."""
+    """Return the address of a vector's lanes in a one-dimensional contiguous array."""
     data = context.make_array(array_type)(context, builder, array).data
     return builder.bitcast(builder.gep(data, [start]), vector.as_pointer())
 
@@ -30,7 +28,7 @@ def _lanes_at(context: Any, builder: Any, array_type: Any, array: Any, start: An
 def _splat(builder: Any, value: Any, vector: Any) -> Any:
     """Return a vector with the same value in every lane."""
     one = builder.insert_element(ir.Constant(vector, ir.Undefined), value, ir.IntType(32)(0))
-    zeros = ir.Constant(ir.VectorType(ir.IntType(32), LANES), [0] * LANES)
+    zeros = ir.Constant(ir.VectorType(ir.IntType(32), vector.count), [0] * vector.count)
     return builder.shuffle_vector(one, ir.Constant(vector, ir.Undefined), zeros)
 
 
@@ -40,11 +38,13 @@ def _comparison(predicate: str, *, missing: bool) -> Any:
     @intrinsic
     def compare(typing_context: Any, values: Any, start: Any, threshold: Any) -> Any:
         def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-            floats = _vector(ir.FloatType())
+            floats = ir.VectorType(ir.FloatType(), LANES)  # made here: importing this needs nothing of llvmlite's types
             address = _lanes_at(context, builder, signature.args[0], args[0], args[1], floats)
+            # Blocks begin anywhere in a thread's memory: aligned as floats are, not as vectors are.
             x, cut = builder.load(address, align=4), _splat(builder, args[2], floats)
+            # "Unordered" comparisons hold if either side is NaN, "ordered" ones do not: missing values cost nothing.
             test = builder.fcmp_unordered if missing else builder.fcmp_ordered
-            return builder.bitcast(test(predicate, x, cut), ir.IntType(LANES))
+            return builder.bitcast(test(predicate, x, cut), ir.IntType(LANES))  # <64 x i1> is an i64, lane 0 lowest
 
         return types.uint64(values, types.intp, types.float32), generate
 
@@ -57,19 +57,37 @@ is_equal = _comparison("==", missing=False)
 is_equal_or_missing = _comparison("==", missing=True)
 
 
-@intrinsic
-def put(typing_context: Any, values_out: Any, start: Any, value: Any, bits: Any) -> Any:
-    """Store ``value`` into those of 64 lanes of a uint16 array whose bits are set."""
+def masked_store(number: Any, element: Callable[[], Any], n_lanes: int) -> Any:
+    """Return an intrinsic ``(values, start, value, bits)`` that stores a value into those lanes whose bits are set.
 
-    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        shorts = _vector(ir.IntType(16))
-        address = _lanes_at(context, builder, signature.args[0], args[0], args[1], shorts)
-        chosen = builder.bitcast(args[3], _vector(ir.IntType(1)))
-        before = builder.load(address, align=2)
-        builder.store(builder.select(chosen, _splat(builder, args[2], shorts), before), address, align=2)
-        return context.get_dummy_value()
+    Parameters
+    ----------
+    number : numba type
+        Of the array's entries.
+    element : callable
+        Returns the same as a type of LLVM.
+    n_lanes : int
+        Lanes of a store; higher bits are ignored.
+    """
 
-    return types.void(values_out, types.intp, types.uint16, types.uint64), generate
+    @intrinsic
+    def put(typing_context: Any, values_out: Any, start: Any, value: Any, bits: Any) -> Any:
+        def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+            vector, size = ir.VectorType(element(), n_lanes), number.bitwidth // 8
+            address = _lanes_at(context, builder, signature.args[0], args[0], args[1], vector)
+            low = args[3] if n_lanes == LANES else builder.trunc(args[3], ir.IntType(n_lanes))
+            chosen = builder.bitcast(low, ir.VectorType(ir.IntType(1), n_lanes))
+            # Load, select, store: LLVM makes a masked store of it where there is one. All lanes are the thread's own.
+            before = builder.load(address, align=size)
+            builder.store(builder.select(chosen, _splat(builder, args[2], vector), before), address, align=size)
+            return context.get_dummy_value()
+
+        return types.void(values_out, types.intp, number, types.uint64), generate
+
+    return put
+
+
+put = masked_store(types.uint16, lambda: ir.IntType(16), LANES)
 
 
 @intrinsic

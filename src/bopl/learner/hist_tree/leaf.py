@@ -6,12 +6,14 @@ import numpy as np
 
 from bopl._kernel import njit
 from bopl.learner.hist_tree.grid import off_grid
+from bopl.learner.hist_tree.node import put_leaf
 from bopl.learner.hist_tree.problem import sum_leaf
 
 
 @njit(nogil=True, cache=True)
 def leaf_value(gradient, weight, reg_lambda, min_child_weight, is_classifier):  # type: ignore[no-untyped-def]
     """Return a leaf's value; like XGBoost's it is 0 below ``min_child_weight`` (only a root can be)."""
+    # The classifier of Algorithm 4 predicts the sign of the gradient, the regression of Algorithm 3 its mean.
     if is_classifier:
         return 1.0 if gradient > 0.0 else -1.0
     if weight < min_child_weight or weight <= 0.0:
@@ -32,10 +34,11 @@ def set_leaf_value(sums, limits, target, node_out):  # type: ignore[no-untyped-d
 
 @njit(nogil=True, cache=True)
 def write_leaf(rows, row_gradient, row_weight, actions, limits, target, node_out, step_out):  # type: ignore[no-untyped-def]
-    """Sum the unrounded gradients of a leaf, set its value, and write the value to every pair it holds.
+    """Make a leaf of a node: sum its unrounded gradients, and write the value to the table and to every pair it holds.
 
     ``step_out`` is (n_actions, n_samples).
     """
+    put_leaf(node_out)
     value = set_leaf_value(sum_leaf(target, rows, row_gradient, row_weight), limits, target, node_out)
     for k in range(len(actions)):
         steps = step_out[np.uint64(actions[k])]

@@ -13,7 +13,8 @@ from bopl.learner.hist_tree.codes import bin_context
 from bopl.learner.hist_tree.compilation import announced_compilation
 from bopl.learner.hist_tree.engine import EngineRows
 from bopl.learner.hist_tree.inputs import as_context, categorical_mask, check_tree_settings, feature_matrix
-from bopl.learner.hist_tree.locality import find_order, store_in_order
+from bopl.learner.hist_tree.locality import find_order
+from bopl.learner.hist_tree.rows import take_rows
 
 
 class HistTree(BaseEstimator):
@@ -97,8 +98,10 @@ class HistTree(BaseEstimator):
         with announced_compilation():
             columns = fit_columns(context, self.max_bins, categorical, n_actions=log.n_actions)
             binned = bin_context(context, columns)
+            # Contexts are stored in another order than the log's; ``row_order`` tells the loop, which keeps scores and
+            # outcomes in that order, too, so that nothing is copied between rounds.
             order = find_order(binned, log.reward, n_jobs)
-            binned = binned if order is None else store_in_order(binned, order)
+            binned = binned if order is None else take_rows(binned, order.row)
         mask = log.action_mask if order is None or log.action_mask is None else log.action_mask[order.row]
         features = feature_matrix(log.action_features, log.n_actions)
         place = None if order is None else order.place

@@ -11,9 +11,8 @@ class Limits(NamedTuple):
     max_depth: int
     min_child_weight: float
     min_samples_leaf: int
-    reg_lambda: float
-    colsample: float
-    n_always: int  # columns at the end that every node may split, however few are drawn
-    n_features: int
-    seed: int
     large: int  # problems of at least this many contexts go back to the caller
+    reg_lambda: float = 0.0
+    colsample: float = 1.0
+    n_always: int = 0  # columns at the end that every node may split, however few are drawn
+    seed: int = 0

@@ -7,13 +7,12 @@ later trees find most of a node's contexts side by side, whatever their own spli
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from bopl._kernel import njit
 from bopl.learner.hist_tree.action_split import ActionTable
 from bopl.learner.hist_tree.apply import GrownTree
 from bopl.learner.hist_tree.engine import EngineRows, GrowthTask
@@ -52,17 +51,7 @@ def find_order(binned: BinnedContext, reward: NDArray[np.float64], n_jobs: int) 
     gradient, leaf = (reward - reward.mean())[None], np.empty((1, n_samples))
     source = MemorySource(gradient, np.ones(n_samples), leaf)
     task = GrowthTask(
-        Limits(
-            max_depth=ORDER_DEPTH,
-            min_child_weight=ORDER_LEAF,
-            min_samples_leaf=1,
-            reg_lambda=0.0,
-            colsample=1.0,
-            n_always=0,
-            n_features=len(binned.columns),
-            seed=0,
-            large=n_samples + 1,
-        ),
+        Limits(ORDER_DEPTH, ORDER_LEAF, min_samples_leaf=1, large=n_samples + 1),
         ActionTable(np.zeros((0, 1), np.int32), np.zeros((0, 1))),
         make_grids(largest_of(gradient), 1.0, n_samples, 1),
     )
@@ -78,41 +67,3 @@ def order_by(key: NDArray[Any]) -> RowOrder:
     place = np.empty_like(row)
     place[row] = np.arange(len(row), dtype=np.int32)
     return RowOrder(row, place)
-
-
-def store_in_order(binned: BinnedContext, order: RowOrder) -> BinnedContext:
-    """Return the same contexts stored in another order."""
-    arrays = binned.arrays
-    codes = np.empty_like(arrays.codes)
-    row_start = arrays.row_start.copy()
-    for block, width in enumerate(arrays.block["row_width"].tolist()):
-        if width > 0:
-            start = int(arrays.block_code[block])
-            here = slice(start, start + binned.n_samples * width)
-            shape = (binned.n_samples, width)
-            np.take(arrays.codes[here].reshape(shape), order.row, axis=0, out=codes[here].reshape(shape), mode="clip")
-        else:
-            _take_sparse_rows(arrays.codes, arrays.row_start[block], order.row, row_start[block], codes)
-    part_bins = np.empty_like(arrays.part_bins)
-    for bins, ordered in zip(arrays.part_bins, part_bins, strict=True):
-        take(bins, order.row, ordered)
-    return replace(binned, arrays=arrays._replace(codes=codes, row_start=row_start, part_bins=part_bins))
-
-
-@njit(nogil=True, cache=True)
-def take(values, index, taken_out):  # type: ignore[no-untyped-def]
-    """Write ``values[index]``."""
-    for k in range(len(index)):
-        taken_out[k] = values[np.uint64(index[k])]
-
-
-@njit(nogil=True, cache=True)
-def _take_sparse_rows(codes, row_start, rows, start_out, codes_out):  # type: ignore[no-untyped-def]
-    """Copy rows of codes one after another, beginning where the block begins."""
-    cursor = row_start[0]
-    for k in range(len(rows)):
-        start_out[k] = cursor
-        for j in range(row_start[rows[k]], row_start[rows[k] + 1]):
-            codes_out[cursor] = codes[j]
-            cursor += 1
-    start_out[len(rows)] = cursor

@@ -53,6 +53,7 @@ class BoundMemoryEngine:
         self._rows, self._n_jobs = rows, n_jobs
         self._mask = np.zeros((0, 0), bool) if rows.mask is None else np.require(rows.mask, bool, ["C", "W"])
         self._scratch: queue.SimpleQueue[Scratch] = queue.SimpleQueue()
+        # One for each thread, kept from round to round: pages of fresh memory cost more than many small nodes.
         for _ in range(n_jobs):
             self._scratch.put(make_scratch(rows.binned, rows.n_samples, rows.n_actions, has_count=has_count))
 
@@ -146,6 +147,8 @@ def _run_here(run: _Run, root: _Problem) -> Fragment:
 
 def _run_pooled(run: _Run, root: _Problem, n_jobs: int) -> Fragment:
     """Keep every thread at the largest problem there is, so that small ones are left to even out the end."""
+    # Who grows what, and when, differs from run to run; `merge_fragments` puts the parts together by the nodes that
+    # they continue, so the tree does not. The count breaks ties, as problems cannot be compared.
     top: dict[int, Fragment] = {}
     running: dict[Future[_Result], tuple[dict[int, Fragment], int]] = {}
     waiting: list[tuple[int, int, _Problem, dict[int, Fragment], int]] = [(0, 0, root, top, 0)]

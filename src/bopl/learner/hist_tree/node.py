@@ -16,6 +16,8 @@ NO_CHILD = -1  # ``left`` and ``right`` of a leaf
 LEAF_POSITION, ACTION_POSITION = -1, -2  # ``position`` of a leaf, and of a split of the action set
 NO_SLOT = -1  # of a node that has no histogram: it becomes a leaf
 
+# A record per node in place of an array per field: growth writes all fields of a node at once. Aligned, so that kernels
+# read them with plain loads.
 NODE = np.dtype(
     [
         ("left", np.int32),
@@ -32,6 +34,7 @@ NODE = np.dtype(
     align=True,
 )
 
+# All int64, so that a record needs no padding and sums need no conversion on the way in or out.
 OPEN_NODE = np.dtype(
     [
         ("start", np.int64),  # its rows are ``Scratch.members[start:end]``
@@ -54,6 +57,17 @@ class NodeSums(NamedTuple):
     gradient: Any  # int64
     weight: Any
     pairs: Any
+
+
+class Child(NamedTuple):
+    """A node before it is put on the stack; its rows are ``Scratch.members[start:end]``."""
+
+    start: Any  # int64
+    end: Any
+    path: Any
+    node: Any  # its place in the table of nodes
+    slot: Any  # of its histogram; `NO_SLOT` if it is a leaf
+    sums: NodeSums
 
 
 class OpenNodes(NamedTuple):
@@ -93,12 +107,12 @@ def put_action_split(feature, action, gain, child, node_out):  # type: ignore[no
 
 
 @njit(nogil=True, cache=True)
-def put_open(start, end, depth, path, node, slot, sums, absolute, open_out):  # type: ignore[no-untyped-def]
-    """Write a node of the stack."""
-    open_out.start, open_out.end = start, end
-    open_out.depth, open_out.path = depth, path
-    open_out.node, open_out.slot = node, slot
-    open_out.gradient, open_out.weight, open_out.pairs = sums.gradient, sums.weight, sums.pairs
+def put_open(child, depth, absolute, open_out):  # type: ignore[no-untyped-def]
+    """Write a node of the stack; ``absolute`` is the sum of its absolute gradients."""
+    open_out.start, open_out.end = child.start, child.end
+    open_out.depth, open_out.path = depth, child.path
+    open_out.node, open_out.slot = child.node, child.slot
+    open_out.gradient, open_out.weight, open_out.pairs = child.sums.gradient, child.sums.weight, child.sums.pairs
     open_out.absolute = absolute
 
 
@@ -107,6 +121,6 @@ def with_room(values, n):  # type: ignore[no-untyped-def]
     """Return ``values``, or a longer copy if they have no room for ``n``."""
     if n <= len(values):
         return values
-    longer = np.empty(max(n, 2 * len(values)), values.dtype)
+    longer = np.empty(max(n, 2 * len(values)), values.dtype)  # doubled: a table of n entries is copied log2(n) times
     longer[: len(values)] = values
     return longer

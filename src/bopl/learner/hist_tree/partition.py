@@ -15,6 +15,7 @@ NONE_EXEMPT = 1 << 20  # instead of a bin that goes left whatever the split: no 
 @njit(nogil=True, cache=True)
 def _find_bin(codes, start, end, part):  # type: ignore[no-untyped-def]
     """Return the bin of one column in a row of ascending codes, the common bin if it has none."""
+    # Halving without a branch to mispredict: both selections compile to conditional moves.
     first = part.first_code
     size = end - start
     while size > 0:
@@ -34,6 +35,8 @@ def split_members(binned, position, default_left, members_out, buffer_out):  # t
     A split compares one bin: equal goes right (one against the rest), or above it goes right. Missing
     values have the last bin, so they go right unless ``default_left``.
     """
+    # Stable on both sides, so that rows of a node stay ascending: memory is read in order, and `are_neighbours` can
+    # tell a run of rows by its ends. One loop for each kind of test: a test inside would be a branch for every row.
     split = binned.position[position]
     part, bin_idx, is_equal = split.part, np.int64(split.bin), split.is_equal
     exempt = binned.part[part].missing if default_left else np.int64(NONE_EXEMPT)
@@ -53,6 +56,8 @@ def split_members(binned, position, default_left, members_out, buffer_out):  # t
 @njit(nogil=True, cache=True)
 def _split_above(bins, bin_idx, members_out, buffer_out):  # type: ignore[no-untyped-def]
     """Close the left side up in place and put the right side into the buffer, without a branch per row."""
+    # Every row is written to both sides and one of the two ends moves on: what the other side wrote is overwritten by
+    # the next row. In place it is safe because the left end, j - n_right, is never ahead of j.
     n_right = np.uint64(0)
     last_left = np.uint8(bin_idx)
     for j in range(np.uint64(len(members_out))):

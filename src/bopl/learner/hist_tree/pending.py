@@ -46,6 +46,7 @@ def make_queue(n_rows, n_actions):  # type: ignore[no-untyped-def]
 @njit(nogil=True, cache=True)
 def _append(queue, rows, actions, n_problems):  # type: ignore[no-untyped-def]
     """Add rows and actions, and room for problems; return the queue and where problems, rows and actions begin."""
+    # A queue is a tuple, so growing it makes another; ``used`` is an array, so both see the same counts.
     used = queue.used[0]
     n, row_start, action_start = used.problems, used.rows, used.actions
     used.problems, used.rows, used.actions = n + n_problems, row_start + len(rows), action_start + len(actions)
@@ -93,6 +94,8 @@ def pop(queue):  # type: ignore[no-untyped-def]
 
     What is returned is good until something is pushed.
     """
+    # The last problem has its rows and actions at the end of the pools, those of an action split sharing theirs: so
+    # cutting the pools at its end frees all that later problems had, and nothing of an earlier one.
     used = queue.used[0]
     used.problems -= 1
     problem = queue.problems[used.problems]
@@ -103,7 +106,7 @@ def pop(queue):  # type: ignore[no-untyped-def]
 @njit(nogil=True, cache=True)
 def _left_first(actions, is_right):  # type: ignore[no-untyped-def]
     """Return the actions that an action split sends left, then the others, and the number of the former."""
-    ordered = np.empty_like(actions)
+    ordered = np.empty_like(actions)  # ascending on both sides, as ``actions`` is
     n = 0
     for side in (False, True):
         if side:

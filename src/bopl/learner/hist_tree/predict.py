@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import warnings
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from threading import Event
@@ -23,6 +24,7 @@ from bopl.learner.hist_tree.walk import (
     EXTRA,
     FEATURE,
     RIGHT,
+    CsrRows,
     Walk,
     score_csr_rows,
     score_rows,
@@ -71,6 +73,7 @@ class FlatEnsemble:
         if n_samples < MIN_BATCH:
             self._score_one_by_one(context, 0, n_samples, score)
             return score
+        # Spans are whole blocks and rows are scored by themselves: no bit depends on the number of threads.
         spans = _spans(n_samples, n_jobs)
         if n_jobs == 1 or len(spans) < 2:
             for span in spans:
@@ -87,15 +90,8 @@ class FlatEnsemble:
 
     def _score_span(self, context: Any, start: int, end: int, score: NDArray[np.float64]) -> None:
         walk = self._batch if end - start >= MIN_BATCH else None
-        if walk is not None:
-            try:
-                self._score_blocks(walk, context, start, end, score)
-                return
-            except MemoryError:
-                raise
-            except Exception as error:  # of the compiler, before anything is written: kernels raise nothing
-                self._do_without_lanes(error)
-        self._score_one_by_one(context, start, end, score)
+        if walk is None or not self._by_lanes(self._score_blocks, walk, context, start, end, score):
+            self._score_one_by_one(context, start, end, score)
 
     def _score_blocks(
         self, walk: batch.BatchWalk, context: Any, start: int, end: int, score: NDArray[np.float64]
@@ -104,29 +100,31 @@ class FlatEnsemble:
         if is_sparse(context):
             column_of = np.full(self.n_features, -1, np.int64)
             column_of[walk.feature] = np.arange(len(walk.feature))
-            parts = (context.data, context.indices, context.indptr)
-            batch.score_csr(*parts, column_of, walk, start, end, scratch, score)
+            batch.score_csr(csr_rows(context), column_of, walk, start, end, scratch, score)
         else:
             batch.score_dense(context, walk, start, end, scratch, score)
 
     def _score_one_by_one(self, context: Any, start: int, end: int, score: NDArray[np.float64]) -> None:
         if is_sparse(context):
-            parts = (context.data, context.indices, context.indptr)
-            score_csr_rows(*parts, self.n_features, self.walk, self.depth, start, end, score)
-        else:
-            self._score_dense(context, start, end, score)
-
-    def _score_dense(self, context: Any, start: int, end: int, score: NDArray[np.float64]) -> None:
+            score_csr_rows(csr_rows(context), self.n_features, self.walk, self.depth, start, end, score)
+            return
         trees = self._compact
-        if trees is not None:
-            try:
-                score_compact(context, trees, start, end, score)
-                return
-            except MemoryError:
-                raise
-            except Exception as error:  # of the compiler, as above
-                self._do_without_lanes(error)
-        score_rows(context, self.walk, self.depth, start, end, score)
+        if trees is None or not self._by_lanes(score_compact, context, trees, start, end, score):
+            score_rows(context, self.walk, self.depth, start, end, score)
+
+    def _by_lanes(self, kernel: Callable[..., None], *arguments: Any) -> bool:
+        """Run a kernel of many lanes; return False if it cannot be compiled.
+
+        Kernels raise nothing, so what is raised comes from the compiler, before anything is written.
+        """
+        try:
+            kernel(*arguments)
+        except MemoryError:
+            raise
+        except Exception as error:
+            self._do_without_lanes(error)
+            return False
+        return True
 
     @cached_property
     def _compact(self) -> CompactTrees | None:
@@ -162,9 +160,16 @@ def as_float_context(context: Any, n_features: int) -> Any:
     return np.ascontiguousarray(context, dtype=np.float32)
 
 
+def csr_rows(context: Any) -> CsrRows:
+    """Return a CSR matrix as the kernels read it."""
+    return CsrRows(context.data, context.indices, context.indptr)
+
+
 def flatten(trees: list[Tree], coefficient: Any) -> FlatEnsemble:
     """Put trees with their coefficients into one set of flat arrays."""
     first = trees[0]
+    # Node numbers of a tree count from its root; end to end they are shifted. A left child is the next node, so only
+    # right ones are stored.
     root = np.cumsum([0] + [tree.n_nodes for tree in trees])[:-1].astype(np.int64)
     feature = np.concatenate([tree.feature for tree in trees])
     on_action = feature == ACTION_SPLIT
@@ -173,7 +178,7 @@ def flatten(trees: list[Tree], coefficient: Any) -> FlatEnsemble:
     link[:, FEATURE] = feature
     link[:, EXTRA] = np.concatenate([_flags(tree) for tree in trees])
     link[on_action, EXTRA] = np.arange(np.count_nonzero(on_action))
-    cut = link.view(np.float32)
+    cut = link.view(np.float32)  # the same 16 bytes: a node's threshold comes with its cache line
     cut[:, CUT] = np.concatenate([tree.threshold for tree in trees])
     walk = Walk(
         link=link,

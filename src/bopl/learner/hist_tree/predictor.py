@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from bopl._archive import Packed
 from bopl._typing import AnyArray, ContextMatrix, FloatArray, IntArray
 from bopl.learner.expanded import dense_chunks
 from bopl.learner.hist_tree.predict import FlatEnsemble, flatten
@@ -111,7 +112,7 @@ _STORED = {
 }
 
 
-def pack_hist_trees(predictors: Sequence[HistTreePredictor]) -> tuple[dict[str, Any], dict[str, AnyArray]]:
+def pack_hist_trees(predictors: Sequence[HistTreePredictor]) -> Packed:
     """Return what a file stores of the engine's trees: the node arrays of all trees end to end."""
     trees = [predictor.tree for predictor in predictors]
     arrays: dict[str, AnyArray] = {
@@ -132,6 +133,7 @@ def unpack_hist_trees(
     nodes = {name: arrays[name] for name in _STORED}
     _check_splits(nodes, n_features, n_actions, n_action_columns - n_actions)
     nodes["right_actions"] = _action_sets(nodes, arrays["right_actions"], n_actions)
+    # The file may come from anybody. Kernels do not check indices: whatever a traversal follows is checked here.
     is_split = nodes["feature"] != LEAF_FEATURE
     size = np.diff(bounds)
     own = np.arange(len(is_split)) - np.repeat(bounds[:-1], size)  # number of each node in its tree

@@ -12,7 +12,7 @@ from llvmlite import ir  # type: ignore[import-untyped]
 from numba import types
 from numba.extending import intrinsic
 
-READ, KEEP, DATA = 0, 3, 1  # arguments of LLVM's prefetch
+READ, KEEP, DATA = 0, 3, 1  # arguments of LLVM's prefetch: to be read, into all levels of the cache, no instructions
 
 
 @intrinsic

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from bopl._kernel import njit
 from bopl.learner.hist_tree.grid import Grid, make_grid, off_grid, on_grid
 
-ROUNDING = 1e-13  # a sum of gradients below this part of their absolute values is rounding
+ROUNDING = 1e-13  # a sum of gradients below this part of their absolute values is rounding: some 500 units of 2^-52
 
 # Sums of one action over the rows of a node; an array by action can be read as integers, to be added up.
 ACTION_SUMS = np.dtype(
@@ -63,7 +63,11 @@ def make_grids(largest_gradient: float, largest_weight: float, n_rows: int, n_ac
 
 @njit(nogil=True, cache=True)
 def are_neighbours(rows):  # type: ignore[no-untyped-def]
-    """Return whether ascending rows are neighbours: loops over them then compile to vector code."""
+    """Return whether ascending rows are neighbours: loops over them then compile to vector code.
+
+    Loops that this pays for are written twice: with the index in one loop or the other, compilers do not see that loads
+    follow each other. A tree's root has such rows, and other nodes may: contexts of one leaf lie together (`locality`).
+    """
     return len(rows) > 0 and np.int64(rows[len(rows) - 1]) - np.int64(rows[0]) == len(rows) - 1
 
 
@@ -89,6 +93,8 @@ def load_rows(target, rows, actions, row_gradient_out, row_weight_out, action_su
     if not target.has_mask and not target.is_classifier:
         return _load_plain(target, rows, actions, row_gradient_out, row_weight_out, action_sums_out)
     of_pairs = sum_actions(target, rows, actions, action_sums_out)
+    # A row's floats are added in the order of its actions, which is the same everywhere: only sums over rows, whose
+    # order is not, have to be integers.
     for j in range(len(rows)):
         row = np.uint64(rows[j])
         gradient, weight, n_eligible = 0.0, 0.0, 0
@@ -114,7 +120,8 @@ def _load_plain(target, rows, actions, row_gradient_out, row_weight_out, action_
         row = first + j if is_range else np.uint64(rows[j])
         row_gradient_out[row] = 0.0
         row_weight_out[row] = n_actions * target.weight[row]
-    weight_high, weight_low = _sum_rows(target.weight, rows, target.weight_grid)
+    weight_high, weight_low = _sum_rows(target.weight, rows, target.weight_grid, False)
+    # Coarse units alone are enough for ``of_pairs``: it is only ever compared with a sum that is 1e13 times smaller.
     for k in range(len(actions)):
         column = target.gradient[np.uint64(actions[k])]
         total_high, total_low = np.int64(0), np.int64(0)
@@ -143,18 +150,20 @@ def _load_plain(target, rows, actions, row_gradient_out, row_weight_out, action_
 
 
 @njit(nogil=True, cache=True)
-def _sum_rows(value, rows, grid):  # type: ignore[no-untyped-def]
-    """Return the sum of some rows' values on a grid."""
+def _sum_rows(value, rows, grid, is_absolute):  # type: ignore[no-untyped-def]
+    """Return the sum of some rows' values, or of their absolute values, on a grid."""
     total_high, total_low = np.int64(0), np.int64(0)
     if are_neighbours(rows):
         first = np.uint64(rows[0])
         for j in range(np.uint64(len(rows))):
-            high, low = on_grid(value[first + j], grid)
+            one = value[first + j]
+            high, low = on_grid(abs(one) if is_absolute else one, grid)
             total_high += high
             total_low += low
     else:
         for j in range(np.uint64(len(rows))):
-            high, low = on_grid(value[np.uint64(rows[j])], grid)
+            one = value[np.uint64(rows[j])]
+            high, low = on_grid(abs(one) if is_absolute else one, grid)
             total_high += high
             total_low += low
     return total_high, total_low
@@ -169,11 +178,11 @@ def sum_actions(target, rows, actions, action_sums_out):  # type: ignore[no-unty
     clear_sums(action_sums_out)
     of_pairs = np.int64(0)
     if not target.has_mask and not target.is_classifier:
-        weight_high, weight_low = _sum_rows(target.weight, rows, target.weight_grid)
+        weight_high, weight_low = _sum_rows(target.weight, rows, target.weight_grid, False)
         for k in range(len(actions)):
             a = np.uint64(actions[k])
             sums = action_sums_out[a]
-            sums.gradient_high, sums.gradient_low = _sum_rows(target.gradient[a], rows, target.gradient_grid)
+            sums.gradient_high, sums.gradient_low = _sum_rows(target.gradient[a], rows, target.gradient_grid, False)
             sums.weight_high, sums.weight_low = weight_high, weight_low
             sums.pairs = len(rows)
         return of_pairs
@@ -209,7 +218,10 @@ def clear_sums(action_sums_out):  # type: ignore[no-untyped-def]
 
 @njit(nogil=True, cache=True)
 def subtract_sums(taken, action_sums_out):  # type: ignore[no-untyped-def]
-    """Take one child's sums by action off its parent's, which become the other child's."""
+    """Take one child's sums by action off its parent's, which become the other child's.
+
+    Exact, unlike a difference of floats: a child without weight has a sum of zero, not of rounding.
+    """
     for a in range(len(action_sums_out)):
         sums = action_sums_out[a]
         sums.gradient_high -= taken[a].gradient_high
@@ -232,33 +244,16 @@ def action_floats(action_sums, actions, target, floats_out):  # type: ignore[no-
 @njit(nogil=True, cache=True)
 def sum_norms(target, rows, row_gradient, row_weight):  # type: ignore[no-untyped-def]
     """Return the sums of the rows' absolute gradients and of their weights."""
-    gradient_high, gradient_low, weight_high, weight_low = np.int64(0), np.int64(0), np.int64(0), np.int64(0)
-    if are_neighbours(rows):
-        first = np.uint64(rows[0])
-        for j in range(np.uint64(len(rows))):
-            high, low = on_grid(abs(row_gradient[first + j]), target.gradient_grid)
-            gradient_high += high
-            gradient_low += low
-            high, low = on_grid(row_weight[first + j], target.weight_grid)
-            weight_high += high
-            weight_low += low
-    else:
-        for j in range(np.uint64(len(rows))):
-            row = np.uint64(rows[j])
-            high, low = on_grid(abs(row_gradient[row]), target.gradient_grid)
-            gradient_high += high
-            gradient_low += low
-            high, low = on_grid(row_weight[row], target.weight_grid)
-            weight_high += high
-            weight_low += low
+    gradient_high, gradient_low = _sum_rows(row_gradient, rows, target.gradient_grid, True)
+    weight_high, weight_low = _sum_rows(row_weight, rows, target.weight_grid, False)
     return Norms(gradient_high, gradient_low, weight_high, weight_low)
 
 
 @njit(nogil=True, cache=True)
 def sum_leaf(target, rows, row_gradient, row_weight):  # type: ignore[no-untyped-def]
     """Return the sums of the rows' gradients and of their weights, each on its grid."""
-    gradient_high, gradient_low = _sum_rows(row_gradient, rows, target.gradient_grid)
-    weight_high, weight_low = _sum_rows(row_weight, rows, target.weight_grid)
+    gradient_high, gradient_low = _sum_rows(row_gradient, rows, target.gradient_grid, False)
+    weight_high, weight_low = _sum_rows(row_weight, rows, target.weight_grid, False)
     return gradient_high, gradient_low, weight_high, weight_low
 
 

@@ -31,6 +31,7 @@ def keep_best_splits(nodes: NDArray[Any], max_leaves: int, leaf_rule: tuple[floa
     is_split, is_kept = np.zeros(len(nodes), bool), np.zeros(len(nodes), bool)
     is_kept[0] = True
     left, right, gain = nodes["left"], nodes["right"], nodes["gain"]
+    # Of equal gains the node of lower number is split first: numbers are in preorder, which no thread can change.
     heap = [(-gain[0], 0)] if left[0] >= 0 else []
     n_leaves = 1
     while heap and n_leaves < max_leaves:

@@ -128,7 +128,6 @@ class TreeRounds(Generic[Source]):
             reg_lambda=float(settings.reg_lambda),
             colsample=float(settings.colsample),
             n_always=self.n_always,
-            n_features=len(self._rows.binned.columns),
             seed=seed,
             large=max(n_samples // PIECES, MIN_LARGE),
         )
@@ -144,6 +143,7 @@ def _action_table_of(action_features: NDArray[np.float64]) -> ActionTable:
 
 
 def _seed_of(settings: HistTree, seed: int) -> int:
+    # A round's draws come from the seed and its number alone, so that a resumed fit draws what it would have drawn.
     seeds = np.random.SeedSequence([seed, 0 if settings.random_state is None else settings.random_state])
     return int(seeds.generate_state(1)[0])
 
@@ -155,6 +155,7 @@ def _seed_of_round(seed: int, round_idx: int) -> int:
 
 def _draw_samples(n_samples: int, share: float, seed: int) -> NDArray[np.int64]:
     """Return the samples of a round by their numbers in the log, in no order."""
+    # By number in the log, before any order of rows in memory or of pieces: all engines draw the same samples.
     n_drawn = max(int(np.ceil(share * n_samples)), 1)
     return np.random.default_rng(seed).permutation(n_samples)[:n_drawn]
 

@@ -9,28 +9,51 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from bopl._kernel import njit
 from bopl.learner.hist_tree.storage import BinnedContext
 
 
 def take_rows(binned: BinnedContext, rows: NDArray[np.int32]) -> BinnedContext:
-    """Return some of the stored contexts, in the order of ``rows``."""
+    """Return some of the stored contexts, or all of them, in the order of ``rows``."""
     arrays, n_rows = binned.arrays, len(rows)
-    codes, starts, block_code = [], np.zeros((len(arrays.block), n_rows + 1), np.int64), []
+    starts, block_code = np.zeros((len(arrays.block), n_rows + 1), np.int64), []
+    codes: list[NDArray[np.uint16]] = []
     base = 0
     for block, width in enumerate(arrays.block["row_width"].tolist()):
         block_code.append(base)
         if width > 0:
             start = int(arrays.block_code[block])
             here = arrays.codes[start : start + binned.n_samples * width].reshape(binned.n_samples, width)
-            codes.append(here[rows].ravel())
+            codes.append(np.take(here, rows, axis=0).reshape(-1))
         else:
-            first, last = arrays.row_start[block][rows], arrays.row_start[block][rows.astype(np.int64) + 1]
-            np.cumsum(last - first, out=starts[block, 1:])
-            within = np.arange(int(starts[block, -1])) - np.repeat(starts[block, :-1], last - first)
-            codes.append(arrays.codes[np.repeat(first, last - first) + within])
+            own = arrays.row_start[block]
+            codes.append(np.empty(int((own[rows.astype(np.int64) + 1] - own[rows]).sum()), np.uint16))
+            _take_sparse_rows(arrays.codes, own, rows, codes[-1], starts[block])
             starts[block] += base
         base += len(codes[-1])
-    return _with_rows(binned, codes, starts, block_code, np.ascontiguousarray(arrays.part_bins[:, rows]), n_rows)
+    part_bins = np.empty((len(arrays.part_bins), n_rows), arrays.part_bins.dtype)
+    for bins, taken in zip(arrays.part_bins, part_bins, strict=True):
+        take(bins, rows, taken)
+    return _with_rows(binned, codes, starts, block_code, part_bins, n_rows)
+
+
+@njit(nogil=True, cache=True)
+def take(values, index, taken_out):  # type: ignore[no-untyped-def]
+    """Write ``values[index]``."""
+    for k in range(len(index)):
+        taken_out[k] = values[np.uint64(index[k])]
+
+
+@njit(nogil=True, cache=True)
+def _take_sparse_rows(codes, row_start, rows, codes_out, start_out):  # type: ignore[no-untyped-def]
+    """Copy rows of codes one after another, and write where each begins."""
+    cursor = 0
+    for k in range(len(rows)):
+        start_out[k] = cursor
+        for j in range(row_start[rows[k]], row_start[rows[k] + 1]):
+            codes_out[cursor] = codes[j]
+            cursor += 1
+    start_out[len(rows)] = cursor
 
 
 class RowCodes(NamedTuple):
@@ -75,7 +98,7 @@ def _with_rows(
     """Return contexts of the same layout with other rows."""
     has_width = binned.arrays.block["row_width"] > 0
     arrays = binned.arrays._replace(
-        codes=np.concatenate(codes),
+        codes=codes[0] if len(codes) == 1 else np.concatenate(codes),
         row_start=np.zeros((len(starts), 1), np.int64) if has_width.all() else starts,
         block_code=np.array(block_code, np.int64) * has_width,
         part_bins=part_bins,

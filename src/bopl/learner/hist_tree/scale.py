@@ -18,7 +18,7 @@ from bopl.learner.hist_tree.node import NodeSums, with_room
 from bopl.learner.hist_tree.problem import are_neighbours, count_pairs, has_sums, load_problem, sum_norms
 from bopl.learner.hist_tree.split import SplitRule
 
-WIDE_BITS = 62
+WIDE_BITS = 62  # of a sum in an int64 of its own, less the sign
 MIN_UNITS, MAX_UNITS = 16.0, 1024.0  # a weight of fewer units is badly rounded ...
 UNITS_BUDGET = 1 << 23  # ... the bound falling as rows share the 31 bits ...
 COARSE_SHARE = 64  # ... and one such row in this many asks for gradient and weight in an int64 each
@@ -72,12 +72,14 @@ def wide_scales_of(target, norms):  # type: ignore[no-untyped-def]
 @njit(nogil=True, cache=True)
 def quantize(rows, row_gradient, row_weight, gradient_scale, weight_scale, fine, packed_out):  # type: ignore[no-untyped-def]
     """Scale to integers and pack. Return the number of coarse weights, and the integer sums."""
+    # Each row is rounded once, by itself, so its integers are the same in every problem, thread and piece that has the
+    # scale. The scale bounds sums of absolute values: rounding adds half a unit a row to them, which leaves 2^31 rows.
     n_coarse, sum_gradient, sum_weight, sum_abs = 0, np.int64(0), np.int64(0), np.int64(0)
     is_range, first = are_neighbours(rows), np.uint64(rows[0]) if len(rows) > 0 else np.uint64(0)
     for j in range(np.uint64(len(rows))):
         row = first + j if is_range else np.uint64(rows[j])
         scaled = row_weight[row] * weight_scale
-        n_coarse += (scaled < fine) & (scaled > 0.0)
+        n_coarse += (scaled < fine) & (scaled > 0.0)  # a weight of zero is exact in any scale
         g, w = np.int64(np.rint(row_gradient[row] * gradient_scale)), np.int64(np.rint(scaled))
         sum_gradient += g
         sum_weight += w
@@ -144,6 +146,8 @@ def scale_problem(target, rows, actions, limits, scale, wide, scratch_out):  # t
         norms = sum_norms(target, rows, row_gradient, row_weight)
         has_gradient = has_sums(target, norms, of_pairs)
         gradient_scale, weight_scale = scales_of(target, norms)
+    # A problem tries the packed scale first, and is read a second time in the rare case that it is too coarse. A node
+    # that came with its problem's scale takes that as it is: its integers must be those that its parent was split by.
     if not is_given or not is_wide:
         n_coarse, gradient, weight, absolute = quantize(
             rows, row_gradient, row_weight, gradient_scale, weight_scale, fine_units(len(rows)), packed
@@ -167,11 +171,13 @@ def scale_problem(target, rows, actions, limits, scale, wide, scratch_out):  # t
 @njit(nogil=True, cache=True)
 def open_problem(sums, absolute, scale, limits, has_gradient):  # type: ignore[no-untyped-def]
     """Return a problem that is opened with a node of these sums."""
+    # At least one unit: a child whose weight rounds to nothing would be divided by zero.
     min_child = max(np.ceil(limits.min_child_weight * scale.weight), 1.0)
     # A scale too coarse for min_child_weight cannot say that a node is too light to split.
     min_weight = 2.0 * min_child if min_child >= COARSE_MEAN else 0.0
     reg, use_allowed = limits.reg_lambda * scale.weight, limits.colsample < 1.0
     rule = SplitRule(reg, min_child, limits.min_samples_leaf, scale.is_wide, use_allowed)
+    # A score is gradient squared over weight; scales are powers of two, so this undoes them without rounding.
     to_gain = scale.weight / (scale.gradient * scale.gradient)
     return ScaledProblem(sums, absolute, scale, rule, to_gain, min_weight, has_gradient)
 
@@ -189,6 +195,8 @@ def is_coarse(n_members, sums, absolute, problem):  # type: ignore[no-untyped-de
     scale = problem.scale
     if scale.is_wide:
         return sums.weight <= scale.sum_weight >> WIDE_COARSE_SHIFT or absolute <= scale.absolute >> WIDE_COARSE_SHIFT
+    # Two conditions each: small integers alone would make a problem of every small node, although a new scale gains
+    # nothing where the node has most of the sums that set the old one.
     weight_is_coarse = sums.weight < n_members * COARSE_MEAN and sums.weight < scale.sum_weight >> COARSE_SHIFT
     gradient_is_coarse = absolute < n_members * COARSE_MEAN and absolute < scale.absolute >> COARSE_SHIFT
     return weight_is_coarse or gradient_is_coarse

@@ -102,6 +102,7 @@ def give_slot(slot, slots_out):  # type: ignore[no-untyped-def]
 @njit(nogil=True, cache=True)
 def child_slots(slot, small_goes, large_goes, is_dead_out, slots_out):  # type: ignore[no-untyped-def]
     """Return a slot for each child that may split, the parent's for one of them; what is dead stays so."""
+    # The larger child keeps the parent's slot, whose histogram becomes its own by subtraction.
     if large_goes and small_goes:
         small_slot = take_slot(slots_out)
         is_dead_out[small_slot] = is_dead_out[slot]

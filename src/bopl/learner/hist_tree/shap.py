@@ -70,6 +70,15 @@ class Game(NamedTuple):
     value: NDArray[np.float64]
 
 
+class Ancestry(NamedTuple):
+    """What leads to each node, and what that lets through; arrays are (n_nodes,)."""
+
+    parent: NDArray[np.int32]
+    above: NDArray[np.int32]  # as in `Game`
+    column: NDArray[np.int32]  # -1 for the root
+    share: NDArray[np.float64]  # z: share of weight that the node's column lets through so far
+
+
 def explain_pairs(
     trees: Sequence[Tree],
     coefficient: Sequence[float],
@@ -135,20 +144,19 @@ def quadrature(n_columns: int) -> tuple[NDArray[np.float64], NDArray[np.float64]
 
 def make_game(tree: Tree) -> tuple[Game, float]:
     """Return the game of a tree, and the tree's mean output."""
-    parent, above = (np.zeros(tree.n_nodes, np.int32) for _ in range(2))
-    split, share = np.full(tree.n_nodes, -1, np.int32), np.ones(tree.n_nodes)
-    column = split_columns(tree)
-    most, mean = _look_up(tree.left, tree.right, column, tree.sum_weight, tree.value, parent, above, split, share)
+    parent, above, column = (np.full(tree.n_nodes, first, np.int32) for first in (0, 0, -1))
+    lineage = Ancestry(parent, above, column, np.ones(tree.n_nodes))
+    most, mean = _look_up(tree.left, tree.right, split_columns(tree), tree.sum_weight, tree.value, lineage)
     point, weight = quadrature(int(most))
     if tree.n_nodes * len(point) > MAX_ENTRIES:
         raise ValueError(
             f"a tree of {tree.n_nodes:,} nodes that looks at {int(most)} columns on one path is too large to explain."
         )
-    factor, shrinkage, credit = _tables(share, above, point, weight)
+    factor, shrinkage, credit = _tables(lineage.share, lineage.above, point, weight)
     game = Game(
-        parent=parent,
-        above=above,
-        column=split,
+        parent=lineage.parent,
+        above=lineage.above,
+        column=lineage.column,
         factor=factor,
         shrinkage=shrinkage,
         credit=credit,
@@ -164,11 +172,12 @@ def make_game(tree: Tree) -> tuple[Game, float]:
 
 
 @njit(nogil=True, cache=True)
-def _look_up(left, right, column, cover, value, parent_out, above_out, split_out, share_out):  # type: ignore[no-untyped-def]
+def _look_up(left, right, column, cover, value, lineage_out):  # type: ignore[no-untyped-def]
     """Say for every node which split leads to it, and z, the share of weight that its column lets through so far.
 
     Returns the most columns on a path, and the tree's mean output.
     """
+    parent_out, above_out, split_out, share_out = lineage_out
     n_nodes = len(left)
     reach = np.ones(n_nodes)
     n_known = np.zeros(n_nodes, np.int64)
@@ -178,11 +187,13 @@ def _look_up(left, right, column, cover, value, parent_out, above_out, split_out
             mean += reach[node] * value[node]
             most = max(most, n_known[node])
             continue
+        # Up to the last split on the same column: a column's factor is one, however often a path asks for it. Trees are
+        # shallow, so a walk up costs less than a table of columns by node.
         same = node
         while same > 0 and split_out[same] != column[node]:
             same = parent_out[same]
         for child in (left[node], right[node]):
-            passed = cover[child] / cover[node] if cover[node] > 0.0 else 0.5
+            passed = cover[child] / cover[node] if cover[node] > 0.0 else 0.5  # no training weight: either side alike
             parent_out[child], split_out[child], above_out[child] = node, column[node], same
             share_out[child] = passed * share_out[same]
             reach[child] = passed * reach[node]
@@ -198,6 +209,7 @@ def _tables(
     With ``s = (o - z) / (z + (o - z) t)`` a column's part of a leaf is the integral of ``v · product · s``, where z and
     o are those of the lowest node with the column: hence the difference of s between a node and the one above it.
     """
+    # Quadrature points lie inside (0, 1), so neither ``inside`` nor ``1 - point`` is ever zero.
     z = share[:, None]  # (n_nodes, 1)
     inside = z + (1.0 - z) * point  # (n_nodes, n_points); 1 at the root
     outside = z * (1.0 - point)
@@ -237,6 +249,7 @@ def _explain_span(context, row, action, game, coefficient, contribution_out):  #
 @njit(nogil=True, cache=True)
 def _go_down(x, action, game, is_right_out, is_inside_out, product_out):  # type: ignore[no-untyped-def]
     """Write, for every node and point t, the product of ``z + (o - z) t`` over the columns above it."""
+    # Preorder: a parent's product is there before its children ask for it.
     factor, n_points = game.factor, product_out.shape[1]
     for t in range(n_points):
         product_out[0, t] = 1.0
@@ -262,6 +275,8 @@ def _go_down(x, action, game, is_right_out, is_inside_out, product_out):  # type
 @njit(nogil=True, cache=True)
 def _go_up(game, coefficient, is_inside, product_out, contribution_out):  # type: ignore[no-untyped-def]
     """Turn products into sums of ``v · product`` over the leaves below every node, and credit its column with them."""
+    # The reverse of preorder: both children's sums are there before their parent's. The order of additions depends on
+    # the tree alone, so that values are the same on any number of threads.
     credit, n_points = game.credit, product_out.shape[1]
     for node in range(len(game.parent) - 1, 0, -1):
         right = game.right[node]

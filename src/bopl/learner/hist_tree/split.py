@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from bopl._kernel import njit
 from bopl.learner.hist_tree.histogram import HALF, LOW_MASK, pack
+from bopl.learner.hist_tree.node import NodeSums
 from bopl.learner.hist_tree.score import NO_SCORE, first_above, may_beat, score_packed, score_wide
 from bopl.learner.hist_tree.storage import ORDERED, BinnedContext
 
@@ -44,6 +45,14 @@ class Histogram(NamedTuple):
     packed: NDArray[np.int64]  # (n_positions,) gradient and weight, or the gradient alone in a wide scale
     wide: NDArray[np.int64]  # the weight in a wide scale
     pairs: NDArray[np.int64]  # the number of pairs
+
+
+class ScannedNode(NamedTuple):
+    """A node whose best split is looked for."""
+
+    sums: NodeSums
+    histogram: Histogram  # its common bins are filled in on the way
+    allowed: NDArray[np.bool_]  # (n_features,) columns that may be split, read only if ``SplitRule.use_allowed``
 
 
 class SplitScratch(NamedTuple):
@@ -83,7 +92,7 @@ def _complete(start, end, common, total, histogram_out):  # type: ignore[no-unty
     if common < 0:
         return total
     at = start + np.uint64(common)
-    histogram_out[at] = 0
+    histogram_out[at] = 0  # what it held is left over from the parent, or from another node that had the slot
     others = np.int64(0)
     for p in range(start, end):
         others += histogram_out[p]
@@ -100,6 +109,7 @@ def _complete_all(column, node, total, rule, packed_out, wide_out, pairs_out):  
     start, common = np.uint64(column.start), column.common
     end, is_first = start + np.uint64(column.n_bins), common == 0 and column.kind == ORDERED
     others = _complete(start, end, common, total, packed_out)
+    # Wide weights are in a table of their own, and wide problems too rare to be worth the same test there.
     if is_first and not rule.is_wide and (others & LOW_MASK) < rule.min_weight:
         return False
     if rule.is_wide:
@@ -154,6 +164,7 @@ def _move_left(missing, n, side_out):  # type: ignore[no-untyped-def]
 def _narrow(side, mask, low, high, least, most):  # type: ignore[no-untyped-def]
     """Narrow a range of running sums to those that lie between ``least`` and ``most`` under the mask; they ascend."""
     step, one = np.uint64(RANGE_STEP), np.uint64(1)
+    # Whole runs first, then single candidates: a search by halves would mispredict a branch at every other step.
     while low + step <= high and (side[low + step - one] & mask) < least:
         low += step
     while low < high and (side[low] & mask) < least:
@@ -169,6 +180,7 @@ def _narrow(side, mask, low, high, least, most):  # type: ignore[no-untyped-def]
 def _valid_range(n_candidates, node, rule, side, side_pairs):  # type: ignore[no-untyped-def]
     """Return the range of an ordered column's candidates that leave enough weight and pairs on both sides."""
     low, high = np.uint64(0), n_candidates
+    # The mask takes the weight out of packed sums. It is exact: the gradient above it never borrows from it.
     low, high = _narrow(side, LOW_MASK, low, high, rule.min_weight, float(node.weight) - rule.min_weight)
     if rule.min_pairs > 1:
         low, high = _narrow(side_pairs, WHOLE, low, high, rule.min_pairs, node.pairs - rule.min_pairs)
@@ -196,27 +208,27 @@ def _close_few_pairs(pairs, n, total_pairs, min_pairs, score_out):  # type: igno
 
 
 @njit(nogil=True, cache=True)
-def _put_split(position, default_left, is_left, gradient, weight, score, node, split_out):  # type: ignore[no-untyped-def]
-    """Write a split; the sums are those of the left child if ``is_left``, otherwise of the right one."""
-    split_out.position, split_out.default_left, split_out.score = position, default_left, score
+def _put_split(b, column, default_left, positions, is_wide, scratch, node, split_out):  # type: ignore[no-untyped-def]
+    """Write the split of candidate ``b`` of a column; its sums are those of the side that was summed up."""
+    position = column.start + b
+    gradient = scratch.packed[b] if is_wide else scratch.packed[b] >> HALF
+    weight = scratch.wide[b] if is_wide else scratch.packed[b] & LOW_MASK
+    is_left = column.kind == ORDERED or positions[position].is_left
+    split_out.position, split_out.default_left, split_out.score = position, default_left, scratch.score[b]
     split_out.left_gradient = gradient if is_left else node.gradient - gradient
     split_out.left_weight = weight if is_left else node.weight - weight
 
 
 @njit(nogil=True, cache=True)
-def scan_block(binned, block, node, rule, histogram, allowed, scratch, is_dead_out, split_out):  # type: ignore[no-untyped-def]
+def scan_block(binned, block, rule, node, scratch, is_dead_out, split_out):  # type: ignore[no-untyped-def]
     """Look for a better split than the one found so far among the context columns of one block.
 
     Parameters
     ----------
     binned : Binned
     block : int
-    node : NodeSums
     rule : SplitRule
-    histogram : Histogram
-        Of the node; its common bins are filled in.
-    allowed : ndarray of bool, shape (n_features,)
-        Columns that may be split, read only if ``rule.use_allowed``.
+    node : ScannedNode
     scratch : SplitScratch
     is_dead_out : ndarray of bool, shape (n_histogram_columns,)
         Columns left out. A column is added where no split leaves enough weight and pairs on both sides: none will below
@@ -225,11 +237,12 @@ def scan_block(binned, block, node, rule, histogram, allowed, scratch, is_dead_o
         The best split so far.
     """
     # Arrays are taken out of their tuples once: every time costs a count of references.
-    packed, wide, pairs = histogram.packed, histogram.wide, histogram.pairs
+    sums, allowed = node.sums, node.allowed
+    packed, wide, pairs = node.histogram.packed, node.histogram.wide, node.histogram.pairs
     side, side_wide, side_pairs = scratch.packed, scratch.wide, scratch.pairs
     score, score_bits = scratch.score, scratch.score_bits
     is_wide, has_min_pairs = rule.is_wide, rule.min_pairs > 1
-    total = node.gradient if is_wide else pack(node.gradient, node.weight)
+    total = sums.gradient if is_wide else pack(sums.gradient, sums.weight)
     best = split_out.score
     for c in range(np.uint64(binned.block[block].column_start), np.uint64(binned.block[block].column_end)):
         if is_dead_out[c]:
@@ -238,7 +251,8 @@ def scan_block(binned, block, node, rule, histogram, allowed, scratch, is_dead_o
         is_ordered, knows_missing = column.kind == ORDERED, column.missing >= 0
         if rule.use_allowed and is_ordered and not allowed[binned.position[column.start].feature]:
             continue
-        if not _complete_all(column, node, total, rule, packed, wide, pairs):
+        # Below this line the common bin holds its sums: everything after it reads the column as if rows had added them.
+        if not _complete_all(column, sums, total, rule, packed, wide, pairs):
             is_dead_out[c] = True
             continue
         _sum_side(column, packed, side)
@@ -248,6 +262,8 @@ def scan_block(binned, block, node, rule, histogram, allowed, scratch, is_dead_o
             _sum_side(column, pairs, side_pairs)
         n = np.uint64(column.missing) if knows_missing else np.uint64(column.n_bins)  # candidates
         missing = np.uint64(column.start) + n
+        # Missing values are in the last bin, so running sums leave them right. A second turn moves them left, unless
+        # the node has none of them: both turns would then score the same, and the first of equal scores wins.
         for default_left in (False, True):
             if default_left:
                 if not knows_missing or (packed[missing] == 0 and (not is_wide or wide[missing] == 0)):
@@ -259,10 +275,12 @@ def scan_block(binned, block, node, rule, histogram, allowed, scratch, is_dead_o
                     _move_left(pairs[missing], n, side_pairs)
             low, high = np.uint64(0), n
             if is_wide:
-                score_wide(side, side_wide, n, node.gradient, node.weight, rule.reg, rule.min_weight, score)
+                score_wide(side, side_wide, n, sums, rule.reg, rule.min_weight, score)
             else:
                 if is_ordered:
-                    low, high = _valid_range(n, node, rule, side, side_pairs)
+                    # Weights of running sums ascend, so valid candidates lie side by side. With missing values the
+                    # other turn may still find some; without them the column is dead (promise 3 of the README).
+                    low, high = _valid_range(n, sums, rule, side, side_pairs)
                     is_dead_out[c] = low >= high and not knows_missing
                     if not may_beat(side, low, high, total, rule.reg, best):
                         continue
@@ -270,12 +288,9 @@ def scan_block(binned, block, node, rule, histogram, allowed, scratch, is_dead_o
             if not is_ordered:
                 _close_unordered(column, n, binned.position, allowed, rule.use_allowed, score)
             if has_min_pairs and (is_wide or not is_ordered):
-                _close_few_pairs(side_pairs, n, node.pairs, rule.min_pairs, score)
+                _close_few_pairs(side_pairs, n, sums.pairs, rule.min_pairs, score)
+            # "Above", not "at least": the first candidate of equal score wins, whatever block it stands in.
             b = first_above(score, score_bits, low, high, best)
             if b >= 0:
                 best = score[b]
-                gradient = side[b] if is_wide else side[b] >> HALF
-                weight = side_wide[b] if is_wide else side[b] & LOW_MASK
-                position = column.start + b
-                is_left = is_ordered or binned.position[position].is_left
-                _put_split(position, default_left, is_left, gradient, weight, best, node, split_out)
+                _put_split(np.int64(b), column, default_left, binned.position, is_wide, scratch, sums, split_out)

@@ -24,6 +24,7 @@ from bopl.learner.hist_tree.binning import ColumnBins
 ORDERED, ONE_AGAINST_REST, INDICATORS = 0, 1, 2  # kinds of histogram columns
 TOP_THRESHOLD = np.finfo(np.float32).max  # every present value is below it: present left, missing right
 
+# Records of int64 where kernels do arithmetic with the fields; int32 where an entry per position would cost cache.
 # A run of histogram columns whose positions 16 bits can tell apart.
 BLOCK = np.dtype(
     [
@@ -74,6 +75,9 @@ PART = np.dtype(
 
 class Binned(NamedTuple):
     """The arrays that the growing kernels read; positions are histogram positions.
+
+    Codes are by row, because a histogram is filled row by row and all codes of a row are then on a few cache lines.
+    ``part_bins`` has the same bins by column, because rows are divided by one column at a time.
 
     The codes of row i in block b lie at ``block_code[b] + i * row_width`` (fixed), or between ``row_start[b, i]`` and
     ``row_start[b, i + 1]`` (sparse, ``row_width`` being 0). They count from the block's first position.

@@ -111,7 +111,7 @@ def preorder(root: int, left: NDArray[np.int32], right: NDArray[np.int32]) -> ND
 
 @njit(nogil=True, cache=True)
 def _write_preorder(root, left, right, order_out):  # type: ignore[no-untyped-def]
-    stack = np.empty(len(left) + 1, np.int64)
+    stack = np.empty(len(left) + 1, np.int64)  # no more branches are open than there are nodes
     stack[0] = root
     n_open, n = 1, 0
     while n_open > 0:

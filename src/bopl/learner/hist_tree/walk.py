@@ -15,6 +15,14 @@ EQUAL_BIT, DEFAULT_LEFT_BIT = 1, 2
 RIGHT, FEATURE, CUT, EXTRA = 0, 1, 2, 3  # columns of ``Walk.link``
 
 
+class CsrRows(NamedTuple):
+    """A CSR matrix as the kernels read it."""
+
+    data: NDArray[np.float32]  # (n_entries,)
+    indices: NDArray[np.int32]  # (n_entries,) context column of each entry
+    indptr: NDArray[np.int32]  # (n_samples + 1,) where the entries of each row begin
+
+
 class Walk(NamedTuple):
     """Nodes of many trees, one after another in preorder, so that a left child is always the next node.
 
@@ -41,6 +49,8 @@ def _goes_right(x, threshold, flags):  # type: ignore[no-untyped-def]
 @njit(nogil=True, cache=True)
 def _walk_tree(x, walk, root, word, open_node, open_set, score_out):  # type: ignore[no-untyped-def]
     """Add one tree's values of the 64 actions of ``word`` to ``score_out``."""
+    # An action split whose set goes both ways leaves its right side open. Sides of open branches have no action in
+    # common, so there are never more than n_actions of them: the room that `FlatEnsemble.depth` stands for.
     link, cut = walk.link, walk.cut
     open_node[0], open_set[0] = root, walk.all_actions[word]
     n_open = np.uint64(1)
@@ -69,6 +79,7 @@ def _walk_tree(x, walk, root, word, open_node, open_set, score_out):  # type: ig
                     node += np.uint64(1)
             feature = link[node, FEATURE]
         added = walk.value[node]
+        # Visits the bits that are set and no others: ``x & (x - 1)`` clears the lowest one.
         while actions != np.uint64(0):
             score_out[first + np.uint64(trailing_zeros(actions))] += added  # type: ignore[call-arg]
             actions &= actions - np.uint64(1)
@@ -77,6 +88,7 @@ def _walk_tree(x, walk, root, word, open_node, open_set, score_out):  # type: ig
 @njit(nogil=True, cache=True)
 def score_row(x, walk, open_node, open_set, score_out):  # type: ignore[no-untyped-def]
     """Add every tree's values for one context to ``score_out`` (n_actions,)."""
+    # Trees outside: every action adds its trees in their order, so that all ways of scoring give the same bits.
     for t in range(len(walk.root)):
         for word in range(len(walk.all_actions)):
             _walk_tree(x, walk, walk.root[t], word, open_node, open_set, score_out)
@@ -91,13 +103,15 @@ def score_rows(context, walk, depth, start, end, score_out):  # type: ignore[no-
 
 
 @njit(nogil=True, cache=True)
-def score_csr_rows(data, indices, indptr, n_features, walk, depth, start, end, score_out):  # type: ignore[no-untyped-def]
-    """The same for CSR: spread one sparse row at a time into a dense one; entries that are not stored are zero."""
+def score_csr_rows(context, n_features, walk, depth, start, end, score_out):  # type: ignore[no-untyped-def]
+    """The same for `CsrRows`: spread one row at a time into a dense one; entries that are not stored are zero."""
     open_node, open_set = np.empty(depth, np.int64), np.empty(depth, np.uint64)
+    data, indices, indptr = context
     x = np.zeros(n_features, np.float32)
     for i in range(start, end):
         for k in range(indptr[i], indptr[i + 1]):
             x[indices[k]] = data[k]
         score_row(x, walk, open_node, open_set, score_out[i])
+        # Only what was written is cleared: rows have few entries, and a context may have many thousand columns.
         for k in range(indptr[i], indptr[i + 1]):
             x[indices[k]] = 0.0
