@@ -5,6 +5,7 @@ import io
 import json
 import signal
 import weakref
+from collections import Counter
 from dataclasses import replace
 
 import numpy as np
@@ -13,6 +14,8 @@ import pytest
 from rich.console import Console
 
 import bopl
+from bopl import _policy_reader
+from bopl.boosting.ensemble import Ensemble
 from bopl.boosting.loop import INTERRUPTED
 from bopl.race.leaderboard import Entry, Leaderboard
 from bopl.workflow import training
@@ -45,6 +48,28 @@ def test_candidates_put_zero_between_the_least_reward_and_beyond_the_mean(reward
 def test_equal_rewards_leave_nothing_to_choose_by():
     with pytest.raises(ValueError, match="all 4 rewards are 2: nothing distinguishes"):
         candidates(np.full(4, 2.0))
+
+
+@pytest.mark.parametrize("is_kept", [True, False])
+def test_held_out_samples_are_scored_once_if_their_probabilities_can_be_kept(tmp_path, monkeypatch, is_kept):
+    scored, predicted = Counter(), Counter()
+
+    def counted(function, counts):
+        def count(self, context, *given, **named):
+            counts[context.tobytes()] += 1
+            return function(self, context, *given, **named)
+
+        return count
+
+    monkeypatch.setattr(Ensemble, "score", counted(Ensemble.score, scored))
+    monkeypatch.setattr(bopl.BoostedRewardModel, "predict", counted(bopl.BoostedRewardModel.predict, predicted))
+    monkeypatch.setattr(_policy_reader, "KEPT_CELLS", 1 << 23 if is_kept else 0)
+    result = train(config_for(tmp_path, reward_translation=-0.1))
+    assert (max(scored.values()), max(predicted.values())) == ((1, 1) if is_kept else (4, 2))
+    monkeypatch.undo()
+    again = train(config_for(tmp_path, reward_translation=-0.1))
+    assert result.evaluation.to_dict() == again.evaluation.to_dict()
+    assert {**result.summary, "steps": 0, "created": 0} == {**again.summary, "steps": 0, "created": 0}
 
 
 def test_the_chosen_translation_has_the_best_bound_and_is_said(tmp_path):

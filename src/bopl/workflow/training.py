@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from bopl import report
+from bopl._policy_reader import read_policy
 from bopl._progress import RunLine, current_line
 from bopl.boosting import TimeLimit, Workbench
 from bopl.boosting.loop import AnyCallback
@@ -153,12 +154,16 @@ def _run(
     with _telling_of(folder.out, say):
         with clock.step("evaluate"):
             reward_model = fit_reward_model(rest, config)
-            cluster = config.cluster if isinstance(held_out, PartitionedLog) else None
-            evaluation = judge(held_out, policy, config, reward_model, cluster=cluster)
+            # Held-out samples in memory are scored once, for the verdict and for the report.
+            if isinstance(held_out, BanditLog):
+                judged, cluster = read_policy(policy, held_out).kept().given, None
+            else:
+                judged, cluster = policy, config.cluster
+            evaluation = judge(held_out, judged, config, reward_model, cluster=cluster)
         with clock.step("report"):
-            shown = held_out.sample(MAX_SHOWN, 0) if isinstance(held_out, PartitionedLog) else held_out
+            shown = held_out if isinstance(held_out, BanditLog) else held_out.sample(MAX_SHOWN, 0)
             summary = report.summarise(
-                policy, shown, evaluation, audit=audit, config=config.to_dict(), encoder=shown.schema
+                judged, shown, evaluation, audit=audit, config=config.to_dict(), encoder=shown.schema
             )
         summary |= {"split": split.to_dict(), "drift": [one.to_dict() for one in drift], "steps": clock.steps}
         summary |= {"left_out": [leak.to_dict() for leak in left_out]}
