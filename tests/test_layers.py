@@ -25,7 +25,7 @@ LAYERS = [
         "_kernel",
         "_lazy",
     },
-    {"_logged", "_native", "_trust", "_exact_kernel", "_files", "_lock"},
+    {"_listener", "_logged", "_native", "_trust", "_exact_kernel", "_files", "_lock"},
     {"_archive", "_exact", "_policy_reader", "_table", "_weight"},
     {"log"},
     {"cluster"},
