@@ -1,5 +1,6 @@
 """Runs: what they choose, what Ctrl-C leaves, and what they write down."""
 
+import errno
 import gc
 import io
 import json
@@ -240,6 +241,22 @@ def test_ctrl_c_before_the_first_round_leaves_no_policy(tmp_path):
     with pytest.raises(KeyboardInterrupt):
         train(config_for(tmp_path), callbacks=[AtStart()])
     assert not (tmp_path / "policy.bopl").exists()
+
+
+def test_a_disk_without_room_for_the_copy_of_a_policy_keeps_the_earlier_run(tmp_path, monkeypatch):
+    config = config_for(tmp_path)
+    train(config)
+    paths = [path for path in tmp_path.rglob("*") if path.is_file() and not path.name.startswith(".")]
+    before = {path: path.read_bytes() for path in paths}
+
+    def fill(source, target):
+        raise OSError(errno.ENOSPC, "full")
+
+    monkeypatch.setattr("shutil.copyfileobj", fill)
+    with pytest.raises(OSError, match=r"No space left on device\. Nothing was changed\."):
+        train(replace(config, max_depth=1))
+    assert {path: path.read_bytes() for path in paths} == before
+    assert [path.name for path in tmp_path.rglob("*.part*")] == []
 
 
 def test_a_run_that_fails_after_the_training_leaves_no_verdict_on_another_policy(tmp_path, monkeypatch, said):
