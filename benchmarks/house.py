@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import ast
+import hashlib
 import io
 import subprocess
 import sys
@@ -22,7 +23,9 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from statistics import median, quantiles
-from typing import Any
+from typing import Any, NamedTuple
+
+import numpy as np
 
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "src" / "bopl"
@@ -197,6 +200,14 @@ def print_lists(modules: list[Module]) -> None:
 # -- Journeys --------------------------------------------------------------------------------------------------------
 
 
+class Piece(NamedTuple):
+    """An array that is worked on, and the model that does it, if one does."""
+
+    shape: tuple[int, ...]
+    content: str
+    model: int
+
+
 @dataclass
 class Journey:
     """What a call walks through: modules, functions, calls from one module to another, and repeated work."""
@@ -205,7 +216,8 @@ class Journey:
     functions: set[str] = field(default_factory=set)
     n_crossings: int = 0
     depth: int = 0
-    work: dict[str, Counter[tuple[int, ...]]] = field(default_factory=lambda: defaultdict(Counter))
+    work: dict[str, Counter[Piece]] = field(default_factory=lambda: defaultdict(Counter))
+    _models: list[Any] = field(default_factory=list)  # kept, so that none gets the address of another
 
     def along(self, call: Callable[[], Any]) -> Any:
         """Call, and note what is called below; threads that begin meanwhile are followed, too."""
@@ -236,7 +248,10 @@ class Journey:
         self.depth = max(self.depth, depth)
         for what, functions in WORK.items():
             if name in functions and (array := frame.f_locals.get(functions[name])) is not None:
-                self.work[what][tuple(getattr(array, "shape", (len(array),)))] += 1
+                model = frame.f_locals.get("self")
+                self._models.append(model)
+                shape = tuple(getattr(array, "shape", (len(array),)))
+                self.work[what][Piece(shape, _digest(array), id(model))] += 1
 
     def row(self, name: str) -> str:
         """The journey as a row of the table."""
@@ -273,12 +288,19 @@ def walk(rows: int, rounds: int) -> None:
     for name, journey in journeys.items():
         print(journey.row(name))
     for name, journey in journeys.items():
-        print(f"\n{name}: times each array is worked on, by its shape")
-        for what, shapes in sorted(journey.work.items()):
+        print(f"\n{name}: arrays worked on, by shape, and how often the same array (by the same model)")
+        for what, pieces in sorted(journey.work.items()):
+            shapes = Counter(piece.shape for piece in pieces)
             listed = ", ".join(
                 f"{' x '.join(map(str, shape))}: {n}" for shape, n in sorted(shapes.items(), reverse=True)
             )
-            print(f"  {what}: {shapes.total()} times; {listed}")
+            print(f"  {what}: at most {max(pieces.values())} times; {listed}")
+
+
+def _digest(array: Any) -> str:
+    """Return what tells an array, or a log, from others of its shape."""
+    dense = array.data if hasattr(array, "tocsr") else getattr(array, "context", array)
+    return hashlib.sha256(memoryview(np.ascontiguousarray(dense)).cast("B")).hexdigest()
 
 
 def _exit_code(command: Callable[[list[str]], None], words: list[str]) -> int:

@@ -27,6 +27,16 @@ def paper_data(monkeypatch):
         monkeypatch.setenv("BOPL_DATA", str(SHARED_DATA))
 
 
+@pytest.fixture
+def said():
+    """Return what the library has said so far."""
+    from bopl._listener import listening
+
+    found = []
+    with listening(found.append):
+        yield found
+
+
 @pytest.fixture(scope="module")
 def short_reward_models():
     """Races with reward models of a quarter of their rounds, which take most of their time on a small log."""

@@ -87,6 +87,13 @@ def test_a_failure_leaves_the_old_folder(tmp_path):
     assert names(tmp_path) == ["policy.run"]
 
 
+def test_a_failure_in_a_new_folder_names_the_folder_asked_for(tmp_path):
+    kept = tmp_path / "kept"
+    with pytest.raises(OSError, match=r"there is no folder '.*kept/deep'") as caught, replaced_folder(kept) as new:
+        write_text(new / "deep" / "one.txt", "whole")
+    assert ".part" not in str(caught.value)
+
+
 def test_what_a_killed_process_left_is_cleared_away(tmp_path):
     folder = tmp_path / "policy.run"
     code = (

@@ -26,7 +26,7 @@ LAYERS = [
         "_lazy",
         "_limbs",
     },
-    {"_logged", "_native", "_trust", "_exact_kernel", "_files", "_lock"},
+    {"_listener", "_logged", "_native", "_trust", "_exact_kernel", "_files", "_lock"},
     {"_archive", "_exact", "_policy_reader", "_table", "_weight"},
     {"log"},
     {"cluster"},

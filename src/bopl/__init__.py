@@ -3,6 +3,7 @@
 Names are imported when first used, so that ``import bopl`` stays quick and pulls in neither torch nor xgboost.
 """
 
+import logging
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -41,6 +42,8 @@ if TYPE_CHECKING:
     from bopl.reward import BoostedRewardModel as BoostedRewardModel
 
 __version__ = "0.1.0"
+
+logging.getLogger("bopl").addHandler(logging.NullHandler())  # nothing is printed unless a program asks for it
 
 _HOME_OF = {
     "AutoPolicy": "bopl.race",

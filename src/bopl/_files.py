@@ -100,12 +100,14 @@ def _make_beside(target: Path) -> Path:
 
 
 @contextmanager
-def _telling_what_failed(path: str | Path) -> Iterator[None]:
-    """Turn the system's errors into one sentence about the requested file."""
+def _telling_what_failed(path: str | Path, temporary: Path | None = None) -> Iterator[None]:
+    """Turn the system's errors into one sentence about the requested file, or one in the requested folder."""
     try:
         yield
     except OSError as error:
         if error.errno is None:  # a sentence already
+            if temporary is not None and str(temporary) in str(error):
+                raise type(error)(str(error).replace(str(temporary), str(path))) from error
             raise
         reason = os.strerror(error.errno)  # other libraries say more, and less plainly
         raise type(error)(f"{str(path)!r} cannot be written: {reason}. Nothing was changed.") from error
@@ -141,7 +143,7 @@ def replaced_folder(path: str | Path, *, without: frozenset[str] = frozenset()) 
         temporary = target.with_name(f".{target.name}.{os.urandom(4).hex()}{PART}")
         temporary.mkdir()
     try:
-        with _telling_what_failed(path):
+        with _telling_what_failed(path, temporary):
             yield temporary
             _link_rest(target, temporary, without)
             for entry in temporary.iterdir():

@@ -18,6 +18,7 @@ MATCH_TOLERANCE = 1e-3  # between propensities and the logging policy's probabil
 SUM_TOLERANCE = 1e-4  # of a row of probabilities; a float32 softmax is well within
 BLOCK_ROWS = 1 << 16
 BLOCK_CELLS = 1 << 22  # rows × actions of a block: 32 MiB of probabilities
+KEPT_CELLS = 1 << 23  # rows × actions that are kept for later: 64 MiB of probabilities
 
 
 class LogRows(Protocol):
@@ -42,6 +43,11 @@ def row_blocks(n_samples: int, n_actions: int) -> Iterator[slice]:
     step = max(min(BLOCK_ROWS, BLOCK_CELLS // n_actions), 1)
     for start in range(0, n_samples, step):
         yield slice(start, min(start + step, n_samples))
+
+
+def fits_in_memory(log: LogRows) -> bool:
+    """Return whether a number for each sample and action of a log is little enough to keep."""
+    return log.n_samples * log.n_actions <= KEPT_CELLS
 
 
 @dataclass(frozen=True)
@@ -99,11 +105,27 @@ class PolicyReader:
         return (self.policy, self.log) if self.on_rows is None else (self.on_rows.policy, self.on_rows.own_log)
 
     @property
+    def given(self) -> Any:
+        """The policy as `read_policy` takes it."""
+        return self.policy if self.on_rows is None else self.on_rows
+
+    @property
     def has_all_actions(self) -> bool:
         """Whether the probabilities of all actions are known, not only of the logged ones."""
         return not isinstance(self.policy, np.ndarray) or self.policy.ndim == 2
 
-    def block(self, rows: slice) -> PolicyBlock:
+    def kept(self) -> PolicyReader:
+        """Return a reader that does not score the rows again, if their probabilities are few enough to keep."""
+        log = self.log
+        if isinstance(self.policy, np.ndarray) or not fits_in_memory(log):
+            return self
+        policy, rows = self.fitted
+        action_prob = np.empty((log.n_samples, log.n_actions))
+        for part in row_blocks(log.n_samples, log.n_actions):
+            action_prob[part] = self._predicted(part)
+        return PolicyReader(log, self.name, action_prob, on_rows=PolicyOnRows(action_prob, policy, rows))
+
+    def block(self, rows: slice | IntArray) -> PolicyBlock:
         """Return the probabilities on some rows."""
         if not self.has_all_actions:
             return PolicyBlock(self.policy[rows], None)
@@ -112,14 +134,14 @@ class PolicyReader:
         action_idx = self.log.action_idx[rows]
         return PolicyBlock(logged_entries(action_prob, action_idx), action_prob)
 
-    def _predicted(self, rows: slice) -> FloatArray:
-        mask = self.log.action_mask
+    def _predicted(self, rows: slice | IntArray) -> FloatArray:
+        mask, context = self.log.action_mask, self.log.context[rows]
         arguments = {"action_mask": mask[rows]} if self.takes_mask and mask is not None else {}
-        action_prob = np.asarray(self.policy.predict_proba(self.log.context[rows], **arguments), dtype=np.float64)
-        expected = (rows.stop - rows.start, self.log.n_actions)
+        action_prob = np.asarray(self.policy.predict_proba(context, **arguments), dtype=np.float64)
+        expected = (context.shape[0], self.log.n_actions)
         if self.order is not None and action_prob.shape == expected:
             action_prob = action_prob[:, self.order]
-        _check_matrix(action_prob, self.name, expected, rows.start)
+        _check_matrix(action_prob, self.name, expected, rows.start if isinstance(rows, slice) else 0)
         return action_prob
 
 

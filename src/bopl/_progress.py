@@ -5,7 +5,8 @@ from __future__ import annotations
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from contextvars import ContextVar, Token
 from typing import Any, TextIO
 
@@ -92,17 +93,14 @@ class RunLine:
         self._detail = detail
         self._show()
 
-    def around(self, say: Callable[[object], None]) -> Callable[[object], None]:
-        """Return what prints results as ``say`` does, with the line out of its way."""
-
-        def printing(text: object) -> None:
-            if self._status is not None:
-                self._status.stop()
-            say(text)
-            if self._status is not None:
-                self._status.start()
-
-        return printing
+    @contextmanager
+    def paused(self) -> Iterator[None]:
+        """Take the line out of the way of what the block prints."""
+        if self._status is not None:
+            self._status.stop()
+        yield
+        if self._status is not None:
+            self._status.start()
 
     @property
     def text(self) -> str:

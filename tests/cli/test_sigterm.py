@@ -2,6 +2,8 @@
 
 import os
 import signal
+import subprocess
+import sys
 
 import pytest
 from typer.core import TyperGroup
@@ -22,6 +24,20 @@ def terminate(*ignored, **named):
     """Send SIGTERM to this very process."""
     os.kill(os.getpid(), signal.SIGTERM)
     raise AssertionError("the signal is handled before the next line")
+
+
+def test_ctrl_c_while_the_command_is_loaded_is_one_sentence():
+    script = """
+import importlib.abc, runpy, sys
+class Ctrl(importlib.abc.MetaPathFinder):
+    def find_spec(self, name, path, target=None):
+        if name == "bopl.cli.main":
+            raise KeyboardInterrupt
+sys.meta_path.insert(0, Ctrl())
+runpy.run_module("bopl", run_name="__main__")
+"""
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "bopl: interrupted.\n")
 
 
 def test_a_single_objective_keeps_the_rounds_so_far_and_judges_them(log, tmp_path, monkeypatch, capsys):

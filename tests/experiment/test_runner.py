@@ -163,7 +163,7 @@ def test_noisy_rewards_keep_contexts_actions_and_propensities_of_their_split():
 def test_a_world_is_a_column_without_data(no_data, tmp_path):
     settings = {"logging-greedy": {}, "bopl-s-regr": SETTINGS}
     tasks = [Task("noisy_world_50", method, (0,), one, n_samples=1500) for method, one in settings.items()]
-    assert run_plan(tasks, tmp_path, report=lambda text: None).failures == []
+    assert run_plan(tasks, tmp_path).failures == []
     lines = read_results(tmp_path)
     assert {line["method"] for line in lines} == set(settings)
     assert {(line["dataset"], line["n_train"]) for line in lines} == {("noisy_world_50", 1500)}
@@ -188,11 +188,10 @@ def test_drawn_samples_differ_from_trial_to_trial_and_the_test_part_stays_whole(
     assert one.train.fingerprint() != two.train.fingerprint()
 
 
-def test_runner_writes_what_is_missing_and_says_where_it_stands(tmp_path):
+def test_runner_writes_what_is_missing_and_says_where_it_stands(tmp_path, said):
     tasks = [TASK, Task("digits", "logging", (0,)), Task("digits", "logging", (1,))]
     append_lines(tmp_path, run_task(tasks[1]))
-    said = []
-    outcome = run_plan(tasks, tmp_path, n_jobs=2, report=said.append)
+    outcome = run_plan(tasks, tmp_path, n_jobs=2)
     assert (outcome.n_written, outcome.failures) == (2, [])
     assert said[0].startswith("3 trials, 1 of them already done; the rest takes about ")
     assert said[-1].startswith("[3/3] digits ")
@@ -200,13 +199,13 @@ def test_runner_writes_what_is_missing_and_says_where_it_stands(tmp_path):
     assert len(lines) == 3
     (found,) = [line for line in lines if line["method"] == "bopl-s-regr"]
     assert found["test_reward"] == run_task(TASK)[0]["test_reward"]
-    assert run_plan(tasks, tmp_path, report=said.append).n_written == 0
+    assert run_plan(tasks, tmp_path).n_written == 0
     assert len(read_results(tmp_path)) == 3
 
 
 def test_a_worker_that_dies_is_a_failure_of_its_task_alone(tmp_path, monkeypatch):
     monkeypatch.setattr("bopl.experiment.runner.work", _die)
-    outcome = run_plan([TASK], tmp_path, report=lambda text: None)
+    outcome = run_plan([TASK], tmp_path)
     assert "ended without a result (exit code 3" in outcome.failures[0]
 
 
@@ -224,7 +223,7 @@ def test_small_tasks_share_a_process_full_ones_have_their_own_and_after_one_that
     monkeypatch.setattr(runner, "_start", lambda task: started.append(task) or start(task))
     bad = Task("digits", "bopl-s-regr", (0,), SETTINGS | {"n_rounds": -1}, n_samples)
     good = Task("digits", "logging", (1,), n_samples=n_samples)
-    outcome = run_plan([bad, good], tmp_path, report=lambda text: None)
+    outcome = run_plan([bad, good], tmp_path)
     assert (outcome.n_written, len(started)) == (1, n_processes)
     assert outcome.failures == ["digits bopl-s-regr trial 0: ValueError: n_rounds must be at least 0; got -1."]
     (line,) = read_results(tmp_path)
@@ -232,23 +231,23 @@ def test_small_tasks_share_a_process_full_ones_have_their_own_and_after_one_that
 
 
 @pytest.mark.parametrize("minutes", [1e-9, 0.02])
-def test_a_run_whose_time_is_up_ends_its_workers_and_says_what_is_left(tmp_path, minutes):
+def test_a_run_whose_time_is_up_ends_its_workers_and_says_what_is_left(tmp_path, minutes, said):
     settings = {"n_rounds": 100_000, "max_depth": 4, "min_child_weight": 5}
     tasks = [Task("digits", "bopl-regr", (trial,), settings) for trial in range(3)]
-    said = []
-    outcome = run_plan(tasks, tmp_path, n_jobs=2, minutes=minutes, report=said.append)
+    outcome = run_plan(tasks, tmp_path, n_jobs=2, minutes=minutes)
     assert (outcome.n_written, outcome.n_left, outcome.failures) == (0, 3, [])
     assert said[-1] == "The time is up, and 3 trials are left; run the same command again to continue."
 
 
 ENDLESS = """
-import sys, pathlib
+import logging, sys, pathlib
 from bopl.experiment.task import Task
 from bopl.experiment.runner import run_plan
 if __name__ == '__main__':
     settings = {'n_rounds': 100000, 'max_depth': 4, 'min_child_weight': 5}
     tasks = [Task('digits', 'logging', (0,)), Task('digits', 'bopl-regr', (0,), settings)]
-    run_plan(tasks, pathlib.Path(sys.argv[1]), n_jobs=2, report=lambda text: print(text, flush=True))
+    logging.basicConfig(level=logging.INFO, stream=sys.stdout, format='%(message)s')
+    run_plan(tasks, pathlib.Path(sys.argv[1]), n_jobs=2)
 """
 
 
@@ -353,7 +352,7 @@ def test_data_is_not_asked_for_when_every_trial_is_done(tmp_path):
     task = Task("scene", "logging", (0,))
     line = {"dataset": "scene", "method": "logging", "trial": 0, "hyper_parameters": {}, "n_samples": None}
     append_lines(tmp_path, [line])
-    assert run_plan([task], tmp_path, report=lambda text: None).failures == []
+    assert run_plan([task], tmp_path).failures == []
 
 
 def test_failures_are_told_although_nothing_can_be_tabulated(tmp_path, monkeypatch):

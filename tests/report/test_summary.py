@@ -12,6 +12,7 @@ from sklearn.linear_model import Ridge
 from sklearn.tree import DecisionTreeRegressor
 
 import bopl
+from bopl._policy_reader import read_policy
 from bopl.evaluation import Estimate, Evaluation
 from bopl.report import render_page, summarise
 from bopl.report.feature import Column, make_bins, read_columns
@@ -104,7 +105,7 @@ def test_weights_are_those_of_the_evaluation(run, summary):
     assert weights["mean"] == pytest.approx(row["mean_weight"], rel=1e-4)
     assert sum(weights["decisions"]) == pytest.approx(1.0, abs=1e-3)
     assert sum(weights["mass"]) == pytest.approx(1.0, abs=1e-3)
-    weight = follow_policy(policy, log, []).weight
+    weight = follow_policy(read_policy(policy, log), log, []).weight
     below = np.mean(weight < weights["edges"][-2])
     assert sum(weights["decisions"][:-1]) == pytest.approx(below, abs=1e-3)
 
@@ -115,7 +116,7 @@ def test_ineligible_actions_are_never_chosen():
     mask[:, 2] = log.action_idx == 2
     masked = bopl.BanditLog(log.context, log.action, log.reward, log.propensity, action_mask=mask)
     policy = bopl.BoostedPolicy(n_rounds=4, reward_translation=-0.3, random_state=0).fit(masked)
-    movement = follow_policy(policy, masked, [])
+    movement = follow_policy(read_policy(policy, masked), masked, [])
     assert mask[np.arange(300), movement.best].all()
 
 

@@ -165,13 +165,13 @@ def test_search_finds_the_best_of_what_it_drew_and_returns_it_unfitted():
 
 
 @pytest.mark.parametrize("engine", ["random", "tpe"])
-def test_study_file_goes_on_where_it_was_and_gives_what_one_call_gives(tmp_path, engine):
+def test_study_file_goes_on_where_it_was_and_gives_what_one_call_gives(tmp_path, engine, said):
     run = functools.partial(search, POLICY, SPACE, peak, engine=engine)
     in_one = run(n_configurations=14)
     path = tmp_path / "study.log"
     run(study=path, n_configurations=4)
-    said = []
-    in_two = run(study=path, n_configurations=14, report=said.append)
+    said.clear()
+    in_two = run(study=path, n_configurations=14)
     assert len(said) == 10
     settings = [[{name: each[name] for name in SPACE} for each in one.configurations] for one in (in_one, in_two)]
     assert settings[0] == settings[1]

@@ -93,7 +93,7 @@ def test_a_verdict_is_not_followed_once_somebody_has_promoted_something_else(sta
     with EventStore(started.events) as store:
         standing = Standing.of(store.promotions())
         store.promote(standing.rollback_of(SETTINGS, "by hand"))
-        stepping = Stepping(started, SETTINGS, store, lambda text: None)
+        stepping = Stepping(started, SETTINGS, store)
         assert stepping._finish() is None
         assert store.promotion().reason == "by hand"
 

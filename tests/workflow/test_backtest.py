@@ -176,14 +176,14 @@ def test_logs_that_cannot_be_divided_are_refused():
         read_length("7d", np.arange(3), "every")
 
 
-def test_columns_that_drift_are_named_period_by_period():
-    log, said = make_log(1200), []
+def test_columns_that_drift_are_named_period_by_period(said):
+    log = make_log(1200)
     context = log.context.copy()
     context[:, 1] = np.where(np.arange(1200) < 800, context[:, 1], context[:, 1] + 2.0)  # in the second period alone
     moved = bopl.BanditLog(
         context, log.action, log.reward, log.propensity, actions=[0, 1], time=log.time, feature_names=["a", "b"]
     )
-    result = backtest(moved, small_policy(), n_periods=2, estimators=["snips"], say=said.append)
+    result = backtest(moved, small_policy(), n_periods=2, estimators=["snips"])
     assert [[one.column for one in period.drift] for period in result.periods] == [[], ["b"]]
     lines = [line for line in said if str(line).startswith("Drift: The held-out part differs")]
     assert len(lines) == 1
@@ -223,7 +223,7 @@ def test_ctrl_c_leaves_the_periods_so_far(monkeypatch, tmp_path):
     config = TrainConfig(log=log, action="item", reward="click", propensity="p", time="when", estimators=("snips",))
     calls = []
 
-    def fake_race(config, part, clock, say, *, progress):
+    def fake_race(config, part, clock, *, progress, level):
         calls.append(config.minutes)
         if len(calls) == 2:
             raise KeyboardInterrupt

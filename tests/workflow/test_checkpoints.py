@@ -82,13 +82,13 @@ def whole(log, tmp_path_factory):
 
 
 @pytest.mark.parametrize(("name", "fit", "at_round"), [("ips", 1, 3), ("ips", 3, 1), ("early", 1, 5), ("dr", 1, 4)])
-def test_the_same_command_goes_on_and_ends_in_the_same_bytes(log, whole, tmp_path, name, fit, at_round):
-    said, config = [], config_for(log, tmp_path / "policy.bopl", **SETTINGS[name])
+def test_the_same_command_goes_on_and_ends_in_the_same_bytes(log, whole, tmp_path, name, fit, at_round, said):
+    config = config_for(log, tmp_path / "policy.bopl", **SETTINGS[name])
     with pytest.raises(Cut):
         train(config, callbacks=[CutAt(fit, at_round)])
     assert len(list((tmp_path / "policy.run").glob(".fit-*"))) == fit
     made = []
-    train(config, say=said.append, callbacks=[lambda state: made.append(len(state.rounds)) or CONTINUE])
+    train(config, callbacks=[lambda state: made.append(len(state.rounds)) or CONTINUE])
     assert said.count(GOING_ON) == 1
     assert made[0] == at_round + 1
     assert contents(tmp_path / "policy.bopl") == whole[name]
@@ -133,8 +133,8 @@ train(make_config(read_config(sys.argv[1])), callbacks=[kill])
 """
 
 
-def test_kill_9_loses_the_round_it_came_in_and_no_more(log, whole, tmp_path):
-    config, said, made = config_for(log, tmp_path / "policy.bopl", **SETTINGS["dr"]), [], []
+def test_kill_9_loses_the_round_it_came_in_and_no_more(log, whole, tmp_path, said):
+    config, made = config_for(log, tmp_path / "policy.bopl", **SETTINGS["dr"]), []
     (tmp_path / "config.toml").write_text(config.absolute().to_toml())
     paths = os.pathsep.join(path for path in sys.path if path)
     done = subprocess.run(
@@ -144,7 +144,7 @@ def test_kill_9_loses_the_round_it_came_in_and_no_more(log, whole, tmp_path):
         text=True,
     )
     assert done.returncode == -signal.SIGKILL, done.stderr
-    train(config, say=said.append, callbacks=[lambda state: made.append(len(state.rounds)) or CONTINUE])
+    train(config, callbacks=[lambda state: made.append(len(state.rounds)) or CONTINUE])
     assert made == [5, 6, 7, 8]
     assert GOING_ON in said
     assert contents(tmp_path / "policy.bopl") == whole["dr"]
@@ -154,12 +154,12 @@ def test_kill_9_loses_the_round_it_came_in_and_no_more(log, whole, tmp_path):
 @pytest.mark.parametrize(
     "changes", [{"n_rounds": 2}, {"max_depth": 2}, {"random_state": 1}, {"ignore": ("user", "age")}]
 )
-def test_other_settings_and_another_log_start_anew(log, tmp_path, changes):
-    said, config = [], config_for(log, tmp_path / "policy.bopl", **SETTINGS["early"])
+def test_other_settings_and_another_log_start_anew(log, tmp_path, changes, said):
+    config = config_for(log, tmp_path / "policy.bopl", **SETTINGS["early"])
     with pytest.raises(Cut):
         train(config, callbacks=[CutAt(1, 4)])
     changed = replace(config, **changes)
-    train(changed, say=said.append)
+    train(changed)
     assert GOING_ON not in said
     train(replace(changed, out=str(tmp_path / "other.bopl")))
     assert contents(tmp_path / "policy.bopl") == contents(tmp_path / "other.bopl")
@@ -176,36 +176,35 @@ def test_half_a_checkpoint_of_a_killed_run_goes_as_well(log, whole, tmp_path):
     assert contents(tmp_path / "policy.bopl") == whole["dr"]
 
 
-def test_a_damaged_checkpoint_is_passed_over(log, whole, tmp_path):
-    said, config = [], config_for(log, tmp_path / "policy.bopl", **SETTINGS["dr"])
+def test_a_damaged_checkpoint_is_passed_over(log, whole, tmp_path, said):
+    config = config_for(log, tmp_path / "policy.bopl", **SETTINGS["dr"])
     with pytest.raises(Cut):
         train(config, callbacks=[CutAt(1, 4)])
     (file,) = Path(tmp_path / "policy.run").glob(".fit-*")
     file.write_bytes(file.read_bytes()[:-100])
-    train(config, say=said.append)
+    train(config)
     assert GOING_ON not in said
     assert contents(tmp_path / "policy.bopl") == whole["dr"]
 
 
-def test_a_checkpoint_that_cannot_be_written_does_not_end_the_run(log, whole, tmp_path, monkeypatch):
+def test_a_checkpoint_that_cannot_be_written_does_not_end_the_run(log, whole, tmp_path, monkeypatch, said):
     def fail(path, archive):
         raise OSError("no room.")
 
-    said = []
     monkeypatch.setattr("bopl.boosting.checkpoint.write_archive", fail)
-    train(config_for(log, tmp_path / "policy.bopl", **SETTINGS["dr"]), say=said.append)
+    train(config_for(log, tmp_path / "policy.bopl", **SETTINGS["dr"]))
     assert said.count("There is no checkpoint, so a killed run would start from the beginning: no room.") == 1
     assert contents(tmp_path / "policy.bopl") == whole["dr"]
 
 
-def test_an_interrupted_run_says_that_it_can_go_on(log, whole, tmp_path):
+def test_an_interrupted_run_says_that_it_can_go_on(log, whole, tmp_path, said):
     def interrupt(state):
         if len(state.rounds) == 4:
             raise KeyboardInterrupt
         return CONTINUE
 
-    said, config = [], config_for(log, tmp_path / "policy.bopl", **SETTINGS["dr"])
-    assert train(config, say=said.append, callbacks=[interrupt]).is_interrupted
+    config = config_for(log, tmp_path / "policy.bopl", **SETTINGS["dr"])
+    assert train(config, callbacks=[interrupt]).is_interrupted
     assert said[-1] == "Run the same command again to resume from here."
     assert bopl.load(tmp_path / "policy.bopl").history_.n_rounds == 4
     assert not train(config).is_interrupted

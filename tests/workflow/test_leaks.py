@@ -34,10 +34,9 @@ def leaking(tmp_path):
     return str(tmp_path / "log.parquet")
 
 
-def test_train_leaves_leaks_out_says_so_and_writes_it_down(leaking, tmp_path):
-    said = []
+def test_train_leaves_leaks_out_says_so_and_writes_it_down(leaking, tmp_path, said):
     config = make_config({"log": leaking, "out": str(tmp_path / "new.bopl"), **ROLES, **QUICK})
-    result = train(config, say=lambda text: said.append(str(text)))
+    result = train(config)
     names = {"order_id", "item_price", "revenue"}
     assert {entry["column"] for entry in result.summary["left_out"]} == names
     assert not names & set(result.policy.feature_names_in_)
@@ -48,10 +47,9 @@ def test_train_leaves_leaks_out_says_so_and_writes_it_down(leaking, tmp_path):
         assert name in result.folder.run.read_text("utf8")
 
 
-def test_columns_that_are_kept_stay_and_are_told(leaking):
+def test_columns_that_are_kept_stay_and_are_told(leaking, said):
     config = make_config({"log": leaking, "keep": ["order_id"], **ROLES})
-    said = []
-    audited = audit_for_training(read_training_log(config), config, say=said.append)
+    audited = audit_for_training(read_training_log(config), config)
     assert "order_id" in audited.log.feature_names
     assert {leak.column for leak in audited.left_out} == {"item_price", "revenue"}
     assert any(line.startswith("Note: Column 'order_id' reveals the reward") for line in said)
@@ -60,7 +58,7 @@ def test_columns_that_are_kept_stay_and_are_told(leaking):
 def test_a_column_to_keep_must_be_there(leaking):
     config = make_config({"log": leaking, "keep": ["order"], **ROLES})
     with pytest.raises(UsageError, match="keep names 'order', which is not a context column"):
-        audit_for_training(read_training_log(config), config, say=print)
+        audit_for_training(read_training_log(config), config)
 
 
 def test_a_price_in_a_log_without_propensities_stops_the_training(tmp_path):
@@ -68,15 +66,14 @@ def test_a_price_in_a_log_without_propensities_stops_the_training(tmp_path):
     ignored = {"ignore": ["p", "order_id", "revenue"], "assume_propensity": "estimate"}
     config = make_config({"log": str(tmp_path / "log.parquet"), "action": "banner", "reward": "click", **ignored})
     with pytest.raises(AuditError, match="did not explore"):
-        audit_for_training(read_training_log(config), config, say=print)
+        audit_for_training(read_training_log(config), config)
 
 
-def test_drift_is_said_and_written_where_leaks_are(tmp_path):
+def test_drift_is_said_and_written_where_leaks_are(tmp_path, said):
     frame = simulate_shop(3000).to_frame("pandas").assign(when=np.arange(3000), visits=lambda one: one.index // 600)
     frame.to_parquet(tmp_path / "log.parquet")
-    said = []
     given = {"log": str(tmp_path / "log.parquet"), "out": str(tmp_path / "new.bopl"), "time": "when"}
-    result = train(make_config({**given, **ROLES, **QUICK}), say=lambda text: said.append(str(text)))
+    result = train(make_config({**given, **ROLES, **QUICK}))
     assert [one["column"] for one in result.summary["drift"]] == ["visits"]
     lines = [line for line in said if line.startswith("Drift: The held-out part differs")]
     assert len(lines) == 1

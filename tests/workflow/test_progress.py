@@ -63,7 +63,8 @@ def test_a_terminal_has_one_line_that_makes_way_for_results():
     with RunLine(stream=stream) as line:
         line.stage("train")
         line.say("[round] 1 of 5")
-        line.around(said.append)("a result")
+        with line.paused():
+            said.append("a result")
         line.stage("report")
     assert said == ["a result"]
     assert "5 of 5, writing the report" in stream.getvalue()

@@ -108,13 +108,15 @@ CUTS = {
 
 
 @pytest.mark.parametrize("at", list(CUTS))
-def test_the_same_command_reuses_what_was_finished_and_ends_in_the_same_bytes(log, uncut, tmp_path, monkeypatch, at):
-    config, said, made = config_for(log, tmp_path / "policy.bopl"), [], count(monkeypatch)
+def test_the_same_command_reuses_what_was_finished_and_ends_in_the_same_bytes(
+    log, uncut, tmp_path, monkeypatch, at, said
+):
+    config, made = config_for(log, tmp_path / "policy.bopl"), count(monkeypatch)
     with monkeypatch.context() as patched:
         cut_at(patched, *CUTS[at])
         with pytest.raises(Cut):
             train(config)
-    train(replace(config, n_jobs=2), say=said.append)  # threads do not matter
+    train(replace(config, n_jobs=2))  # threads do not matter
     assert said.count(checkpoints.GOING_ON) == 1
     assert contents(tmp_path / "policy.bopl") == uncut[0]
     assert made == uncut[1]  # both runs together have done no more than one
@@ -143,8 +145,8 @@ train(make_config(read_config(sys.argv[1])))
 """
 
 
-def test_kill_9_in_a_race_loses_the_candidate_it_came_in_and_no_more(log, whole, tmp_path):
-    config, said = config_for(log, tmp_path / "policy.bopl"), []
+def test_kill_9_in_a_race_loses_the_candidate_it_came_in_and_no_more(log, whole, tmp_path, said):
+    config = config_for(log, tmp_path / "policy.bopl")
     (tmp_path / "config.toml").write_text(config.absolute().to_toml())
     done = subprocess.run(
         [sys.executable, "-c", KILLED, tmp_path / "config.toml"],
@@ -153,28 +155,28 @@ def test_kill_9_in_a_race_loses_the_candidate_it_came_in_and_no_more(log, whole,
         text=True,
     )
     assert done.returncode == -signal.SIGKILL, done.stderr
-    train(config, say=said.append)
+    train(config)
     assert checkpoints.GOING_ON in said
     assert contents(tmp_path / "policy.bopl") == whole
     assert sorted(path.name for path in tmp_path.iterdir()) == ["config.toml", "policy.bopl", "policy.run"]
 
 
 @pytest.mark.parametrize("changes", [{"random_state": 1}, {"time": "when"}])
-def test_other_settings_and_another_log_start_a_race_anew(log, tmp_path, monkeypatch, changes):
-    said, config = [], config_for(log, tmp_path / "policy.bopl")
+def test_other_settings_and_another_log_start_a_race_anew(log, tmp_path, monkeypatch, changes, said):
+    config = config_for(log, tmp_path / "policy.bopl")
     with monkeypatch.context() as patched:
         cut_at(patched, auto.Race, "_decide", 1)
         with pytest.raises(Cut):
             train(config)
     changed = replace(config, **changes)
-    train(changed, say=said.append)
+    train(changed)
     assert checkpoints.GOING_ON not in said
     train(replace(changed, out=str(tmp_path / "other.bopl")))
     assert contents(tmp_path / "policy.bopl") == contents(tmp_path / "other.bopl")
 
 
-def test_damaged_files_of_a_race_are_passed_over(log, whole, tmp_path, monkeypatch):
-    said, config = [], config_for(log, tmp_path / "policy.bopl")
+def test_damaged_files_of_a_race_are_passed_over(log, whole, tmp_path, monkeypatch, said):
+    config = config_for(log, tmp_path / "policy.bopl")
     with monkeypatch.context() as patched:
         cut_at(patched, auto.Race, "_decide", 1)
         with pytest.raises(Cut):
@@ -183,19 +185,18 @@ def test_damaged_files_of_a_race_are_passed_over(log, whole, tmp_path, monkeypat
     assert len(files) > 6
     for file in files:
         file.write_bytes(file.read_bytes()[:-100])
-    train(config, say=said.append)
+    train(config)
     assert checkpoints.GOING_ON not in said
     assert contents(tmp_path / "policy.bopl") == whole
 
 
-def test_a_race_without_room_for_its_files_goes_on(log, whole, tmp_path, monkeypatch):
+def test_a_race_without_room_for_its_files_goes_on(log, whole, tmp_path, monkeypatch, said):
     def fail(path, archive):
         raise OSError("no room.")
 
-    said = []
     for module in ("bopl.boosting.checkpoint", "bopl.reward.kept_models"):
         monkeypatch.setattr(f"{module}.write_archive", fail)
-    train(config_for(log, tmp_path / "policy.bopl"), say=said.append)
+    train(config_for(log, tmp_path / "policy.bopl"))
     assert said.count(checkpoints.NO_ROOM.format("no room.")) == 1
     assert contents(tmp_path / "policy.bopl") == whole
 

@@ -1,10 +1,12 @@
 """Runs: what they choose, what Ctrl-C leaves, and what they write down."""
 
+import errno
 import gc
 import io
 import json
 import signal
 import weakref
+from collections import Counter
 from dataclasses import replace
 
 import numpy as np
@@ -13,6 +15,8 @@ import pytest
 from rich.console import Console
 
 import bopl
+from bopl import _policy_reader
+from bopl.boosting.ensemble import Ensemble
 from bopl.boosting.loop import INTERRUPTED
 from bopl.race.leaderboard import Entry, Leaderboard
 from bopl.workflow import training
@@ -47,9 +51,30 @@ def test_equal_rewards_leave_nothing_to_choose_by():
         candidates(np.full(4, 2.0))
 
 
-def test_the_chosen_translation_has_the_best_bound_and_is_said(tmp_path):
-    said = []
-    result = train(config_for(tmp_path), say=lambda text: said.append(str(text)))
+@pytest.mark.parametrize("is_kept", [True, False])
+def test_held_out_samples_are_scored_once_if_their_probabilities_can_be_kept(tmp_path, monkeypatch, is_kept):
+    scored, predicted = Counter(), Counter()
+
+    def counted(function, counts):
+        def count(self, context, *given, **named):
+            counts[context.tobytes()] += 1
+            return function(self, context, *given, **named)
+
+        return count
+
+    monkeypatch.setattr(Ensemble, "score", counted(Ensemble.score, scored))
+    monkeypatch.setattr(bopl.BoostedRewardModel, "predict", counted(bopl.BoostedRewardModel.predict, predicted))
+    monkeypatch.setattr(_policy_reader, "KEPT_CELLS", 1 << 23 if is_kept else 0)
+    result = train(config_for(tmp_path, reward_translation=-0.1))
+    assert (max(scored.values()), max(predicted.values())) == ((1, 1) if is_kept else (4, 2))
+    monkeypatch.undo()
+    again = train(config_for(tmp_path, reward_translation=-0.1))
+    assert result.evaluation.to_dict() == again.evaluation.to_dict()
+    assert {**result.summary, "steps": 0, "created": 0} == {**again.summary, "steps": 0, "created": 0}
+
+
+def test_the_chosen_translation_has_the_best_bound_and_is_said(tmp_path, said):
+    result = train(config_for(tmp_path))
     sentence = next(text for text in said if text.startswith("Reward translation"))
     bounds = {
         float(part.split(" gives ")[0]): float(part.split(" gives ")[1].rstrip("."))
@@ -59,10 +84,9 @@ def test_the_chosen_translation_has_the_best_bound_and_is_said(tmp_path):
     assert len(bounds) == len(SHARES)
 
 
-def test_what_a_log_is_worth_to_the_uniform_policy_is_told_and_forbids_nothing(tmp_path):
-    said = []
+def test_what_a_log_is_worth_to_the_uniform_policy_is_told_and_forbids_nothing(tmp_path, said):
     small = write_log(tmp_path / "small.parquet", n_samples=40)
-    train(config_for(tmp_path, log=small), say=lambda text: said.append(str(text)))
+    train(config_for(tmp_path, log=small))
     assert any(text.startswith("Note: To the uniform policy the log is worth") for text in said)
     assert any(text.startswith("Audit: ") and "no problem that forbids training." in text for text in said)
 
@@ -77,9 +101,8 @@ def test_candidates_of_the_translation_bin_the_contexts_once(tmp_path, monkeypat
     assert len(bound) == 1
 
 
-def test_a_policy_without_a_round_is_said_to_be_uniform(tmp_path):
-    said = []
-    train(config_for(tmp_path, min_leaf_samples=1e9), say=lambda text: said.append(str(text)))
+def test_a_policy_without_a_round_is_said_to_be_uniform(tmp_path, said):
+    train(config_for(tmp_path, min_leaf_samples=1e9))
     assert any(text.startswith("No round was made (the base learner found nothing to predict)") for text in said)
 
 
@@ -107,15 +130,15 @@ def test_the_latest_samples_are_held_out_where_a_time_is_named(tmp_path):
     assert {"when (weekday)", "when (hour)"} <= set(result.policy.feature_names_in_)
 
 
-def test_what_was_held_out_is_said_and_in_every_file(tmp_path):
-    said, seen = [], []
+def test_what_was_held_out_is_said_and_in_every_file(tmp_path, said):
+    seen = []
 
     def watch(state):
         seen.append(state.log)
         return bopl.CallbackAction.CONTINUE
 
     settings = {"time": "when", "group": "user", "ignore": (), "reward_translation": -0.4}
-    result = train(config_for(tmp_path, **settings), say=lambda text: said.append(str(text)), callbacks=[watch])
+    result = train(config_for(tmp_path, **settings), callbacks=[watch])
     table = click_table(1500)
     when, user = np.array(table["when"]), np.array(table["user"])
     cut = np.sort(when)[1200]
@@ -136,12 +159,11 @@ def test_what_was_held_out_is_said_and_in_every_file(tmp_path):
     assert f"{facts.n_dropped:,} earlier decisions are dropped" in page
 
 
-def test_a_training_part_of_one_day_has_a_validation_part_drawn_at_random(tmp_path):
+def test_a_training_part_of_one_day_has_a_validation_part_drawn_at_random(tmp_path, said):
     path = tmp_path / "days.parquet"
     table = click_table(1000).drop_columns(["when"])
     pq.write_table(table.append_column("day", [["2024-05-01"] * 800 + ["2024-05-02"] * 200]), path)
-    said = []
-    result = train(config_for(tmp_path, log=str(path), time="day", reward_translation=-0.4), say=said.append)
+    result = train(config_for(tmp_path, log=str(path), time="day", reward_translation=-0.4))
     assert (result.split.train.n_samples, result.split.test.n_samples) == (800, 200)
     assert (
         "Training on 600 samples, choosing on 200 (drawn at random, as all samples have the same time), and holding "
@@ -149,12 +171,11 @@ def test_a_training_part_of_one_day_has_a_validation_part_drawn_at_random(tmp_pa
     ) in said
 
 
-def test_the_latest_samples_of_the_training_part_choose_and_it_is_said(tmp_path):
-    said = []
-    train(config_for(tmp_path, time="when", reward_translation=-0.4), say=said.append)
+def test_the_latest_samples_of_the_training_part_choose_and_it_is_said(tmp_path, said):
+    train(config_for(tmp_path, time="when", reward_translation=-0.4))
     assert "Training on 900 samples, choosing on the latest 300, and holding out 300 for the verdict." in said
     said.clear()
-    train(config_for(tmp_path, time="when", group="user", ignore=(), reward_translation=-0.4), say=said.append)
+    train(config_for(tmp_path, time="when", group="user", ignore=(), reward_translation=-0.4))
     assert any("(drawn at random, as most groups have samples in the latest part)" in str(text) for text in said)
 
 
@@ -222,13 +243,28 @@ def test_ctrl_c_before_the_first_round_leaves_no_policy(tmp_path):
     assert not (tmp_path / "policy.bopl").exists()
 
 
-def test_a_run_that_fails_after_the_training_leaves_no_verdict_on_another_policy(tmp_path, monkeypatch):
+def test_a_disk_without_room_for_the_copy_of_a_policy_keeps_the_earlier_run(tmp_path, monkeypatch):
+    config = config_for(tmp_path)
+    train(config)
+    paths = [path for path in tmp_path.rglob("*") if path.is_file() and not path.name.startswith(".")]
+    before = {path: path.read_bytes() for path in paths}
+
+    def fill(source, target):
+        raise OSError(errno.ENOSPC, "full")
+
+    monkeypatch.setattr("shutil.copyfileobj", fill)
+    with pytest.raises(OSError, match=r"No space left on device\. Nothing was changed\."):
+        train(replace(config, max_depth=1))
+    assert {path: path.read_bytes() for path in paths} == before
+    assert [path.name for path in tmp_path.rglob("*.part*")] == []
+
+
+def test_a_run_that_fails_after_the_training_leaves_no_verdict_on_another_policy(tmp_path, monkeypatch, said):
     config = config_for(tmp_path)
     train(config)
     monkeypatch.setattr("bopl.workflow.training.judge", lambda *given, **named: 1 / 0)
-    said = []
     with pytest.raises(ZeroDivisionError):
-        train(replace(config, max_depth=1), say=said.append)
+        train(replace(config, max_depth=1))
     assert said[-1] == f"There is no verdict, but the policy is trained and saved: {tmp_path / 'policy.bopl'}"
     left = {file.name for file in (tmp_path / "policy.run").iterdir()}
     assert left == {"config.toml", "history.csv", "policy.bopl", "run.json"}
@@ -319,10 +355,9 @@ def test_a_single_objective_gets_its_settings(tmp_path):
     assert policy.ensemble_.start.kind == "logging"
 
 
-def test_rounds_that_are_no_better_than_the_start_are_said_to_be_none(tmp_path):
-    said = []
+def test_rounds_that_are_no_better_than_the_start_are_said_to_be_none(tmp_path, said):
     config = config_for(tmp_path, objective="dr", min_leaf_samples=1e9)
-    result = train(config, say=lambda text: said.append(str(text)))
+    result = train(config)
     assert any(text.endswith("the policy is the start of boosting.") for text in said)
     assert result.policy.ensemble_.start.predictors
     assert [row["verdict"] for row in result.evaluation.rows if row["estimator"] == "dr"] == ["better"]
@@ -344,9 +379,8 @@ def printed(said):
     return output.getvalue()
 
 
-def test_a_race_is_told_in_a_table_and_a_sentence(tmp_path):
-    said = []
-    result = train(race_config(tmp_path), say=said.append)
+def test_a_race_is_told_in_a_table_and_a_sentence(tmp_path, said):
+    result = train(race_config(tmp_path))
     board, text = result.policy.leaderboard_, printed(said)
     assert isinstance(result.policy, bopl.AutoPolicy)
     assert board.verdict in said
@@ -373,10 +407,9 @@ def test_the_table_of_a_race_fits_eighty_columns_whatever_happened():
     assert max(map(len, text.splitlines())) <= 80
 
 
-def test_where_nothing_beats_the_logging_policy_the_policy_is_the_logging_policy(tmp_path):
-    said = []
+def test_where_nothing_beats_the_logging_policy_the_policy_is_the_logging_policy(tmp_path, said):
     noise = write_log(tmp_path / "noise.parquet", n_samples=1200, lift=0.0)
-    result = train(race_config(tmp_path, log=noise), say=said.append)
+    result = train(race_config(tmp_path, log=noise))
     assert result.policy.is_logging_
     assert any("The policy is the logging policy." in text for text in said if isinstance(text, str))
     assert bopl.load(tmp_path / "policy.bopl").is_logging_
@@ -400,13 +433,12 @@ def test_callbacks_are_not_taken_by_a_race(tmp_path):
         train(race_config(tmp_path), callbacks=[Interrupt(1, 1)])
 
 
-def test_ctrl_c_in_a_race_keeps_the_best_so_far_and_judges_it(tmp_path, monkeypatch):
+def test_ctrl_c_in_a_race_keeps_the_best_so_far_and_judges_it(tmp_path, monkeypatch, said):
     def interrupted(self, n_rounds):
         raise KeyboardInterrupt
 
     monkeypatch.setattr("bopl.race.contender.Contender.advance", interrupted)
-    said = []
-    result = train(race_config(tmp_path, include=("regression", "dr")), say=said.append)
+    result = train(race_config(tmp_path, include=("regression", "dr")))
     assert result.is_interrupted
     assert result.policy.is_interrupted_
     assert "Interrupted: the policy is the best of those trained so far." in said

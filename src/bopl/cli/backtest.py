@@ -49,7 +49,8 @@ def backtest(
 
     output = Output(json)
     chosen = make_config({} if config is None else read_config(config), {"log": log}, settings)
-    result = backtest_file(chosen, PeriodPlan(periods, every, window), say=output.say, progress=not json)
+    with output.heard():
+        result = backtest_file(chosen, PeriodPlan(periods, every, window), progress=not json)
     output.say(_period_table(result.periods))
     output.say(evaluation_table(result.evaluation))
     for part in part_tables(result.evaluation):

@@ -67,7 +67,8 @@ def step(ctx: typer.Context, json: Json = False) -> None:
     from bopl.serving.step import step as step_loop
 
     output = Output(json)
-    result = step_loop(ctx.obj, say=output.say, progress=not json)
+    with output.heard():
+        result = step_loop(ctx.obj, progress=not json)
     verdict = "inconclusive" if result.verdict is None else result.verdict["verdict"]
     output.finish(result.to_dict(), exit_code.of_verdicts([verdict]))
 

@@ -6,10 +6,13 @@ import json
 import math
 import os
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any
 
 import typer
+
+from bopl._listener import listening
 
 
 @dataclass(frozen=True)
@@ -30,6 +33,10 @@ class Output:
             from rich.console import Console
 
             Console(highlight=False, soft_wrap=isinstance(text, str)).print(text, markup=False)
+
+    def heard(self) -> AbstractContextManager[None]:
+        """Print what the library says while a block runs."""
+        return listening(self.say)
 
     def say_verdict(self, row: Mapping[str, Any], policy: str | None = None) -> None:
         """Print a verdict with its reason."""

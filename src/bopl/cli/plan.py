@@ -61,7 +61,8 @@ def plan(
     with checking_usage():
         check_number("power", power, low=0.0, high=1.0, low_open=True, high_open=True)
     if curve:
-        found = plan_curve(config, question, say=output.say, progress=not json)
+        with output.heard():
+            found = plan_curve(config, question, progress=not json)
     else:
         found = plan_file(config, policies or [], question)
     _say(found, config.confidence, power, policies or [], output)

@@ -92,7 +92,8 @@ class _Run:
         from bopl.experiment.runner import run_plan
 
         minutes = self.minutes or None
-        return run_plan(tasks, self.folder, n_jobs=self.n_jobs, minutes=minutes, report=self.output.say)
+        with self.output.heard():
+            return run_plan(tasks, self.folder, n_jobs=self.n_jobs, minutes=minutes)
 
     def lines(self) -> list[Line]:
         """Return the result lines with the current settings, and mention others."""
@@ -112,8 +113,9 @@ class _Run:
         lines = self.lines()
         if not lines:
             raise ValueError(f"there are no result lines in {self.folder} yet: run `bopl reproduce run` first.")
-        told = write_tables(lines, self.folder, quick=self.quick, say=self.output.say)
-        told["standings"] += write_noisy(lines, self.folder, say=self.output.say)
+        with self.output.heard():
+            told = write_tables(lines, self.folder, quick=self.quick)
+            told["standings"] += write_noisy(lines, self.folder)
         return told
 
     def figure(self) -> list[str]:
@@ -231,7 +233,8 @@ def noisy(
     wanted = [known[name] for name in read_names(datasets, "datasets", list(known)) or known]
     by = read_methods(methods, asked.output.say, list(catalogue.NOISY_METHODS))
     done = asked.full_trials(wanted, by, trials, together)
-    told = write_noisy(asked.lines(), asked.folder, say=asked.output.say)
+    with asked.output.heard():
+        told = write_noisy(asked.lines(), asked.folder)
     _raise(done.failures)
     asked.output.finish({"folder": str(asked.folder), "n_left": done.n_left, "standings": told})
 
@@ -291,18 +294,18 @@ def search(
     file, numbers, place = study or Path(f"runs/study-{on}-{by}.log"), read_trials(trials), read_device([by], device)
     paper_search.paper_space(on, by)  # raises if there is none, before a folder is created
     file.parent.mkdir(parents=True, exist_ok=True)
-    result = paper_search.tune(
-        on,
-        by,
-        trials=numbers,
-        study=file,
-        n_configurations=configurations,
-        minutes=minutes or None,
-        n_jobs=asked.n_jobs,
-        threads=threads,
-        device=place,
-        report=asked.output.say,
-    )
+    with asked.output.heard():
+        result = paper_search.tune(
+            on,
+            by,
+            trials=numbers,
+            study=file,
+            n_configurations=configurations,
+            minutes=minutes or None,
+            n_jobs=asked.n_jobs,
+            threads=threads,
+            device=place,
+        )
     settings = ", ".join(f"{name}={value:.6g}" for name, value in sorted(result.settings.items()))
     n_configurations = len(result.configurations)
     asked.output.say(f"best of {n_configurations}: validation reward {result.value:.4f} with {settings}")

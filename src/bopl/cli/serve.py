@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from pathlib import Path
 from typing import Annotated
 
@@ -53,7 +54,12 @@ def serve(
     def ready(address: str) -> None:
         output.say(f"Serving {folder} at {address}; stop it with Ctrl-C.")
 
+    errors = logging.StreamHandler()  # on standard error
+    errors.setLevel(logging.WARNING)
+    logging.getLogger("bopl").addHandler(errors)
     try:
         run(folder, settings, ready=ready)
     except KeyboardInterrupt:
         output.say("Stopped.")
+    finally:
+        logging.getLogger("bopl").removeHandler(errors)

@@ -42,7 +42,8 @@ def train(
         {} if config is None else read_config(config), {"log": log, "more_logs": others or None}, settings
     )
     before = None if config is None else recorded_fingerprint(config)
-    result = run(chosen, say=output.say, progress=not json)
+    with output.heard():
+        result = run(chosen, progress=not json)
     is_same = before is None or before == result.policy.trained_on_
     if not is_same:
         output.say("Note: the log has changed since the run that wrote this configuration.")

@@ -41,16 +41,8 @@ def tune(
     base = {} if config is None else read_config(config)
     chosen = make_config(base, {"log": log}, settings)
     budget = 20 if trials is None and minutes is None else trials
-    tuned = run(
-        chosen,
-        out,
-        n_configurations=budget,
-        minutes=minutes,
-        n_folds=folds,
-        n_jobs=jobs,
-        engine=engine,
-        say=output.say,
-    )
+    with output.heard():
+        tuned = run(chosen, out, n_configurations=budget, minutes=minutes, n_folds=folds, n_jobs=jobs, engine=engine)
     output.say(f"Best of {len(tuned.result.configurations)}:")
     for entry in tuned.result.configurations[:SHOWN]:
         output.say(f"  {entry['value']:.4g}  {_settings_text(entry)}")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -47,7 +47,6 @@ def tune(
     threads: int = 1,
     device: str = "auto",
     n_samples: int | None = None,
-    report: Callable[[str], None] = print,
 ) -> SearchResult:
     """Search the paper's ranges; every configuration is trained on each of the simulated logs, as by `run_task`.
 
@@ -56,7 +55,7 @@ def tune(
     dataset, method : str
     trials : sequence of int
         The simulated logs; the paper uses ten.
-    study, n_configurations, minutes, n_jobs, report
+    study, n_configurations, minutes, n_jobs
         As for `bopl.search.search`.
     threads : int
         Number of threads of each configuration.
@@ -82,7 +81,6 @@ def tune(
             "n_samples": n_samples,
             "fixed settings": {name: fixed[name] for name in sorted(fixed) if name not in space},
         },
-        report=report,
     )
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+import logging
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -22,7 +23,7 @@ from bopl.experiment.result_table import (
     table_records,
 )
 
-Say = Callable[[str], None]
+logger = logging.getLogger(__name__)
 
 BESIDE_BEST = f"{METHODS[DEFAULT]} beside the best of the others, judged by the intervals"
 BESIDE_LOGGING = f"{METHODS[DEFAULT]} is never below the logging policy's most probable action by more than noise"
@@ -42,7 +43,7 @@ right actions on the test contexts. Policies take their most probable action unl
 """
 
 
-def write_tables(lines: Sequence[Line], folder: Path, *, quick: bool = False, say: Say = print) -> dict[str, Any]:
+def write_tables(lines: Sequence[Line], folder: Path, *, quick: bool = False) -> dict[str, Any]:
     """Write and say the tables and claims of certain rewards; return them as plain values."""
     splits = None if quick else splits_table(lines)
     tables = [table_1(lines), *([] if splits is None else [splits]), table_2(lines)]
@@ -55,9 +56,9 @@ def write_tables(lines: Sequence[Line], folder: Path, *, quick: bool = False, sa
     parts.append(_bullets("The paper's claims, judged by the intervals", claims))
     if not quick:
         parts.append(_bullets(f"More than {TOLERANCE} below the paper", shortfalls(lines) or ["Nothing."]))
-    _write(folder / "tables.md", "\n".join(parts), say)
+    _write(folder / "tables.md", "\n".join(parts))
     (folder / "tables.tex").write_text("\n".join(each.to_latex() for each in tables), encoding="utf8")
-    say(f"Written to {folder / 'tables.md'} and {folder / 'tables.tex'}.")
+    logger.info(f"Written to {folder / 'tables.md'} and {folder / 'tables.tex'}.")
     return {
         "rewards": table_records(lines),
         "claims": [asdict(claim) for claim in claims],
@@ -65,7 +66,7 @@ def write_tables(lines: Sequence[Line], folder: Path, *, quick: bool = False, sa
     }
 
 
-def write_noisy(lines: Sequence[Line], folder: Path, *, say: Say = print) -> list[dict[str, Any]]:
+def write_noisy(lines: Sequence[Line], folder: Path) -> list[dict[str, Any]]:
     """Write and say the page of noisy rewards, if there are any; return where the default stands as plain values."""
     found = noisy_table(lines)
     if found is None:
@@ -78,14 +79,14 @@ def write_noisy(lines: Sequence[Line], folder: Path, *, say: Say = print) -> lis
         verdict = "holds" if all(standing.holds for standing in logging) else "does not hold"
         parts.append(_bullets(f"{BESIDE_LOGGING}: {verdict}", logging))
     path = folder / f"{NOISY_FILE}.md"
-    _write(path, "\n".join(parts), say)
-    say(f"Written to {path}.")
+    _write(path, "\n".join(parts))
+    logger.info(f"Written to {path}.")
     return _plain([*best, *logging])
 
 
-def _write(path: Path, text: str, say: Say) -> None:
+def _write(path: Path, text: str) -> None:
     path.write_text(text, encoding="utf8")
-    say(text)
+    logger.info(text)
 
 
 def _plain(standings: Sequence[Standing]) -> list[dict[str, Any]]:

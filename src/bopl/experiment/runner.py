@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import logging
 import math
 import os
 import signal
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from multiprocessing import get_context, parent_process
@@ -21,7 +22,7 @@ from bopl.experiment.result_line import append_lines, read_results
 from bopl.experiment.task import Task, without_done
 from bopl.simulation.dataset import check_dataset
 
-Report = Callable[[str], None]
+logger = logging.getLogger(__name__)
 
 
 @dataclass
@@ -66,9 +67,7 @@ class Clock:
         return max(self.remaining, 0.0) * ratio / self.n_jobs
 
 
-def run_plan(
-    tasks: Sequence[Task], folder: Path, *, n_jobs: int = 1, minutes: float | None = None, report: Report = print
-) -> Outcome:
+def run_plan(tasks: Sequence[Task], folder: Path, *, n_jobs: int = 1, minutes: float | None = None) -> Outcome:
     """Run what is not yet in ``folder``; every finished trial is written as a line before the next begins.
 
     Parameters
@@ -80,8 +79,6 @@ def run_plan(
         Number of tasks in parallel, each in its own process.
     minutes : float, optional
         When the time is up, unfinished tasks are ended; the next run starts them again.
-    report : callable
-        Called with one sentence at a time: what comes next, what was done, how long the rest will take.
 
     Raises
     ------
@@ -95,7 +92,7 @@ def run_plan(
     n_trials = sum(len(task.trials) for task in tasks)
     n_done = n_trials - sum(len(task.trials) for task in waiting)
     clock, outcome = Clock(waiting, n_jobs), Outcome()
-    report(
+    logger.info(
         f"{n_trials} trials, {n_done} of them already done; the rest takes about {duration_text(clock.seconds_left)} "
         f"with {n_jobs} at a time."
     )
@@ -111,7 +108,7 @@ def run_plan(
                 for ready in wait(list(running), _seconds_until(deadline)):
                     assert isinstance(ready, Connection)
                     finished = running.pop(ready)
-                    n_done += _finish(finished, folder, clock, outcome, n_done, n_trials, report)
+                    n_done += _finish(finished, folder, clock, outcome, n_done, n_trials)
                     if queue and _can_go_on(finished, queue[0]):
                         running[ready] = _go_on(finished, queue.pop(0))
                     else:
@@ -124,7 +121,7 @@ def run_plan(
                 left.process.join()
     outcome.n_left = sum(len(task.trials) for task in (*queue, *(left.task for left in running.values())))
     if outcome.n_left:
-        report(f"The time is up, and {outcome.n_left} trials are left; run the same command again to continue.")
+        logger.info(f"The time is up, and {outcome.n_left} trials are left; run the same command again to continue.")
     return outcome
 
 
@@ -204,9 +201,7 @@ def _end_with_parent() -> None:
         os._exit(1)
 
 
-def _finish(
-    finished: _Running, folder: Path, clock: Clock, outcome: Outcome, n_done: int, n_trials: int, report: Report
-) -> int:
+def _finish(finished: _Running, folder: Path, clock: Clock, outcome: Outcome, n_done: int, n_trials: int) -> int:
     """Write the answer of a worker; return the number of trials that it completes."""
     task = finished.task
     try:
@@ -217,13 +212,13 @@ def _finish(
     clock.finish(task, time.monotonic() - finished.started)
     if isinstance(answer, str):
         outcome.failures.append(f"{task.label}: {answer}")
-        report(f"failed: {task.label}: {answer}")
+        logger.warning(f"failed: {task.label}: {answer}")
         return 0
     append_lines(folder, answer)
     outcome.n_written += len(answer)
     n_done += len(answer)
     rewards = ", ".join(f"{line['test_reward']:.4f}" for line in answer)
-    report(
+    logger.info(
         f"[{n_done}/{n_trials}] {task.label}: {rewards} after {duration_text(time.monotonic() - finished.started)}; "
         f"about {duration_text(clock.seconds_left)} left."
     )

@@ -107,11 +107,14 @@ class Leaderboard(Tabular, Sequence[Entry]):
 
     HEADINGS = ("candidate", "value", "uplift over logging [95%]", "rounds", "sharpness", "seconds", "")
 
-    def __str__(self) -> str:
+    def lines(self) -> list[str]:
+        """Return the headings and the rows in columns of text."""
         rows = [list(self.HEADINGS), *self.cells()]
         widths = [max(len(row[k]) for row in rows) for k in range(len(self.HEADINGS))]
-        lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
-        return "\n".join([*lines, self.verdict, *([self.judged_by] if self.judged_by else [])])
+        return ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
+
+    def __str__(self) -> str:
+        return "\n".join([*self.lines(), self.verdict, *([self.judged_by] if self.judged_by else [])])
 
     def _repr_html_(self) -> str:
         return card("Leaderboard", self.verdict, table(list(self.HEADINGS), self.cells(), numeric=range(1, 6)))

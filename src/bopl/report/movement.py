@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from bopl._policy_reader import read_policy, row_blocks
+from bopl._policy_reader import PolicyReader, row_blocks
 from bopl._typing import AnyArray, FloatArray, IntArray
 from bopl._weight import effective_sample_size, mean_std_err, tail_index, top_share
 from bopl.log import BanditLog
@@ -48,9 +48,9 @@ class Movement:
     new_by_bin: Sequence[FloatArray]
 
 
-def follow_policy(policy: Any, log: BanditLog, divisions: Sequence[Bins]) -> Movement:
-    """Score all samples of a log once, block by block."""
-    reader, n_samples = read_policy(policy, log), log.n_samples
+def follow_policy(reader: PolicyReader, log: BanditLog, divisions: Sequence[Bins]) -> Movement:
+    """Read the probabilities of all samples of a log once, block by block."""
+    n_samples = log.n_samples
     if not reader.has_all_actions:
         raise TypeError("a report needs the probabilities of all actions: pass a policy with predict_proba.")
     logged_prob, best_prob = np.empty(n_samples), np.empty(n_samples, np.float32)

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from bopl._policy_reader import PolicyReader
 from bopl._typing import FloatArray, IntArray
 from bopl.log import BanditLog
 from bopl.policy.explanation import explanation_work
@@ -54,8 +55,9 @@ class Reasons:
     sharpness: float
 
 
-def find_reasons(policy: Any, log: BanditLog, rows: IntArray) -> Reasons | None:
+def find_reasons(reader: PolicyReader, log: BanditLog, rows: IntArray) -> Reasons | None:
     """Explain the most likely actions in some contexts; None if the policy cannot explain itself."""
+    policy, _ = reader.fitted
     ensembles = [part.ensemble_ for part in boosted_parts(policy)]
     if not any(ensemble.predictors for ensemble in ensembles):
         return None
@@ -63,7 +65,7 @@ def find_reasons(policy: Any, log: BanditLog, rows: IntArray) -> Reasons | None:
         work = sum(explanation_work(ensemble) for ensemble in ensembles)
     except TypeError:  # a learner or a start that cannot be explained
         return None
-    actions = _likely_actions(policy, log, rows)
+    actions = _likely_actions(reader, rows)
     n_contexts = int(np.clip(MAX_WORK // (max(work, 1) * len(actions)), MIN_CONTEXTS, MAX_CONTEXTS))
     rows = np.sort(rows[:n_contexts])
     feature, action = _explain(policy, log, np.repeat(rows, len(actions)), np.tile(actions, len(rows)))
@@ -96,9 +98,9 @@ def _sharpness(policy: Any) -> float:
     )
 
 
-def _likely_actions(policy: Any, log: BanditLog, rows: IntArray) -> IntArray:
+def _likely_actions(reader: PolicyReader, rows: IntArray) -> IntArray:
     """Return the actions that the policy takes most often in some contexts."""
-    share = policy.predict_proba(log.context[np.sort(rows)]).mean(axis=0)
+    share = np.asarray(reader.block(np.sort(rows)).action_prob).mean(axis=0)
     return np.argsort(-share, kind="stable")[:MAX_ACTIONS]
 
 

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from bopl._machine import versions
+from bopl._policy_reader import read_policy
 from bopl.evaluation import Evaluation
 from bopl.log import BanditLog
 from bopl.log.finding import Audit
@@ -46,8 +47,9 @@ def summarise(
 
     Parameters
     ----------
-    policy : Policy
-        Fitted. What a policy does not have (a history, trees) is left out of the report.
+    policy : Policy, or PolicyOnRows
+        Fitted; with its probabilities on the log, the log is not scored again. What a policy does not have (a
+        history, trees) is left out of the report.
     log : BanditLog
         Held-out samples, the ones of ``evaluation``.
     evaluation : Evaluation
@@ -63,9 +65,11 @@ def summarise(
     """
     columns = read_columns(log, encoder)
     rows = np.random.default_rng(SEED).permutation(log.n_samples)[:MAX_SAMPLED]
-    reasons = find_reasons(policy, log, rows)
+    reader = read_policy(policy, log).kept()
+    policy, _ = reader.fitted
+    reasons = find_reasons(reader, log, rows)
     divisions = find_bins(log, important_columns(policy, columns, reasons, MAX_DIVISIONS), np.sort(rows))
-    movement = follow_policy(policy, log, divisions)
+    movement = follow_policy(reader, log, divisions)
     shown = shown_actions(log, movement)
     summary = {
         "schema": SCHEMA,

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from bopl._policy_reader import fits_in_memory, row_blocks
 from bopl._typing import ContextMatrix, FloatArray, IntArray
 from bopl.learner.expanded import action_columns, predict_expanded
 from bopl.log import BanditLog
@@ -39,6 +40,16 @@ class RewardPredictor:
     predicts: tuple[Predict, ...] = ()
     fold: IntArray | None = None
     given: FloatArray | None = None
+
+    def kept(self) -> RewardPredictor:
+        """Return the same predictions, made now if they are few enough to keep."""
+        log = self.log
+        if self.given is not None or not fits_in_memory(log):
+            return self
+        given = np.empty((log.n_samples, log.n_actions))
+        for rows in row_blocks(log.n_samples, log.n_actions):
+            given[rows] = self.block(rows)
+        return RewardPredictor(log, given=given)
 
     def block(self, rows: slice) -> FloatArray:
         """Return the predictions on some rows, of shape (n_rows, n_actions)."""

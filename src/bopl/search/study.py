@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import re
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -16,10 +17,13 @@ from typing import Any
 from sklearn.base import clone
 
 from bopl._errors import UsageError
+from bopl._listener import deprecated_listener
 from bopl._machine import thread_variables
 from bopl._settings import check_choice, check_number
 from bopl.search.scorer import Scorer
 from bopl.search.space import Space, draw_seed, draw_settings
+
+logger = logging.getLogger(__name__)
 
 STUDY_NAME = "bopl"
 ENGINES = ("random", "tpe")
@@ -67,7 +71,7 @@ def search(
     threads: int | None = None,
     random_state: int = 0,
     identity: Mapping[str, Any] | None = None,
-    report: Callable[[str], None] = lambda text: None,
+    report: Callable[[Any], None] | None = None,
 ) -> SearchResult:
     """Search for good settings.
 
@@ -101,7 +105,7 @@ def search(
         What else the scores depend on, by name, such as the data and the fixed settings. By default the
         scorer and the policy's parameters, as text.
     report : callable, optional
-        Called with a sentence for every scored configuration.
+        Deprecated: a sentence for every scored configuration goes to `logging`.
 
     Examples
     --------
@@ -117,7 +121,7 @@ def search(
     """
     optuna = _import_optuna()
     check_budget(n_configurations, minutes, engine, n_jobs)
-    with _quiet(optuna):
+    with deprecated_listener("report", report), _quiet(optuna):
         known = _default_identity(policy, space, scorer) if identity is None else identity
         wanted: dict[str, Any] = {"space": str(dict(sorted(space.items()))), "engine": engine, "seed": random_state}
         wanted |= {name: str(value) for name, value in known.items()}
@@ -126,10 +130,10 @@ def search(
         asker = _Asker(optuna, opened, space, engine, random_state, n_configurations, stop_at)
         builder = _builder(policy)
         if n_jobs == 1 and threads is None:
-            _score_here(asker, builder, scorer, report)
+            _score_here(asker, builder, scorer)
         else:
             with thread_variables(threads):
-                _score_in_processes(asker, builder, scorer, n_jobs, report)
+                _score_in_processes(asker, builder, scorer, n_jobs)
         return _result(optuna, opened, builder)
 
 
@@ -290,11 +294,11 @@ def _score(builder: PolicyBuilder, scorer: Scorer, settings: dict[str, Any]) -> 
         return f"{type(error).__name__}: {error}"
 
 
-def _score_here(asker: _Asker, builder: PolicyBuilder, scorer: Scorer, report: Callable[[str], None]) -> None:
+def _score_here(asker: _Asker, builder: PolicyBuilder, scorer: Scorer) -> None:
     while (trial := asker.ask()) is not None:
         answer = _score(builder, scorer, trial.params)
         asker.tell(trial, answer)
-        report(_sentence(trial, answer))
+        logger.info(_sentence(trial, answer))
 
 
 @contextmanager
@@ -310,9 +314,7 @@ def _ending_workers() -> Iterator[None]:
         raise
 
 
-def _score_in_processes(
-    asker: _Asker, builder: PolicyBuilder, scorer: Scorer, n_jobs: int, report: Callable[[str], None]
-) -> None:
+def _score_in_processes(asker: _Asker, builder: PolicyBuilder, scorer: Scorer, n_jobs: int) -> None:
     with (
         ProcessPoolExecutor(
             n_jobs, mp_context=get_context("spawn"), initializer=_prepare_worker, initargs=(builder, scorer)
@@ -328,7 +330,7 @@ def _score_in_processes(
             for done in wait(running, return_when=FIRST_COMPLETED).done:
                 trial, answer = running.pop(done), done.result()
                 asker.tell(trial, answer)
-                report(_sentence(trial, answer))
+                logger.info(_sentence(trial, answer))
 
 
 def _sentence(trial: Any, answer: float | str) -> str:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import logging
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -29,7 +30,7 @@ from bopl.workflow.sharpness import sharpen_trained
 from bopl.workflow.step_clock import StepClock
 from bopl.workflow.training import boost
 
-Say = Callable[[object], None]
+logger = logging.getLogger(__name__)
 NEW, RUNNING = "new", "running"
 
 
@@ -126,7 +127,6 @@ def learn(
     *,
     confidence: float,
     is_caller: bool = False,
-    say: Say,
     progress: bool = False,
 ) -> Learned:
     """Train a candidate on the older part of the log and judge it on the newest, beside other contenders.
@@ -144,18 +144,17 @@ def learn(
         Of the verdicts on all of them together.
     is_caller : bool
         Whether the caller decides, and is what runs now.
-    say : callable
     progress : bool
     """
     config = training_config(log, settings, confidence)
     config.check_objective()
     read = read_training_log(config)
-    audited = audit_for_training(read, config, say=say)
+    audited = audit_for_training(read, config)
     fingerprint = audited.log.fingerprint()
     division = divide(audited.log, config.holdout, by="time")
     rest, held_out = parts = division.split(audited.log)
-    say(parts.facts.sentence)
-    policy = train_candidate(config, rest, len(held_out), say, progress)
+    logger.info(parts.facts.sentence)
+    policy = train_candidate(config, rest, len(held_out), progress)
     policy.trained_on_ = fingerprint
     others, left_aside = _judgeable(contenders, audited.log, division, config)
     running_prob = None if is_caller else _probabilities(running, audited.log, division, config)
@@ -163,13 +162,13 @@ def learn(
     return Learned(without_machine(policy), evaluation, audited.audit, fingerprint, parts.facts.to_dict(), left_aside)
 
 
-def train_candidate(config: TrainConfig, rest: BanditLog, n_held_out: int, say: Say, progress: bool) -> Any:
+def train_candidate(config: TrainConfig, rest: BanditLog, n_held_out: int, progress: bool) -> Any:
     """Return the winner of the race, or the policy of a single objective."""
     if config.objective == AUTO:
-        policy, _ = race(config, rest, StepClock(), say, progress=progress)
+        policy, _ = race(config, rest, StepClock(), progress=progress)
     else:
-        policy, _ = boost(config, rest, n_held_out, StepClock(), say, progress, ())
-    return sharpen_trained(policy, config, say)
+        policy, _ = boost(config, rest, n_held_out, StepClock(), progress)
+    return sharpen_trained(policy, config)
 
 
 def judge_against(

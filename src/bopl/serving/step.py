@@ -5,12 +5,14 @@ The consequence of a verdict is written with it, before it is carried out: the n
 
 from __future__ import annotations
 
+import logging
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from bopl._listener import Hear, deprecated_listener
 from bopl._lock import only_writer
 from bopl.evaluation.verdict import BETTER, WORSE
 from bopl.serving.book import CANDIDATE, RAMP, VerdictBook, level_of_look
@@ -24,7 +26,7 @@ from bopl.serving.settings import APPRENTICE, LoopSettings
 from bopl.serving.standing import Standing
 from bopl.serving.trial import count_joined, trial_rows
 
-Say = Callable[[object], None]
+logger = logging.getLogger(__name__)
 START, RAISE, LOWER, KEEP, ROLL_BACK, WAIT = "start", "raise", "lower", "keep", "roll back", "wait"
 
 
@@ -63,9 +65,7 @@ class StepResult:
         }
 
 
-def step(
-    folder: str | Path, *, now: int | None = None, say: Say = lambda text: None, progress: bool = False
-) -> StepResult:
+def step(folder: str | Path, *, now: int | None = None, say: Hear | None = None, progress: bool = False) -> StepResult:
     """Do one step of a loop; run it as often as you like.
 
     Parameters
@@ -75,14 +75,14 @@ def step(
     now : int, optional
         Microseconds since 1970, for the join; by default the time of the machine.
     say : callable, optional
-        Gets a sentence, or something that can be printed, after every part.
+        Deprecated: what a step says goes to `logging`.
     progress : bool, default=False
         Whether to show a line of progress.
     """
     loop = LoopFolder(folder)
     settings = loop.settings()
-    with only_writer(loop.verdicts), EventStore(loop.events) as store:
-        return Stepping(loop, settings, store, say, progress).run(now)
+    with deprecated_listener("say", say), only_writer(loop.verdicts), EventStore(loop.events) as store:
+        return Stepping(loop, settings, store, progress).run(now)
 
 
 @dataclass(frozen=True)
@@ -92,7 +92,6 @@ class Stepping:
     loop: LoopFolder
     settings: LoopSettings
     store: EventStore
-    say: Say
     progress: bool = False
     book: VerdictBook = field(init=False)
 
@@ -102,7 +101,7 @@ class Stepping:
     def run(self, now: int | None = None) -> StepResult:
         """Join, finish what a killed step has left, judge what is on trial, and learn."""
         joined = join(self.loop.path, self.store, self.settings, now=now)
-        self.say(joined.sentence)
+        logger.info(joined.sentence)
         finished = self._finish()
         if finished is not None:
             return self._result(joined, finished)
@@ -123,7 +122,7 @@ class Stepping:
         return Standing.of(self.store.promotions())
 
     def _result(self, joined: JoinResult, entry: Mapping[str, Any]) -> StepResult:
-        self.say(entry["sentence"])
+        logger.info(entry["sentence"])
         written = entry if "number" in entry else None
         return StepResult(joined, entry["action"], entry["sentence"], written, self._standing().now)
 
@@ -188,7 +187,6 @@ class Stepping:
             self._contenders(standing),
             confidence=level,
             is_caller=self._is_apprentice and standing.running == UNIFORM,
-            say=self.say,
             progress=self.progress,
         )
         return self._follow(self._write(self._candidate_entry(standing, learned, look, level, n_joined)))

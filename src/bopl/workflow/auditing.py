@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import logging
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Generic, NamedTuple, TypeVar, cast
 
@@ -14,6 +15,8 @@ from bopl.policy import load
 from bopl.workflow.config import TrainConfig
 from bopl.workflow.judging import align_policy
 from bopl.workflow.reading import fill_propensity, read_log_for, read_training_log
+
+logger = logging.getLogger(__name__)
 
 # These describe what the log is worth to the uniform policy, which nobody will deploy: they are only reported.
 LEFT_OUT = "left_out"
@@ -40,18 +43,18 @@ class Audited(NamedTuple, Generic[LogT]):
     left_out: tuple[Leak, ...]
 
 
-def audit_for_training(log: LogT, config: TrainConfig, *, say: Callable[[object], None]) -> Audited[LogT]:
+def audit_for_training(log: LogT, config: TrainConfig) -> Audited[LogT]:
     """Return the part of a log that is fit for training; raise an error if there is a problem, unless forced."""
     check_keep(log, config.keep)
     fit, audit, left_out = _leave_out(log, config)
     for leak in left_out:
-        say(f"Left out: {leak.sentence}")
+        logger.warning(f"Left out: {leak.sentence}")
     problems = [finding for finding in audit.problems if finding.check not in ABOUT_UNIFORM]
     tolerable = [finding for finding in audit.problems if finding.check in ABOUT_UNIFORM]
     silent = (*ABOUT_UNIFORM, LEFT_OUT)
     notes = [finding for finding in audit.findings if finding.status == NOTE and finding.check not in silent]
     for finding in [*notes, *tolerable]:
-        say(f"Note: {finding.sentence}")
+        logger.warning(f"Note: {finding.sentence}")
     if problems and not config.force:
         listed = " ".join(finding.sentence for finding in problems)
         raise AuditError(
@@ -59,9 +62,9 @@ def audit_for_training(log: LogT, config: TrainConfig, *, say: Callable[[object]
             "force=True."
         )
     for finding in problems:
-        say(f"Problem: {finding.sentence}")
+        logger.warning(f"Problem: {finding.sentence}")
     if not problems:
-        say(f"Audit: {len(audit.findings)} checks, no problem{' that forbids training' if tolerable else ''}.")
+        logger.info(f"Audit: {len(audit.findings)} checks, no problem{' that forbids training' if tolerable else ''}.")
     return Audited(cast("LogT", fit), audit, left_out)
 
 

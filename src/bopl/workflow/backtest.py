@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 import numpy as np
 from sklearn.base import clone
 
+from bopl._listener import Hear, deprecated_listener
 from bopl._typing import FloatArray
 from bopl.evaluation import Evaluation
 from bopl.log import BanditLog, SplitFacts
@@ -24,7 +26,7 @@ from bopl.workflow.reading import describe_log, read_training_log
 from bopl.workflow.step_clock import StepClock
 from bopl.workflow.training import boost
 
-Say = Callable[[object], None]
+logger = logging.getLogger(__name__)
 Fit = Callable[[BanditLog], tuple[Any, bool]]
 NOTE = (
     "This judges the way of training, with retraining before every period: each sample by the policy trained before it."
@@ -117,7 +119,7 @@ def backtest(
     confidence: float = 0.95,
     random_state: int = 0,
     n_jobs: int | None = None,
-    say: Say = lambda text: None,
+    say: Hear | None = None,
 ) -> Backtest:
     """Train on the past, judge on the next period, and repeat.
 
@@ -135,7 +137,7 @@ def backtest(
     random_state : int, default=0
         Seed of the default policy, of reward models and of the bootstrap.
     say : callable, optional
-        Called with a sentence before and after every period's training.
+        Deprecated: what is said before and after every period's training goes to `logging`.
 
     Examples
     --------
@@ -160,12 +162,11 @@ def backtest(
         n_jobs=n_jobs,
     ).check()
     divisions = PeriodPlan(n_periods, every, window).divide(log)
-    return _roll(log, divisions, lambda part: (clone(unfitted).fit(part), False), config, say)
+    with deprecated_listener("say", say):
+        return _roll(log, divisions, lambda part: (clone(unfitted).fit(part), False), config)
 
 
-def backtest_file(
-    config: TrainConfig, plan: PeriodPlan, *, say: Say = lambda text: None, progress: bool = False
-) -> Backtest:
+def backtest_file(config: TrainConfig, plan: PeriodPlan, *, progress: bool = False) -> Backtest:
     """Backtest ``bopl train`` on a log in a file.
 
     Parameters
@@ -173,24 +174,23 @@ def backtest_file(
     config : TrainConfig
         ``minutes`` is divided among the periods; ``holdout`` and ``out`` are not used.
     plan : PeriodPlan
-    say : callable, optional
     progress : bool, default=False
         Show progress if standard error is a terminal.
     """
     config.check_objective()
     log = read_training_log(config)
-    say(describe_log(log, config.paths))
+    logger.info(describe_log(log, config.paths))
     divisions = plan.divide(log)
-    log = audit_for_training(log, config, say=say).log
+    log = audit_for_training(log, config).log
     share = None if config.minutes is None else config.minutes / len(divisions)
     each = replace(config, minutes=share)
 
     def fit(part: BanditLog) -> tuple[Any, bool]:
         if each.objective == AUTO:
-            return race(each, part, StepClock(), lambda text: None, progress=progress)
-        return boost(each, part, 0, StepClock(), lambda text: None, progress, ())
+            return race(each, part, StepClock(), progress=progress, level=logging.DEBUG)
+        return boost(each, part, 0, StepClock(), progress, level=logging.DEBUG)
 
-    return _roll(log, divisions, fit, each, say)
+    return _roll(log, divisions, fit, each)
 
 
 def _deciding(evaluation: Evaluation) -> Mapping[str, Any]:
@@ -199,17 +199,17 @@ def _deciding(evaluation: Evaluation) -> Mapping[str, Any]:
     return {**row, **evaluation.decision("policy")}
 
 
-def _roll(log: BanditLog, divisions: Sequence[Division], fit: Fit, config: TrainConfig, say: Say) -> Backtest:
+def _roll(log: BanditLog, divisions: Sequence[Division], fit: Fit, config: TrainConfig) -> Backtest:
     """Train and judge period by period, and then judge all of them together."""
     periods: list[Period] = []
     judged: list[_Judged] = []
     is_interrupted = False
     for number, division in enumerate(divisions, 1):
         train, test = parts = division.split(log)
-        say(f"Period {number} of {len(divisions)}. {parts.facts.sentence}")
+        logger.info(f"Period {number} of {len(divisions)}. {parts.facts.sentence}")
         drift = parts.drift()
         if drift:
-            say(f"Drift: {drift_finding(drift).sentence}")
+            logger.warning(f"Drift: {drift_finding(drift).sentence}")
         try:
             policy, is_interrupted = fit(train)
         except KeyboardInterrupt:
@@ -219,11 +219,11 @@ def _roll(log: BanditLog, divisions: Sequence[Division], fit: Fit, config: Train
             break
         about = _about(policy)
         if about:
-            say(about)
+            logger.info(about)
         judged.append(_probabilities(policy, fit_reward_model(train, config), test, division))
         periods.append(Period(parts.facts, judged[-1].judge(log, config), about, drift))
         if is_interrupted:
-            say("Interrupted: the verdict is on the periods so far.")
+            logger.warning("Interrupted: the verdict is on the periods so far.")
             break
     return Backtest(tuple(periods), _joined(judged).judge(log, config), is_interrupted)
 

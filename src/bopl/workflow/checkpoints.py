@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import logging
 import time
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -20,6 +21,8 @@ from bopl.log import BanditLog, PartitionedLog
 from bopl.policy import BoostedPolicy
 from bopl.workflow.config import TrainConfig
 
+logger = logging.getLogger(__name__)
+
 SECONDS = 20.0  # between two writes, at least
 COSTS = 20.0  # ... and this many times as long as a write takes
 MAX_BYTES = 2**29  # of scores: more would take long to write, and several times their memory
@@ -30,7 +33,6 @@ HALF = "..fit-*.checkpoint"  # of a process that was killed while it wrote one
 GOING_ON = "Resuming from the checkpoint of an earlier run with the same log and settings."
 NO_ROOM = "There is no checkpoint, so a killed run would start from the beginning: {}"
 
-Say = Callable[[object], None]
 T = TypeVar("T")
 
 
@@ -45,15 +47,13 @@ class Checkpoints:
     config : TrainConfig
     origin : sequence of str
         What distinguishes the log from others.
-    say : callable
-        Called with a sentence when a fit resumes from a checkpoint, and when none can be written.
     """
 
-    def __init__(self, folder: Path, config: TrainConfig, origin: Sequence[str], say: Say) -> None:
+    def __init__(self, folder: Path, config: TrainConfig, origin: Sequence[str]) -> None:
         settings = {name: value for name, value in config.to_dict().items() if name not in INDIFFERENT}
         facts = json.dumps([settings, versions(), *origin], sort_keys=True, default=str)
         self._folder, self._key = folder, hashlib.sha256(facts.encode()).hexdigest()[:16]
-        self._say, self._said = say, set[str]()
+        self._said = set[str]()
         self._n_fits, self._cost = 0, 0.0
 
     def recall(self, name: str, read: Callable[[Path], T]) -> T | None:
@@ -66,7 +66,7 @@ class Checkpoints:
         except ValueError:  # of a damaged file
             path.unlink(missing_ok=True)
             return None
-        self._say_once(GOING_ON)
+        self._say_once(logging.INFO, GOING_ON)
         return found
 
     def keep(self, name: str, write: Callable[[Path], None], *, seconds: float) -> bool:
@@ -77,7 +77,7 @@ class Checkpoints:
         try:
             write(self._path(name))
         except OSError as error:
-            self._say_once(NO_ROOM.format(error))
+            self._say_once(logging.WARNING, NO_ROOM.format(error))
             return False
         finally:
             self._cost = time.monotonic() - began
@@ -121,15 +121,15 @@ class Checkpoints:
                 path.unlink(missing_ok=True)
         fit()
 
-    def _say_once(self, sentence: str) -> None:
+    def _say_once(self, level: int, sentence: str) -> None:
         if sentence not in self._said:
             self._said.add(sentence)
-            self._say(sentence)
+            logger.log(level, sentence)
 
     def tell(self) -> None:
         """Say that an interrupted run can be resumed."""
         if any(self._folder.glob(PATTERN)):
-            self._say("Run the same command again to resume from here.")
+            logger.info("Run the same command again to resume from here.")
 
 
 def digest_of(column: AnyArray | None) -> str:
@@ -150,10 +150,10 @@ class RunCheckpoint(Checkpoint):
     Parameters
     ----------
     path : Path
-    say : callable
+    say : callable of a level of `logging` and a sentence
     """
 
-    def __init__(self, path: Path, say: Callable[[str], None]) -> None:
+    def __init__(self, path: Path, say: Callable[[int, str], None]) -> None:
         super().__init__(path, every=1)
         self._say = say
         self._last, self._cost = 0.0, 0.0
@@ -163,7 +163,7 @@ class RunCheckpoint(Checkpoint):
         super().on_start(state)
         self._last = time.monotonic()
         if state.rounds:
-            self._say(GOING_ON)
+            self._say(logging.INFO, GOING_ON)
 
     def __call__(self, state: BoostingState) -> CallbackAction:
         """Write if it is due."""
@@ -182,6 +182,6 @@ class RunCheckpoint(Checkpoint):
         try:
             super()._write(state)
         except OSError as error:
-            self._say(NO_ROOM.format(error))
+            self._say(logging.WARNING, NO_ROOM.format(error))
         self._last = time.monotonic()
         self._cost = self._last - began

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+import logging
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -22,7 +23,7 @@ from bopl.workflow.sharpness import describe_acting, sharpen_trained
 from bopl.workflow.step_clock import StepClock
 from bopl.workflow.training import boost
 
-Say = Callable[[object], None]
+logger = logging.getLogger(__name__)
 SHARES = (0.125, 0.25, 0.5, 1.0)  # of the training samples, each twice the previous one
 MIN_TRAINED = 100  # samples of a part that is worth training on
 
@@ -108,9 +109,7 @@ def _planned(log: BanditLog, policies: Any, config: TrainConfig, question: PlanQ
     return FilePlan(log, plan(log, policies, min_uplift=effect, **levels), effect, [], notes)
 
 
-def plan_curve(
-    config: TrainConfig, question: PlanQuestion, *, say: Say = lambda text: None, progress: bool = False
-) -> FilePlan:
+def plan_curve(config: TrainConfig, question: PlanQuestion, *, progress: bool = False) -> FilePlan:
     """Return the learning curve of a log, and the plan for its policies.
 
     Policies are trained on an eighth, a quarter, a half and all of the samples that are not held out, each part within
@@ -118,15 +117,15 @@ def plan_curve(
     """
     config.check_objective()
     log = read_training_log(config)
-    say(describe_log(log, config.paths))
-    log = audit_for_training(log, config, say=say).log
+    logger.info(describe_log(log, config.paths))
+    log = audit_for_training(log, config).log
     rest, held_out = split_log(log, config.holdout, config.random_state)
     effect = question.effect(held_out)
     parts = usable_parts(rest, config.random_state)
     total = sum(part.n_samples for part in parts)
     policies = {}
     for part in parts:
-        say(f"Training on {part.n_samples:,} samples, to be judged on the {held_out.n_samples:,} held out.")
+        logger.info(f"Training on {part.n_samples:,} samples, to be judged on the {held_out.n_samples:,} held out.")
         minutes = None if config.minutes is None else config.minutes * part.n_samples / total
         policies[part.n_samples] = _train(replace(config, minutes=minutes), part, progress)
     levels = {"confidence": config.confidence, "power": question.power}
@@ -138,17 +137,13 @@ def plan_curve(
 
 def _train(config: TrainConfig, log: BanditLog, progress: bool) -> Any:
     """Return the policy of a run on this log."""
-
-    def unsaid(text: object) -> None:
-        pass
-
     if config.objective == AUTO:
-        policy, was_interrupted = race(config, log, StepClock(), unsaid, progress=progress)
+        policy, was_interrupted = race(config, log, StepClock(), progress=progress, level=logging.DEBUG)
     else:
-        policy, was_interrupted = boost(config, log, 0, StepClock(), unsaid, progress, ())
+        policy, was_interrupted = boost(config, log, 0, StepClock(), progress, level=logging.DEBUG)
     if was_interrupted:
         raise KeyboardInterrupt
-    return sharpen_trained(policy, config)
+    return sharpen_trained(policy, config, level=logging.DEBUG)
 
 
 def usable_parts(log: BanditLog, seed: int) -> list[BanditLog]:

@@ -22,6 +22,7 @@ from bopl.log.duplicate import audit_duplicates
 from bopl.log.finding import PROBLEM
 from bopl.policy import load
 from bopl.reward import BoostedRewardModel
+from bopl.reward.prediction import predict_rewards
 from bopl.workflow.config import TrainConfig
 from bopl.workflow.reading import fill_propensity, noting_unseen, read_log_for, schema_of
 from bopl.workflow.sharpness import describe_acting, with_sharpness
@@ -46,6 +47,9 @@ def judge(
     names = chosen_estimators(config)
     if reward_model is None and config.estimators is None:
         names = tuple(name for name in names if not estimator_needs_model(name))
+    if isinstance(log, BanditLog) and reward_model is not None:  # which is asked twice, for settings and for estimates
+        predicted = predict_rewards(reward_model, log).kept()
+        reward_model = reward_model if predicted.given is None else predicted.given
     return evaluate_as_set(config, log, {"policy": policy}, names, reward_model=reward_model, cluster=cluster)
 
 

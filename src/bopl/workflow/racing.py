@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import logging
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -19,17 +21,22 @@ from bopl.report.plain import MINUS, within_text
 from bopl.workflow.config import TrainConfig
 from bopl.workflow.step_clock import StepClock
 
+logger = logging.getLogger(__name__)
+
 
 def race(
     config: TrainConfig,
     log: BanditLog | PartitionedLog,
     clock: StepClock,
-    say: Callable[[object], None],
     *,
     progress: bool,
     keeper: Keeper | None = None,
+    level: int = logging.INFO,
 ) -> tuple[AutoPolicy, bool]:
-    """Return the policy that won a race on a log and was trained on all of it, and whether Ctrl-C interrupted it."""
+    """Return the policy that won a race on a log and was trained on all of it, and whether Ctrl-C interrupted it.
+
+    What it says has this level of `logging`: of one race among many, nobody reads every word.
+    """
     policy = AutoPolicy(
         config.include,
         config.exclude,
@@ -39,25 +46,25 @@ def race(
         progress=progress,
         random_state=config.random_state,
     )
-    with clock.step("train"), _told(say), warnings.catch_warnings():
+    with clock.step("train"), _told(level), warnings.catch_warnings():
         warnings.simplefilter("ignore", LeakWarning)  # the audit has reported them; the rest is to be kept
         if isinstance(log, PartitionedLog):
             policy.fit(log, keeper=keeper, cluster=config.cluster, memory=config.memory)
         else:
             policy.fit(log, keeper=keeper)
-    say(leaderboard_table(policy.leaderboard_))
-    say(policy.leaderboard_.verdict)
+    logger.log(level, LeaderboardTable(policy.leaderboard_))
+    logger.log(level, policy.leaderboard_.verdict)
     if policy.leaderboard_.n_parts == 1:  # the table says so for a cross-validation
-        say(policy.leaderboard_.judged_by)
+        logger.log(level, policy.leaderboard_.judged_by)
     # A race that ended before Ctrl-C may have had its winner's training interrupted.
     was_interrupted = policy.is_interrupted_ or any(part.stop_reason_ == INTERRUPTED for part in boosted_parts(policy))
     if was_interrupted:
-        say("Interrupted: the policy is the best of those trained so far.")
+        logger.log(level, "Interrupted: the policy is the best of those trained so far.")
     return policy, was_interrupted
 
 
 @contextmanager
-def _told(say: Callable[[object], None]) -> Iterator[None]:
+def _told(level: int) -> Iterator[None]:
     """Say on which part of a log a winner is trained, instead of warning; leave other warnings as they are."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", PartTrainedWarning)
@@ -65,9 +72,22 @@ def _told(say: Callable[[object], None]) -> Iterator[None]:
     for warning in caught:
         if issubclass(warning.category, PartTrainedWarning):
             sentence = str(warning.message)
-            say(sentence[:1].upper() + sentence[1:])
+            logger.log(level, sentence[:1].upper() + sentence[1:])
         else:
             warnings.warn_explicit(warning.message, warning.category, warning.filename, warning.lineno)
+
+
+@dataclass(frozen=True)
+class LeaderboardTable:
+    """A leaderboard as it is said: plain lines in a log file, a table that fits eighty columns on a terminal."""
+
+    leaderboard: Leaderboard
+
+    def __str__(self) -> str:
+        return "\n".join(self.leaderboard.lines())
+
+    def __rich__(self) -> Any:
+        return leaderboard_table(self.leaderboard)
 
 
 def leaderboard_table(leaderboard: Leaderboard) -> Any:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from copy import copy
@@ -15,7 +16,7 @@ from sklearn.base import clone
 
 from bopl import report
 from bopl._errors import UsageError
-from bopl._files import copy_file, recover_file, recover_folder, replaced_folder, write_text
+from bopl._files import recover_file, recover_folder, replaced_folder, replacing, write_text
 from bopl._interrupt import uninterrupted
 from bopl._lock import only_writer
 from bopl._machine import versions
@@ -123,13 +124,15 @@ class RunFolder:
         """
         from pyarrow import csv
 
-        with uninterrupted():
-            with replaced_folder(self.path, without=frozenset({"report.html", "summary.json"})) as new:
-                write_text(new / "config.toml", config.absolute().to_toml())
-                csv.write_csv(policy.history_.to_arrow(), new / "history.csv")
-                self._save_facts(config, policy, {"split": split.to_dict()}, new / "run.json")
-                without_machine(policy).save(new / "policy.bopl")
-            copy_file(self.policy, self.out)
+        earlier_verdict = frozenset({"report.html", "summary.json"})
+        with uninterrupted(), replacing(self.out) as copied, replaced_folder(self.path, without=earlier_verdict) as new:
+            write_text(new / "config.toml", config.absolute().to_toml())
+            csv.write_csv(policy.history_.to_arrow(), new / "history.csv")
+            self._save_facts(config, policy, {"split": split.to_dict()}, new / "run.json")
+            without_machine(policy).save(new / "policy.bopl")
+            with (new / "policy.bopl").open("rb") as file:  # a disk without room for both keeps the earlier run
+                shutil.copyfileobj(file, copied)
+            copied.flush()
 
     def save_run(self, config: TrainConfig, policy: Any, summary: dict[str, Any], clock: StepClock) -> None:
         """Write what is known in the end; the page comes last, from the summary."""

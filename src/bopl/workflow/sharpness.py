@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import logging
 from typing import Any
 
 import numpy as np
@@ -11,6 +11,8 @@ from bopl._errors import checking_usage
 from bopl._settings import check_number
 from bopl.race import AutoPolicy
 from bopl.workflow.config import TrainConfig
+
+logger = logging.getLogger(__name__)
 
 
 def with_sharpness(policy: Any, inverse_temperature: float | None) -> Any:
@@ -22,10 +24,10 @@ def with_sharpness(policy: Any, inverse_temperature: float | None) -> Any:
         return policy.sharpened(inverse_temperature)
 
 
-def sharpen_trained(policy: Any, config: TrainConfig, say: Callable[[object], None] = lambda text: None) -> Any:
+def sharpen_trained(policy: Any, config: TrainConfig, *, level: int = logging.WARNING) -> Any:
     """Return a newly trained policy, as sharp as the settings say; the logging policy stays as it is."""
     if config.inverse_temperature is not None and isinstance(policy, AutoPolicy) and policy.is_logging_:
-        say("inverse_temperature has no effect: the policy is the logging policy.")
+        logger.log(level, "inverse_temperature has no effect: the policy is the logging policy.")
         return policy
     return with_sharpness(policy, config.inverse_temperature)
 

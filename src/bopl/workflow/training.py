@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+import logging
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -10,6 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from bopl import report
+from bopl._listener import Hear, deprecated_listener
+from bopl._policy_reader import read_policy
 from bopl._progress import RunLine, current_line
 from bopl.boosting import TimeLimit, Workbench
 from bopl.boosting.loop import AnyCallback
@@ -42,7 +45,7 @@ from bopl.workflow.sharpness import sharpen_trained
 from bopl.workflow.step_clock import StepClock
 from bopl.workflow.translation import MAX_SAMPLES, SHARES, choose_translation, is_interrupted
 
-Say = Callable[[object], None]
+logger = logging.getLogger(__name__)
 
 MAX_SHOWN = 100_000  # samples of a log in pieces that the report looks at
 
@@ -83,7 +86,7 @@ class TrainResult:
 def train(
     config: TrainConfig,
     *,
-    say: Say = lambda text: None,
+    say: Hear | None = None,
     progress: bool = False,
     callbacks: Sequence[AnyCallback] = (),
 ) -> TrainResult:
@@ -97,7 +100,7 @@ def train(
     config : TrainConfig
         All that the run is told.
     say : callable, optional
-        Gets a sentence, or something that can be printed, after every step.
+        Deprecated: what a run says goes to `logging`.
     progress : bool, default=False
         Show one line of progress for the whole run on standard error; where that is no terminal, a plain line every
         half minute.
@@ -107,23 +110,21 @@ def train(
     config.check_objective()
     if callbacks and config.objective == AUTO:
         raise ValueError("callbacks apply to boosting a single objective: set objective to dr, ips or surrogate.")
-    with RunFolder.open(config.out) as folder, RunLine(is_shown=progress) as line:
-        return _run(config, folder, line.around(say), progress, callbacks)
+    with deprecated_listener("say", say), RunFolder.open(config.out) as folder, RunLine(is_shown=progress):
+        return _run(config, folder, progress, callbacks)
 
 
-def _run(
-    config: TrainConfig, folder: RunFolder, say: Say, progress: bool, callbacks: Sequence[AnyCallback]
-) -> TrainResult:
+def _run(config: TrainConfig, folder: RunFolder, progress: bool, callbacks: Sequence[AnyCallback]) -> TrainResult:
     clock = StepClock(line=current_line())
     with clock.step("read"):
         scale = scale_of(config, is_training=True)
         if scale.sentence is not None:
-            say(scale.sentence)
+            logger.info(scale.sentence)
         log = read_for_training(config, scale)
     folder.log_facts.update(origin_facts(log))
-    say(describe_log(log, config.paths))
+    logger.info(describe_log(log, config.paths))
     with clock.step("audit"):
-        log, audit, left_out = audit_for_training(log, config, say=say)
+        log, audit, left_out = audit_for_training(log, config)
         fingerprint = log.fingerprint()  # of what is learned from, which is what the policy will read
         # Times and groups are no part of it, but decide which sample is in which part.
         origin = [fingerprint]
@@ -135,30 +136,34 @@ def _run(
         split, drift = parts.facts, parts.drift()
         del log, parts  # the parts are copies, and nothing else may keep the whole beside them
     if split.train.first is not None or split.train.n_groups is not None:
-        say(split.sentence)
+        logger.info(split.sentence)
     audit = audit.with_finding(drift_finding(drift))
     if drift:
-        say(f"Drift: {audit['drift'].sentence}")
+        logger.warning(f"Drift: {audit['drift'].sentence}")
     policy: AutoPolicy | BoostedPolicy
-    checkpoints = Checkpoints(folder.path, config, origin, say)
+    checkpoints = Checkpoints(folder.path, config, origin)
     if config.objective == AUTO:
-        say(f"Racing on {rest.n_samples:,} samples, and holding out {held_out.n_samples:,} for the verdict.")
-        policy, was_interrupted = race(config, rest, clock, say, progress=progress, keeper=checkpoints)
+        logger.info(f"Racing on {rest.n_samples:,} samples, and holding out {held_out.n_samples:,} for the verdict.")
+        policy, was_interrupted = race(config, rest, clock, progress=progress, keeper=checkpoints)
     else:
-        policy, was_interrupted = boost(config, rest, len(held_out), clock, say, progress, callbacks, checkpoints)
-    policy = sharpen_trained(policy, config, say)
+        policy, was_interrupted = boost(config, rest, len(held_out), clock, progress, callbacks, checkpoints)
+    policy = sharpen_trained(policy, config)
     policy.trained_on_ = fingerprint
     folder.save_policy(config, policy, split)
-    say(f"Judging on the {len(held_out):,} held-out samples.")
-    with _telling_of(folder.out, say):
+    logger.info(f"Judging on the {len(held_out):,} held-out samples.")
+    with _telling_of(folder.out):
         with clock.step("evaluate"):
             reward_model = fit_reward_model(rest, config)
-            cluster = config.cluster if isinstance(held_out, PartitionedLog) else None
-            evaluation = judge(held_out, policy, config, reward_model, cluster=cluster)
+            # Held-out samples in memory are scored once, for the verdict and for the report.
+            if isinstance(held_out, BanditLog):
+                judged, cluster = read_policy(policy, held_out).kept().given, None
+            else:
+                judged, cluster = policy, config.cluster
+            evaluation = judge(held_out, judged, config, reward_model, cluster=cluster)
         with clock.step("report"):
-            shown = held_out.sample(MAX_SHOWN, 0) if isinstance(held_out, PartitionedLog) else held_out
+            shown = held_out if isinstance(held_out, BanditLog) else held_out.sample(MAX_SHOWN, 0)
             summary = report.summarise(
-                policy, shown, evaluation, audit=audit, config=config.to_dict(), encoder=shown.schema
+                judged, shown, evaluation, audit=audit, config=config.to_dict(), encoder=shown.schema
             )
         summary |= {"split": split.to_dict(), "drift": [one.to_dict() for one in drift], "steps": clock.steps}
         summary |= {"left_out": [leak.to_dict() for leak in left_out]}
@@ -187,12 +192,12 @@ def read_for_training(config: TrainConfig, scale: Scale) -> BanditLog | Partitio
 
 
 @contextmanager
-def _telling_of(out: Path, say: Say) -> Iterator[None]:
+def _telling_of(out: Path) -> Iterator[None]:
     """Say, if what comes after the training fails or is interrupted, that there is a policy all the same."""
     try:
         yield
     except BaseException:
-        say(f"There is no verdict, but the policy is trained and saved: {out}")
+        logger.warning(f"There is no verdict, but the policy is trained and saved: {out}")
         raise
 
 
@@ -204,20 +209,21 @@ def boost(
     rest: BanditLog | PartitionedLog,
     n_held_out: int,
     clock: StepClock,
-    say: Say,
     progress: bool,
-    callbacks: Sequence[AnyCallback],
+    callbacks: Sequence[AnyCallback] = (),
     checkpoints: Checkpoints | None = None,
+    level: int = logging.INFO,
 ) -> tuple[BoostedPolicy, bool]:
     """Return the trained policy of a single objective, and whether Ctrl-C cut the training short."""
     part, validation = parts = split_validation(rest, config.validation_fraction, config.random_state + 1)
-    say(
+    logger.log(
+        level,
         f"Training on {part.n_samples:,} samples, choosing on {choosing_text(parts.facts)}, and holding out "
-        f"{n_held_out:,} for the verdict.{_dropped_text(parts.facts)}"
+        f"{n_held_out:,} for the verdict.{_dropped_text(parts.facts)}",
     )
     fitting = _Fitting(config, part, validation, progress, tuple(callbacks), checkpoints)
-    policy, was_interrupted = fitting.run(clock, say)
-    say(_describe_training(policy))
+    policy, was_interrupted = fitting.run(clock, level)
+    logger.log(level, _describe_training(policy))
     return policy, was_interrupted
 
 
@@ -245,7 +251,7 @@ class _Fitting:
     callbacks: tuple[AnyCallback, ...]
     checkpoints: Checkpoints | None
 
-    def run(self, clock: StepClock, say: Say) -> tuple[BoostedPolicy, bool]:
+    def run(self, clock: StepClock, level: int) -> tuple[BoostedPolicy, bool]:
         """Return the trained policy, and whether Ctrl-C cut the training short."""
         if not self._is_chosen:
             given = self.config.reward_translation
@@ -256,9 +262,12 @@ class _Fitting:
                 self.make, self._fit_candidate, self.part, self.validation, seed=self.config.random_state
             )
         listed = ", ".join(f"{one:g} gives {value:.4g}" for one, value in choice.values.items())
-        say(f"Reward translation {choice.reward_translation:g}, by the validation samples' lower bounds: {listed}.")
+        logger.log(
+            level,
+            f"Reward translation {choice.reward_translation:g}, by the validation samples' lower bounds: {listed}.",
+        )
         if choice.is_interrupted:
-            say("Interrupted: the choice is among the policies trained so far.")
+            logger.log(level, "Interrupted: the choice is among the policies trained so far.")
         if choice.is_complete:
             return choice.policy, choice.is_interrupted
         return self._fit_final(choice.reward_translation, clock)

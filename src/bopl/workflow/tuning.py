@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -22,6 +23,8 @@ from bopl.workflow.reading import describe_log, read_training_log, split_log
 from bopl.workflow.run_folder import check_writable
 from bopl.workflow.training import make_policy
 from bopl.workflow.translation import CONFIDENCE, MAX_SAMPLES, SHARES, drawn_part, translation_at
+
+logger = logging.getLogger(__name__)
 
 MIN_ROUNDS = 20
 FIXED = ("colsample", "reg_lambda", "weight", "smoothness", "start")  # other settings that scores depend on
@@ -79,7 +82,6 @@ def tune(
     n_folds: int = 3,
     n_jobs: int = 1,
     engine: str = "tpe",
-    say: Callable[[object], None] = lambda text: None,
 ) -> Tuned:
     """Search for settings by cross-validation and write them as a configuration for ``bopl train --config``.
 
@@ -97,22 +99,23 @@ def tune(
         The budget, either or both.
     n_folds, n_jobs : int
     engine : {"tpe", "random"}
-    say : callable, optional
     """
     path = Path(out)
     check_writable(path, read=[config.log])
     with checking_usage():
         check_budget(n_configurations, minutes, engine, n_jobs)
     log = read_training_log(config)
-    say(describe_log(log, config.paths))
-    log = audit_for_training(log, config, say=say).log
+    logger.info(describe_log(log, config.paths))
+    log = audit_for_training(log, config).log
     rest, held_out = parts = split_log(log, config.holdout, config.random_state)
     if log.time is not None or log.group is not None:
-        say(parts.facts.sentence)
-    say(f"Searching on {rest.n_samples:,} samples; the {held_out.n_samples:,} that train will hold out stay unseen.")
+        logger.info(parts.facts.sentence)
+    logger.info(
+        f"Searching on {rest.n_samples:,} samples; the {held_out.n_samples:,} that train will hold out stay unseen."
+    )
     if rest.n_samples > MAX_SAMPLES:
         rest = drawn_part(rest, MAX_SAMPLES, [config.random_state, 4])
-        say(f"{MAX_SAMPLES:,} of them, drawn at random, are enough to compare settings.")
+        logger.info(f"{MAX_SAMPLES:,} of them, drawn at random, are enough to compare settings.")
     threads = config.n_jobs or max((os.cpu_count() or 1) // n_jobs, 1)
     run = partial(
         search,
@@ -124,7 +127,6 @@ def tune(
         n_jobs=n_jobs,
         random_state=config.random_state,
         identity={"number of folds": n_folds} | {name: getattr(config, name) for name in FIXED},
-        report=say,
     )
     was_interrupted = False
     try:
