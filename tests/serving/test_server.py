@@ -120,6 +120,9 @@ def test_a_decision_may_be_activated_later(client, store):
         (b'{"context": {"a": "\\ud800"}}', 400, "the body must be JSON in UTF-8"),
         (b"\xff\xfe", 400, "the body must be JSON in UTF-8"),
         (b"[" * 60_000, 400, "nested too deeply"),
+        (b'{"context": {"a": ' + b"[" * 70 + b"]" * 70 + b"}}", 400, "nested too deeply"),
+        (b'{"context": ' + b'{"a": ' * 70 + b"1" + b"}" * 70 + b"}", 400, "nested too deeply"),
+        ({"context": RECORD, "eligible": [2**63]}, 400, "eligible must name actions"),
         (b"", 400, "the body is not valid JSON"),
     ],
 )
@@ -137,6 +140,7 @@ def test_a_wrong_request_is_one_sentence(client, body, status, sentence):
         (True, "value must be a number"),
         (None, "value must be a number"),
         (10**400, "value must be finite"),
+        (-1e101, "value must lie between -1e+100 and 1e+100; got -1e+101."),
     ],
 )
 def test_a_wrong_reward_is_one_sentence(client, value, sentence):

@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager
 import pytest
 
 from bopl.serving.events import EventStore
+from bopl.serving.live import LiveFigures
 from bopl.serving.mixture import ServedMixture
 from bopl.serving.requests import BadRequestError, DecideRequest
 from bopl.serving.service import DecisionService
@@ -133,6 +134,38 @@ def test_an_apprentice_must_be_told_the_action(folder):
     assert caught.value.status == 422
 
 
+@pytest.mark.parametrize(
+    ("actions", "given", "sentence"),
+    [
+        (("a", "b"), {"action": 7}, "actions must be all texts or all integers, as those before; got 7."),
+        ((1, 2), {"action": "a"}, "actions must be all texts or all integers, as those before; got 'a'."),
+        ((), {"action": 7}, "actions must be all texts or all integers, as those before; got 7."),
+        ((), {"action": 2.5}, "actions must be all texts or all integers, as those before; got 2.5."),
+        ((), {"action": "a", "eligible": ["a", 1]}, "got 'a' among 'a', 1."),
+        ((), {"action": "a", "eligible": ["b"]}, "action 'a' is not one of eligible."),
+        (("a", "b"), {"action": "a", "eligible": ["b"]}, "action 'a' is not one of eligible."),
+        ((), {"action": "a", "eligible": []}, "action 'a' is not one of eligible."),
+    ],
+)
+def test_a_callers_action_that_would_make_the_log_unreadable_is_refused(tmp_path, actions, given, sentence):
+    folder = make_loop(tmp_path / "loop", mode="apprentice", actions=actions)
+
+    async def run():
+        async with running(folder, mode="apprentice", actions=actions) as service:
+            if not actions:
+                for odd in (True, ("a", 1)):  # which does not say what the others are
+                    with pytest.raises(BadRequestError, match="all texts or all integers"):
+                        await service.decide(DecideRequest(None, RECORD, action=odd))
+                await service.decide(DecideRequest("first", RECORD, action="x", eligible=["x", "y"]))
+        async with running(folder, mode="apprentice", actions=actions) as service:
+            await service.decide(DecideRequest("e", RECORD, **given))
+
+    with pytest.raises(BadRequestError) as caught:
+        asyncio.run(run())
+    assert sentence in str(caught.value)
+    assert caught.value.status == 422
+
+
 # -- Settings ---------------------------------------------------------------------------------------------------------
 
 
@@ -145,3 +178,19 @@ def test_another_exploration_is_another_promotion(folder):
     changed = asyncio.run(run(exploration=0.2))
     assert (changed.id, changed.exploration, changed.reason) == (2, 0.2, "loop.toml changed")
     assert asyncio.run(run(exploration=0.2)).id == 2
+
+
+def test_the_running_value_counts_what_the_join_counts(folder):
+    async def run(**settings):
+        async with running(folder, actions=("a", "b", "c"), reward_window_s=0.01, **settings) as service:
+            for event, is_active in (("shown", True), ("later", False), ("never", False)):
+                await service.decide(DecideRequest(event, RECORD, is_active=is_active))
+            await service.activate("later")
+            time.sleep(0.05)
+            await service.activate("never")  # too late
+            live = LiveFigures(service)
+            live.look()
+            return live.gauges()["bopl_closed_decisions"][1]
+
+    assert asyncio.run(run()) == 2
+    assert asyncio.run(run(needs_activation=True)) == 1

@@ -35,7 +35,8 @@ NEW_REWARDS = "SELECT rowid, status FROM reward WHERE rowid > ? ORDER BY rowid L
 CLOSED = """
 SELECT id, decider, propensity, policy_prob,
        (SELECT {combined} FROM reward WHERE reward.event = decision.event AND status = 'ok' {order}),
-       is_active OR EXISTS (SELECT 1 FROM activation WHERE activation.event = decision.event)
+       (is_active AND NOT ?) OR
+       EXISTS (SELECT 1 FROM activation AS shown WHERE shown.event = decision.event AND shown.time <= decision.time + ?)
 FROM decision WHERE id > ? AND time >= ? AND time <= ? AND promotion = ? ORDER BY id LIMIT ?
 """
 COMBINED = {
@@ -119,15 +120,16 @@ class LiveFigures:
             self._rewards.update(status for _, status in rows)
 
     def _look_at_value(self, connection: sqlite3.Connection, since: int) -> None:
-        until = self._service.store.clock.now() - int(self._settings.reward_window_s * 1e6)
+        window = round(self._settings.reward_window_s * 1e6)
+        until = self._service.store.clock.now() - window
         assert self._served is not None
         assert self._policy is not None
-        bounds = (since, until, self._promotion, N_PER_LOOK)
-        rows = connection.execute(COMBINED[self._settings.reward_combination], (self._last_closed, *bounds)).fetchall()
+        wanted = (self._settings.needs_activation, window, self._last_closed, since, until, self._promotion, N_PER_LOOK)
+        rows = connection.execute(COMBINED[self._settings.reward_combination], wanted).fetchall()
         if not rows:
             return
         self._last_closed = rows[-1][0]
-        counted = [row for row in rows if row[5] or not self._settings.needs_activation]
+        counted = [row for row in rows if row[5]]
         reward = np.array([self._settings.default_reward if row[4] is None else row[4] for row in counted])
         self._n_closed += len(counted)
         self._n_rewarded += sum(row[4] is not None for row in counted)

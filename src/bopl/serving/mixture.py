@@ -110,6 +110,10 @@ class ServedMixture:
         mask[found] = True
         return mask
 
+    def knows(self, action: Action) -> bool:
+        """Return whether it is one of the actions."""
+        return _key(action) in self._position
+
     def policy_alone(self, record: Mapping[str, Any], mask: BoolArray) -> FloatArray:
         """Return the probabilities of the policy, without baseline and exploration."""
         return self._alone(self._places[0], record, mask)

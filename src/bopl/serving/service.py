@@ -9,11 +9,12 @@ import uuid
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from itertools import islice
 from typing import Any
 
 import numpy as np
 
-from bopl._errors import UsageError
+from bopl._errors import UsageError, quoted
 from bopl.serving.draws import draw_of
 from bopl.serving.events import EventStore
 from bopl.serving.failure import StoreError
@@ -59,6 +60,7 @@ class DecisionService:
         self._mixture = self._ready(self._settled())
         self._watching: asyncio.Task[None] | None = None
         self._failed_id = 0
+        self._kind_of_action: type | None = None  # of an apprentice's callers
 
     @property
     def promotion(self) -> PromotionRow:
@@ -129,11 +131,10 @@ class DecisionService:
 
     async def _watched(self, mixture: ServedMixture, request: DecideRequest, event: str, draw: float) -> DecisionRow:
         """Return the caller's decision, with what the loop would have done."""
-        if request.action is None:
-            raise BadRequestError("action is missing: in apprentice mode the caller decides and says what.", 422)
+        self._check_action(mixture, request)
+        assert request.action is not None
         shadow = None
         if mixture.actions:
-            self._check_eligible(mixture, request)
             try:
                 chosen = await self._ask(MIXTURE, mixture.decide, request.context, request.eligible, draw)
                 prob = mixture.prob_of(request.context, request.eligible, request.action)
@@ -143,6 +144,28 @@ class DecisionService:
         chosen = Chosen(request.action, request.propensity or float("nan"), None, None)
         row = self._row(mixture, request, event, draw, chosen, decider=CALLER)
         return replace(row, propensity=request.propensity, shadow=shadow)
+
+    def _check_action(self, mixture: ServedMixture, request: DecideRequest) -> None:
+        """Refuse an action of a caller that would make the log unreadable."""
+        action, eligible = request.action, request.eligible
+        if action is None:
+            raise BadRequestError("action is missing: in apprentice mode the caller decides and says what.", 422)
+        if mixture.actions:
+            self._check_eligible(mixture, request)
+        if eligible is not None and action not in eligible:
+            raise BadRequestError(f"action {action!r} is not one of eligible.", 422)
+        if mixture.knows(action):
+            return
+        kind, kinds = self._kind_of_action, {type(one) for one in (action, *(eligible or ()))}
+        if kind is None:
+            before = mixture.actions or [row.action for row in islice(self.store.decisions(), 1)]
+            kind = type(before[0]) if before else None
+        if len(kinds) > 1 or kinds.isdisjoint((str, int) if kind is None else (kind,)):
+            among = "" if eligible is None else f" among {quoted(eligible)}"
+            raise BadRequestError(
+                f"actions must be all texts or all integers, as those before; got {action!r}{among}.", 422
+            )
+        self._kind_of_action = kinds.pop()
 
     def _check_eligible(self, mixture: ServedMixture, request: DecideRequest) -> None:
         try:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,7 @@ from bopl.evaluation.verdict import BETTER, WORSE
 from bopl.serving.book import CANDIDATE, RAMP, VerdictBook, level_of_look
 from bopl.serving.canary import CanaryVerdict, finite, judge_trial
 from bopl.serving.events import EventStore
-from bopl.serving.folder import SUFFIX, LoopFolder
+from bopl.serving.folder import SUFFIX, LoopFolder, load_policy_file
 from bopl.serving.joining import JoinResult, join
 from bopl.serving.learning import NEW, Learned, learn
 from bopl.serving.record import UNIFORM, PromotionRow
@@ -181,22 +181,35 @@ class Stepping:
             return {"action": WAIT, "sentence": sentence}
         look = len(looks) + 1
         level = level_of_look(self.settings.confidence, look)
+        contenders, spoiled = self._contenders(standing)
         learned = learn(
             self.loop.log,
             self.settings,
             self.loop.load_policy(standing.running),
-            self._contenders(standing),
+            contenders,
             confidence=level,
             is_caller=self._is_apprentice and standing.running == UNIFORM,
             say=self.say,
             progress=self.progress,
         )
+        learned = replace(learned, left_aside=spoiled | learned.left_aside)
+        for name, why in learned.left_aside.items():
+            self.say(f"{name}{SUFFIX} is left aside: {why}")
         return self._follow(self._write(self._candidate_entry(standing, learned, look, level, n_joined)))
 
-    def _contenders(self, standing: Standing) -> dict[str, Any]:
-        """Return the policies that were put into the folder and never served."""
-        found = [file.stem for file in sorted(self.loop.policies.glob(f"*{SUFFIX}")) if not file.name.startswith(".")]
-        return {name: self.loop.load_policy(name) for name in found if name not in standing.served}
+    def _contenders(self, standing: Standing) -> tuple[dict[str, Any], dict[str, str]]:
+        """Return the policies that were put into the folder and never served, by their ids, and why others are none."""
+        found: dict[str, Any] = {}
+        spoiled: dict[str, str] = {}
+        for name, file in self.loop.policy_files().items():
+            if name in standing.served:
+                continue
+            try:
+                policy = load_policy_file(file)
+                found[self.loop.add_policy(file, policy)] = policy  # one under another name is copied to its id
+            except (ValueError, TypeError, KeyError, OSError) as error:
+                spoiled[name] = str(error)
+        return {name: policy for name, policy in found.items() if name not in standing.served}, spoiled
 
     def _candidate_entry(
         self, standing: Standing, learned: Learned, look: int, level: float, n_joined: int
