@@ -222,5 +222,5 @@ def _verdicts(folder: Path) -> list[dict[str, Any]]:
         except (OSError, ValueError):
             continue
         if isinstance(content, dict) and isinstance(content.get("verdict"), str):
-            found.append({"name": path.stem, "verdict": content["verdict"], "reason": str(content.get("reason", ""))})
+            found.append({"name": path.stem, "reason": "", **content})
     return found
