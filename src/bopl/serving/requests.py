@@ -102,10 +102,12 @@ def _read(body: bytes, needed: tuple[str, ...], optional: tuple[str, ...]) -> di
         raise BadRequestError("the body must be JSON in UTF-8.") from None
     except RecursionError:
         raise BadRequestError(TOO_DEEP) from None
+    except json.JSONDecodeError as error:
+        raise BadRequestError(f"the body is not valid JSON: {error}.") from None
     except BadRequestError:
         raise
-    except ValueError as error:
-        raise BadRequestError(f"the body is not valid JSON: {str(error)[:100]}.") from None
+    except ValueError:
+        raise BadRequestError("the body is not valid JSON: it has a number that is too large.") from None
     if body.count(b"[") + body.count(b"{") > MAX_DEPTH and _is_deeper(fields, MAX_DEPTH):
         raise BadRequestError(TOO_DEEP)
     if not isinstance(fields, dict):
