@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 import pytest
 
 from bopl.serving.events import EventStore
-from bopl.serving.live import LiveFigures
+from bopl.serving.live import COMBINED, LiveFigures
 from bopl.serving.mixture import ServedMixture
 from bopl.serving.requests import BadRequestError, DecideRequest
 from bopl.serving.service import DecisionService
@@ -182,11 +182,11 @@ def test_another_exploration_is_another_promotion(folder):
 
 def test_the_running_value_counts_what_the_join_counts(folder):
     async def run(**settings):
-        async with running(folder, actions=("a", "b", "c"), reward_window_s=0.01, **settings) as service:
+        async with running(folder, actions=("a", "b", "c"), reward_window_s=1.0, **settings) as service:
             for event, is_active in (("shown", True), ("later", False), ("never", False)):
                 await service.decide(DecideRequest(event, RECORD, is_active=is_active))
             await service.activate("later")
-            time.sleep(0.05)
+            time.sleep(1.1)
             await service.activate("never")  # too late
             live = LiveFigures(service)
             live.look()
@@ -194,3 +194,10 @@ def test_the_running_value_counts_what_the_join_counts(folder):
 
     assert asyncio.run(run()) == 2
     assert asyncio.run(run(needs_activation=True)) == 1
+
+
+@pytest.mark.parametrize("combination", COMBINED)
+def test_a_look_reads_neither_old_decisions_nor_open_ones(folder, combination):
+    with EventStore(folder.events) as store, store.reading() as connection:
+        plan = connection.execute(f"EXPLAIN QUERY PLAN {COMBINED[combination]}", [0] * 8).fetchall()
+    assert "SEARCH decision USING INDEX decision_time (time>? AND time<?)" in {line[-1] for line in plan}
