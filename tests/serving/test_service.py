@@ -117,6 +117,14 @@ def test_an_apprentice_needs_no_propensity_and_knows_no_risk(folder):
     assert service.metrics.total("bopl_fallbacks_total", reason="exception") == 1
 
 
+def test_a_slow_apprentice_keeps_nobody_waiting(folder):
+    policy = Stub(seconds=0.2)  # which would be asked twice, for its own action and for the caller's
+    request = DecideRequest("e", RECORD, action="b")
+    row, service = ask(folder, policy, None, share=1.0, request=[request], mode="apprentice", time_budget_ms=300.0)
+    assert (row.action, row.shadow) == ("b", None)
+    assert service.metrics.total("bopl_fallbacks_total", reason="time") == 1
+
+
 def test_an_apprentice_on_its_first_day_has_no_opinion(tmp_path):
     folder = make_loop(tmp_path / "empty", mode="apprentice")
 

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from itertools import islice
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -27,6 +27,7 @@ from bopl.serving.settings import APPRENTICE, LoopSettings
 
 POLL_S = 0.2  # between two looks for a new promotion
 BAD_RECORD, EXCEPTION, TIME = "bad_record", "exception", "time"
+T = TypeVar("T")
 _log = logging.getLogger("bopl.serving")
 
 
@@ -124,7 +125,7 @@ class DecisionService:
                 _log.log(logging.DEBUG, "the baseline failed, too: %s", error)
         return mixture.decide(request.context, request.eligible, draw, UNIFORM), UNIFORM
 
-    async def _ask(self, lane: str, work: Callable[..., Chosen], *arguments: Any) -> Chosen:
+    async def _ask(self, lane: str, work: Callable[..., T], *arguments: Any) -> T:
         """Return what a thread finds within the time budget, which begins to run before the thread is free."""
         future = asyncio.get_running_loop().run_in_executor(self._lanes[lane], work, *arguments)
         return await asyncio.wait_for(future, self._budget_s)
@@ -136,9 +137,7 @@ class DecisionService:
         shadow = None
         if mixture.actions:
             try:
-                chosen = await self._ask(MIXTURE, mixture.decide, request.context, request.eligible, draw)
-                prob = mixture.prob_of(request.context, request.eligible, request.action)
-                shadow = {"action": chosen.action, "propensity": chosen.propensity, "caller_propensity": prob}
+                shadow = await self._ask(MIXTURE, _shadow, mixture, request, draw)
             except Exception as error:
                 self.metrics.count("bopl_fallbacks_total", reason=_reason(error))
         chosen = Chosen(request.action, request.propensity or float("nan"), None, None)
@@ -272,6 +271,14 @@ class DecisionService:
         self.problem = None
         self.metrics.count("bopl_swaps_total")
         _log.info("serving policy %s at a share of %g", promotion.policy, promotion.share)
+
+
+def _shadow(mixture: ServedMixture, request: DecideRequest, draw: float) -> dict[str, Any]:
+    """Return what would have been done in the place of a caller, and its probability of what the caller did."""
+    assert request.action is not None
+    chosen = mixture.decide(request.context, request.eligible, draw)
+    prob = mixture.prob_of(request.context, request.eligible, request.action)
+    return {"action": chosen.action, "propensity": chosen.propensity, "caller_propensity": prob}
 
 
 def _reason(error: BaseException) -> str:
