@@ -28,30 +28,20 @@ class LoopFolder:
     ----------
     path : path
         Folder of the loop.
+
+    Attributes
+    ----------
+    events : Path
+        The event store.
+    policies, log, verdicts : Path
+        The folders of policies, each named by its id, of joined decisions, in Parquet files, and of verdicts, in JSON
+        files.
     """
 
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path)
-
-    @property
-    def events(self) -> Path:
-        """The event store."""
-        return self.path / EVENTS
-
-    @property
-    def log(self) -> Path:
-        """The folder of joined decisions, in Parquet files."""
-        return self.path / LOG
-
-    @property
-    def policies(self) -> Path:
-        """The folder of policies, each named by its id."""
-        return self.path / POLICIES
-
-    @property
-    def verdicts(self) -> Path:
-        """The folder of verdicts, in JSON files."""
-        return self.path / VERDICTS
+        self.events, self.policies = self.path / EVENTS, self.path / POLICIES
+        self.log, self.verdicts = self.path / LOG, self.path / VERDICTS
 
     def settings(self) -> LoopSettings:
         """Return the settings, checked."""

@@ -112,7 +112,8 @@ class DecisionService:
             fallback = _reason(error)
             _log.log(logging.DEBUG, "fallback (%s): %s", fallback, error)
             chosen, decider = await self._fall_back(mixture, request, draw)
-        return self._row(mixture, request, event, draw, chosen, decider=decider, fallback=fallback)
+        row = mixture.row(event, request.context, request.eligible, draw, chosen)
+        return replace(row, decider=decider, fallback=fallback, is_active=request.is_active)
 
     async def _fall_back(self, mixture: ServedMixture, request: DecideRequest, draw: float) -> tuple[Chosen, str]:
         """Return what the baseline takes, or a uniform draw where it cannot decide either."""
@@ -140,9 +141,9 @@ class DecisionService:
                 shadow = await self._ask(MIXTURE, _shadow, mixture, request, draw)
             except Exception as error:
                 self.metrics.count("bopl_fallbacks_total", reason=_reason(error))
-        chosen = Chosen(request.action, request.propensity or float("nan"), None, None)
-        row = self._row(mixture, request, event, draw, chosen, decider=CALLER)
-        return replace(row, propensity=request.propensity, shadow=shadow)
+        chosen = Chosen(request.action, request.propensity, None, None)
+        row = mixture.row(event, request.context, request.eligible, draw, chosen)
+        return replace(row, decider=CALLER, is_active=request.is_active, shadow=shadow)
 
     def _check_action(self, mixture: ServedMixture, request: DecideRequest) -> None:
         """Refuse an action of a caller that would make the log unreadable."""
@@ -171,34 +172,6 @@ class DecisionService:
             mixture.mask(request.eligible)
         except UsageError as error:
             raise BadRequestError(str(error), 422) from None
-
-    @staticmethod
-    def _row(
-        mixture: ServedMixture,
-        request: DecideRequest,
-        event: str,
-        draw: float,
-        chosen: Chosen,
-        *,
-        decider: str,
-        fallback: str | None = None,
-    ) -> DecisionRow:
-        return DecisionRow(
-            event,
-            0,  # set when it is written
-            mixture.promotion.id,
-            mixture.promotion.policy,
-            chosen.action,
-            chosen.propensity,
-            request.context,
-            request.eligible,
-            draw,
-            decider,
-            fallback,
-            chosen.policy_prob,
-            chosen.baseline_prob,
-            request.is_active,
-        )
 
     # -- What came of it --------------------------------------------------------------------------------------------
 

@@ -26,6 +26,9 @@ from bopl.serving.trial import count_joined, trial_rows
 
 Say = Callable[[object], None]
 START, RAISE, LOWER, KEEP, ROLL_BACK, WAIT = "start", "raise", "lower", "keep", "roll back", "wait"
+FOLLOWED = (START, RAISE, LOWER, ROLL_BACK)  # by a promotion
+# What a promotion says of the verdict that it follows from.
+PROMOTED = ("number", "kind", "verdict", "reason", "difference", "lower", "upper", "confidence", "look", "n_samples")
 
 
 @dataclass(frozen=True)
@@ -266,36 +269,22 @@ class Stepping:
     def _finish(self) -> dict[str, Any] | None:
         """Carry out the verdict of a step that was killed before it could; None if there is no such verdict."""
         last = self.book.last()
-        if last is None or last["action"] not in (START, RAISE, LOWER, ROLL_BACK):
-            return None
-        standing = self._standing()
-        if standing.now.id != last["after"]:  # it was done, or something else was meanwhile
-            return None
+        if last is None or last["action"] not in FOLLOWED or self._standing().now.id != last["after"]:
+            return None  # it was done, or something else was meanwhile
         return self._follow(last)
 
     def _follow(self, entry: dict[str, Any]) -> dict[str, Any]:
         """Carry out a verdict, if the promotion that it judged is still in force."""
         standing = self._standing()
-        kept = (
-            "number",
-            "kind",
-            "verdict",
-            "reason",
-            "difference",
-            "lower",
-            "upper",
-            "confidence",
-            "look",
-            "n_samples",
-        )
-        facts = {name: entry[name] for name in kept if name in entry}
-        more = {"verdict": facts, "log_fingerprint": entry["log_fingerprint"]}
-        if entry["action"] in (START, RAISE, LOWER):
-            reason = f"verdict {entry['number']}: {entry['verdict']}"
+        more = {
+            "verdict": {name: entry[name] for name in PROMOTED if name in entry},
+            "log_fingerprint": entry["log_fingerprint"],
+        }
+        reason = f"verdict {entry['number']}: {entry['verdict']}"
+        if entry["action"] == ROLL_BACK:
+            self.store.promote(standing.rollback_of(self.settings, reason, **more), after=entry["after"])
+        elif entry["action"] in FOLLOWED:
             row = standing.promotion_of(entry["candidate"], entry["next_share"], self.settings, reason, **more)
-            self.store.promote(row, after=entry["after"])
-        elif entry["action"] == ROLL_BACK:
-            row = standing.rollback_of(self.settings, f"verdict {entry['number']}: {entry['verdict']}", **more)
             self.store.promote(row, after=entry["after"])
         return entry
 
