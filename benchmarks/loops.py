@@ -1,8 +1,11 @@
 """How often a loop is wrong: simulated loops with a known truth, without HTTP, by the code that serves and learns.
 
-    python benchmarks/loops.py --jobs 2                  # 100 loops of each kind: about 20 minutes of one core
-    python benchmarks/loops.py --loops 10 --only null
-    python benchmarks/loops.py --loops 50 --first 50     # other loops than --loops 50
+    python benchmarks/loops.py --jobs 16 --out loops.jsonl   # 100 loops of each kind: half an hour of one core
+    python benchmarks/loops.py --loops 10 --only null,bad
+    python benchmarks/loops.py --loops 50 --first 50         # other loops than --loops 50
+
+Every process has one thread. A line of ``--out`` is one loop; loops that the file has already are not run again, so
+that an interrupted run goes on where it was.
 
 Kinds of loops, and what is counted:
 
@@ -22,13 +25,16 @@ over all looks. Beside a count stands the exact 95% interval of its rate.
 from __future__ import annotations
 
 import argparse
+import json
+import os
+import sys
 import tempfile
 import time
 from collections.abc import Callable, Mapping
-from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures import ProcessPoolExecutor, as_completed
 from multiprocessing import get_context
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 import numpy as np
 from scipy.stats import beta
@@ -175,27 +181,74 @@ KINDS_OF_LOOP: dict[str, Callable[[Path, int, int, int], dict[str, float]]] = {
 }
 
 
-def run_one(kind: str, seed: int, n_days: int, n_visits: int) -> dict[str, float]:
-    """Run one loop in a folder that is thrown away."""
-    with tempfile.TemporaryDirectory() as scratch:
-        return KINDS_OF_LOOP[kind](Path(scratch) / "loop", seed, n_days, n_visits)
+# Counts of what must not happen, with the largest rate that is promised: a candidate is called better wrongly with
+# probability 1 - confidence at most, and a canary raised wrongly with half of that at each ramp.
+PROMISED = {
+    ("null", "canary"): 0.05,
+    ("null", "beyond the first ramp"): 0.05,
+    ("null", "all"): 0.05,
+    ("bad", "served"): 0.05,
+    ("good", "ever less"): 0.05,
+}
+MEMORY = Path("/dev/shm")  # 16 loops that sync one disk wait for each other, and nothing here depends on it
 
 
-def rate_text(hits: int, trials: int) -> str:
-    """Return a rate with its exact interval."""
+def run_one(kind: str, seed: int, n_days: int, n_visits: int) -> dict[str, Any]:
+    """Run one loop in a folder that is thrown away, and return its line."""
+    began, processor = time.perf_counter(), time.process_time()
+    with tempfile.TemporaryDirectory(dir=MEMORY if MEMORY.is_dir() else None) as scratch:
+        found = KINDS_OF_LOOP[kind](Path(scratch) / "loop", seed, n_days, n_visits)
+    plain = {name: value.item() if isinstance(value, np.generic) else value for name, value in found.items()}
+    spent = {"seconds": time.perf_counter() - began, "processor_seconds": time.process_time() - processor}
+    return {"kind": kind, "seed": seed, "days": n_days, "visits": n_visits, "found": plain, **spent}
+
+
+def key_of(line: Mapping[str, Any]) -> tuple[Any, ...]:
+    """Return what a loop is known by."""
+    return line["kind"], line["seed"], line["days"], line["visits"]
+
+
+def run_all(wanted: list[tuple[Any, ...]], n_jobs: int, out: TextIO | None) -> list[dict[str, Any]]:
+    """Run loops side by side and return their lines; each is written as soon as it is there."""
+    if not wanted:
+        return []
+    run_one("good", 0, 1, 400)  # compiles what is not compiled yet, once and not in every process
+    for library in ("OMP", "OPENBLAS", "MKL", "NUMBA"):
+        os.environ[f"{library}_NUM_THREADS"] = "1"  # of the processes that are spawned now
+    lines = []
+    with ProcessPoolExecutor(min(n_jobs, len(wanted)), mp_context=get_context("spawn")) as pool:
+        for future in as_completed([pool.submit(run_one, *one) for one in wanted]):
+            lines.append(future.result())
+            if out is not None:
+                print(json.dumps(lines[-1]), file=out, flush=True)
+            if len(lines) % 50 == 0:
+                print(f"{len(lines)} of {len(wanted)} loops", file=sys.stderr, flush=True)
+    return lines
+
+
+def interval(hits: int, trials: int) -> tuple[float, float]:
+    """Return the exact 95% interval of a rate."""
     low = beta.ppf(0.025, hits, trials - hits + 1) if hits else 0.0
     high = beta.ppf(0.975, hits + 1, trials - hits) if hits < trials else 1.0
-    return f"{hits} of {trials} ({100.0 * low:.1f}% to {100.0 * high:.1f}%)"
+    return float(low), float(high)
 
 
-def report(kind: str, found: list[dict[str, float]], seconds: float) -> None:
-    """Print what was counted."""
+def report(kind: str, lines: list[dict[str, Any]]) -> None:
+    """Print what was counted in the loops of a kind, beside what is promised."""
+    found = [line["found"] for line in lines]
     for name in dict.fromkeys(name for one in found for name in one):
         values = [one[name] for one in found if name in one]
-        is_count = all(isinstance(value, bool | np.bool_) for value in values)
-        text = rate_text(int(sum(values)), len(values)) if is_count else f"mean {np.mean(values):.3g}"
-        print(f"| {kind} | {name} | {text} |", flush=True)
-    print(f"  {kind}: {seconds:.0f} s", flush=True)
+        if not all(isinstance(value, bool) for value in values):
+            print(f"| {kind} | {name} | mean {np.mean(values):.3g} | | |")
+            continue
+        hits, trials = sum(values), len(values)
+        low, high = interval(hits, trials)
+        limit = PROMISED.get((kind, name))
+        promise = "" if limit is None else f"at most {100.0 * limit:g}%"
+        judged = "" if limit is None else "broken" if low > limit else "kept"
+        print(
+            f"| {kind} | {name} | {hits} of {trials} ({100 * low:.1f}% to {100 * high:.1f}%) | {promise} | {judged} |"
+        )
 
 
 def main() -> None:
@@ -207,13 +260,29 @@ def main() -> None:
     parser.add_argument("--visits", type=int, default=500, help="Decisions between two steps.")
     parser.add_argument("--only", default=",".join(KINDS_OF_LOOP), help="Kinds of loops, separated by commas.")
     parser.add_argument("--jobs", type=int, default=1, help="Number of processes.")
+    parser.add_argument("--out", type=Path, help="JSON-lines file, one line for each loop; it is added to.")
     given = parser.parse_args()
-    with ProcessPoolExecutor(given.jobs, mp_context=get_context("spawn")) as pool:
-        for kind in given.only.split(","):
-            began = time.perf_counter()
-            seeds = range(given.first, given.first + given.loops)
-            asked = [pool.submit(run_one, kind, seed, given.days, given.visits) for seed in seeds]
-            report(kind, [one.result() for one in asked], time.perf_counter() - began)
+    kinds, began = given.only.split(","), time.perf_counter()
+    if unknown := set(kinds) - set(KINDS_OF_LOOP):
+        parser.error(f"unknown kinds {sorted(unknown)}; there are {', '.join(KINDS_OF_LOOP)}")
+    seeds = range(given.first, given.first + given.loops)
+    wanted = [(kind, seed, given.days, given.visits) for seed in seeds for kind in kinds]
+    old = []
+    if given.out is not None and given.out.is_file():
+        old = [json.loads(line) for line in given.out.read_text(encoding="utf8").splitlines()]
+    known = {key_of(line): line for line in old}
+    missing = [one for one in wanted if one not in known]
+    if given.out is None:
+        lines = run_all(missing, given.jobs, None)
+    else:
+        with given.out.open("a", encoding="utf8") as out:
+            lines = run_all(missing, given.jobs, out)
+    known |= {key_of(line): line for line in lines}
+    print("| kind | counted | loops | promised | |\n|---|---|---:|---|---|")
+    for kind in kinds:
+        report(kind, [known[one] for one in wanted if one[0] == kind])
+    processor = sum(line["processor_seconds"] for line in lines)
+    print(f"\n{len(lines)} loops in {time.perf_counter() - began:.0f} s, {processor:.0f} s of processor time.")
 
 
 if __name__ == "__main__":

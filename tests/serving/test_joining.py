@@ -121,6 +121,16 @@ def test_decisions_that_were_never_activated_or_fell_back_are_left_out_and_count
     assert table(tmp_path)["_event"].to_pylist() == ["shown"]
 
 
+def test_every_decision_needs_an_activation_if_the_loop_says_so(tmp_path, store, clock):
+    decide(store, "shown")
+    decide(store, "never")
+    store.activate("shown").result()
+    clock.time += 71 * SECOND
+    result = join(tmp_path, store, replace(SETTINGS, needs_activation=True))
+    assert (result.n_joined, result.n_inactive) == (1, 1)
+    assert table(tmp_path)["_event"].to_pylist() == ["shown"]
+
+
 @pytest.mark.parametrize(("moment", "n_left"), [("_read_batch", 7), ("write_samples", 7), ("_set_joined", 4)])
 def test_a_join_killed_at_any_moment_leads_to_the_same_files(tmp_path, store, clock, monkeypatch, moment, n_left):
     for number in range(7):
@@ -212,6 +222,16 @@ def test_a_column_keeps_its_kind():
         "v": [None, [1.0]],
         "m": [None, None],
     }
+
+
+@pytest.mark.parametrize("odd", [10**400, -(10**400), 1e39, [1, 10**400], [[[1]]], 2**70, [1e308]])
+def test_a_value_that_no_log_can_hold_does_not_stop_the_join_or_the_reading(tmp_path, store, clock, odd):
+    decide(store, "one", context={"x": 1.0, "k": "u"})
+    decide(store, "two", context={"x": odd, "k": "v"})
+    decide(store, "three", context={"x": 2.0, "new": odd})
+    clock.time += DAY
+    assert join(tmp_path, store, SETTINGS).n_joined == 3
+    assert bopl.BanditLog.read(tmp_path / "log").n_samples == 3
 
 
 def test_what_is_nested_becomes_columns_and_what_has_no_value_waits_for_one():

@@ -118,6 +118,27 @@ def test_headers_that_are_too_long_are_refused(server, client):
     assert client.decide()[0] == 200
 
 
+@pytest.mark.parametrize(
+    "sent",
+    [
+        b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03 the hello of TLS\r\n\r\n",
+        b"GET /health HTTP/1.1\r\n\r\n",  # without a host
+        b"GET /health HTTP/1.1\r\nHost: x\r\nHost: y\r\n\r\n",
+        b"POST /decide HTTP/1.1\r\nHost: x\r\nContent-Length: -1\r\n\r\n",
+        f"POST /decide HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {TOKEN}\r\nContent-Type: application/json\r\n"
+        "Transfer-Encoding: chunked\r\n\r\nzz\r\n{}\r\n0\r\n\r\n".encode(),
+    ],
+)
+def test_what_is_not_http_is_refused_in_one_sentence_and_not_logged(server, client, sent):
+    with connect(server) as other:
+        other.sendall(sent)
+        answer = read_all(other)
+    assert answer.startswith(b"HTTP/1.1 400")
+    assert answer.endswith(b'{"error": "the request is not valid HTTP/1.1."}')
+    assert client.decide()[0] == 200
+    assert "Invalid HTTP" not in server.errors
+
+
 def test_too_many_connections_are_refused_and_room_comes_back(server, client):
     crowd = [connect(server) for _ in range(25)]
     try:

@@ -13,6 +13,14 @@ from loops import Server, make_loop, wait_until
 
 LOOKS = (Path(__file__).parents[1] / "report" / "looks.js").read_text(encoding="utf8")
 SCRIPT = "<script>document.title='owned'</script>"
+RAISED = {
+    "name": "000012",
+    "verdict": "better",
+    "reason": "It earns more.",
+    "candidate": "3f2a",
+    "action": "raise",
+    "next_share": 0.5,
+}
 WIDTHS = [1280, 390, 320]
 
 
@@ -115,6 +123,11 @@ def test_a_loop_that_has_just_begun_has_a_page():
         ({"problem": "promotion 3 cannot be served: no file"}, "Promotion 3 cannot be served: no file"),
         ({"mode": "apprentice"}, "Callers decide"),
         ({"reward_window_s": 90.0}, "window of 90 seconds"),
+        ({}, "there is no policy yet"),
+        ({"n_fallbacks": 1200}, "1,200 fell back on the baseline"),
+        ({"verdicts": [RAISED]}, "Policy 3f2a: It earns more. It got 50% of the traffic."),
+        ({"verdicts": [RAISED | {"action": "roll back"}]}, "It earns more. It was rolled back."),
+        ({"verdicts": [RAISED | {"action": "start", "next_share": None}]}, "It began with a share of the traffic."),
         ({"reward_window_s": 172_800.0}, "window of 2 days"),
     ],
 )

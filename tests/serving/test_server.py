@@ -116,10 +116,14 @@ def test_a_decision_may_be_activated_later(client, store):
         ({"context": {}, "event": 7}, 400, "event must be 1 to 200 printable characters"),
         ({"context": {}, "active": 1}, 400, "active must be true or false"),
         (b'{"context": {"age": NaN}}', 400, "NaN is not JSON; send null"),
-        (b'{"context": {"age": 1e999}}', 400, "the body is not valid JSON"),
+        (b'{"context": {"age": 1e999}}', 400, "the body is not valid JSON: it has a number that is too large."),
+        (b'{"context": {"age": ' + b"9" * 5000 + b"}}", 400, "it has a number that is too large."),
         (b'{"context": {"a": "\\ud800"}}', 400, "the body must be JSON in UTF-8"),
         (b"\xff\xfe", 400, "the body must be JSON in UTF-8"),
         (b"[" * 60_000, 400, "nested too deeply"),
+        (b'{"context": {"a": ' + b"[" * 70 + b"]" * 70 + b"}}", 400, "nested too deeply"),
+        (b'{"context": ' + b'{"a": ' * 70 + b"1" + b"}" * 70 + b"}", 400, "nested too deeply"),
+        ({"context": RECORD, "eligible": [2**63]}, 400, "eligible must name actions"),
         (b"", 400, "the body is not valid JSON"),
     ],
 )
@@ -137,6 +141,7 @@ def test_a_wrong_request_is_one_sentence(client, body, status, sentence):
         (True, "value must be a number"),
         (None, "value must be a number"),
         (10**400, "value must be finite"),
+        (-1e101, "value must lie between -1e+100 and 1e+100; got -1e+101."),
     ],
 )
 def test_a_wrong_reward_is_one_sentence(client, value, sentence):
@@ -148,6 +153,7 @@ def test_a_wrong_reward_is_one_sentence(client, value, sentence):
 def test_other_paths_and_methods_are_refused_in_one_sentence(client):
     assert client.get("/../loop.toml")[0] == 404
     assert client.get("/decide")[0] == 405
+    assert client.send("POST", "/decide/", {"context": RECORD})[0] == 404
     assert client.send("DELETE", "/reward")[0] == 405
     assert "there is no GET /policies here" in client.get("/policies")[1]["error"]
     assert client.send("POST", "/decide", b"{}", **{"Content-Type": "text/plain"})[0] == 415

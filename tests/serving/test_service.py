@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager
 import pytest
 
 from bopl.serving.events import EventStore
+from bopl.serving.live import COMBINED, LiveFigures
 from bopl.serving.mixture import ServedMixture
 from bopl.serving.requests import BadRequestError, DecideRequest
 from bopl.serving.service import DecisionService
@@ -116,6 +117,14 @@ def test_an_apprentice_needs_no_propensity_and_knows_no_risk(folder):
     assert service.metrics.total("bopl_fallbacks_total", reason="exception") == 1
 
 
+def test_a_slow_apprentice_keeps_nobody_waiting(folder):
+    policy = Stub(seconds=0.2)  # which would be asked twice, for its own action and for the caller's
+    request = DecideRequest("e", RECORD, action="b")
+    row, service = ask(folder, policy, None, share=1.0, request=[request], mode="apprentice", time_budget_ms=300.0)
+    assert (row.action, row.shadow) == ("b", None)
+    assert service.metrics.total("bopl_fallbacks_total", reason="time") == 1
+
+
 def test_an_apprentice_on_its_first_day_has_no_opinion(tmp_path):
     folder = make_loop(tmp_path / "empty", mode="apprentice")
 
@@ -133,6 +142,38 @@ def test_an_apprentice_must_be_told_the_action(folder):
     assert caught.value.status == 422
 
 
+@pytest.mark.parametrize(
+    ("actions", "given", "sentence"),
+    [
+        (("a", "b"), {"action": 7}, "actions must be all texts or all integers, as those before; got 7."),
+        ((1, 2), {"action": "a"}, "actions must be all texts or all integers, as those before; got 'a'."),
+        ((), {"action": 7}, "actions must be all texts or all integers, as those before; got 7."),
+        ((), {"action": 2.5}, "actions must be all texts or all integers, as those before; got 2.5."),
+        ((), {"action": "a", "eligible": ["a", 1]}, "got 'a' among 'a', 1."),
+        ((), {"action": "a", "eligible": ["b"]}, "action 'a' is not one of eligible."),
+        (("a", "b"), {"action": "a", "eligible": ["b"]}, "action 'a' is not one of eligible."),
+        ((), {"action": "a", "eligible": []}, "action 'a' is not one of eligible."),
+    ],
+)
+def test_a_callers_action_that_would_make_the_log_unreadable_is_refused(tmp_path, actions, given, sentence):
+    folder = make_loop(tmp_path / "loop", mode="apprentice", actions=actions)
+
+    async def run():
+        async with running(folder, mode="apprentice", actions=actions) as service:
+            if not actions:
+                for odd in (True, ("a", 1)):  # which does not say what the others are
+                    with pytest.raises(BadRequestError, match="all texts or all integers"):
+                        await service.decide(DecideRequest(None, RECORD, action=odd))
+                await service.decide(DecideRequest("first", RECORD, action="x", eligible=["x", "y"]))
+        async with running(folder, mode="apprentice", actions=actions) as service:
+            await service.decide(DecideRequest("e", RECORD, **given))
+
+    with pytest.raises(BadRequestError) as caught:
+        asyncio.run(run())
+    assert sentence in str(caught.value)
+    assert caught.value.status == 422
+
+
 # -- Settings ---------------------------------------------------------------------------------------------------------
 
 
@@ -145,3 +186,26 @@ def test_another_exploration_is_another_promotion(folder):
     changed = asyncio.run(run(exploration=0.2))
     assert (changed.id, changed.exploration, changed.reason) == (2, 0.2, "loop.toml changed")
     assert asyncio.run(run(exploration=0.2)).id == 2
+
+
+def test_the_running_value_counts_what_the_join_counts(folder):
+    async def run(**settings):
+        async with running(folder, actions=("a", "b", "c"), reward_window_s=1.0, **settings) as service:
+            for event, is_active in (("shown", True), ("later", False), ("never", False)):
+                await service.decide(DecideRequest(event, RECORD, is_active=is_active))
+            await service.activate("later")
+            time.sleep(1.1)
+            await service.activate("never")  # too late
+            live = LiveFigures(service)
+            live.look()
+            return live.gauges()["bopl_closed_decisions"][1]
+
+    assert asyncio.run(run()) == 2
+    assert asyncio.run(run(needs_activation=True)) == 1
+
+
+@pytest.mark.parametrize("combination", COMBINED)
+def test_a_look_reads_neither_old_decisions_nor_open_ones(folder, combination):
+    with EventStore(folder.events) as store, store.reading() as connection:
+        plan = connection.execute(f"EXPLAIN QUERY PLAN {COMBINED[combination]}", [0] * 8).fetchall()
+    assert "SEARCH decision USING INDEX decision_time (time>? AND time<?)" in {line[-1] for line in plan}

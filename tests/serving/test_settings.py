@@ -53,6 +53,7 @@ def test_settings_cannot_be_changed():
         ("ramp = [0.5, 0.1, 1.0]", "ramp must rise to 1.0"),
         ("reward_window_s = 0", "reward_window_s must lie in (0, 1e+09]; got 0."),
         ("default_reward = nan", "default_reward must be finite"),
+        ("default_reward = -1", "default_reward must lie in reward_range, from 0 to 1; got -1."),
         ("reward_combination = 'mean'", "reward_combination must be one of 'sum', 'first', 'last'"),
         ("needs_activation = 1", "needs_activation must be true or false"),
         ("reward_range = [1, 0]", "reward_range must rise, as in [0.0, 1.0]; got [1, 0]."),

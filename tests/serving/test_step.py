@@ -192,6 +192,28 @@ def test_a_policy_of_other_columns_is_left_aside_with_the_reason(loop):
     assert "height" in entry["left_aside"][other]
 
 
+def test_whatever_lies_among_the_policies_a_step_goes_on_and_tells(loop):
+    serve(loop, draw_visits(900, seed=1), "a")
+    with EventStore(loop.events) as store:
+        join(loop.path, store, SETTINGS, now=LATER)
+    bad = bad_policy(loop)
+    (loop.policies / f"{bad}.bopl").rename(loop.policies / "friday.bopl")
+    (loop.policies / "junk.bopl").write_bytes(b"no policy")
+    (loop.policies / "folder.bopl").mkdir()
+    said = []
+    result = step(loop.path, now=LATER, say=said.append)
+    assert result.verdict["verdicts"][bad] == "worse"
+    assert "is not a bopl policy file" in result.verdict["left_aside"]["junk"]
+    assert any(str(one).startswith("junk.bopl is left aside: ") for one in said)
+
+
+@pytest.mark.parametrize("content", ["{", "[]", '{"verdict": "better"}'])
+def test_a_spoiled_verdict_is_one_sentence(loop, content):
+    (loop.verdicts / "000001.json").write_text(content, encoding="utf8")
+    with pytest.raises(ValueError, match=r"000001.json' is not the verdict of a step: restore it"):
+        step(loop.path, now=LATER)
+
+
 def test_watching_finds_every_decision_again_to_the_last_bit_and_tells_one_that_was_changed(started):
     serve(started, draw_visits(300, seed=2), "b")
     step(started.path, now=LATER)

@@ -148,7 +148,8 @@ def _other_number(column: Column, value: Any) -> float:
     if isinstance(value, int):
         if -(1 << 63) <= value < 1 << 64:  # rounded once, as in a column of whole numbers
             return float(np.float32(np.int64(value) if value < 1 << 63 else np.uint64(value)))
-        raise ValueError(f"column {column.name!r} holds {value:.6g}, beyond the range of 64-bit integers. Rescale it.")
+        shown = f"{value:.6g}" if value.bit_length() < 1024 else "an integer of hundreds of digits"  # no float has them
+        raise ValueError(f"column {column.name!r} holds {shown}, beyond the range of 64-bit integers. Rescale it.")
     if is_missing(value):
         return _MISSING
     raise _refused(column, value)

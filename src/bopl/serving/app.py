@@ -92,6 +92,7 @@ def make_app(service: DecisionService, live: LiveFigures, token: str | None) -> 
         Route("/", _guarded(app.page), methods=["GET"]),
     ]
     inner = Starlette(routes=routes, exception_handlers={HTTPException: _not_found})
+    inner.router.redirect_slashes = False  # to an address that a client behind a proxy cannot reach
 
     def count(path: str, status: int) -> None:
         shown = path if path in PATHS else "other"

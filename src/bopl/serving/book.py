@@ -28,12 +28,12 @@ class VerdictBook:
 
     def entries(self) -> list[dict[str, Any]]:
         """Return all verdicts, the oldest first."""
-        return [json.loads(file.read_text(encoding="utf8")) for file in self._files()]
+        return [_read(file) for file in self._files()]
 
     def last(self) -> dict[str, Any] | None:
         """Return the newest verdict, or None."""
         files = self._files()
-        return json.loads(files[-1].read_text(encoding="utf8")) if files else None
+        return _read(files[-1]) if files else None
 
     def write(self, entry: Mapping[str, Any]) -> dict[str, Any]:
         """Write a verdict in one step and return it with its number."""
@@ -51,6 +51,16 @@ class VerdictBook:
 
     def _files(self) -> list[Path]:
         return sorted(file for file in self.path.glob("*.json") if file.stem.isdigit())
+
+
+def _read(file: Path) -> dict[str, Any]:
+    try:
+        entry = json.loads(file.read_text(encoding="utf8"))
+        if isinstance(entry, dict) and {"kind", "running", "action", "after", "n_joined"} <= entry.keys():
+            return entry
+    except ValueError:
+        pass
+    raise ValueError(f"{str(file)!r} is not the verdict of a step: restore it, so that all looks are counted.")
 
 
 def level_of_look(confidence: float, look: int) -> float:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, fields, replace
 from typing import Any
 
 import numpy as np
@@ -54,14 +54,8 @@ class TrialRows:
     def of(self, promotions: Sequence[PromotionRow]) -> TrialRows:
         """Return the rows of some promotions."""
         kept = np.isin(self.promotion, [row.id for row in promotions])
-        return TrialRows(
-            self.promotion[kept],
-            self.policy_prob[kept],
-            self.baseline_prob[kept],
-            self.propensity[kept],
-            self.reward[kept],
-            self.n_actions,
-        )
+        names = [entry.name for entry in fields(self) if entry.name != "n_actions"]
+        return replace(self, **{name: getattr(self, name)[kept] for name in names})
 
     def __len__(self) -> int:
         return len(self.reward)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -16,6 +15,7 @@ NUMBER, FLAG, TEXT, TIME, VECTOR = "number", "flag", "text", "time", "vector"
 ROLES = {"action": "_action", "reward": "_reward", "propensity": "_propensity", "time": "_time"}
 BESIDE = ("_event", "_policy", "_promotion", "_decider", "_policy_prob", "_baseline_prob")  # neither context nor a role
 ELIGIBLE = "_eligible"
+MAX_NUMBER = 3.4e38  # of single precision, in which contexts are kept
 JOINED = frozenset((*ROLES.values(), *BESIDE, ELIGIBLE))  # names that a context column cannot have
 
 
@@ -139,9 +139,10 @@ def _kind(value: Any) -> str | None:
     if isinstance(value, bool):
         return FLAG
     if isinstance(value, int | float):
-        return NUMBER if math.isfinite(value) else None
+        return NUMBER if abs(value) <= MAX_NUMBER else None
     if isinstance(value, list):
-        return VECTOR if value and all(_kind(one) == NUMBER for one in value) else TEXT
+        is_vector = value and all(not isinstance(one, list) and _kind(one) == NUMBER for one in value)
+        return VECTOR if is_vector else TEXT
     return None if value is None else TEXT
 
 

@@ -154,7 +154,9 @@ class EventStore:
             time = cells[position] = self.clock.now()
             if connection.execute(ADD_DECISION, cells).rowcount:
                 return replace(row, time=time), True
-            return self._find(connection, row.event), False
+            found = _find(connection, row.event)
+            assert found is not None
+            return found, False
 
         return self.submit(write)
 
@@ -239,8 +241,7 @@ class EventStore:
     def decision(self, event: str) -> DecisionRow | None:
         """Return the decision of an event, or None."""
         with self.reading() as connection:
-            found = connection.execute("SELECT 1 FROM decision WHERE event = ?", (event,)).fetchone()
-            return None if found is None else self._find(connection, event)
+            return _find(connection, event)
 
     def decisions(self, since: int = 0, until: int = 2**63 - 1) -> Iterator[DecisionRow]:
         """Yield the decisions with ``since < time <= until``, in the order of their times."""
@@ -277,10 +278,6 @@ class EventStore:
     def n_waiting(self) -> int:
         """Changes that wait for the disk."""
         return self._writer.n_waiting
-
-    def _find(self, connection: sqlite3.Connection, event: str) -> DecisionRow:
-        select = f"SELECT {', '.join(_DECISION)} FROM decision WHERE event = ?"
-        return _decision(connection.execute(select, (event,)).fetchone())
 
     # -- Connections ------------------------------------------------------------------------------------------------
 
@@ -340,25 +337,22 @@ def _cells(row: DecisionRow | PromotionRow, columns: tuple[str, ...]) -> list[An
     ]
 
 
+def _find(connection: sqlite3.Connection, event: str) -> DecisionRow | None:
+    cells = connection.execute(f"SELECT {', '.join(_DECISION)} FROM decision WHERE event = ?", (event,)).fetchone()
+    return None if cells is None else _decision(cells)
+
+
 def _decision(cells: tuple[Any, ...]) -> DecisionRow:
     values = _values(_DECISION, cells)
-    eligible = values["eligible"]
-    return DecisionRow(
-        **values
-        | {
-            "action": as_label(values["action"]),
-            "eligible": None if eligible is None else [as_label(one) for one in eligible],
-            "is_active": bool(values["is_active"]),
-        }
-    )
+    return DecisionRow(**values | {"action": as_label(values["action"]), "is_active": bool(values["is_active"])})
 
 
 def _promotion(cells: tuple[Any, ...]) -> PromotionRow:
-    values = _values(_PROMOTION, cells)
-    actions = values["actions"]
-    return PromotionRow(**values | {"actions": None if actions is None else [as_label(one) for one in actions]})
+    return PromotionRow(**_values(_PROMOTION, cells))
 
 
 def _values(columns: tuple[str, ...], cells: tuple[Any, ...]) -> dict[str, Any]:
     pairs = zip(columns, cells, strict=True)
-    return {name: json.loads(cell) if name in _JSON and cell is not None else cell for name, cell in pairs}
+    values = {name: json.loads(cell) if name in _JSON and cell is not None else cell for name, cell in pairs}
+    listed = {name: [as_label(one) for one in values[name]] for name in ("eligible", "actions") if values.get(name)}
+    return values | listed

@@ -28,30 +28,20 @@ class LoopFolder:
     ----------
     path : path
         Folder of the loop.
+
+    Attributes
+    ----------
+    events : Path
+        The event store.
+    policies, log, verdicts : Path
+        The folders of policies, each named by its id, of joined decisions, in Parquet files, and of verdicts, in JSON
+        files.
     """
 
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path)
-
-    @property
-    def events(self) -> Path:
-        """The event store."""
-        return self.path / EVENTS
-
-    @property
-    def log(self) -> Path:
-        """The folder of joined decisions, in Parquet files."""
-        return self.path / LOG
-
-    @property
-    def policies(self) -> Path:
-        """The folder of policies, each named by its id."""
-        return self.path / POLICIES
-
-    @property
-    def verdicts(self) -> Path:
-        """The folder of verdicts, in JSON files."""
-        return self.path / VERDICTS
+        self.events, self.policies = self.path / EVENTS, self.path / POLICIES
+        self.log, self.verdicts = self.path / LOG, self.path / VERDICTS
 
     def settings(self) -> LoopSettings:
         """Return the settings, checked."""
@@ -66,7 +56,7 @@ class LoopFolder:
         if (folder.path / SETTINGS).exists():
             raise UsageError(f"{str(path)!r} is the folder of a loop already; edit its {SETTINGS}, or name another.")
         settings = LoopSettings() if settings is None else settings.check()
-        loaded = None if policy is None else _load(Path(policy))
+        loaded = None if policy is None else load_policy_file(Path(policy))
         try:
             for one in (folder.path, folder.policies, folder.log, folder.verdicts):
                 one.mkdir(parents=True, exist_ok=True)
@@ -93,9 +83,14 @@ class LoopFolder:
             actions=list(settings.actions) or None,
         )
 
+    def policy_files(self) -> dict[str, Path]:
+        """Return the policy files in the folder by what they are named, which is their id unless somebody chose it."""
+        files = sorted(self.policies.glob(f"*{SUFFIX}"))
+        return {file.stem: file for file in files if file.is_file() and not file.name.startswith(".")}
+
     def add_policy(self, path: str | Path, policy: Any = None) -> str:
         """Copy a policy file into the folder, under its id, and return that; nothing is promoted."""
-        policy_id: str = (_load(Path(path)) if policy is None else policy).policy_id
+        policy_id: str = (load_policy_file(Path(path)) if policy is None else policy).policy_id
         target = self.policy_file(policy_id)
         if not target.exists():
             copy_file(path, target)
@@ -117,7 +112,7 @@ class LoopFolder:
         """
         if policy_id == UNIFORM:
             return None
-        return self._checked(policy_id, _load)
+        return self._checked(policy_id, load_policy_file)
 
     def _checked(self, policy_id: str, load: Callable[[Path], Any]) -> Any:
         path = self.policy_file(policy_id)
@@ -137,7 +132,8 @@ class LoopFolder:
         return ServedMixture(promotion, found[promotion.policy], found[promotion.baseline])
 
 
-def _load(path: Path) -> Any:
+def load_policy_file(path: Path) -> Any:
+    """Return the policy of a file, with all that it can do."""
     from bopl.policy.model_file import load
 
     return load(path)

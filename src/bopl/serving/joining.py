@@ -107,7 +107,9 @@ def close_windows(
     for row in decisions:
         if row.is_fallback:
             yield None, "fallback"
-        elif not row.is_active and activated.get(row.event, row.time + window + 1) > row.time + window:
+        elif (settings.needs_activation or not row.is_active) and (
+            activated.get(row.event, row.time + window + 1) > row.time + window
+        ):
             yield None, "inactive"
         else:
             values = rewards.get(row.event, ())

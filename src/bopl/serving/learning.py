@@ -71,26 +71,14 @@ class Learned:
 
     def _differences(self) -> list[dict[str, Any]]:
         """Return the difference of each contender to what runs now."""
-        if self.evaluation.comparisons:
-            return [
-                {
-                    "policy": row["policy"],
-                    "difference": row["difference"],
-                    "lower": row["ci_lower"],
-                    "upper": row["ci_upper"],
-                }
-                for row in self.evaluation.comparisons
-                if row["other"] == RUNNING
-            ]
+        rows: list[Any] = [row for row in self.evaluation.comparisons if row["other"] == RUNNING]
+        columns = ("difference", "ci_lower", "ci_upper")
+        if not self.evaluation.comparisons:
+            rows = [row for row in self.evaluation.rows if row["is_primary"]]
+            columns = ("uplift", "uplift_ci_lower", "uplift_ci_upper")
+        names = ("difference", "lower", "upper")
         return [
-            {
-                "policy": row["policy"],
-                "difference": row["uplift"],
-                "lower": row["uplift_ci_lower"],
-                "upper": row["uplift_ci_upper"],
-            }
-            for row in self.evaluation.rows
-            if row["is_primary"]
+            {"policy": row["policy"], **dict(zip(names, (row[one] for one in columns), strict=True))} for row in rows
         ]
 
 

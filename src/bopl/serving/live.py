@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from bopl.serving.failure import StoreError
-from bopl.serving.record import MIXTURE
+from bopl.serving.record import MIXTURE, PromotionRow
 from bopl.serving.service import DecisionService
 
 if TYPE_CHECKING:
@@ -24,19 +24,23 @@ if TYPE_CHECKING:
 
 TICK_S = 2.0  # between two looks at the store
 BUCKET_S = 300  # of the traffic that is drawn
+BUCKET = BUCKET_S * 1_000_000  # microseconds
 N_BUCKETS = 48
 N_PER_LOOK = 20_000  # rows that one look reads at most
 MAX_BEHIND = 200_000  # older decisions than these are not read for the traffic
 N_SHOWN = 8  # promotions and verdicts
 
-NEW_DECISIONS = "SELECT id, time, decider, fallback FROM decision WHERE id > ? ORDER BY id LIMIT ?"
-NEW_REWARDS = "SELECT rowid, status FROM reward WHERE rowid > ? ORDER BY rowid LIMIT ?"
-# Decisions of one promotion whose window has closed: before that, a missing reward says nothing.
+NEW_DECISIONS = "SELECT time / ?, count(*), count(fallback), max(id) FROM decision WHERE id > ? GROUP BY 1"
+NEW_REWARDS = "SELECT status, count(*), max(rowid) FROM reward WHERE rowid > ? GROUP BY status"
+# Decisions of one promotion whose window has closed: before that, a missing reward says nothing. The index leads from
+# one time to the other, so that those of other promotions and those that are open are not read at every look.
 CLOSED = """
-SELECT id, decider, propensity, policy_prob,
+SELECT time, id, decider, propensity, policy_prob,
        (SELECT {combined} FROM reward WHERE reward.event = decision.event AND status = 'ok' {order}),
-       is_active OR EXISTS (SELECT 1 FROM activation WHERE activation.event = decision.event)
-FROM decision WHERE id > ? AND time >= ? AND time <= ? AND promotion = ? ORDER BY id LIMIT ?
+       (is_active AND NOT ?) OR
+       EXISTS (SELECT 1 FROM activation AS shown WHERE shown.event = decision.event AND shown.time <= decision.time + ?)
+FROM decision INDEXED BY decision_time
+WHERE time >= ? AND time <= ? AND (time, id) > (?, ?) AND promotion = ? ORDER BY time, id LIMIT ?
 """
 COMBINED = {
     "sum": CLOSED.format(combined="sum(value)", order=""),
@@ -62,7 +66,8 @@ class LiveFigures:
         self._promotion = 0
         self._served: RunningBound | None = None
         self._policy: RunningBound | None = None
-        self._n_closed = self._n_rewarded = self._last_closed = 0
+        self._n_closed = self._n_rewarded = 0
+        self._last_closed = (0, 0)  # time and id
         self._task: asyncio.Task[None] | None = None
 
     def watch(self) -> None:
@@ -87,17 +92,17 @@ class LiveFigures:
         """Take in what was written since the last look."""
         promotion = self._service.promotion
         if promotion.id != self._promotion:
-            self._begin(promotion.id)
+            self._begin(promotion)
         with self._service.store.reading() as connection:
             self._look_at_traffic(connection)
             self._look_at_rewards(connection)
-            self._look_at_value(connection, promotion.time)
+            self._look_at_value(connection)
 
-    def _begin(self, promotion: int) -> None:
+    def _begin(self, promotion: PromotionRow) -> None:
         """Start the running value anew: it belongs to one promotion."""
         from bopl.evaluation.running import RunningBound  # heavy, and nobody waits for it here
 
-        self._promotion, self._last_closed, self._n_closed, self._n_rewarded = promotion, 0, 0, 0
+        self._promotion, self._last_closed, self._n_closed, self._n_rewarded = promotion.id, (promotion.time, 0), 0, 0
         limits = self._settings.confidence, self._settings.reward_range
         self._served, self._policy = RunningBound(*limits), RunningBound(*limits)
 
@@ -106,35 +111,41 @@ class LiveFigures:
         self._n_decisions = newest
         if self._last_decision < 0:
             self._last_decision = max(newest - MAX_BEHIND, 0)
-        while rows := connection.execute(NEW_DECISIONS, (self._last_decision, N_PER_LOOK)).fetchall():
-            self._last_decision = rows[-1][0]
-            self._traffic.update(moment // (BUCKET_S * 1_000_000) for _, moment, _, _ in rows)
-            self._n_fallbacks += sum(fallback is not None for *_, fallback in rows)
+        for bucket, count, n_fallbacks, last in connection.execute(NEW_DECISIONS, (BUCKET, self._last_decision)):
+            self._traffic[bucket] += count
+            self._n_fallbacks += n_fallbacks
+            self._last_decision = max(self._last_decision, last)
         for bucket in sorted(self._traffic)[:-N_BUCKETS]:
             del self._traffic[bucket]
 
     def _look_at_rewards(self, connection: sqlite3.Connection) -> None:
-        while rows := connection.execute(NEW_REWARDS, (self._last_reward, N_PER_LOOK)).fetchall():
-            self._last_reward = rows[-1][0]
-            self._rewards.update(status for _, status in rows)
+        for status, count, last in connection.execute(NEW_REWARDS, (self._last_reward,)).fetchall():
+            self._rewards[status] += count
+            self._last_reward = max(self._last_reward, last)
 
-    def _look_at_value(self, connection: sqlite3.Connection, since: int) -> None:
-        until = self._service.store.clock.now() - int(self._settings.reward_window_s * 1e6)
+    def _look_at_value(self, connection: sqlite3.Connection) -> None:
+        window = round(self._settings.reward_window_s * 1e6)
+        until = self._service.store.clock.now() - window
         assert self._served is not None
         assert self._policy is not None
-        bounds = (since, until, self._promotion, N_PER_LOOK)
-        rows = connection.execute(COMBINED[self._settings.reward_combination], (self._last_closed, *bounds)).fetchall()
+        since = (self._last_closed[0], until, *self._last_closed, self._promotion, N_PER_LOOK)
+        wanted = (self._settings.needs_activation, window, *since)
+        rows = connection.execute(COMBINED[self._settings.reward_combination], wanted).fetchall()
         if not rows:
             return
-        self._last_closed = rows[-1][0]
-        counted = [row for row in rows if row[5] or not self._settings.needs_activation]
-        reward = np.array([self._settings.default_reward if row[4] is None else row[4] for row in counted])
+        self._last_closed = rows[-1][:2]
+        counted = [row[2:-1] for row in rows if row[-1]]
+        default = self._settings.default_reward
         self._n_closed += len(counted)
-        self._n_rewarded += sum(row[4] is not None for row in counted)
-        self._served.add(np.ones(len(counted)), reward)
-        is_weighed = np.array([row[1] == MIXTURE and row[3] is not None for row in counted], dtype=bool)
-        weight = [row[3] / row[2] for row, weighed in zip(counted, is_weighed, strict=True) if weighed]
-        self._policy.add(np.array(weight, dtype=np.float64), reward[is_weighed])
+        self._n_rewarded += sum(reward is not None for *_, reward in counted)
+        rewards = [default if reward is None else reward for *_, reward in counted]
+        self._served.add(np.ones(len(counted)), np.array(rewards))
+        weighed = [
+            (policy_prob / propensity, reward)
+            for (decider, propensity, policy_prob, _), reward in zip(counted, rewards, strict=True)
+            if decider == MIXTURE and policy_prob is not None
+        ]
+        self._policy.add(*np.array(weighed, dtype=np.float64).reshape(-1, 2).T)
 
     # -- Telling ----------------------------------------------------------------------------------------------------
 
@@ -165,7 +176,7 @@ class LiveFigures:
     def summary(self) -> dict[str, Any]:
         """Return what the page shows, as plain values."""
         service, promotion, store = self._service, self._service.promotion, self._service.store
-        newest = store.clock.now() // (BUCKET_S * 1_000_000)
+        newest = store.clock.now() // BUCKET
         buckets = range(newest - N_BUCKETS + 1, newest + 1)
         try:
             promotions = store.promotions()[-N_SHOWN:][::-1]
@@ -220,5 +231,5 @@ def _verdicts(folder: Path) -> list[dict[str, Any]]:
         except (OSError, ValueError):
             continue
         if isinstance(content, dict) and isinstance(content.get("verdict"), str):
-            found.append({"name": path.stem, "verdict": content["verdict"], "reason": str(content.get("reason", ""))})
+            found.append({"name": path.stem, "reason": "", **content})
     return found

@@ -12,7 +12,7 @@ import numpy as np
 from bopl._errors import UsageError, quoted
 from bopl._typing import AnyArray, BoolArray, FloatArray, IntArray
 from bopl.policy.drawing import actions_at
-from bopl.serving.record import BASELINE, MIXTURE, UNIFORM, Action, PromotionRow
+from bopl.serving.record import BASELINE, MIXTURE, UNIFORM, Action, DecisionRow, PromotionRow
 
 MAX_ROUNDING = 1e-6
 
@@ -47,7 +47,7 @@ class Chosen:
     """A drawn action with its probabilities: under what was asked, and under policy and baseline alone."""
 
     action: Action
-    propensity: float
+    propensity: float | None  # None where a caller decided and did not say
     policy_prob: float | None
     baseline_prob: float | None
 
@@ -110,6 +110,10 @@ class ServedMixture:
         mask[found] = True
         return mask
 
+    def knows(self, action: Action) -> bool:
+        """Return whether it is one of the actions."""
+        return _key(action) in self._position
+
     def policy_alone(self, record: Mapping[str, Any], mask: BoolArray) -> FloatArray:
         """Return the probabilities of the policy, without baseline and exploration."""
         return self._alone(self._places[0], record, mask)
@@ -161,6 +165,14 @@ class ServedMixture:
         chosen = int(actions_at(served[None], np.array([draw]))[0])
         policy_prob, baseline_prob = (None if one is None else float(one[chosen]) for one in parts)
         return Chosen(self.actions[chosen], float(served[chosen]), policy_prob, baseline_prob)
+
+    def row(
+        self, event: str, record: Mapping[str, Any], eligible: list[Action] | None, draw: float, chosen: Chosen
+    ) -> DecisionRow:
+        """Return what is kept of a decision that was drawn from the mixture; it gets its time when it is written."""
+        served, taken = (self.promotion.id, self.promotion.policy), (chosen.action, chosen.propensity)
+        probs = (chosen.policy_prob, chosen.baseline_prob)
+        return DecisionRow(event, 0, *served, *taken, record, eligible, draw, MIXTURE, None, *probs)
 
     def prob_of(self, record: Mapping[str, Any], eligible: Sequence[Action] | None, action: Action) -> float | None:
         """Return the probability of an action under what is served; None if it is not known or not eligible."""

@@ -73,12 +73,15 @@ def _headline(summary: Mapping[str, Any]) -> list[Markup]:
     else:
         badge = element("span", "on trial" if is_ramp else "serving", class_="badge better")
     rest = f", {_policy(promotion.baseline)} decides the rest" if is_ramp else ""
+    explored = f"{_percent(promotion.exploration)} of all decisions explore"
+    if promotion.policy == promotion.baseline == UNIFORM:
+        rest, explored = ": there is no policy yet", "`bopl loop FOLDER step` learns one from them"
     if summary["mode"] == APPRENTICE:
         sentence = "Callers decide; the loop records their decisions and what it would have done."
     else:
         sentence = (
             f"{_sentence_case(_policy(promotion.policy))} decides {_percent(promotion.share)} of the requests{rest}; "
-            f"{_percent(promotion.exploration)} of all decisions explore."
+            f"{explored}."
         )
     parts = [badge, element("h1", short(summary["folder"], 40)), element("p", sentence, class_="sentence")]
     if summary["problem"] is not None:
@@ -90,16 +93,16 @@ def _tiles(summary: Mapping[str, Any]) -> Markup:
     promotion: PromotionRow = summary["promotion"]
     recent = sum(count for _, count in summary["traffic"])
     hours = len(summary["traffic"]) * summary["bucket_s"] / 3600.0
-    joined, policy = summary["rewarded_share"], summary["policy"]
+    joined, policy, n_closed = summary["rewarded_share"], summary["policy"], summary["n_closed"]
     weight = None if policy is None else policy["mean_weight"]
     return element(
         "dl",
         _tile("Decisions", f"{summary['n_decisions']:,}", f"{recent:,} in the last {hours:g} hours"),
-        _tile("Share of the policy", _percent(promotion.share), short(_policy(promotion.policy), 24)),
+        _tile("Traffic share", _percent(promotion.share), short(_policy(promotion.policy), 24)),
         _tile(
             "Rewards joined",
             "–" if joined is None else _percent(joined),
-            f"of {summary['n_closed']:,} decisions whose window has closed",
+            f"of {n_closed:,} decisions whose window has closed" if n_closed else "no window has closed yet",
         ),
         _tile("Mean weight", "–" if weight is None else number_text(weight), "near 1 where propensities are right"),
         class_="tiles",
@@ -122,32 +125,37 @@ def _traffic(summary: Mapping[str, Any]) -> list[Markup]:
         )
         for start, count in traffic
     ]
-    fallbacks = f"{summary['n_fallbacks']:,} fell back on the baseline or on chance."
+    fallbacks = f"{summary['n_fallbacks']:,} fell back" if summary["n_fallbacks"] else "None fell back"
     return [
         element("h2", "Traffic"),
-        element("p", f"Decisions in {minutes} minutes, at most {most:,}. {fallbacks}", class_="lead"),
+        element(
+            "p",
+            f"Decisions every {minutes} minutes, up to {most:,}. {fallbacks} on the baseline or on chance.",
+            class_="lead",
+        ),
         element(
             "figure",
             element("div", *bars, class_="traffic", role="img", aria_label=f"decisions every {minutes} minutes"),
             element(
-                "div", element("span", _hour(traffic[0][0])), element("span", _hour(traffic[-1][0])), class_="ends"
+                "div",
+                *(element("span", f"{_hour(start)} UTC") for start, _ in (traffic[0], traffic[-1])),
+                class_="ends",
             ),
         ),
     ]
 
 
 def _value(summary: Mapping[str, Any]) -> list[Markup]:
-    window = _duration(summary["reward_window_s"])
+    window, policy = _duration(summary["reward_window_s"]), summary["promotion"].policy
     lead = (
         f"Reward per decision since promotion {summary['promotion'].id}, from decisions whose window of {window} has "
         f"closed. The {_percent(summary['confidence'])} intervals hold at all times at once: look as often as you like."
     )
     rows = [
         _range("What is served", summary["served"], summary["reward_range"]),
-        _range(
-            f"{_sentence_case(_policy(summary['promotion'].policy))} alone", summary["policy"], summary["reward_range"]
-        ),
+        _range(f"{_sentence_case(_policy(policy))} alone", summary["policy"], summary["reward_range"]),
     ]
+    rows = rows[:1] if policy == UNIFORM else rows  # what is served is chance itself
     shown = [row for row in rows if row is not None]
     below = (
         element("div", *shown, class_="ranges") if shown else element("p", "No window has closed yet.", class_="lead")
@@ -190,38 +198,59 @@ def _rewards(summary: Mapping[str, Any]) -> list[Markup]:
 def _promotions(summary: Mapping[str, Any]) -> list[Markup]:
     rows = [
         (
-            _moment(one.time),
-            short(_policy(one.policy), 24),
+            _moment(one.time)[:-3],
+            short(_policy(one.policy).removeprefix("policy "), 24),
             _percent(one.share),
-            _verdict((one.verdict or {}).get("verdict")),
-            short(one.reason, 90),
+            _why(one),
         )
         for one in summary["promotions"]
     ]
-    heads = ("since (UTC)", "policy", "share", "verdict", "reason")
+    heads = ("since (UTC)", "policy", "share", "because")
     return [element("h2", "Promotions"), _scrolling(table(heads, rows, numeric=(2,)))]
 
 
 def _verdicts(summary: Mapping[str, Any]) -> list[Markup]:
     heading = element("h2", "Last verdicts")
     rows = [
-        (short(one["name"], 40), _verdict(one["verdict"]), short(one["reason"], 160)) for one in summary["verdicts"]
+        (short(one["name"].lstrip("0"), 40), _verdict(one["verdict"]), _finding(one)) for one in summary["verdicts"]
     ]
     if not rows:
         return [
             heading,
             element("p", "None yet: `bopl loop FOLDER step` trains a policy and judges it.", class_="lead"),
         ]
-    return [heading, _scrolling(table(("verdict on", "says", "because"), rows))]
+    return [heading, _scrolling(table(("", "verdict", "because"), rows))]
 
 
 def _scrolling(found: Markup) -> Markup:
     return element("figure", element("div", found, class_="scroll"))
 
 
-def _verdict(verdict: object) -> str:
+def _why(promotion: PromotionRow) -> Markup:
+    """Return the reason of a promotion, with its verdict where there is one."""
+    verdict = (promotion.verdict or {}).get("verdict")
     if not isinstance(verdict, str):
-        return "–"
+        return element("span", short(promotion.reason, 90))
+    reason = promotion.reason.removesuffix(f": {verdict}")  # the badge says it
+    return element("span", _verdict(verdict), " ", short(reason, 90), class_="why")
+
+
+def _finding(entry: Mapping[str, Any]) -> str:
+    """Return what a verdict is on, its reason and what followed."""
+    policy, share = entry.get("candidate"), entry.get("next_share")
+    what = f"{_sentence_case(_policy(str(policy)))}: " if policy else ""
+    share_text = _percent(share) if isinstance(share, int | float) else "a share"
+    followed = {
+        "start": f"It began with {share_text} of the traffic.",
+        "raise": f"It got {share_text} of the traffic.",
+        "lower": f"It was lowered to {share_text} of the traffic.",
+        "roll back": "It was rolled back.",
+        "keep": "Nothing changed.",
+    }.get(str(entry.get("action")), "")
+    return short(f"{what}{entry['reason']} {followed}".strip(), 320)
+
+
+def _verdict(verdict: str) -> Markup:
     look = verdict if verdict in BADGES else "not-trustworthy"
     return element("span", short(verdict, 24), class_=f"badge {look}")
 

@@ -127,15 +127,10 @@ def status(folder: str | Path) -> LoopStatus:
         rewards=rewards,
         n_looks=n_looks,
         next_confidence=level_of_look(settings.confidence, n_looks + 1),
-        policies=policies_in(loop),
+        policies=list(loop.policy_files()),
         promotions=list(standing.promotions),
         verdicts=entries[-MAX_VERDICTS:],
     )
-
-
-def policies_in(loop: LoopFolder) -> list[str]:
-    """Return the ids of the policies in the folder of a loop."""
-    return [file.stem for file in sorted(loop.policies.glob(f"*{SUFFIX}")) if not file.name.startswith(".")]
 
 
 def _find_policy(loop: LoopFolder, given: str) -> str:
@@ -144,7 +139,7 @@ def _find_policy(loop: LoopFolder, given: str) -> str:
         return UNIFORM
     if given.endswith(SUFFIX) and Path(given).is_file():
         return loop.add_policy(given)
-    known = policies_in(loop)
+    known = list(loop.policy_files())
     found = [name for name in known if name == given] or [name for name in known if name.startswith(given)]
     if len(found) == 1:
         return found[0]

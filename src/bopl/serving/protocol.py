@@ -1,4 +1,4 @@
-"""HTTP/1.1 for impatient servers: a connection that does not finish its headers in time is closed."""
+"""HTTP/1.1 for impatient servers: connections that do not finish their headers in time, or send none, are closed."""
 
 from __future__ import annotations
 
@@ -7,10 +7,15 @@ from typing import Any
 
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-TOO_SLOW = (
-    b"HTTP/1.1 408 Request Timeout\r\ncontent-type: application/json\r\ncontent-length: 56\r\nconnection: close\r\n\r\n"
-    b'{"error": "the request headers did not arrive in time."}'
-)
+
+def _refusal(status: str, sentence: str) -> bytes:
+    body = f'{{"error": "{sentence}"}}'
+    head = f"HTTP/1.1 {status}\r\ncontent-type: application/json\r\ncontent-length: {len(body)}\r\nconnection: close"
+    return f"{head}\r\n\r\n{body}".encode("ascii")
+
+
+TOO_SLOW = _refusal("408 Request Timeout", "the request headers did not arrive in time.")
+NOT_HTTP = _refusal("400 Bad Request", "the request is not valid HTTP/1.1.")
 
 
 def protocol_with_timeout(seconds: float) -> type[asyncio.Protocol]:
@@ -37,6 +42,11 @@ def protocol_with_timeout(seconds: float) -> type[asyncio.Protocol]:
         def connection_lost(self, exc: Exception | None) -> None:
             self._disarm()
             super().connection_lost(exc)
+
+        def send_400_response(self, msg: str) -> None:
+            if self.cycle is None or self.cycle.response_complete or not self.cycle.response_started:
+                self.transport.write(NOT_HTTP)
+            self.transport.close()
 
         def _is_between_requests(self) -> bool:
             return self.cycle is None or self.cycle.response_complete

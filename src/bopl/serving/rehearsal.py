@@ -9,7 +9,7 @@ from typing import Any
 from bopl.serving.draws import draw_of
 from bopl.serving.events import EventStore
 from bopl.serving.folder import LoopFolder
-from bopl.serving.record import Action, DecisionRow
+from bopl.serving.record import Action
 
 Reward = Callable[[Mapping[str, Any], Action], float | None]
 
@@ -43,20 +43,7 @@ def rehearse(
             event = f"{name}-{number}"
             draw = draw_of(store.seed, event)
             chosen = mixture.decide(record, None, draw)
-            row = DecisionRow(
-                event,
-                0,
-                promotion.id,
-                promotion.policy,
-                chosen.action,
-                chosen.propensity,
-                record,
-                None,
-                draw,
-                policy_prob=chosen.policy_prob,
-                baseline_prob=chosen.baseline_prob,
-            )
-            waiting.append(store.add_decision(row))
+            waiting.append(store.add_decision(mixture.row(event, record, None, draw, chosen)))
             earned = reward(record, chosen.action)
             if earned is not None:
                 waiting.append(store.add_reward(event, earned, window_s=window_s))

@@ -13,6 +13,11 @@ from bopl.serving.record import Action, as_label
 
 MAX_ID = 200  # characters of an event or a key
 MAX_ELIGIBLE = 100_000
+MAX_DEPTH = 64  # of nested objects and lists: whoever reads them later may have less stack than this server
+MAX_REWARD = 1e100  # rewards of one event are added up
+
+
+TOO_DEEP = "the body is nested too deeply."
 
 
 class BadRequestError(ValueError):
@@ -76,7 +81,7 @@ def read_reward(body: bytes) -> RewardRequest:
     fields = _read(body, ("event", "value"), ("key",))
     key = fields.get("key")
     return RewardRequest(
-        _id("event", fields["event"]), _number("value", fields["value"]), "" if key is None else _id("key", key)
+        _id("event", fields["event"]), _reward(fields["value"]), "" if key is None else _id("key", key)
     )
 
 
@@ -96,11 +101,15 @@ def _read(body: bytes, needed: tuple[str, ...], optional: tuple[str, ...]) -> di
     except UnicodeError:
         raise BadRequestError("the body must be JSON in UTF-8.") from None
     except RecursionError:
-        raise BadRequestError("the body is nested too deeply.") from None
+        raise BadRequestError(TOO_DEEP) from None
+    except json.JSONDecodeError as error:
+        raise BadRequestError(f"the body is not valid JSON: {error}.") from None
     except BadRequestError:
         raise
-    except ValueError as error:
-        raise BadRequestError(f"the body is not valid JSON: {str(error)[:100]}.") from None
+    except ValueError:
+        raise BadRequestError("the body is not valid JSON: it has a number that is too large.") from None
+    if body.count(b"[") + body.count(b"{") > MAX_DEPTH and _is_deeper(fields, MAX_DEPTH):
+        raise BadRequestError(TOO_DEEP)
     if not isinstance(fields, dict):
         raise BadRequestError(f"the body must be an object; got {_shown(fields)}.")
     for name in needed:
@@ -111,6 +120,11 @@ def _read(body: bytes, needed: tuple[str, ...], optional: tuple[str, ...]) -> di
             hint = did_you_mean(name[:MAX_ID], (*needed, *optional))
             raise BadRequestError(f"the body has an unknown field {_shown(name)}.{hint}")
     return fields
+
+
+def _is_deeper(value: object, depth: int) -> bool:
+    inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    return any(depth == 0 or _is_deeper(one, depth - 1) for one in inner)
 
 
 def _refuse_constant(text: str) -> NoReturn:
@@ -135,6 +149,13 @@ def _number(name: str, value: object) -> float:
     return number
 
 
+def _reward(value: object) -> float:
+    number = _number("value", value)
+    if abs(number) > MAX_REWARD:
+        raise BadRequestError(f"value must lie between -{MAX_REWARD:g} and {MAX_REWARD:g}; got {_shown(value)}.")
+    return number
+
+
 def _propensity(value: object) -> float:
     number = _number("propensity", value)
     if not 0.0 < number <= 1.0:
@@ -144,10 +165,16 @@ def _propensity(value: object) -> float:
 
 def _label(name: str, value: object) -> Action:
     parts = value if isinstance(value, list) else [value]
-    if not parts or any(not isinstance(one, str | int | float) or len(str(one)) > MAX_ID for one in parts):
+    if not parts or not all(_is_label(one) for one in parts):
         raise BadRequestError(f"{name} must name actions, as text or number; got {_shown(value)}.")
     label: Action = as_label(value)
     return label
+
+
+def _is_label(value: object) -> bool:
+    if isinstance(value, str):
+        return len(value) <= MAX_ID
+    return isinstance(value, float) or (isinstance(value, int) and -(2**63) <= value < 2**63)
 
 
 def _shown(value: object) -> str:

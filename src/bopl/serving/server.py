@@ -149,6 +149,7 @@ def _make_server(app: App, settings: LoopSettings) -> Any:
     from bopl.serving.protocol import protocol_with_timeout
 
     logging.getLogger("bopl.serving").setLevel(logging.INFO)
+    logging.getLogger("uvicorn.error").setLevel(logging.ERROR)  # a line for every bad request would fill the disk
     return uvicorn.Server(
         uvicorn.Config(
             app,

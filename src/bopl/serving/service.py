@@ -9,11 +9,12 @@ import uuid
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from typing import Any
+from itertools import islice
+from typing import Any, TypeVar
 
 import numpy as np
 
-from bopl._errors import UsageError
+from bopl._errors import UsageError, quoted
 from bopl.serving.draws import draw_of
 from bopl.serving.events import EventStore
 from bopl.serving.failure import StoreError
@@ -26,6 +27,7 @@ from bopl.serving.settings import APPRENTICE, LoopSettings
 
 POLL_S = 0.2  # between two looks for a new promotion
 BAD_RECORD, EXCEPTION, TIME = "bad_record", "exception", "time"
+T = TypeVar("T")
 _log = logging.getLogger("bopl.serving")
 
 
@@ -59,6 +61,7 @@ class DecisionService:
         self._mixture = self._ready(self._settled())
         self._watching: asyncio.Task[None] | None = None
         self._failed_id = 0
+        self._kind_of_action: type | None = None  # of an apprentice's callers
 
     @property
     def promotion(self) -> PromotionRow:
@@ -109,7 +112,8 @@ class DecisionService:
             fallback = _reason(error)
             _log.log(logging.DEBUG, "fallback (%s): %s", fallback, error)
             chosen, decider = await self._fall_back(mixture, request, draw)
-        return self._row(mixture, request, event, draw, chosen, decider=decider, fallback=fallback)
+        row = mixture.row(event, request.context, request.eligible, draw, chosen)
+        return replace(row, decider=decider, fallback=fallback, is_active=request.is_active)
 
     async def _fall_back(self, mixture: ServedMixture, request: DecideRequest, draw: float) -> tuple[Chosen, str]:
         """Return what the baseline takes, or a uniform draw where it cannot decide either."""
@@ -122,61 +126,52 @@ class DecisionService:
                 _log.log(logging.DEBUG, "the baseline failed, too: %s", error)
         return mixture.decide(request.context, request.eligible, draw, UNIFORM), UNIFORM
 
-    async def _ask(self, lane: str, work: Callable[..., Chosen], *arguments: Any) -> Chosen:
+    async def _ask(self, lane: str, work: Callable[..., T], *arguments: Any) -> T:
         """Return what a thread finds within the time budget, which begins to run before the thread is free."""
         future = asyncio.get_running_loop().run_in_executor(self._lanes[lane], work, *arguments)
         return await asyncio.wait_for(future, self._budget_s)
 
     async def _watched(self, mixture: ServedMixture, request: DecideRequest, event: str, draw: float) -> DecisionRow:
         """Return the caller's decision, with what the loop would have done."""
-        if request.action is None:
-            raise BadRequestError("action is missing: in apprentice mode the caller decides and says what.", 422)
+        self._check_action(mixture, request)
+        assert request.action is not None
         shadow = None
         if mixture.actions:
-            self._check_eligible(mixture, request)
             try:
-                chosen = await self._ask(MIXTURE, mixture.decide, request.context, request.eligible, draw)
-                prob = mixture.prob_of(request.context, request.eligible, request.action)
-                shadow = {"action": chosen.action, "propensity": chosen.propensity, "caller_propensity": prob}
+                shadow = await self._ask(MIXTURE, _shadow, mixture, request, draw)
             except Exception as error:
                 self.metrics.count("bopl_fallbacks_total", reason=_reason(error))
-        chosen = Chosen(request.action, request.propensity or float("nan"), None, None)
-        row = self._row(mixture, request, event, draw, chosen, decider=CALLER)
-        return replace(row, propensity=request.propensity, shadow=shadow)
+        chosen = Chosen(request.action, request.propensity, None, None)
+        row = mixture.row(event, request.context, request.eligible, draw, chosen)
+        return replace(row, decider=CALLER, is_active=request.is_active, shadow=shadow)
+
+    def _check_action(self, mixture: ServedMixture, request: DecideRequest) -> None:
+        """Refuse an action of a caller that would make the log unreadable."""
+        action, eligible = request.action, request.eligible
+        if action is None:
+            raise BadRequestError("action is missing: in apprentice mode the caller decides and says what.", 422)
+        if mixture.actions:
+            self._check_eligible(mixture, request)
+        if eligible is not None and action not in eligible:
+            raise BadRequestError(f"action {action!r} is not one of eligible.", 422)
+        if mixture.knows(action):
+            return
+        kind, kinds = self._kind_of_action, {type(one) for one in (action, *(eligible or ()))}
+        if kind is None:
+            before = mixture.actions or [row.action for row in islice(self.store.decisions(), 1)]
+            kind = type(before[0]) if before else None
+        if len(kinds) > 1 or kinds.isdisjoint((str, int) if kind is None else (kind,)):
+            among = "" if eligible is None else f" among {quoted(eligible)}"
+            raise BadRequestError(
+                f"actions must be all texts or all integers, as those before; got {action!r}{among}.", 422
+            )
+        self._kind_of_action = kinds.pop()
 
     def _check_eligible(self, mixture: ServedMixture, request: DecideRequest) -> None:
         try:
             mixture.mask(request.eligible)
         except UsageError as error:
             raise BadRequestError(str(error), 422) from None
-
-    @staticmethod
-    def _row(
-        mixture: ServedMixture,
-        request: DecideRequest,
-        event: str,
-        draw: float,
-        chosen: Chosen,
-        *,
-        decider: str,
-        fallback: str | None = None,
-    ) -> DecisionRow:
-        return DecisionRow(
-            event,
-            0,  # set when it is written
-            mixture.promotion.id,
-            mixture.promotion.policy,
-            chosen.action,
-            chosen.propensity,
-            request.context,
-            request.eligible,
-            draw,
-            decider,
-            fallback,
-            chosen.policy_prob,
-            chosen.baseline_prob,
-            request.is_active,
-        )
 
     # -- What came of it --------------------------------------------------------------------------------------------
 
@@ -249,6 +244,14 @@ class DecisionService:
         self.problem = None
         self.metrics.count("bopl_swaps_total")
         _log.info("serving policy %s at a share of %g", promotion.policy, promotion.share)
+
+
+def _shadow(mixture: ServedMixture, request: DecideRequest, draw: float) -> dict[str, Any]:
+    """Return what would have been done in the place of a caller, and its probability of what the caller did."""
+    assert request.action is not None
+    chosen = mixture.decide(request.context, request.eligible, draw)
+    prob = mixture.prob_of(request.context, request.eligible, request.action)
+    return {"action": chosen.action, "propensity": chosen.propensity, "caller_propensity": prob}
 
 
 def _reason(error: BaseException) -> str:

@@ -168,13 +168,18 @@ def _check(settings: LoopSettings) -> None:
         check_number("random_state", settings.random_state, low=0, high=2**63 - 1, integer=True)
     _check_listening(settings)
     check_number("reward_window_s", settings.reward_window_s, low=0.0, high=1e9, low_open=True)
-    check_number("default_reward", settings.default_reward, low_open=True, high_open=True)
     if not isinstance(settings.reward_range, tuple) or len(settings.reward_range) != 2:
         raise TypeError(f"reward_range must be two numbers, as in [0.0, 1.0]; got {settings.reward_range!r}.")
     for end in settings.reward_range:
         check_number("each end of reward_range", end, low_open=True, high_open=True)
-    if not settings.reward_range[0] < settings.reward_range[1]:
+    lowest, highest = settings.reward_range
+    if not lowest < highest:
         raise ValueError(f"reward_range must rise, as in [0.0, 1.0]; got {list(settings.reward_range)!r}.")
+    check_number("default_reward", settings.default_reward, low_open=True, high_open=True)
+    if not lowest <= settings.default_reward <= highest:
+        raise ValueError(
+            f"default_reward must lie in reward_range, from {lowest:g} to {highest:g}; got {settings.default_reward!r}."
+        )
     if not isinstance(settings.needs_activation, bool):
         raise TypeError(f"needs_activation must be true or false; got {settings.needs_activation!r}.")
     if not isinstance(settings.min_uplift, str):

@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 import tempfile
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,7 @@ from bopl.evaluation.verdict import BETTER, WORSE
 from bopl.serving.book import CANDIDATE, RAMP, VerdictBook, level_of_look
 from bopl.serving.canary import CanaryVerdict, finite, judge_trial
 from bopl.serving.events import EventStore
-from bopl.serving.folder import SUFFIX, LoopFolder
+from bopl.serving.folder import SUFFIX, LoopFolder, load_policy_file
 from bopl.serving.joining import JoinResult, join
 from bopl.serving.learning import NEW, Learned, learn
 from bopl.serving.record import UNIFORM, PromotionRow
@@ -28,6 +28,9 @@ from bopl.serving.trial import count_joined, trial_rows
 
 logger = logging.getLogger(__name__)
 START, RAISE, LOWER, KEEP, ROLL_BACK, WAIT = "start", "raise", "lower", "keep", "roll back", "wait"
+FOLLOWED = (START, RAISE, LOWER, ROLL_BACK)  # by a promotion
+# What a promotion says of the verdict that it follows from.
+PROMOTED = ("number", "kind", "verdict", "reason", "difference", "lower", "upper", "confidence", "look", "n_samples")
 
 
 @dataclass(frozen=True)
@@ -180,21 +183,34 @@ class Stepping:
             return {"action": WAIT, "sentence": sentence}
         look = len(looks) + 1
         level = level_of_look(self.settings.confidence, look)
+        contenders, spoiled = self._contenders(standing)
         learned = learn(
             self.loop.log,
             self.settings,
             self.loop.load_policy(standing.running),
-            self._contenders(standing),
+            contenders,
             confidence=level,
             is_caller=self._is_apprentice and standing.running == UNIFORM,
             progress=self.progress,
         )
+        learned = replace(learned, left_aside=spoiled | learned.left_aside)
+        for name, why in learned.left_aside.items():
+            logger.warning("%s%s is left aside: %s", name, SUFFIX, why)
         return self._follow(self._write(self._candidate_entry(standing, learned, look, level, n_joined)))
 
-    def _contenders(self, standing: Standing) -> dict[str, Any]:
-        """Return the policies that were put into the folder and never served."""
-        found = [file.stem for file in sorted(self.loop.policies.glob(f"*{SUFFIX}")) if not file.name.startswith(".")]
-        return {name: self.loop.load_policy(name) for name in found if name not in standing.served}
+    def _contenders(self, standing: Standing) -> tuple[dict[str, Any], dict[str, str]]:
+        """Return the policies that were put into the folder and never served, by their ids, and why others are none."""
+        found: dict[str, Any] = {}
+        spoiled: dict[str, str] = {}
+        for name, file in self.loop.policy_files().items():
+            if name in standing.served:
+                continue
+            try:
+                policy = load_policy_file(file)
+                found[self.loop.add_policy(file, policy)] = policy  # one under another name is copied to its id
+            except (ValueError, TypeError, KeyError, OSError) as error:
+                spoiled[name] = str(error)
+        return {name: policy for name, policy in found.items() if name not in standing.served}, spoiled
 
     def _candidate_entry(
         self, standing: Standing, learned: Learned, look: int, level: float, n_joined: int
@@ -251,36 +267,22 @@ class Stepping:
     def _finish(self) -> dict[str, Any] | None:
         """Carry out the verdict of a step that was killed before it could; None if there is no such verdict."""
         last = self.book.last()
-        if last is None or last["action"] not in (START, RAISE, LOWER, ROLL_BACK):
-            return None
-        standing = self._standing()
-        if standing.now.id != last["after"]:  # it was done, or something else was meanwhile
-            return None
+        if last is None or last["action"] not in FOLLOWED or self._standing().now.id != last["after"]:
+            return None  # it was done, or something else was meanwhile
         return self._follow(last)
 
     def _follow(self, entry: dict[str, Any]) -> dict[str, Any]:
         """Carry out a verdict, if the promotion that it judged is still in force."""
         standing = self._standing()
-        kept = (
-            "number",
-            "kind",
-            "verdict",
-            "reason",
-            "difference",
-            "lower",
-            "upper",
-            "confidence",
-            "look",
-            "n_samples",
-        )
-        facts = {name: entry[name] for name in kept if name in entry}
-        more = {"verdict": facts, "log_fingerprint": entry["log_fingerprint"]}
-        if entry["action"] in (START, RAISE, LOWER):
-            reason = f"verdict {entry['number']}: {entry['verdict']}"
+        more = {
+            "verdict": {name: entry[name] for name in PROMOTED if name in entry},
+            "log_fingerprint": entry["log_fingerprint"],
+        }
+        reason = f"verdict {entry['number']}: {entry['verdict']}"
+        if entry["action"] == ROLL_BACK:
+            self.store.promote(standing.rollback_of(self.settings, reason, **more), after=entry["after"])
+        elif entry["action"] in FOLLOWED:
             row = standing.promotion_of(entry["candidate"], entry["next_share"], self.settings, reason, **more)
-            self.store.promote(row, after=entry["after"])
-        elif entry["action"] == ROLL_BACK:
-            row = standing.rollback_of(self.settings, f"verdict {entry['number']}: {entry['verdict']}", **more)
             self.store.promote(row, after=entry["after"])
         return entry
 
