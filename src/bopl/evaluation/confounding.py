@@ -21,7 +21,7 @@ import numpy as np
 from bopl._typing import FloatArray, IntArray
 from bopl.evaluation.estimator import Estimator
 from bopl.evaluation.evaluation_task import EvaluationTask
-from bopl.evaluation.interval import Bounds, Evidence, Interval, Normal
+from bopl.evaluation.interval import Bounds, Evidence, Interval, Normal, at_confidence
 from bopl.evaluation.log_sums import LogSums
 from bopl.evaluation.moments import GroupSum, MomentSum
 from bopl.evaluation.result import Evaluation
@@ -123,23 +123,26 @@ class Sensitivity:
 
 def with_confounding(evaluation: Evaluation, task: EvaluationTask, sums: LogSums, sources: Sources) -> Evaluation:
     """Return the evaluation with what hidden confounding could do to its verdicts."""
-    estimates, interval = iter(evaluation.rows), interval_for(task.interval)
+    question, unit = task.question, sources.unit
+    interval = interval_for(at_confidence(task.interval, question.confidence(evaluation.confidence, question.n_judged)))
+    least = question.min_uplift.absolute(evaluation.logging_value) / unit
+    estimates = iter(evaluation.rows)
     low, high = sums.assumptions(task).reward_range
-    limits, propensity, group = (low / sources.unit, high / sources.unit), sources.log.propensity, sources.group
+    limits, propensity, group = (low / unit, high / unit), sources.log.propensity, sources.group
     found = []
     for place, estimators in enumerate(sums.estimators):
         own = [next(estimates) for _ in estimators]
         if any(one.verdict in DECIDED for one in own):
             terms = sources.all_terms(place)
             found += [
-                find_tipping_point(one, Sensitivity(estimator, terms, propensity, group, interval, limits))
+                find_tipping_point(one, Sensitivity(estimator, terms, propensity, group, interval, limits), least)
                 for one, estimator in zip(own, estimators, strict=True)
             ]
     known = tuple(one for one in found if one is not None)
     return replace(evaluation, confounding=known, notes=(*evaluation.notes, *describe_confounding(known)))
 
 
-def find_tipping_point(estimate: Estimate, sensitivity: Sensitivity) -> TippingPoint | None:
+def find_tipping_point(estimate: Estimate, sensitivity: Sensitivity, least: float = 0.0) -> TippingPoint | None:
     """Return how strong a hidden cause must be to overturn a verdict; None where there is none to overturn.
 
     Parameters
@@ -147,10 +150,13 @@ def find_tipping_point(estimate: Estimate, sensitivity: Sensitivity) -> TippingP
     estimate : Estimate
     sensitivity : Sensitivity
         That of its policy and estimator.
+    least : float, default=0
+        What `better` takes: the smallest uplift of interest, in the unit of the terms.
     """
     if estimate.verdict not in DECIDED or not sensitivity.estimator.is_monotone_in_weight:
         return None
-    odds = sensitivity.tipping_odds(upper=estimate.verdict == WORSE)
+    is_worse = estimate.verdict == WORSE
+    odds = sensitivity.tipping_odds(upper=is_worse, threshold=0.0 if is_worse else least)
     return TippingPoint(estimate.policy, estimate.estimator, estimate.verdict, odds)
 
 

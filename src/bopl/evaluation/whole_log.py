@@ -173,7 +173,7 @@ def _evaluate_whole(log: BanditLog, task: EvaluationTask, confounding: bool | No
     sums = sum_part(task, sources, 0, is_whole=True)
     evaluation = conclude(task, sums)
     asks = log.has_estimates if confounding is None else confounding
-    return with_confounding(evaluation, task, sums, sources) if asks else evaluation
+    return with_confounding(evaluation, task, sums, replace(sources, unit=sums.books.main.unit)) if asks else evaluation
 
 
 def compare(
