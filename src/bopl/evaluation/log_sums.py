@@ -10,7 +10,7 @@ import numpy as np
 from bopl._errors import UsageError
 from bopl._typing import FloatArray, IntArray
 from bopl.evaluation.assumption import Assumptions, find_assumptions
-from bopl.evaluation.books import Books
+from bopl.evaluation.books import Books, guard_estimator
 from bopl.evaluation.bootstrap import PoissonBootstrap
 from bopl.evaluation.estimator import Estimator
 from bopl.evaluation.evaluation_task import EvaluationTask
@@ -185,7 +185,8 @@ def _new_books(task: EvaluationTask, sources: Sources, is_whole: bool) -> Books:
         ]
         for pilot in (_pilot(task, sources, position, n_samples) for position in range(len(task.policies)))
     ]
-    return Books(task.question, tuned, log, unit=sources.unit, is_whole=is_whole, n_samples=n_samples)
+    guard = guard_estimator(task.estimators)
+    return Books(task.question, tuned, guard, log, unit=sources.unit, is_whole=is_whole, n_samples=n_samples)
 
 
 def _pilot(task: EvaluationTask, sources: Sources, position: int, n_samples: int) -> Pilot:
