@@ -20,6 +20,7 @@ from bopl.evaluation.log_smoothing import smoothed_lower_bound
 from bopl.evaluation.moments import GroupSum, MomentSum, Spread
 
 Bounds = tuple[float, float]
+MIN_TAIL_REPLICATES = 5.0  # bootstrap replicates beyond an end of an interval; with fewer its place is chance
 
 
 @dataclass(frozen=True)
@@ -155,13 +156,14 @@ class Normal(Interval):
 
     def value(self, evidence: Evidence) -> Bounds:
         """Return the interval of the value."""
-        return self._around(evidence.value, evidence.value_spread())
+        return self.around(evidence.value, evidence.value_spread())
 
     def uplift(self, evidence: Evidence) -> Bounds:
         """Return the interval of the uplift."""
-        return self._around(evidence.uplift, evidence.uplift_spread())
+        return self.around(evidence.uplift, evidence.uplift_spread())
 
-    def _around(self, centre: float, spread: Spread) -> Bounds:
+    def around(self, centre: float, spread: Spread) -> Bounds:
+        """Return the interval of an estimate that scatters so."""
         if spread.std_err == 0.0:
             return centre, centre
         quantile = self.quantile(spread.residual_degrees_of_freedom)
@@ -179,7 +181,8 @@ class Bootstrap(Interval):
 
     (Efron, 1987): ``z0 = Phi^-1(share of the replicates below the estimate)`` corrects for bias, the acceleration
     ``a = sum(psi³) / (6 sum(psi²)^1.5)``, from the influences psi, for skewness. In the place of the normal quantile
-    stands Student's, as percentiles are too narrow where few samples carry the variance (Hesterberg, 2015).
+    stands Student's, as percentiles are too narrow where few samples carry the variance (Hesterberg, 2015). Where fewer
+    than `MIN_TAIL_REPLICATES` lie beyond an end, its place is chance, and it is not inside that of the normal interval.
     """
 
     name: ClassVar[str] = "bootstrap"
@@ -212,8 +215,11 @@ class Bootstrap(Interval):
             return float("nan"), float("nan")
         quantile = self.quantile(spread.degrees_of_freedom)
         levels = [bca_level(end, finite, estimate, spread.skewness / 6.0) for end in (-quantile, quantile)]
-        lower, upper = np.quantile(finite, levels)
-        return float(lower), float(upper)
+        lower, upper = (float(end) for end in np.quantile(finite, levels))
+        if len(finite) * self.delta < MIN_TAIL_REPLICATES:
+            normal = Normal(self.confidence).around(estimate, spread)
+            return min(lower, normal[0]), max(upper, normal[1])
+        return lower, upper
 
 
 def undo_skewness(x: float, skewness: float) -> float:
