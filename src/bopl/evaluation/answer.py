@@ -14,7 +14,7 @@ from bopl.evaluation.ledger import Ledger
 from bopl.evaluation.ledger_view import Intervals, LedgerView, LogFacts
 from bopl.evaluation.log_sums import LogSums
 from bopl.evaluation.margin import Guard
-from bopl.evaluation.paired import PairTotals, compare_pair
+from bopl.evaluation.paired import PairTotals, compare_pair, paired_allowance
 from bopl.evaluation.policy_verdict import decide, guard_state
 from bopl.evaluation.question import Question
 from bopl.evaluation.row import Comparison, Estimate, GuardResult, PolicyVerdict, SegmentEstimate
@@ -199,12 +199,14 @@ class Answers:
         if pair is not None:
             cases = self._pair_cases(view, pair, [0] * len(ledger.totals))
             change, bounds = pair.difference(Normal(level), ledger.unit)
+            bounds = paired_allowance(cases).around(bounds)
             complaint = None if pair.is_same else pair.complaint(cases)
             return GuardChange(
                 cases[1].evidence.value * ledger.unit, change, bounds, complaint, cases[0].estimator.name
             )
         case = view.case(place, 0, Intervals(Normal(self.confidence), Normal(level)), self._goal(ledger))
-        return GuardChange(ledger.mean, case.uplift, case.bounds, find_complaint(case), case.estimator.name)
+        bounds = case.allowance.around(case.bounds)
+        return GuardChange(ledger.mean, case.uplift, bounds, find_complaint(case), case.estimator.name)
 
     # -- Verdicts -------------------------------------------------------------------------------------------------
 

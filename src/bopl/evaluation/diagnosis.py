@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from bopl._typing import BoolArray, FloatArray, IntArray
-from bopl._weight import mean_weight_z, tail_index, top_share
+from bopl._weight import deciding_share, mean_weight_z, tail_index, top_share
 from bopl.evaluation.moments import GroupSum, MomentSum, Spread
+from bopl.evaluation.sample_terms import Terms
 from bopl.log import BanditLog
 from bopl.log.row_sketch import RowSketch
 
@@ -26,9 +28,10 @@ class WeightFacts:
         Effective sample size, ``sum(w)² / sum(w²)``.
     differing : float
         Effective samples that tell the policy from the logging policy, ``sum(|w - 1|)² / sum((w - 1)²)``.
-    rewarded : float
+    rewarded, corrected : float
         Effective samples with a reward that decides: the smaller of the two above, times the share of the samples that
-        carry the variance of the rewards.
+        carry the variance of the rewards (`bopl._weight.deciding_share`). The second is for estimators with a reward
+        model q, to which the rewards are ``r - q_pi(x)``.
     gap : float
         Root mean square of ``w - 1``: 0 for the logging policy.
     mean, max : float
@@ -58,6 +61,7 @@ class WeightFacts:
     ess: float
     differing: float
     rewarded: float
+    corrected: float
     gap: float
     mean: float
     max: float
@@ -83,6 +87,7 @@ class TrainedRows:
 
     def add(self, policy: object, log: BanditLog) -> None:
         """Look up the rows of a part of the log."""
+        policy, log = _fitted_part(policy, log)
         sketch: RowSketch | None = getattr(policy, "training_rows_", None)
         if sketch is None:
             return
@@ -101,6 +106,15 @@ class TrainedRows:
         if self.sketch is None:
             return 0.0
         return 1.0 if self.is_same else self.sketch.shared_share(self.n_compared, self.n_shared)
+
+
+def _fitted_part(policy: Any, log: BanditLog) -> tuple[Any, BanditLog]:
+    """Return the policy that a scikit-learn search chose or a pipeline ends with, and the log as that one sees it."""
+    policy = getattr(policy, "best_estimator_", policy)
+    if not hasattr(policy, "steps") or getattr(policy[-1], "training_rows_", None) is None:
+        return policy, log
+    context = log.context if len(policy.steps) == 1 else policy[:-1].transform(log.context)
+    return policy[-1], BanditLog(context, log.action, log.reward, log.propensity, actions=log.actions)
 
 
 class RewardTotals:
@@ -130,7 +144,34 @@ class RewardTotals:
         """Share of the samples that carry the variance of the rewards, as `bopl._weight.reward_share` has it."""
         if self.low == self.high:
             return 0.0
-        return 1.0 / (self.moments.n_samples * self.moments.spread(np.ones(1)).kurtosis)
+        return self.moments.carried_share
+
+
+class DecidingRewards:
+    """Rewards of the samples that tell two policies apart, each as much as it tells: by ``|w - w'|``.
+
+    With a reward model, ``r - q_pi(x)`` stands in the place of the reward: what the model foresees of a context,
+    whatever the action, cancels.
+    """
+
+    def __init__(self) -> None:
+        self.reward = self.corrected = MomentSum.empty(1)
+
+    def add(self, gap: FloatArray, terms: Terms) -> None:
+        """Add samples that tell the two apart by ``gap``."""
+        self.reward = self.reward + MomentSum.of(terms.reward[:, None], gap)
+        if terms.policy_reward_hat is not None:
+            left = terms.reward - terms.policy_reward_hat
+            self.corrected = self.corrected + MomentSum.of(left[:, None], gap)
+
+    def merge(self, other: DecidingRewards) -> None:
+        """Add the sums of another shard."""
+        self.reward, self.corrected = self.reward + other.reward, self.corrected + other.corrected
+
+    def share(self, of_all: float, *, has_model: bool = False) -> float:
+        """Return the share of the samples that carry the variance of the rewards, given that of the whole log."""
+        total = self.corrected if has_model and self.corrected.n_samples > 0 else self.reward
+        return deciding_share(of_all, total.carried_share)
 
 
 class PropensityTotals:
@@ -181,11 +222,11 @@ class WeightTotals:
         self.largest, self.contribution = np.zeros(0), np.zeros(0)
         self.action_mass: FloatArray | None = np.zeros(n_actions)
         self.forbidden_mass = 0.0
+        self.deciding = DecidingRewards()
 
     def add(
         self,
-        weight: FloatArray,
-        reward: FloatArray,
+        terms: Terms,
         action_prob: FloatArray | None,
         impossible: BoolArray | None = None,
         group: IntArray | None = None,
@@ -194,14 +235,16 @@ class WeightTotals:
 
         Parameters
         ----------
-        weight, reward : ndarray of shape (n_rows,)
+        terms : Terms
         action_prob : ndarray of shape (n_rows, n_actions) or None
         impossible : boolean ndarray of shape (n_rows, n_actions), optional
             Actions that the logging policy could not choose.
         group : ndarray of shape (n_rows,), optional
             Groups of dependent samples.
         """
-        contribution = weight * np.abs(reward)
+        weight = terms.importance_weight
+        contribution = weight * np.abs(terms.reward)
+        self.deciding.add(np.abs(weight - 1.0), terms)
         self.weight = self.weight + MomentSum.of(weight[:, None])
         if group is not None:
             self.by_group = self.by_group or GroupSum(1)
@@ -229,6 +272,7 @@ class WeightTotals:
         both = self.action_mass is not None and other.action_mass is not None
         self.action_mass = self.action_mass + other.action_mass if both else None  # type: ignore[operator]
         self.forbidden_mass += other.forbidden_mass
+        self.deciding.merge(other.deciding)
 
     def _keep(self, weight: FloatArray, contribution: FloatArray) -> None:
         full = len(self.largest) == TAIL_ROWS
@@ -262,7 +306,7 @@ class WeightTotals:
         uniform : (float, float)
             Mean weight of the uniform policy and its z-score.
         """
-        n_samples, mean = self.weight.n_samples, float(self.weight.mean[0])
+        n_samples, mean = int(self.weight.n_samples), float(self.weight.mean[0])
         scatter = float(self.weight.scatter[0, 0])
         second, square_gap = scatter + n_samples * mean**2, scatter + n_samples * (mean - 1.0) ** 2
         ess = (n_samples * mean) ** 2 / second if second > 0.0 else 0.0
@@ -272,7 +316,8 @@ class WeightTotals:
             n_samples=n_samples,
             ess=ess,
             differing=differing,
-            rewarded=min(ess, differing) * reward_share,
+            rewarded=min(ess, differing) * self.deciding.share(reward_share),
+            corrected=min(ess, differing) * self.deciding.share(reward_share, has_model=True),
             gap=float(np.sqrt(square_gap / n_samples)),
             mean=mean,
             max=self.max,

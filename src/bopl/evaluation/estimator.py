@@ -101,6 +101,11 @@ class Estimator(ABC):
         """Whether it needs a reward model."""
         return Need.REWARD_MODEL in self.needs
 
+    @property
+    def can_decide(self) -> bool:
+        """Whether a verdict may rest on it: without propensities nothing checks a model against logged rewards."""
+        return self.carries_verdict and Need.PROPENSITY in self.needs
+
     def tuned(self, pilot: Pilot) -> Estimator:
         """Return the estimator with every setting that is left to the data chosen, once and for all."""
         return self

@@ -71,9 +71,7 @@ def estimator_names(interval: Interval, *, is_default: bool = False, has_reward_
 
 def primary_position(estimators: Sequence[Estimator]) -> int:
     """Return which of some estimators is the primary one: of those that carry a verdict, that of least priority."""
-    return min(
-        range(len(estimators)), key=lambda place: (not estimators[place].carries_verdict, estimators[place].priority)
-    )
+    return min(range(len(estimators)), key=lambda place: (not estimators[place].can_decide, estimators[place].priority))
 
 
 def _get_estimator(estimator: object) -> Estimator:

@@ -95,7 +95,7 @@ class Ledger:
         columns = []
         for totals, terms, prob in zip(self.totals, block.terms, block.action_prob, strict=True):
             columns.append(totals.add(terms, block.group, keep=keep))
-            totals.weights.add(terms.importance_weight, terms.reward, prob, block.impossible, block.group)
+            totals.weights.add(terms, prob, block.impossible, block.group)
         self.action_count += np.bincount(block.action_idx, minlength=len(self.action_count))
         self.reward.add(block.reward)
         if keep:

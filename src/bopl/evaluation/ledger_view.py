@@ -15,7 +15,8 @@ from bopl.evaluation.diagnosis import WeightFacts
 from bopl.evaluation.interval import Bounds, Evidence, Interval
 from bopl.evaluation.ledger import Ledger
 from bopl.evaluation.row import Estimate
-from bopl.evaluation.verdict import Case, Goal, judge
+from bopl.evaluation.totals import PolicyTotals
+from bopl.evaluation.verdict import Allowance, Case, Goal, judge
 
 
 @dataclass(frozen=True)
@@ -110,6 +111,7 @@ class LedgerView:
             intervals.uplift,
             facts,
             lost_weight=float(totals.lost_weight[position] / facts.n_samples),
+            allowance=self._allowance(totals, position, intervals.uplift),
             uplift=evidence.uplift * self.ledger.unit,
             value_bounds=self._scaled(value_bounds),
             bounds=self._scaled(bounds),
@@ -117,6 +119,24 @@ class LedgerView:
             knows_logging_policy=self.log.knows_logging_policy,
             goal=goal,
         )
+
+    def _allowance(self, totals: PolicyTotals, position: int, interval: Interval) -> Allowance:
+        """Return what clipped weights may hide: the share that is lost, times the root mean square of the rewards.
+
+        With a reward model, of what it leaves unexplained; see `bopl.evaluation.model_based.bounded_mse`. Rewards that
+        are never negative cannot make a policy worth less than its clipped estimate, nor costs more; and bounds are
+        bounds on the policy's value already.
+        """
+        n_samples, reward = totals.moments[position].n_samples, self.ledger.reward
+        lost = float(totals.lost_weight[position] / n_samples)
+        if interval.is_bound or lost <= 0.0:
+            return Allowance()
+        # Weights have the mean 1: a log with fewer large ones than expected has lost more than it shows.
+        lost += max(1.0 - float(totals.weights.weight.mean[0]), 0.0)
+        size = lost * float(np.sqrt(totals.square_left[position] / n_samples)) * self.ledger.unit
+        if totals.estimators[position].needs_model:
+            return Allowance(size, size)
+        return Allowance(size if reward.low < 0.0 else 0.0, size if reward.high > 0.0 else 0.0)
 
     def estimate(
         self, place: int, position: int, intervals: Intervals, goal: Goal, replicates: FloatArray | None = None

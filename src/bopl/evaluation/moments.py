@@ -31,7 +31,7 @@ class Spread:
     n_units: int
 
     @classmethod
-    def of_sums(cls, square: float, cube: float, fourth: float, n_samples: int, n_units: int) -> Spread:
+    def of_sums(cls, square: float, cube: float, fourth: float, n_samples: float, n_units: int) -> Spread:
         """Return the spread of an estimate whose influences have these sums of powers, taken over n_units units."""
         if n_units < 2:
             return cls(float("nan"), 0.0, 1.0, n_units)
@@ -79,7 +79,8 @@ class MomentSum:
 
     Attributes
     ----------
-    n_samples : int
+    n_samples : int or float
+        Rows, or the sum of their weights.
     mean : ndarray of shape (n_moments,)
     scatter : ndarray of shape (n_moments, n_moments)
         ``sum(c c^T)``.
@@ -87,7 +88,7 @@ class MomentSum:
     fourth : ndarray of shape (n_pairs, n_pairs)
     """
 
-    n_samples: int
+    n_samples: float
     mean: FloatArray
     scatter: FloatArray
     third: FloatArray
@@ -101,20 +102,23 @@ class MomentSum:
         return cls(0, *(np.zeros(shape) for shape in shapes))
 
     @classmethod
-    def of(cls, moments: FloatArray) -> MomentSum:
-        """Return the sum over the rows of an array of shape (n_rows, n_moments)."""
+    def of(cls, moments: FloatArray, weight: FloatArray | None = None) -> MomentSum:
+        """Return the sum over the rows of an array of shape (n_rows, n_moments), which may count more or less."""
         n_rows, n_moments = moments.shape
+        n_samples = n_rows if weight is None else float(weight.sum())
+        if n_samples == 0:
+            return cls.empty(n_moments)
         left, right = pair_indices(n_moments)
         factors = np.empty((n_moments + len(left), n_rows))  # c, then the products of its pairs
         centred, pairs = factors[:n_moments], factors[n_moments:]
         centred[:] = moments.T
-        mean = centred.mean(axis=1)
+        mean = centred.mean(axis=1) if weight is None else centred @ (weight / n_samples)
         centred -= mean[:, None]
         for row, (i, j) in enumerate(zip(left, right, strict=True)):
             np.multiply(centred[i], centred[j], out=pairs[row])
-        products = factors @ factors.T
+        products = factors @ factors.T if weight is None else (factors * weight) @ factors.T
         return cls(
-            n_rows,
+            n_samples,
             mean,
             products[:n_moments, :n_moments],
             products[n_moments:, :n_moments],
@@ -152,8 +156,15 @@ class MomentSum:
             float(by_pair @ self.third @ gradient),
             float(by_pair @ self.fourth @ by_pair),
             self.n_samples,
-            self.n_samples,
+            int(self.n_samples),
         )
+
+    @property
+    def carried_share(self) -> float:
+        """Share of the rows that carry the variance of the first moment: one over its kurtosis; 0 if all are alike."""
+        square, fourth = float(self.scatter[0, 0]), float(self.fourth[0, 0])
+        rounding = self.n_samples * (1e-14 * float(self.mean[0])) ** 2  # what centring leaves of equal rows
+        return min(square**2 / (self.n_samples * fourth), 1.0) if fourth > 0.0 and square > rounding else 0.0
 
 
 def pair_indices(n_moments: int) -> tuple[IntArray, IntArray]:

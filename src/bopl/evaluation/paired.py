@@ -9,15 +9,18 @@ import numpy as np
 
 from bopl._trust import SAME_POLICY
 from bopl._typing import FloatArray, IntArray
+from bopl.evaluation.diagnosis import DecidingRewards
 from bopl.evaluation.estimator import Estimator
 from bopl.evaluation.interval import Bounds, Evidence, Interval
 from bopl.evaluation.moments import GroupSum, MomentSum
+from bopl.evaluation.rounding import RoundingTotals
 from bopl.evaluation.row import Comparison
 from bopl.evaluation.sample_terms import Terms
 from bopl.evaluation.verdict import (
     INCONCLUSIVE,
     NOT_TRUSTWORTHY,
     SOURCE_NOTES,
+    Allowance,
     Case,
     Goal,
     compare_bounds,
@@ -77,16 +80,20 @@ class PairTotals:
         self.moments: MomentSum | None = None
         self.groups: GroupSum | None = None
         self.gap = self.square_gap = 0.0
+        self.deciding = DecidingRewards()
+        self.rounding = RoundingTotals(1)
 
     def add(self, first: Terms, second: Terms, group: IntArray | None) -> None:
         """Add some rows."""
         moments = self.estimator.paired_moments(first, second)
         added = MomentSum.of(moments)
         self.moments = added if self.moments is None else self.moments + added
+        self.rounding.add(0, self.estimator, [first, second], self.estimator.paired_moments, self.moments.mean)
         if group is not None:
             self.groups = self.groups or GroupSum(moments.shape[1])
             self.groups.add(moments, group)
         gap = np.abs(first.importance_weight - second.importance_weight)
+        self.deciding.add(gap, first)
         self.gap += float(gap.sum())
         self.square_gap += float((gap**2).sum())
 
@@ -98,6 +105,8 @@ class PairTotals:
         if self.groups is not None and other.groups is not None:
             self.groups.merge(other.groups)
         self.gap, self.square_gap = self.gap + other.gap, self.square_gap + other.square_gap
+        self.deciding.merge(other.deciding)
+        self.rounding.merge(other.rounding)
 
     @property
     def differing(self) -> float:
@@ -111,10 +120,10 @@ class PairTotals:
         return float(np.sqrt(self.square_gap / self.moments.n_samples)) <= SAME_POLICY
 
     def difference(self, interval: Interval, unit: float) -> tuple[float, Bounds]:
-        """Return the difference and its interval."""
+        """Return the difference and its interval, rounded propensities allowed for."""
         assert self.moments is not None
         evidence = Evidence(self.estimator, self.moments, self.groups)
-        lower, upper = interval.value(evidence)
+        lower, upper = self.rounding.widened(0, 0, interval.value(evidence), int(self.moments.n_samples))
         return evidence.value * unit, (lower * unit, upper * unit)
 
     def complaint(self, cases: tuple[Case, Case]) -> str | None:
@@ -124,8 +133,15 @@ class PairTotals:
             if found is not None:
                 return f"The log cannot answer for {name}. {found}"
         sizes = (self.differing, *(case.facts.ess for case in cases))
-        few = few_rewards(min(sizes) * cases[0].facts.reward_share)
+        share = self.deciding.share(cases[0].facts.reward_share, has_model=cases[0].estimator.needs_model)
+        few = few_rewards(min(sizes) * share)
         return None if few is None else f"Of the rewards that tell the two apart {few}: no interval can be relied on."
+
+
+def paired_allowance(cases: tuple[Case, Case]) -> Allowance:
+    """Return what clipped weights may have hidden of a difference: of either policy, in opposite directions."""
+    first, second = (case.allowance for case in cases)
+    return Allowance(first.below + second.above, first.above + second.below)
 
 
 def compare_pair(
@@ -144,6 +160,7 @@ def compare_pair(
     goal : Goal
     """
     difference, bounds = pair.difference(interval, unit)
+    judged = paired_allowance(cases).around(bounds)
     complaint = None if pair.is_same else pair.complaint(cases)
     if pair.is_same:
         verdict = INCONCLUSIVE
@@ -151,7 +168,8 @@ def compare_pair(
     elif complaint is not None:
         verdict, reason = NOT_TRUSTWORTHY, complaint
     else:
-        verdict, reason = compare_bounds(difference, bounds, goal)
+        verdict, reason = compare_bounds(difference, judged, goal)
+        reason += pair.rounding.describe(0, cases[0].facts.n_samples, unit)
     return Comparison(
         policy=names[0],
         other=names[1],

@@ -90,6 +90,6 @@ def overall_verdict(verdicts: Iterable[str]) -> str:
     Better only if all are, worse if one of them is, and inconclusive otherwise.
     """
     found = set(verdicts)
-    if found <= {BETTER}:
+    if found == {BETTER}:
         return BETTER
     return WORSE if WORSE in found else INCONCLUSIVE

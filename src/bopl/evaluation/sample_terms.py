@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -41,6 +41,10 @@ class Terms:
     def at(self, rows: IntArray | BoolArray) -> Terms:
         """Return the terms of some of the rows."""
         return Terms(*(None if part is None else part[rows] for part in vars(self).values()))  # type: ignore[arg-type]
+
+    def scaled(self, factor: FloatArray) -> Terms:
+        """Return the terms with weights that are so many times as large."""
+        return replace(self, importance_weight=self.importance_weight * factor)
 
     def with_reward(self, reward: FloatArray) -> Terms:
         """Return the same weights with another reward, which no model predicts."""

@@ -13,6 +13,7 @@ from bopl._errors import quoted
 from bopl._logged import logged_entries
 from bopl._policy_reader import PolicyBlock, PolicyReader, read_policy, row_blocks
 from bopl._typing import BoolArray, FloatArray, IntArray
+from bopl._weight import importance_weights
 from bopl.evaluation.estimator import Estimator, Need
 from bopl.evaluation.rounding import relative_error
 from bopl.evaluation.sample_terms import Pilot, Terms
@@ -96,7 +97,11 @@ class Sources:
         """Return the terms of one policy on some rows."""
         log = self.log
         error = None if self._error is None else self._error[rows]
-        plain = Terms(block.logged_prob / log.propensity[rows], in_unit(log.reward[rows], self.unit), error=error)
+        plain = Terms(
+            importance_weights(block.logged_prob, log.propensity[rows]),
+            in_unit(log.reward[rows], self.unit),
+            error=error,
+        )
         if reward_hat is None or block.action_prob is None:
             return plain
         if not self.hat_is_scaled:

@@ -27,6 +27,7 @@ class PolicyTotals:
         self.groups: list[GroupSum] = []
         self.n_clipped = np.zeros(len(self.estimators))
         self.lost_weight = np.zeros(len(self.estimators))  # sum of w - v(w)
+        self.square_left = np.zeros(len(self.estimators))  # sum of squares of what weights are to tell: r, or r - q
         self.weights = WeightTotals(n_actions)
         self.trained = TrainedRows()
         self.rounding = RoundingTotals(len(self.estimators))
@@ -41,11 +42,14 @@ class PolicyTotals:
         weight = terms.importance_weight
         for position, moments in enumerate(columns):
             self.moments[position] = self.moments[position] + MomentSum.of(moments)
-            self.rounding.add(position, self.estimators[position], terms, moments, self.moments[position].mean)
+            estimator = self.estimators[position]
+            self.rounding.add(position, estimator, [terms], estimator.moments, self.moments[position].mean)
             if group is not None:
                 self.groups[position].add(moments, group)
-            self.n_clipped[position] += self.estimators[position].is_clipped(weight).sum()
-            self.lost_weight[position] += (weight - self.estimators[position].modified(weight)).sum()
+            self.n_clipped[position] += estimator.is_clipped(weight).sum()
+            self.lost_weight[position] += (weight - estimator.modified(weight)).sum()
+            left = terms.modelled[1] if estimator.needs_model else terms.reward
+            self.square_left[position] += (left**2).sum()
         if keep:
             self.kept_weight.append(weight)
         return np.hstack(columns)
@@ -57,6 +61,7 @@ class PolicyTotals:
             mine.merge(yours)
         self.n_clipped += other.n_clipped
         self.lost_weight += other.lost_weight
+        self.square_left += other.square_left
         self.weights.merge(other.weights)
         self.trained.merge(other.trained)
         self.rounding.merge(other.rounding)
