@@ -155,7 +155,6 @@ def tail_index(largest: FloatArray, n_samples: int) -> float:
     ----------
     largest : ndarray
         The positive weights, or at least the ``tail_size(n_samples) + 1`` largest of them, in any order.
-    n_samples : int
     """
     k = tail_size(n_samples)
     positive = largest[largest > 0.0]
@@ -173,7 +172,6 @@ def top_share(largest: FloatArray, contribution: FloatArray, n_samples: int, tot
     ----------
     largest, contribution : ndarray
         Weights and what each adds to the total (``w · |r|``): of all samples, or of the largest 1% at least.
-    n_samples : int
     total : float
         Sum of the contributions of all samples.
     """

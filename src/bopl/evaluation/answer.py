@@ -36,18 +36,10 @@ class GuardChange(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Answers:
-    """Draws the answers to a task from the sums over a log.
-
-    Attributes
-    ----------
-    task : EvaluationTask
-    sums : LogSums
-        Complete: nothing is added any more.
-    assumptions : Assumptions
-    """
+    """Draws the answers to a task from the sums over a log."""
 
     task: EvaluationTask
-    sums: LogSums
+    sums: LogSums  # complete: nothing is added any more
     assumptions: Assumptions
 
     @property

@@ -37,27 +37,14 @@ N_HALVINGS = 14  # of the logarithm of the odds: to 0.03%
 
 @dataclass(frozen=True, eq=False)
 class Sensitivity:
-    """One policy's samples under one estimator, and how the uplift depends on a hidden cause.
+    """One policy's samples under one estimator, and how the uplift depends on a hidden cause."""
 
-    Attributes
-    ----------
-    estimator : Estimator
-        Its uplift is monotone in every weight.
-    terms : Terms
-    propensity : ndarray of shape (n_samples,)
-    group : ndarray of shape (n_samples,), optional
-    interval : Interval
-        The normal interval stands in for the bootstrap.
-    reward_range : (float, float)
-        For intervals that are bounds.
-    """
-
-    estimator: Estimator
+    estimator: Estimator  # its uplift is monotone in every weight
     terms: Terms
-    propensity: FloatArray
-    group: IntArray | None = None
-    interval: Interval = field(default_factory=Normal)
-    reward_range: tuple[float, float] = (0.0, 1.0)
+    propensity: FloatArray  # (n_samples,)
+    group: IntArray | None = None  # (n_samples,)
+    interval: Interval = field(default_factory=Normal)  # the normal interval stands in for the bootstrap
+    reward_range: tuple[float, float] = (0.0, 1.0)  # for intervals that are bounds
 
     def box(self, odds: float) -> WeightBox:
         """Return the limits of the weights if a hidden cause moves the odds of actions by up to ``odds``."""
@@ -86,7 +73,6 @@ class Sensitivity:
         ----------
         upper : bool
             Follow the upper end, which rises, instead of the lower one, which falls.
-        threshold : float, default=0
         """
         sign = 1.0 if upper else -1.0
 
@@ -147,7 +133,6 @@ def find_tipping_point(estimate: Estimate, sensitivity: Sensitivity, least: floa
 
     Parameters
     ----------
-    estimate : Estimate
     sensitivity : Sensitivity
         That of its policy and estimator.
     least : float, default=0

@@ -19,60 +19,32 @@ TAIL_ROWS = 100_000  # largest weights that are kept: the top 1% of ten million 
 
 @dataclass(frozen=True)
 class WeightFacts:
-    """The weights of one policy, summed up.
-
-    Attributes
-    ----------
-    n_samples : int
-    ess : float
-        Effective sample size, ``sum(w)² / sum(w²)``.
-    differing : float
-        Effective samples that tell the policy from the logging policy, ``sum(|w - 1|)² / sum((w - 1)²)``.
-    rewarded, corrected : float
-        Effective samples with a reward that decides: the smaller of the two above, times the share of the samples that
-        carry the variance of the rewards (`bopl._weight.deciding_share`). The second is for estimators with a reward
-        model q, to which the rewards are ``r - q_pi(x)``.
-    gap : float
-        Root mean square of ``w - 1``: 0 for the logging policy.
-    mean, max : float
-    mean_z : float
-        How many standard errors the mean is from 1.
-    tail_index : float
-        Hill's estimate; infinite if the largest weights are alike.
-    top_share : float
-        Part of ``sum(w |r|)`` in the top 1% of the weights.
-    single_share : float
-        Part of ``sum(w²)`` in the largest weight: what one sample has of the variance.
-    unsupported_mass : float
-        Mean probability that the policy gives to actions the log never took, or that could not be chosen; NaN if the
-        probabilities of all actions are not known.
-    trained_share : float
-        Share of the samples that the policy was trained on, as far as it remembers.
-    n_groups : int or None
-        Groups of dependent samples.
-    reward_share : float
-        Share of the samples that carry the variance of the rewards; 0 if all are the same.
-    uniform_mean, uniform_z : float
-        Mean weight of the policy that takes every eligible action alike, and how many standard errors it is from 1: off
-        only if the propensities are.
-    """
+    """The weights of one policy, summed up."""
 
     n_samples: int
-    ess: float
+    ess: float  # effective sample size, ``sum(w)² / sum(w²)``
+    # Effective samples that tell the policy from the logging policy, ``sum(|w - 1|)² / sum((w - 1)²)``.
     differing: float
+    # Effective samples with a reward that decides: the smaller of the two above, times the share of the samples that
+    # carry the variance of the rewards (`bopl._weight.deciding_share`). The second is for estimators with a reward
+    # model q, to which the rewards are ``r - q_pi(x)``.
     rewarded: float
     corrected: float
-    gap: float
+    gap: float  # root mean square of ``w - 1``: 0 for the logging policy
     mean: float
     max: float
-    mean_z: float
-    tail_index: float
-    top_share: float
-    single_share: float
+    mean_z: float  # how many standard errors the mean is from 1
+    tail_index: float  # Hill's estimate; infinite if the largest weights are alike
+    top_share: float  # part of ``sum(w |r|)`` in the top 1% of the weights
+    single_share: float  # part of ``sum(w²)`` in the largest weight: what one sample has of the variance
+    # Mean probability that the policy gives to actions the log never took, or that could not be chosen; NaN if the
+    # probabilities of all actions are not known.
     unsupported_mass: float
-    trained_share: float
-    n_groups: int | None
-    reward_share: float = 1.0
+    trained_share: float  # share of the samples that the policy was trained on, as far as it remembers
+    n_groups: int | None  # groups of dependent samples
+    reward_share: float = 1.0  # share of the samples that carry the variance of the rewards; 0 if all are the same
+    # Mean weight of the policy that takes every eligible action alike, and how many standard errors it is from 1: off
+    # only if the propensities are.
     uniform_mean: float = 1.0
     uniform_z: float = 0.0
 
@@ -235,7 +207,6 @@ class WeightTotals:
 
         Parameters
         ----------
-        terms : Terms
         action_prob : ndarray of shape (n_rows, n_actions) or None
         impossible : boolean ndarray of shape (n_rows, n_actions), optional
             Actions that the logging policy could not choose.
@@ -302,7 +273,6 @@ class WeightTotals:
             Share of the samples that carry the variance of the rewards.
         trained_share : float
             Share of the samples that the policy was trained on.
-        n_groups : int, optional
         uniform : (float, float)
             Mean weight of the uniform policy and its z-score.
         """

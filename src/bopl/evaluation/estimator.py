@@ -30,18 +30,10 @@ class Need(Enum):
 
 @dataclass(frozen=True)
 class BoundedTerm:
-    """A mean of terms in a known range: ``origin + mean(direction · moments)`` is not above what is estimated.
+    """A mean of terms in a known range: ``origin + mean(direction · moments)`` is not above what is estimated."""
 
-    Attributes
-    ----------
-    direction : ndarray of shape (n_moments,)
-    width : float
-        Width of the range of the terms.
-    origin : float
-    """
-
-    direction: FloatArray
-    width: float
+    direction: FloatArray  # (n_moments,)
+    width: float  # width of the range of the terms
     origin: float = 0.0
 
 

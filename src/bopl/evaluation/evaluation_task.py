@@ -25,36 +25,17 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class EvaluationTask:
-    """What is evaluated; settings are checked and names looked up.
-
-    Attributes
-    ----------
-    settings : EvaluationSettings
-    policies : mapping of name to policy
-        None stands for probabilities that every part of the log brings along.
-    interval : Interval
-    question : Question
-    estimators : tuple of Estimator
-        Settings left to the data are not chosen yet.
-    reward_model : object
-        Model or predictions, for estimators that need one.
-    logging_policy : object
-        The logging policy, where it is known in full.
-    n_folds : int or None
-        Folds of cross-fitting; None for parts of a log, on which nothing is fitted.
-    n_samples : int or None
-        Length of the whole log; None takes that of the first part.
-    """
+    """What is evaluated; settings are checked and names looked up."""
 
     settings: EvaluationSettings
-    policies: Mapping[str, object]
+    policies: Mapping[str, object]  # None stands for probabilities that every part of the log brings along
     interval: Interval
     question: Question
-    estimators: tuple[Estimator, ...]
-    reward_model: object = None
-    logging_policy: object = None
-    n_folds: int | None = None
-    n_samples: int | None = None
+    estimators: tuple[Estimator, ...]  # settings left to the data are not chosen yet
+    reward_model: object = None  # model or predictions, for estimators that need one
+    logging_policy: object = None  # the logging policy, where it is known in full
+    n_folds: int | None = None  # folds of cross-fitting; None for parts of a log, on which nothing is fitted
+    n_samples: int | None = None  # length of the whole log; None takes that of the first part
 
     @classmethod
     def of(
@@ -100,7 +81,6 @@ class EvaluationTask:
 
         Parameters
         ----------
-        log : BanditLog
         policies : mapping of name to policy, optional
             Probabilities on this part, where they are arrays.
         group : array of int of shape (n_samples,), optional

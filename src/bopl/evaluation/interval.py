@@ -25,34 +25,19 @@ MIN_TAIL_REPLICATES = 5.0  # bootstrap replicates beyond an end of an interval; 
 
 @dataclass(frozen=True)
 class Evidence:
-    """What is known of one policy under one estimator when the interval is drawn.
-
-    Attributes
-    ----------
-    estimator : Estimator
-    moments : MomentSum
-    groups : GroupSum or None
-        Sums by group, if samples are not independent.
-    replicate_means : ndarray of shape (n_replicates, n_moments) or None
-        Means of the moments in each bootstrap replicate.
-    importance_weight, reward : ndarray of shape (n_samples,) or None
-        Only for intervals that need every sample.
-    reward_range : (float, float)
-    max_weight : float
-        No weight can be larger.
-    is_logging_policy : bool
-        Whether all weights are 1: then the uplift is known to be zero.
-    """
+    """What is known of one policy under one estimator when the interval is drawn."""
 
     estimator: Estimator
     moments: MomentSum
-    groups: GroupSum | None = None
+    groups: GroupSum | None = None  # sums by group, if samples are not independent
+    # (n_replicates, n_moments): means of the moments in each bootstrap replicate
     replicate_means: FloatArray | None = None
+    # (n_samples,): only for intervals that need every sample
     importance_weight: FloatArray | None = None
     reward: FloatArray | None = None
     reward_range: tuple[float, float] = (0.0, 1.0)
-    max_weight: float = float("inf")
-    is_logging_policy: bool = False
+    max_weight: float = float("inf")  # no weight can be larger
+    is_logging_policy: bool = False  # whether all weights are 1: then the uplift is known to be zero
 
     @property
     def value(self) -> float:

@@ -16,25 +16,13 @@ from bopl.evaluation.totals import PolicyTotals
 
 @dataclass(frozen=True)
 class Block:
-    """Some rows of the log, as all policies see them.
+    """Some rows of the log, as all policies see them."""
 
-    Attributes
-    ----------
-    terms : list of Terms
-        One per policy.
-    action_prob : list of ndarrays of shape (n_rows, n_actions), or None
-        Probabilities of each policy, where they are known.
-    action_idx : ndarray of shape (n_rows,)
-    impossible : boolean ndarray of shape (n_rows, n_actions), or None
-        Actions that the logging policy could not choose.
-    group : ndarray of shape (n_rows,), or None
-    """
-
-    terms: list[Terms]
-    action_prob: list[FloatArray | None]
-    action_idx: IntArray
-    impossible: BoolArray | None
-    group: IntArray | None
+    terms: list[Terms]  # one per policy
+    action_prob: list[FloatArray | None]  # (n_rows, n_actions): probabilities of each policy, where they are known
+    action_idx: IntArray  # (n_rows,)
+    impossible: BoolArray | None  # (n_rows, n_actions): actions that the logging policy could not choose
+    group: IntArray | None  # (n_rows,)
 
     @property
     def reward(self) -> FloatArray:

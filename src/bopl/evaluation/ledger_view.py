@@ -21,26 +21,13 @@ from bopl.evaluation.verdict import Allowance, Case, Goal, judge
 
 @dataclass(frozen=True)
 class LogFacts:
-    """What every answer depends on beside the sums of a ledger.
-
-    Attributes
-    ----------
-    assumptions : Assumptions
-    source : str
-        Where the propensities come from.
-    knows_logging_policy : bool
-        Whether the logging policy's probabilities of all actions are known.
-    uniform : (float, float)
-        Mean weight of the uniform policy and its z-score.
-    trained : sequence of float
-        Share of the samples that each policy was trained on.
-    """
+    """What every answer depends on beside the sums of a ledger."""
 
     assumptions: Assumptions
-    source: str
-    knows_logging_policy: bool
-    uniform: tuple[float, float]
-    trained: Sequence[float]
+    source: str  # where the propensities come from
+    knows_logging_policy: bool  # whether the logging policy's probabilities of all actions are known
+    uniform: tuple[float, float]  # mean weight of the uniform policy and its z-score
+    trained: Sequence[float]  # share of the samples that each policy was trained on
 
 
 class Intervals(NamedTuple):
@@ -52,16 +39,9 @@ class Intervals(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class LedgerView:
-    """What the sums of a ledger say.
+    """What the sums of a ledger say."""
 
-    Attributes
-    ----------
-    ledger : Ledger
-        Complete: nothing is added to it any more.
-    log : LogFacts
-    """
-
-    ledger: Ledger
+    ledger: Ledger  # complete: nothing is added to it any more
     log: LogFacts
 
     @cached_property

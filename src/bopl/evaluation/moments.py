@@ -11,22 +11,14 @@ from bopl._typing import FloatArray, IntArray
 
 @dataclass(frozen=True)
 class Spread:
-    """How an estimate scatters, from the influences ``psi_i`` of its n independent units (samples or groups).
+    """How an estimate scatters, from the influences ``psi_i`` of its n independent units (samples or groups)."""
 
-    Attributes
-    ----------
-    std_err : float
-        Standard error of the estimate.
-    skewness : float in [-1, 1]
-        Skewness of the estimate: ``sum(psi³) / sum(psi²)^1.5``, the skewness of one unit's influence over sqrt(n).
-    kurtosis : float in [1/n, 1]
-        ``sum(psi⁴) / sum(psi²)²``, the kurtosis of one unit's influence over n: one over the number of units that carry
-        the variance.
-    n_units : int
-    """
-
-    std_err: float
+    std_err: float  # standard error of the estimate
+    # In [-1, 1]: skewness of the estimate: ``sum(psi³) / sum(psi²)^1.5``, the skewness of one unit's influence over
+    # sqrt(n).
     skewness: float
+    # In [1/n, 1]: ``sum(psi⁴) / sum(psi²)²``, the kurtosis of one unit's influence over n: one over the number of units
+    # that carry the variance.
     kurtosis: float
     n_units: int
 
@@ -76,23 +68,13 @@ class MomentSum:
 
     With ``c = moment - mean``, third products ``sum(c_i c_j · c_k)`` and fourth ``sum(c_i c_j · c_k c_l)`` are kept by
     pairs of moments, each pair once, in the order of `pair_indices`.
-
-    Attributes
-    ----------
-    n_samples : int or float
-        Rows, or the sum of their weights.
-    mean : ndarray of shape (n_moments,)
-    scatter : ndarray of shape (n_moments, n_moments)
-        ``sum(c c^T)``.
-    third : ndarray of shape (n_pairs, n_moments)
-    fourth : ndarray of shape (n_pairs, n_pairs)
     """
 
-    n_samples: float
-    mean: FloatArray
-    scatter: FloatArray
-    third: FloatArray
-    fourth: FloatArray
+    n_samples: float  # rows, or the sum of their weights
+    mean: FloatArray  # (n_moments,)
+    scatter: FloatArray  # (n_moments, n_moments): ``sum(c c^T)``
+    third: FloatArray  # (n_pairs, n_moments)
+    fourth: FloatArray  # (n_pairs, n_pairs)
 
     @classmethod
     def empty(cls, n_moments: int) -> MomentSum:
@@ -174,18 +156,11 @@ def pair_indices(n_moments: int) -> tuple[IntArray, IntArray]:
 
 @dataclass
 class GroupSum:
-    """Sums of moments by group: samples of one group may depend on each other in any way.
-
-    Attributes
-    ----------
-    total : ndarray of shape (n_groups, n_moments)
-    count : ndarray of shape (n_groups,)
-        Samples of each group.
-    """
+    """Sums of moments by group: samples of one group may depend on each other in any way."""
 
     n_moments: int
-    total: FloatArray = field(init=False)
-    count: FloatArray = field(init=False)
+    total: FloatArray = field(init=False)  # (n_groups, n_moments)
+    count: FloatArray = field(init=False)  # (n_groups,): samples of each group
 
     def __post_init__(self) -> None:
         self.total, self.count = np.zeros((0, self.n_moments)), np.zeros(0)

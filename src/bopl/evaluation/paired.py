@@ -151,13 +151,8 @@ def compare_pair(
 
     Parameters
     ----------
-    pair : PairTotals
-    names : two strings
     cases : two Cases
         What is known of either policy beside the logging policy.
-    interval : Interval
-    unit : float
-    goal : Goal
     """
     difference, bounds = pair.difference(interval, unit)
     judged = paired_allowance(cases).around(bounds)

@@ -19,10 +19,8 @@ def guard_state(
 
     Parameters
     ----------
-    guard : Guard
     base : float
         What is earned of the guarded reward now.
-    change : float
     bounds, strict : (float, float)
         Interval of the change, and the one at the level at which all guards together are held to be broken.
     complaint : str or None

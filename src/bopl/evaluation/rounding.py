@@ -60,7 +60,6 @@ class RoundingTotals:
         ----------
         position : int
             Of the estimator.
-        estimator : Estimator
         terms : sequence of Terms
             Of the policy, or of two that are compared: one propensity moves the weights of both alike.
         moments : callable

@@ -74,19 +74,12 @@ class Terms:
 
 @dataclass(frozen=True)
 class Pilot:
-    """Samples from which the settings of an estimator are chosen.
-
-    Attributes
-    ----------
-    terms : Terms
-    n_samples : int
-        Length of the whole log.
-    action_prob, logging_prob : ndarray of shape (n_rows, n_actions), optional
-        Probabilities of all actions under the policy and under the logging policy, where both are known.
-    """
+    """Samples from which the settings of an estimator are chosen."""
 
     terms: Terms
-    n_samples: int
+    n_samples: int  # length of the whole log
+    # (n_rows, n_actions): probabilities of all actions under the policy and under the logging policy, where both are
+    # known
     action_prob: FloatArray | None = None
     logging_prob: FloatArray | None = None
 

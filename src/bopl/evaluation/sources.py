@@ -28,34 +28,16 @@ PILOT_CELLS = 1 << 16  # rows × actions, about, from which the share of large w
 
 @dataclass(frozen=True)
 class Sources:
-    """Where the numbers of one log come from.
-
-    Attributes
-    ----------
-    log : BanditLog
-    readers : tuple of PolicyReader
-        One per policy.
-    rewards : RewardPredictor or None
-    logging : PolicyReader or None
-        Reader of the logging policy, where it is known in full.
-    group : ndarray of int64, shape (n_samples,) or None
-        Groups of the samples, numbered as in the whole log if this is a part of one.
-    unit : float
-        What terms count rewards in; see `bopl.evaluation.unit`.
-    hat_is_scaled : bool
-        Whether the reward predictions are in that unit already.
-    notes : tuple of str
-        What was done to read them, in sentences.
-    """
+    """Where the numbers of one log come from."""
 
     log: BanditLog
-    readers: tuple[PolicyReader, ...]
+    readers: tuple[PolicyReader, ...]  # one per policy
     rewards: RewardPredictor | None
-    logging: PolicyReader | None
-    group: IntArray | None
-    unit: float = 1.0
-    hat_is_scaled: bool = False
-    notes: tuple[str, ...] = ()
+    logging: PolicyReader | None  # reader of the logging policy, where it is known in full
+    group: IntArray | None  # (n_samples,): groups of the samples, numbered as in the whole log if this is a part of one
+    unit: float = 1.0  # what terms count rewards in; see `bopl.evaluation.unit`
+    hat_is_scaled: bool = False  # whether the reward predictions are in that unit already
+    notes: tuple[str, ...] = ()  # what was done to read them, in sentences
 
     @cached_property
     def _error(self) -> FloatArray | None:

@@ -41,24 +41,12 @@ MODEL_ALONE = (
 
 @dataclass(frozen=True)
 class Goal:
-    """What a difference is held against.
+    """What a difference is held against."""
 
-    Attributes
-    ----------
-    min_uplift : float
-        Smallest difference of interest: `better` takes more than this.
-    base : float
-        What the policy compared with earns, to say how large a difference is.
-    other : str
-        How messages call that policy.
-    certainty : str
-        Confidence of the interval, in words.
-    """
-
-    min_uplift: float = 0.0
-    base: float = float("nan")
-    other: str = LOGGING
-    certainty: str = "with 95% confidence"
+    min_uplift: float = 0.0  # smallest difference of interest: `better` takes more than this
+    base: float = float("nan")  # what the policy compared with earns, to say how large a difference is
+    other: str = LOGGING  # how messages call that policy
+    certainty: str = "with 95% confidence"  # confidence of the interval, in words
 
 
 class Allowance(NamedTuple):
@@ -74,38 +62,20 @@ class Allowance(NamedTuple):
 
 @dataclass(frozen=True)
 class Case:
-    """All that a verdict on one policy under one estimator looks at.
-
-    Attributes
-    ----------
-    evidence : Evidence
-    interval : Interval
-        Interval of the uplift.
-    facts : WeightFacts
-    lost_weight : float
-        Share of the weights that the estimator clipped off.
-    allowance : Allowance
-        What that share may be worth.
-    uplift : float
-    value_bounds, bounds : (float, float)
-        Intervals of the value and of the uplift.
-    source : str
-        Where the propensities come from.
-    knows_logging_policy : bool
-        Whether the logging policy's probabilities of all actions were known; else even a reward model's uplift is
-        taken from weights (`Terms.modelled_uplift`).
-    goal : Goal
-    """
+    """All that a verdict on one policy under one estimator looks at."""
 
     evidence: Evidence
-    interval: Interval
+    interval: Interval  # interval of the uplift
     facts: WeightFacts
-    lost_weight: float
-    allowance: Allowance
+    lost_weight: float  # share of the weights that the estimator clipped off
+    allowance: Allowance  # what that share may be worth
     uplift: float
+    # Intervals of the value and of the uplift.
     value_bounds: Bounds
     bounds: Bounds
-    source: str
+    source: str  # where the propensities come from
+    # Whether the logging policy's probabilities of all actions were known; else even a reward model's uplift is taken
+    # from weights (`Terms.modelled_uplift`).
     knows_logging_policy: bool
     goal: Goal
 
@@ -145,7 +115,6 @@ def find_complaint(case: Case, *, is_paired: bool = False) -> str | None:
 
     Parameters
     ----------
-    case : Case
     is_paired : bool, default=False
         Whether the policy is compared with another one, so that few samples that tell it from the logging policy are
         no complaint.
