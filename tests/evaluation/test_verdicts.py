@@ -481,6 +481,17 @@ def test_shards_give_the_same_guards_segments_and_comparisons_as_the_whole():
         shards[0].merge(other)
 
 
+def test_a_segment_may_begin_in_a_later_part():
+    log = draw_log(segment=np.where(np.arange(N) < 2000, "old", "new"), group=np.arange(N) // 2)
+    total, prob = bopl.ValueAccumulator({"new": None}), tilted(LAST)
+    for rows in (slice(0, 2000), slice(2000, N)):
+        total.add(log.subset(rows), policies={"new": prob[rows]})
+    whole = bopl.evaluate(log, {"new": prob}).segments
+    for part, row in zip(total.result().segments, whole, strict=True):
+        assert (part["segment"], part["n"]) == (row["segment"], row["n"])
+        assert part["uplift_ci_lower"] == pytest.approx(row["uplift_ci_lower"], rel=1e-12)
+
+
 def test_files_answer_as_the_log_in_memory_does(tmp_path):
     log = guarded_log().with_segment(np.where(np.arange(N) % 3 == 0, "a", "b"))
     table = pyarrow.table(

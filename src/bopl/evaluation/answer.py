@@ -81,8 +81,8 @@ class Answers:
         means = None if self.sums.bootstrap is None else self.sums.bootstrap.means()  # of all moments, side by side
         found, start = [], 0
         for place, totals in enumerate(self.books.main.totals):
-            for position, moments in enumerate(totals.moments):
-                stop = start + len(moments.mean)
+            for position, sums in enumerate(totals.sums):
+                stop = start + len(sums.mean)
                 replicates = None if means is None else means[:, start:stop]
                 found.append(main.estimate(place, position, intervals, goal, replicates))
                 start = stop

@@ -23,7 +23,7 @@ from bopl.evaluation.estimator import Estimator
 from bopl.evaluation.evaluation_task import EvaluationTask
 from bopl.evaluation.interval import Bounds, Evidence, Interval, Normal, at_confidence
 from bopl.evaluation.log_sums import LogSums
-from bopl.evaluation.moments import GroupSum, MomentSum
+from bopl.evaluation.moments import SampleSums
 from bopl.evaluation.result import Evaluation
 from bopl.evaluation.row import Estimate, TippingPoint
 from bopl.evaluation.sample_terms import Terms
@@ -90,16 +90,10 @@ class Sensitivity:
         return float(np.exp(low))
 
     def _evidence(self, terms: Terms) -> Evidence:
-        moments = self.estimator.moments(terms)
-        groups = None
-        if self.group is not None:
-            groups = GroupSum(moments.shape[1])
-            groups.add(moments, self.group)
         weight = terms.importance_weight
         return Evidence(
             estimator=self.estimator,
-            moments=MomentSum.of(moments),
-            groups=groups,
+            sums=SampleSums.of(self.estimator.moments(terms), self.group),
             importance_weight=weight,
             reward=terms.reward,
             reward_range=self.reward_range,

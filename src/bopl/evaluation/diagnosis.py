@@ -9,7 +9,7 @@ import numpy as np
 
 from bopl._typing import BoolArray, FloatArray, IntArray
 from bopl._weight import deciding_share, mean_weight_z, tail_index, top_share
-from bopl.evaluation.moments import GroupSum, MomentSum, Spread
+from bopl.evaluation.moments import MomentSum, SampleSums
 from bopl.evaluation.sample_terms import Terms
 from bopl.log import BanditLog
 from bopl.log.row_sketch import RowSketch
@@ -154,22 +154,15 @@ class PropensityTotals:
     """
 
     def __init__(self) -> None:
-        self.weight = MomentSum.empty(1)
-        self.by_group: GroupSum | None = None
+        self.weight = SampleSums()
 
     def add(self, propensity: FloatArray, n_eligible: FloatArray | int, group: IntArray | None) -> None:
         """Add samples."""
-        weight = (1.0 / (n_eligible * propensity))[:, None]
-        self.weight = self.weight + MomentSum.of(weight)
-        if group is not None:
-            self.by_group = self.by_group or GroupSum(1)
-            self.by_group.add(weight, group)
+        self.weight.add((1.0 / (n_eligible * propensity))[:, None], group)
 
     def merge(self, other: PropensityTotals) -> None:
         """Add the sums of another shard."""
-        self.weight = self.weight + other.weight
-        if self.by_group is not None and other.by_group is not None:
-            self.by_group.merge(other.by_group)
+        self.weight.merge(other.weight)
 
     def mean_and_z(self) -> tuple[float, float]:
         """Return the mean weight and its z-score; a mean below 1 counts as 1."""
@@ -177,8 +170,6 @@ class PropensityTotals:
         if mean <= 1.0:
             return mean, 0.0
         spread = self.weight.spread(np.ones(1))
-        if self.by_group is not None:
-            spread = self.by_group.spread(np.ones(1), self.weight.mean)
         return mean, mean_weight_z(mean, spread.std_err, spread.skewness)
 
 
@@ -186,8 +177,7 @@ class WeightTotals:
     """Sums from which `WeightFacts` follow."""
 
     def __init__(self, n_actions: int) -> None:
-        self.weight = MomentSum.empty(1)
-        self.by_group: GroupSum | None = None
+        self.weight = SampleSums()
         self.gap = 0.0
         self.max = 0.0
         self.total = 0.0
@@ -216,10 +206,7 @@ class WeightTotals:
         weight = terms.importance_weight
         contribution = weight * np.abs(terms.reward)
         self.deciding.add(np.abs(weight - 1.0), terms)
-        self.weight = self.weight + MomentSum.of(weight[:, None])
-        if group is not None:
-            self.by_group = self.by_group or GroupSum(1)
-            self.by_group.add(weight[:, None], group)
+        self.weight.add(weight[:, None], group)
         self.gap += float(np.abs(weight - 1.0).sum())
         self.max = max(self.max, float(weight.max()))
         self.total += float(contribution.sum())
@@ -234,9 +221,7 @@ class WeightTotals:
 
     def merge(self, other: WeightTotals) -> None:
         """Add the sums of another shard."""
-        self.weight = self.weight + other.weight
-        if self.by_group is not None and other.by_group is not None:
-            self.by_group.merge(other.by_group)
+        self.weight.merge(other.weight)
         self.gap += other.gap
         self.max, self.total = max(self.max, other.max), self.total + other.total
         self._keep(other.largest, other.contribution)
@@ -260,7 +245,6 @@ class WeightTotals:
         *,
         reward_share: float,
         trained_share: float = 0.0,
-        n_groups: int | None = None,
         uniform: tuple[float, float] = (1.0, 0.0),
     ) -> WeightFacts:
         """Return what the sums say.
@@ -276,12 +260,12 @@ class WeightTotals:
         uniform : (float, float)
             Mean weight of the uniform policy and its z-score.
         """
-        n_samples, mean = int(self.weight.n_samples), float(self.weight.mean[0])
-        scatter = float(self.weight.scatter[0, 0])
+        n_samples, mean = self.weight.n_samples, float(self.weight.mean[0])
+        scatter = float(self.weight.moments.scatter[0, 0])
         second, square_gap = scatter + n_samples * mean**2, scatter + n_samples * (mean - 1.0) ** 2
         ess = (n_samples * mean) ** 2 / second if second > 0.0 else 0.0
         differing = self.gap**2 / square_gap if square_gap > 0.0 else 0.0
-        spread = self._spread()
+        spread = self.weight.spread(np.ones(1))
         return WeightFacts(
             n_samples=n_samples,
             ess=ess,
@@ -297,17 +281,11 @@ class WeightTotals:
             single_share=self.max**2 / second if second > 0.0 else 0.0,
             unsupported_mass=self._unsupported_mass(action_count),
             trained_share=trained_share,
-            n_groups=n_groups,
+            n_groups=None if self.weight.groups is None else self.weight.groups.n_groups,
             reward_share=reward_share,
             uniform_mean=uniform[0],
             uniform_z=uniform[1],
         )
-
-    def _spread(self) -> Spread:
-        """Return how the mean weight scatters, by group if there are groups."""
-        if self.by_group is not None:
-            return self.by_group.spread(np.ones(1), self.weight.mean)
-        return self.weight.spread(np.ones(1))
 
     def _unsupported_mass(self, action_count: FloatArray) -> float:
         if self.action_mass is None:

@@ -17,7 +17,7 @@ from bopl.evaluation.betting import betting_lower_bound
 from bopl.evaluation.estimator import BoundedTerm, Estimator
 from bopl.evaluation.estimator_registry import estimator_names
 from bopl.evaluation.log_smoothing import smoothed_lower_bound
-from bopl.evaluation.moments import GroupSum, MomentSum, Spread
+from bopl.evaluation.moments import SampleSums, Spread
 
 Bounds = tuple[float, float]
 MIN_TAIL_REPLICATES = 5.0  # bootstrap replicates beyond an end of an interval; with fewer its place is chance
@@ -28,8 +28,7 @@ class Evidence:
     """What is known of one policy under one estimator when the interval is drawn."""
 
     estimator: Estimator
-    moments: MomentSum
-    groups: GroupSum | None = None  # sums by group, if samples are not independent
+    sums: SampleSums
     # (n_replicates, n_moments): means of the moments in each bootstrap replicate
     replicate_means: FloatArray | None = None
     # (n_samples,): only for intervals that need every sample
@@ -42,25 +41,20 @@ class Evidence:
     @property
     def value(self) -> float:
         """The estimate."""
-        return float(self.estimator.value(self.moments.mean))
+        return float(self.estimator.value(self.sums.mean))
 
     @property
     def uplift(self) -> float:
         """The estimate less that of the logging policy."""
-        return float(self.estimator.uplift(self.moments.mean))
+        return float(self.estimator.uplift(self.sums.mean))
 
     def value_spread(self) -> Spread:
         """Return how the value scatters."""
-        return self._spread(self.estimator.value_gradient(self.moments.mean))
+        return self.sums.spread(self.estimator.value_gradient(self.sums.mean))
 
     def uplift_spread(self) -> Spread:
         """Return how the uplift scatters."""
-        return self._spread(self.estimator.uplift_gradient(self.moments.mean))
-
-    def _spread(self, gradient: FloatArray) -> Spread:
-        if self.groups is not None:
-            return self.groups.spread(gradient, self.moments.mean)
-        return self.moments.spread(gradient)
+        return self.sums.spread(self.estimator.uplift_gradient(self.sums.mean))
 
 
 @dataclass(frozen=True)
@@ -263,7 +257,7 @@ class EmpiricalBernstein(Interval):
 
     def _lower(self, evidence: Evidence, term: BoundedTerm) -> float:
         """Return the lower bound on ``origin + mean(direction · moments)``."""
-        moments = evidence.moments
+        moments = evidence.sums.moments
         if moments.n_samples < 2:
             return -np.inf
         log_term = float(np.log(2.0 / self.delta))

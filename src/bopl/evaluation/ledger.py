@@ -71,7 +71,7 @@ class Ledger:
     @property
     def has_groups(self) -> bool:
         """Whether samples come in groups."""
-        return bool(self.totals[0].groups)
+        return self.totals[0].weights.weight.groups is not None
 
     @property
     def mean(self) -> float:

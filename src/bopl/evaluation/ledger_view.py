@@ -54,7 +54,6 @@ class LedgerView:
                     ledger.action_count,
                     reward_share=ledger.reward.share,
                     trained_share=trained,
-                    n_groups=totals.groups[0].n_groups if ledger.has_groups else None,
                     uniform=self.log.uniform,
                 )
             )
@@ -66,8 +65,7 @@ class LedgerView:
         totals, (low, high) = self.ledger.totals[place], self.log.assumptions.reward_range
         return Evidence(
             estimator=totals.estimators[position],
-            moments=totals.moments[position],
-            groups=totals.groups[position] if totals.groups else None,
+            sums=totals.sums[position],
             replicate_means=replicates,
             importance_weight=np.concatenate(totals.kept_weight) if keep else None,
             reward=np.concatenate(self.ledger.kept_reward) if keep else None,
@@ -107,7 +105,7 @@ class LedgerView:
         are never negative cannot make a policy worth less than its clipped estimate, nor costs more; and bounds are
         bounds on the policy's value already.
         """
-        n_samples, reward = totals.moments[position].n_samples, self.ledger.reward
+        n_samples, reward = totals.weights.weight.n_samples, self.ledger.reward
         lost = float(totals.lost_weight[position] / n_samples)
         if interval.is_bound or lost <= 0.0:
             return Allowance()

@@ -200,3 +200,46 @@ class GroupSum:
         if missing > 0:
             self.count = np.concatenate([self.count, np.zeros(missing)])
             self.total = np.concatenate([self.total, np.zeros((missing, self.n_moments))])
+
+
+class SampleSums:
+    """Sums of moments over samples: of all of them, and by group if samples of a group depend on each other."""
+
+    def __init__(self) -> None:
+        self.moments = MomentSum.empty(1)  # the first samples say how many moments there are
+        self.groups: GroupSum | None = None
+
+    @classmethod
+    def of(cls, moments: FloatArray, group: IntArray | None = None) -> SampleSums:
+        """Return the sums over the rows of an array of shape (n_rows, n_moments)."""
+        found = cls()
+        found.add(moments, group)
+        return found
+
+    @property
+    def mean(self) -> FloatArray:
+        """Means of the moments."""
+        return self.moments.mean
+
+    @property
+    def n_samples(self) -> int:
+        """How many samples there are."""
+        return int(self.moments.n_samples)
+
+    def add(self, moments: FloatArray, group: IntArray | None) -> None:
+        """Add samples."""
+        self.moments = self.moments + MomentSum.of(moments)
+        if group is not None:
+            self.groups = self.groups or GroupSum(moments.shape[1])
+            self.groups.add(moments, group)
+
+    def merge(self, other: SampleSums) -> None:
+        """Add the sums of another shard."""
+        self.moments = self.moments + other.moments
+        if other.groups is not None:
+            self.groups = self.groups or GroupSum(other.groups.n_moments)
+            self.groups.merge(other.groups)
+
+    def spread(self, gradient: FloatArray) -> Spread:
+        """Return the spread of ``gradient · mean``, by group if there are groups."""
+        return self.moments.spread(gradient) if self.groups is None else self.groups.spread(gradient, self.mean)

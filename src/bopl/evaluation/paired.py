@@ -12,7 +12,7 @@ from bopl._typing import FloatArray, IntArray
 from bopl.evaluation.diagnosis import DecidingRewards
 from bopl.evaluation.estimator import Estimator
 from bopl.evaluation.interval import Bounds, Evidence, Interval
-from bopl.evaluation.moments import GroupSum, MomentSum
+from bopl.evaluation.moments import SampleSums
 from bopl.evaluation.rounding import RoundingTotals
 from bopl.evaluation.row import Comparison
 from bopl.evaluation.sample_terms import Terms
@@ -77,21 +77,15 @@ class PairTotals:
 
     def __init__(self, first: int, second: int, estimator: Difference) -> None:
         self.first, self.second, self.estimator = first, second, estimator
-        self.moments: MomentSum | None = None
-        self.groups: GroupSum | None = None
+        self.sums = SampleSums()
         self.gap = self.square_gap = 0.0
         self.deciding = DecidingRewards()
         self.rounding = RoundingTotals(1)
 
     def add(self, first: Terms, second: Terms, group: IntArray | None) -> None:
         """Add some rows."""
-        moments = self.estimator.paired_moments(first, second)
-        added = MomentSum.of(moments)
-        self.moments = added if self.moments is None else self.moments + added
-        self.rounding.add(0, self.estimator, [first, second], self.estimator.paired_moments, self.moments.mean)
-        if group is not None:
-            self.groups = self.groups or GroupSum(moments.shape[1])
-            self.groups.add(moments, group)
+        self.sums.add(self.estimator.paired_moments(first, second), group)
+        self.rounding.add(0, self.estimator, [first, second], self.estimator.paired_moments, self.sums.mean)
         gap = np.abs(first.importance_weight - second.importance_weight)
         self.deciding.add(gap, first)
         self.gap += float(gap.sum())
@@ -99,11 +93,7 @@ class PairTotals:
 
     def merge(self, other: PairTotals) -> None:
         """Add the sums of another shard."""
-        assert self.moments is not None
-        assert other.moments is not None
-        self.moments = self.moments + other.moments
-        if self.groups is not None and other.groups is not None:
-            self.groups.merge(other.groups)
+        self.sums.merge(other.sums)
         self.gap, self.square_gap = self.gap + other.gap, self.square_gap + other.square_gap
         self.deciding.merge(other.deciding)
         self.rounding.merge(other.rounding)
@@ -116,14 +106,12 @@ class PairTotals:
     @property
     def is_same(self) -> bool:
         """Whether the two are one policy on this log, but for rounding."""
-        assert self.moments is not None
-        return float(np.sqrt(self.square_gap / self.moments.n_samples)) <= SAME_POLICY
+        return float(np.sqrt(self.square_gap / self.sums.n_samples)) <= SAME_POLICY
 
     def difference(self, interval: Interval, unit: float) -> tuple[float, Bounds]:
         """Return the difference and its interval, rounded propensities allowed for."""
-        assert self.moments is not None
-        evidence = Evidence(self.estimator, self.moments, self.groups)
-        lower, upper = self.rounding.widened(0, 0, interval.value(evidence), int(self.moments.n_samples))
+        evidence = Evidence(self.estimator, self.sums)
+        lower, upper = self.rounding.widened(0, 0, interval.value(evidence), self.sums.n_samples)
         return evidence.value * unit, (lower * unit, upper * unit)
 
     def complaint(self, cases: tuple[Case, Case]) -> str | None:

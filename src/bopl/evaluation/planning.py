@@ -17,7 +17,7 @@ from bopl._table import Tabular
 from bopl._typing import FloatArray
 from bopl._weight import importance_weights
 from bopl.evaluation.estimator import SNIPS
-from bopl.evaluation.moments import GroupSum, MomentSum
+from bopl.evaluation.moments import SampleSums
 from bopl.evaluation.sample_terms import Pilot, Terms
 from bopl.evaluation.sources import named_policies
 from bopl.evaluation.unit import in_unit, reward_unit
@@ -164,11 +164,10 @@ def _row(
     unit = reward_unit(log.reward)
     terms = Terms(weight, in_unit(log.reward, unit))
     estimator = SNIPS().tuned(Pilot(terms, log.n_samples))
-    moments = estimator.moments(terms)
-    total = MomentSum.of(moments)
+    total = SampleSums.of(estimator.moments(terms), log.group)
     uplift, std_dev = float(estimator.uplift(total.mean)) * unit, math.nan
     if total.mean[1] > 0.0:
-        std_dev = std_dev_of(log, moments, total, estimator.uplift_gradient(total.mean)) * unit
+        std_dev = total.spread(estimator.uplift_gradient(total.mean)).std_err * math.sqrt(log.n_samples) * unit
     half = float(ndtri(0.5 + confidence / 2.0)) * std_dev / math.sqrt(log.n_samples)
     levels = {"confidence": confidence, "power": power}
     effect = uplift if min_uplift is None else min_uplift
@@ -186,15 +185,6 @@ def _row(
         n_for_upper=required_samples(std_dev, uplift + half, **levels),
         n_for_ab_test=required_samples(_ab_std_dev(terms) * unit, effect, **levels),
     )
-
-
-def std_dev_of(log: BanditLog, moments: FloatArray, total: MomentSum, gradient: FloatArray) -> float:
-    """Return the standard error times the square root of the decisions, with groups as they come in the log."""
-    if log.group is None:
-        return total.spread(gradient).std_err * math.sqrt(log.n_samples)
-    groups = GroupSum(moments.shape[1])
-    groups.add(moments, log.group)
-    return groups.spread(gradient, total.mean).std_err * math.sqrt(log.n_samples)
 
 
 def _ab_std_dev(terms: Terms) -> float:

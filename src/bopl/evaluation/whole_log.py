@@ -155,7 +155,7 @@ def evaluate(
         random_state=random_state,
         n_jobs=n_jobs,
     )
-    task = EvaluationTask.of(policies, settings, reward_model=reward_model)
+    task = EvaluationTask(settings, policies, reward_model)
     log = log if exact_propensity is None else log.with_exact_propensity(exact_propensity)
     origin = PropensityOrigin(propensity, propensity_model, logging_policy, logger, logger_propensity)
     if isinstance(log, PartitionedLog):
