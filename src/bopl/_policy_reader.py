@@ -52,17 +52,10 @@ def fits_in_memory(log: LogRows) -> bool:
 
 @dataclass(frozen=True)
 class PolicyBlock:
-    """Probabilities of a policy on some rows of a log.
+    """Probabilities of a policy on some rows of a log."""
 
-    Attributes
-    ----------
-    logged_prob : ndarray of shape (n_rows,)
-        Probability of the logged action.
-    action_prob : ndarray of shape (n_rows, n_actions) or None
-        Of all actions; None if the policy was given by its probabilities of the logged actions.
-    """
-
-    logged_prob: FloatArray
+    logged_prob: FloatArray  # (n_rows,): probability of the logged action
+    # (n_rows, n_actions): of all actions; None if the policy was given by its probabilities of the logged actions
     action_prob: FloatArray | None
 
     def differs_from(self, propensity: FloatArray) -> BoolArray:
@@ -72,20 +65,11 @@ class PolicyBlock:
 
 @dataclass(frozen=True, eq=False)
 class PolicyOnRows:
-    """A policy's probabilities on the rows of a log that it reads in other columns.
+    """A policy's probabilities on the rows of a log that it reads in other columns."""
 
-    Attributes
-    ----------
-    action_prob : ndarray of shape (n_samples, n_actions)
-        Columns in the order of the actions of the log it is judged on.
-    policy : policy
-    own_log : BanditLog
-        The same rows in the columns that the policy was fitted on.
-    """
-
-    action_prob: FloatArray
+    action_prob: FloatArray  # (n_samples, n_actions): columns in the order of the actions of the log it is judged on
     policy: Any
-    own_log: Any
+    own_log: Any  # the same rows in the columns that the policy was fitted on
 
 
 @dataclass(frozen=True)
@@ -153,7 +137,6 @@ def read_policy(policy: object, log: LogRows, name: str = "the policy") -> Polic
     policy : object with ``predict_proba``, `PolicyOnRows`, array of shape (n_samples, n_actions) or (n_samples,)
         The last holds the probabilities of the logged actions alone. Columns of a frame that are named after the
         actions may come in any order.
-    log : BanditLog
     name : str
         How messages call it.
     """

@@ -8,7 +8,20 @@ from bopl._trust import SAME_POLICY
 from bopl._typing import FloatArray, IntArray
 
 TOP_SHARE = 0.01  # the largest weights whose part in the value is looked at
+MAX_WEIGHT = 1e30  # larger importance weights come from propensities that are none
 MIN_TAIL = 10  # fewest weights from which a tail index is read
+
+
+def importance_weights(logged_prob: FloatArray, propensity: FloatArray) -> FloatArray:
+    """Return ``pi(a | x) / p`` of every sample, or raise if a propensity is so small that sums of powers overflow."""
+    weight = logged_prob / propensity
+    if weight.max(initial=0.0) > MAX_WEIGHT:
+        row = int(weight.argmax())
+        raise ValueError(
+            f"a logged action has propensity {propensity[row]:.3g}: nothing was drawn with that probability. Drop the "
+            "sample, or log the probability that the action was chosen with."
+        )
+    return weight
 
 
 def effective_sample_size(importance_weight: FloatArray) -> float:
@@ -31,30 +44,42 @@ def differing_sample_size(importance_weight: FloatArray) -> float:
     return effective_sample_size(gap) if largest > 0.0 else 0.0
 
 
-def reward_share(reward: FloatArray) -> float:
+def reward_share(reward: FloatArray, weight: FloatArray | None = None) -> float:
     """Return the share of the samples that carry the variance of the rewards, ``sum(d²)² / (n · sum(d⁴))``.
 
     That is one over the kurtosis of the rewards. For rewards of two values, one of them rare, it is the share of the
     rare one; for a normal reward 1/3; and it is small if a few rewards are far larger than the others. 0 if all rewards
-    are the same.
+    are the same. Samples may count more or less, by a weight.
     """
-    spread = float(np.ptp(reward))
+    count = np.ones(len(reward)) if weight is None else weight
+    counted = reward[count > 0.0]
+    spread = float(np.ptp(counted)) if len(counted) else 0.0
     if spread == 0.0:
         return 0.0
-    square = ((reward - reward.mean()) / spread) ** 2
-    return float(square.sum() ** 2 / (len(reward) * (square**2).sum()))
+    square = ((reward - np.average(reward, weights=count)) / spread) ** 2
+    return float((count * square).sum() ** 2 / (count.sum() * (count * square**2).sum()))
+
+
+def deciding_share(of_all: float, where_apart: float) -> float:
+    """Return the share of the samples that carry the variance of the rewards where two policies differ.
+
+    It is that of the whole log, unless the samples that tell them apart have less than half of it, which is not chance:
+    rewards may be rare where policies differ, and an interval from a handful of them is far too narrow.
+    """
+    return where_apart if where_apart < 0.5 * of_all else of_all
 
 
 def rewarded_sample_size(importance_weight: FloatArray, reward: FloatArray) -> float:
     """Return the number of effective samples whose rewards carry information about a policy.
 
-    Effective samples of the value or of the uplift, whichever are fewer, times `reward_share`; for the logging policy
-    itself, which needs no inference, those of the value.
+    Effective samples of the value or of the uplift, whichever are fewer, times the `deciding_share` of the rewards; for
+    the logging policy itself, which needs no inference, those of the value.
     """
-    size = effective_sample_size(importance_weight)
+    size, share = effective_sample_size(importance_weight), reward_share(reward)
     if float(np.sqrt(((importance_weight - 1.0) ** 2).mean())) > SAME_POLICY:
         size = min(size, differing_sample_size(importance_weight))
-    return size * reward_share(reward)
+        share = deciding_share(share, reward_share(reward, np.abs(importance_weight - 1.0)))
+    return size * share
 
 
 def largest_share(importance_weight: FloatArray) -> float:
@@ -130,7 +155,6 @@ def tail_index(largest: FloatArray, n_samples: int) -> float:
     ----------
     largest : ndarray
         The positive weights, or at least the ``tail_size(n_samples) + 1`` largest of them, in any order.
-    n_samples : int
     """
     k = tail_size(n_samples)
     positive = largest[largest > 0.0]
@@ -148,7 +172,6 @@ def top_share(largest: FloatArray, contribution: FloatArray, n_samples: int, tot
     ----------
     largest, contribution : ndarray
         Weights and what each adds to the total (``w · |r|``): of all samples, or of the largest 1% at least.
-    n_samples : int
     total : float
         Sum of the contributions of all samples.
     """

@@ -132,3 +132,30 @@ def test_the_truth_lies_within_the_bounds_of_a_confounder_of_known_strength():
 def test_a_verdict_that_nothing_overturns_says_so():
     found = [TippingPoint("new", "dr", "better", odds=float("inf"))]
     assert "more than 100 (dr)" in describe_confounding(found)[0]
+
+
+def test_a_verdict_falls_where_the_smallest_uplift_of_interest_is_not_exceeded_any_more():
+    log, policy = one_log()
+    odds = [
+        bopl.evaluate(log, policy, estimators="snips", confounding=True, min_uplift=least).confounding[0]["odds"]
+        for least in (0.0, 0.02)
+    ]
+    assert 1.0 < odds[1] < odds[0]
+
+
+def test_verdicts_that_hold_together_fall_at_the_level_that_each_of_them_has():
+    log, policy = one_log()
+    alone = bopl.evaluate(log, {"new": policy}, estimators="snips", confounding=True).confounding[0]
+    many = {"new": policy, **{f"half {idx}": 0.5 * policy + 0.25 for idx in range(9)}}
+    together = bopl.evaluate(log, many, estimators="snips", confounding=True).confounding[0]
+    assert 1.0 < together["odds"] < alone["odds"]
+
+
+@pytest.mark.parametrize("factor", [1e-162, 1e77])
+def test_the_odds_do_not_depend_on_the_unit_of_the_rewards(factor):
+    log, policy = one_log()
+    odds = [
+        bopl.evaluate(log.with_reward(log.reward * one), policy, estimators="snips", confounding=True).confounding
+        for one in (1.0, factor)
+    ]
+    assert odds[0][0]["odds"] == pytest.approx(odds[1][0]["odds"])

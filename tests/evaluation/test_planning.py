@@ -68,3 +68,16 @@ def test_wrong_settings_are_named():
         plan(click_log(0, 100), min_uplift=0.0)
     with pytest.raises(TypeError, match="plan takes a BanditLog; got list"):
         plan([])
+
+
+@pytest.mark.parametrize("factor", [1e-162, 1e77, 1e300])
+def test_plans_and_curves_do_not_depend_on_the_unit_of_the_rewards(factor):
+    log = click_log(0, 2000)
+    scaled, policy = log.with_reward(log.reward * factor), np.tile([0.3, 0.7], (2000, 1))
+    plain, row = plan(log, policy).rows[0], plan(scaled, policy).rows[0]
+    assert row["n_for_uplift"] == pytest.approx(plain["n_for_uplift"])
+    assert row["n_for_ab_test"] == pytest.approx(plain["n_for_ab_test"])
+    assert row["uplift_ci_lower"] == pytest.approx(factor * plain["uplift_ci_lower"])
+    sizes = {10: np.tile([0.5, 0.5], (2000, 1)), 20: policy}
+    curves = [bopl.evaluation.learning_curve(one, sizes) for one in (log, scaled)]
+    assert curves[1].gain_ci_lower == pytest.approx(factor * curves[0].gain_ci_lower)

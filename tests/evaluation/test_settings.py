@@ -76,5 +76,6 @@ def test_the_primary_row_is_that_of_the_estimator_that_decides():
 
 def test_one_verdict_for_several_policies():
     assert overall_verdict(["better", "better"]) == "better"
+    assert overall_verdict([]) == "inconclusive"
     assert overall_verdict(["better", "inconclusive"]) == "inconclusive"
     assert overall_verdict(["not trustworthy", "worse"]) == "worse"

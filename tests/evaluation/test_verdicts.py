@@ -7,10 +7,13 @@ import numpy as np
 import pyarrow
 import pyarrow.parquet
 import pytest
+from sklearn.model_selection import GridSearchCV
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import FunctionTransformer
 
 import bopl
 from bopl._errors import UsageError
-from bopl.evaluation import IPS, ClippedIPS, DirectMethod, Guard, SwitchDR
+from bopl.evaluation import IPS, ClippedIPS, DirectMethod, Guard, MeanEstimator, Need, ShrinkageDR, SwitchDR
 
 RNG = np.random.default_rng(5)
 N = 4000
@@ -478,6 +481,17 @@ def test_shards_give_the_same_guards_segments_and_comparisons_as_the_whole():
         shards[0].merge(other)
 
 
+def test_a_segment_may_begin_in_a_later_part():
+    log = draw_log(segment=np.where(np.arange(N) < 2000, "old", "new"), group=np.arange(N) // 2)
+    total, prob = bopl.ValueAccumulator({"new": None}), tilted(LAST)
+    for rows in (slice(0, 2000), slice(2000, N)):
+        total.add(log.subset(rows), policies={"new": prob[rows]})
+    whole = bopl.evaluate(log, {"new": prob}).segments
+    for part, row in zip(total.result().segments, whole, strict=True):
+        assert (part["segment"], part["n"]) == (row["segment"], row["n"])
+        assert part["uplift_ci_lower"] == pytest.approx(row["uplift_ci_lower"], rel=1e-12)
+
+
 def test_files_answer_as_the_log_in_memory_does(tmp_path):
     log = guarded_log().with_segment(np.where(np.arange(N) % 3 == 0, "a", "b"))
     table = pyarrow.table(
@@ -532,3 +546,112 @@ def test_the_traits_of_every_estimator_are_declared():
     assert len(set(priorities)) == len(priorities)
     assert IPS.is_weighted_mean
     assert not ClippedIPS.is_weighted_mean
+
+
+# -- What must not be called better -------------------------------------------------------------------------------
+
+
+def hidden_rarity(seed, kind):
+    """Return a log whose rewards are plentiful, except where (or in what) a policy of the same value differs."""
+    rng, n = np.random.default_rng(seed), 8000
+    other, is_rare = np.arange(n) % 2 == 1, rng.random(n) < 24 / n
+    if kind == "context":  # a handful of costs in the contexts in which the policy differs
+        reward, model = np.where(other, -1.0 * is_rare, rng.random(n) < 0.5), np.where(other, -24 / n, 0.5)
+    else:  # a handful of costs beyond what the model foresees of every context
+        reward, model, other = other + 1.0 - is_rare, other + 1.0 - 24 / n, np.ones(n, dtype=bool)
+    log = bopl.BanditLog(np.zeros((n, 1)), rng.integers(10, size=n), reward, np.full(n, 0.1), actions=list(range(10)))
+    policy = np.where(other[:, None], np.eye(10)[0], 0.1)
+    return log, policy, np.tile(model[:, None], (1, 10))
+
+
+@pytest.mark.parametrize(("kind", "estimator"), [("context", "ips"), ("context", "dr"), ("model", "dr")])
+def test_a_handful_of_rewards_where_a_policy_differs_decides_nothing(kind, estimator):
+    for seed in range(12):  # without the check 22% of them are better, or worse
+        log, policy, model = hidden_rarity(seed, kind)
+        found = bopl.evaluate(log, policy, estimators=estimator, reward_model=model)
+        assert found.decision()["verdict"] == "not trustworthy"
+        assert "Where the policy differs from the logging policy, rewards are rare" in found.decision()["reason"]
+        paired = bopl.evaluate(log, policy, against=tilted([0.1] * 10, 8000), estimators=estimator, reward_model=model)
+        assert paired.decision()["verdict"] == "not trustworthy"
+
+
+@pytest.mark.parametrize("sign", [-1.0, 1.0])
+@pytest.mark.parametrize("estimator", [ClippedIPS(10.0), SwitchDR(10.0), ShrinkageDR(50.0)], ids=lambda one: one.name)
+def test_what_clipping_hides_of_a_policy_does_not_make_it_better_or_worse(estimator, sign):
+    rng, n = np.random.default_rng(0), 20_000
+    first = np.where(rng.random(n) < 0.05, 0.02, 0.5)
+    action = (rng.random(n) >= first).astype(int)
+    reward = sign * (1.0 + 0.2 * rng.normal(size=n))
+    log = bopl.BanditLog(
+        np.zeros((n, 1)), action, reward, np.where(action == 0, first, 1.0 - first), exact_propensity=True
+    )
+    found = bopl.evaluate(log, tilted([0.8, 0.2], n), estimators=estimator, reward_model=np.zeros((n, 2)))
+    assert found.decision()["verdict"] == "inconclusive"
+    assert "the verdict allows 0.0" in found.decision()["reason"]
+
+
+def test_a_difference_of_two_policies_allows_for_rounded_propensities_too():
+    rng, n = np.random.default_rng(0), 50_000
+    prob = rng.dirichlet(np.ones(10), size=n) * 0.9 + 0.01
+    action = (prob.cumsum(axis=1) > rng.random((n, 1))).argmax(axis=1)
+    rounded = np.maximum(np.round(prob[np.arange(n), action], 2), 0.01)
+    log = bopl.BanditLog(np.zeros((n, 1)), action, 3.0 + (rng.random(n) < 0.5), rounded, actions=list(range(10)))
+    found = bopl.evaluate(log, prob, against=rounded, estimators="ips")
+    assert found.decision()["verdict"] == "inconclusive"
+    assert "look rounded" in found.decision()["reason"]
+
+
+@dataclass(frozen=True)
+class BareModel(MeanEstimator):
+    """A model's opinion whose author has not said that it carries no verdict."""
+
+    name: ClassVar[str] = "bare"
+    needs: ClassVar[frozenset[Need]] = frozenset({Need.REWARD_MODEL})
+
+    def moments(self, terms):
+        """Return what the model says."""
+        return np.column_stack([terms.modelled[0], terms.modelled_uplift])
+
+
+def test_an_estimator_without_propensities_carries_no_verdict_whatever_it_declares():
+    model = tilted(RATES)
+    assert bopl.evaluate(LOG, tilted(LAST), estimators=BareModel(), reward_model=model).decision()["verdict"] == (
+        "not trustworthy"
+    )
+    both = bopl.evaluate(LOG, tilted(LAST), estimators=[BareModel(), "clipped_ips"], reward_model=model)
+    assert both.decision()["estimator"] == "clipped_ips"
+
+
+@pytest.mark.parametrize("factor", [1.0, 1e200, 1e-200])
+def test_a_guard_does_not_depend_on_the_unit_of_the_main_reward(factor):
+    revenue = np.random.default_rng(1).random(N) + 1.0
+    log = draw_log(reward=np.ones(N) - (np.arange(N) % 2), other_rewards={"revenue": factor * revenue})
+    first = bopl.evaluate(log, tilted(LAST), guards="revenue>=-5%").guards[0]
+    plain = draw_log(reward=revenue)
+    row = bopl.evaluate(plain, tilted(LAST), estimators="snips").row()
+    assert first["ci_lower"] == pytest.approx(factor * row["uplift_ci_lower"], rel=1e-9)
+
+
+def test_a_handful_of_replicates_places_no_end_inside_the_normal_interval():
+    few = bopl.evaluate(LOG, tilted(SLIGHT), interval="bootstrap", n_replicates=20)
+    for row, normal in zip(few.rows, bopl.evaluate(LOG, tilted(SLIGHT)).rows, strict=True):
+        assert row["uplift_ci_lower"] <= normal["uplift_ci_lower"]
+        assert row["uplift_ci_upper"] >= normal["uplift_ci_upper"]
+
+
+def test_a_propensity_that_is_none_is_named():
+    propensity = np.full(N, 0.25)
+    propensity[7] = 1e-80
+    log = bopl.BanditLog(LOG.context, LOG.action, LOG.reward, propensity, actions=[0, 1, 2, 3])
+    for ask in (bopl.evaluate, bopl.evaluation.plan):
+        with pytest.raises(ValueError, match="propensity 1e-80: nothing was drawn with that probability"):
+            ask(log, tilted(LAST))
+
+
+def test_a_policy_within_a_search_or_a_pipeline_is_known_by_its_training_rows():
+    outcomes = bopl.outcomes(LOG.action, LOG.reward, LOG.propensity)
+    policy = bopl.BoostedPolicy(n_rounds=2, random_state=0)
+    found = [GridSearchCV(policy, {"n_rounds": [2]}, cv=2), make_pipeline(FunctionTransformer(), policy)]
+    for one in found:
+        reason = bopl.evaluate(LOG, one.fit(LOG.context, outcomes)).decision()["reason"]
+        assert "was trained on 100% of these samples" in reason

@@ -20,6 +20,7 @@ from bopl._weight import (
     top_share,
 )
 from bopl.evaluation.diagnosis import RewardTotals, WeightTotals
+from bopl.evaluation.sample_terms import Terms
 from bopl.log import AuditError
 from bopl.log.propensity_audit import _frequency_mean_weight, _inverse_propensity_by_action, _sums_by_action
 from bopl.simulation import coverage_worlds, make_world
@@ -231,7 +232,7 @@ def test_the_verdict_and_the_audit_count_the_same_rewards():
     weight = SAMPLE.policy_prob[np.arange(2000), LOG.action_idx] / LOG.propensity
     for rows in (slice(0, 700), slice(700, 2000)):
         rewards.add(LOG.reward[rows])
-        totals.add(weight[rows], LOG.reward[rows], None)
+        totals.add(Terms(weight[rows], LOG.reward[rows]), None)
     facts = totals.facts(np.zeros(5), reward_share=rewards.share)
     assert facts.rewarded == pytest.approx(rewarded_sample_size(weight, LOG.reward), rel=1e-12)
     assert facts.differing == pytest.approx(differing_sample_size(weight), rel=1e-12)

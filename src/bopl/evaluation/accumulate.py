@@ -10,6 +10,7 @@ from bopl.evaluation.evaluation_task import EvaluationTask
 from bopl.evaluation.log_sums import LogSums, add_part
 from bopl.evaluation.notes import describe_evaluation
 from bopl.evaluation.result import Evaluation
+from bopl.evaluation.sources import named_policies
 from bopl.log import BanditLog
 
 
@@ -86,8 +87,8 @@ class ValueAccumulator:
             random_state=random_state,
             n_jobs=n_jobs,
         )
-        self._task = EvaluationTask.of(
-            policies, settings, reward_model=reward_model, logging_policy=logging_policy, n_samples=n_samples
+        self._task = EvaluationTask(
+            settings, named_policies(policies), reward_model, logging_policy, n_samples=n_samples
         )
         self._sums: LogSums | None = None
 

@@ -66,19 +66,11 @@ class UniformActions:
 
 @dataclass(frozen=True, eq=False)
 class LinearActions:
-    """``softmax(inputs(x) · coef + intercept)`` among the eligible actions.
+    """``softmax(inputs(x) · coef + intercept)`` among the eligible actions."""
 
-    Attributes
-    ----------
-    layout : InputLayout or None
-        From contexts to inputs; None if the context is not looked at.
-    coef : ndarray of shape (n_inputs, n_actions)
-    intercept : ndarray of shape (n_actions,)
-    """
-
-    layout: InputLayout | None
-    coef: FloatArray
-    intercept: FloatArray
+    layout: InputLayout | None  # from contexts to inputs; None if the context is not looked at
+    coef: FloatArray  # (n_inputs, n_actions)
+    intercept: FloatArray  # (n_actions,)
 
     def score(self, log: BanditLog) -> FloatArray:
         """Return the scores before the softmax, of shape (n_samples, n_actions)."""
@@ -239,13 +231,10 @@ def boost(
 
     Parameters
     ----------
-    linear : LinearActions
-    log : BanditLog
     held_out : BanditLog
         Boosting ends once its actions no longer become more likely.
     categorical : list of int
         Columns that hold categories.
-    seed : int
 
     Returns
     -------

@@ -14,7 +14,7 @@ from bopl.evaluation.ledger import Ledger
 from bopl.evaluation.ledger_view import Intervals, LedgerView, LogFacts
 from bopl.evaluation.log_sums import LogSums
 from bopl.evaluation.margin import Guard
-from bopl.evaluation.paired import PairTotals, compare_pair
+from bopl.evaluation.paired import PairTotals, compare_pair, paired_allowance
 from bopl.evaluation.policy_verdict import decide, guard_state
 from bopl.evaluation.question import Question
 from bopl.evaluation.row import Comparison, Estimate, GuardResult, PolicyVerdict, SegmentEstimate
@@ -36,18 +36,10 @@ class GuardChange(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Answers:
-    """Draws the answers to a task from the sums over a log.
-
-    Attributes
-    ----------
-    task : EvaluationTask
-    sums : LogSums
-        Complete: nothing is added any more.
-    assumptions : Assumptions
-    """
+    """Draws the answers to a task from the sums over a log."""
 
     task: EvaluationTask
-    sums: LogSums
+    sums: LogSums  # complete: nothing is added any more
     assumptions: Assumptions
 
     @property
@@ -89,8 +81,8 @@ class Answers:
         means = None if self.sums.bootstrap is None else self.sums.bootstrap.means()  # of all moments, side by side
         found, start = [], 0
         for place, totals in enumerate(self.books.main.totals):
-            for position, moments in enumerate(totals.moments):
-                stop = start + len(moments.mean)
+            for position, sums in enumerate(totals.sums):
+                stop = start + len(sums.mean)
                 replicates = None if means is None else means[:, start:stop]
                 found.append(main.estimate(place, position, intervals, goal, replicates))
                 start = stop
@@ -199,12 +191,14 @@ class Answers:
         if pair is not None:
             cases = self._pair_cases(view, pair, [0] * len(ledger.totals))
             change, bounds = pair.difference(Normal(level), ledger.unit)
+            bounds = paired_allowance(cases).around(bounds)
             complaint = None if pair.is_same else pair.complaint(cases)
             return GuardChange(
                 cases[1].evidence.value * ledger.unit, change, bounds, complaint, cases[0].estimator.name
             )
         case = view.case(place, 0, Intervals(Normal(self.confidence), Normal(level)), self._goal(ledger))
-        return GuardChange(ledger.mean, case.uplift, case.bounds, find_complaint(case), case.estimator.name)
+        bounds = case.allowance.around(case.bounds)
+        return GuardChange(ledger.mean, case.uplift, bounds, find_complaint(case), case.estimator.name)
 
     # -- Verdicts -------------------------------------------------------------------------------------------------
 

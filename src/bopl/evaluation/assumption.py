@@ -10,18 +10,10 @@ from bopl.evaluation.interval import Interval
 
 @dataclass(frozen=True)
 class Assumptions:
-    """What bounds rest on.
+    """What bounds rest on."""
 
-    Attributes
-    ----------
-    reward_range : (float, float)
-        No reward lies outside.
-    max_weight : float
-        No importance weight is larger.
-    """
-
-    reward_range: tuple[float, float]
-    max_weight: float
+    reward_range: tuple[float, float]  # no reward lies outside
+    max_weight: float  # no importance weight is larger
 
     def notes(self, interval: Interval, settings: EvaluationSettings) -> list[str]:
         """Return what is assumed, as sentences; nothing for intervals that are not bounds."""
@@ -43,7 +35,6 @@ def find_assumptions(settings: EvaluationSettings, seen: tuple[float, float], mi
 
     Parameters
     ----------
-    settings : EvaluationSettings
     seen : (float, float)
         Smallest and largest reward of the samples. Where both lie in [0, 1], so do all rewards by default.
     min_propensity : float

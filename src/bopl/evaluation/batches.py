@@ -17,22 +17,11 @@ from bopl.log.schema import LogSchema
 
 @dataclass(frozen=True)
 class Columns:
-    """Which columns of the files are what.
+    """Which columns of the files are what."""
 
-    Attributes
-    ----------
-    roles : mapping of role to column
-        Of ``action``, ``reward``, ``propensity`` and perhaps ``group``.
-    policies : mapping of name to column
-        With the probabilities of the logged actions under policies that are given by them.
-    guards : tuple of str
-        Rewards that are guarded.
-    segment : str or None
-    """
-
-    roles: Mapping[str, str]
-    policies: Mapping[str, str]
-    guards: tuple[str, ...]
+    roles: Mapping[str, str]  # of ``action``, ``reward``, ``propensity`` and perhaps ``group``
+    policies: Mapping[str, str]  # with the probabilities of the logged actions under policies that are given by them
+    guards: tuple[str, ...]  # rewards that are guarded
     segment: str | None
 
     @property
@@ -54,29 +43,14 @@ class Columns:
 
 @dataclass(frozen=True, eq=False)
 class Batches:
-    """A log in Parquet files, a batch of rows at a time.
-
-    Attributes
-    ----------
-    files : sequence of ParquetFile
-    columns : Columns
-    context : list of str
-        Columns that policies and models look at.
-    schema : LogSchema or None
-        How they are read, where the policies say so.
-    actions : sequence
-        Labels of all actions.
-    groups : pyarrow array or None
-        Labels of all groups, in the order of their numbers.
-    batch_rows : int
-    """
+    """A log in Parquet files, a batch of rows at a time."""
 
     files: Sequence[Any]
     columns: Columns
-    context: list[str]
-    schema: LogSchema | None
-    actions: Any
-    groups: Any
+    context: list[str]  # columns that policies and models look at
+    schema: LogSchema | None  # how they are read, where the policies say so
+    actions: Any  # labels of all actions
+    groups: Any  # labels of all groups, in the order of their numbers
     batch_rows: int
 
     def read(self) -> Iterator[tuple[BanditLog, dict[str, Any] | None, Any]]:

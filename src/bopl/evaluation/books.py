@@ -36,6 +36,8 @@ class Books:
     question : Question
     estimators : sequence of sequences of Estimator
         Estimators of every policy, with their settings chosen.
+    guard : Estimator
+        That of guarded rewards; its settings are chosen from each of them.
     log : BanditLog
         The first part.
     unit : float
@@ -50,6 +52,7 @@ class Books:
         self,
         question: Question,
         estimators: Sequence[Sequence[Estimator]],
+        guard: Estimator,
         log: BanditLog,
         *,
         unit: float,
@@ -64,26 +67,21 @@ class Books:
         self.pairs = self._make_pairs([self.primary(own) for own in estimators])
         self.guards: dict[str, Ledger] = {}
         self.guard_pairs: dict[str, list[PairTotals]] = {}
-        for guard in question.guards:
-            reward = other_reward(log, guard.reward)
+        for name in (one.reward for one in question.guards):
+            reward = other_reward(log, name)
             guard_unit = reward_unit(reward)
-            own = [self._tuned_guard(one, reward, guard_unit, is_whole, n_samples) for one in estimators]
-            self.guards[guard.reward] = Ledger(question.names, [[one] for one in own], log.n_actions, guard_unit)
-            self.guard_pairs[guard.reward] = self._make_pairs(own) if question.against is not None else []
+            if is_whole or not guard.is_tuned_for_rounding:
+                own = guard.tuned(Pilot(Terms(np.ones(1), in_unit(reward[:1], guard_unit)), n_samples))
+            else:
+                own = guard
+            all_own = [own] * len(question.names)
+            self.guards[name] = Ledger(question.names, [[one] for one in all_own], log.n_actions, guard_unit)
+            self.guard_pairs[name] = self._make_pairs(all_own) if question.against is not None else []
 
     @staticmethod
     def primary(estimators: Sequence[Estimator]) -> Estimator:
         """Return the primary estimator."""
         return estimators[primary_position(estimators)]
-
-    @staticmethod
-    def _tuned_guard(
-        estimators: Sequence[Estimator], reward: FloatArray, unit: float, is_whole: bool, n_samples: int
-    ) -> Estimator:
-        chosen = guard_estimator(estimators)
-        if chosen.is_tuned_for_rounding and not is_whole:
-            return chosen
-        return chosen.tuned(Pilot(Terms(np.ones(1), in_unit(reward[:1], unit)), n_samples))
 
     def _make_pairs(self, estimators: Sequence[Estimator]) -> list[PairTotals]:
         return [

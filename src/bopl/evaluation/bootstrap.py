@@ -59,7 +59,6 @@ def add_rows(seed, first_row, group, moments, replicate_key, count, sum_out):  #
 
     Parameters
     ----------
-    seed : uint64
     first_row : int
         Number of the first row in the whole log; samples are drawn by their number …
     group : ndarray of int64, shape (n_rows,) or (0,)

@@ -41,17 +41,12 @@ def fit_shares(prob: FloatArray) -> FloatArray:
 
 @dataclass(frozen=True, eq=False)
 class Calibration:
-    """``softmax_a(f(ln p(a)) + intercept_a)``, f being linear between a few knots.
+    """``softmax_a(f(ln p(a)) + intercept_a)``, f being linear between a few knots."""
 
-    Attributes
-    ----------
-    slope : ndarray of shape (1 + n_knots,) or None
-        Of f above the highest knot, and by how much less it falls below each; None leaves probabilities as they are.
-    intercept : ndarray of shape (n_actions,) or None
-    """
-
+    # (1 + n_knots,): of f above the highest knot, and by how much less it falls below each; None leaves probabilities
+    # as they are
     slope: FloatArray | None = None
-    intercept: FloatArray | None = None
+    intercept: FloatArray | None = None  # (n_actions,)
 
     def __call__(self, action_prob: FloatArray) -> FloatArray:
         """Return calibrated probabilities, of shape (n_samples, n_actions); zeros stay zero."""
@@ -80,7 +75,6 @@ def choose_calibration(
     action_prob : ndarray of shape (n_samples, n_actions)
         Zero where an action was not eligible.
     action_idx, fold : ndarrays of shape (n_samples,)
-    n_folds : int
     """
     log_prob = _log(action_prob)
     best = [Calibration()] * n_folds

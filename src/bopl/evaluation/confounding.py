@@ -21,9 +21,9 @@ import numpy as np
 from bopl._typing import FloatArray, IntArray
 from bopl.evaluation.estimator import Estimator
 from bopl.evaluation.evaluation_task import EvaluationTask
-from bopl.evaluation.interval import Bounds, Evidence, Interval, Normal
+from bopl.evaluation.interval import Bounds, Evidence, Interval, Normal, at_confidence
 from bopl.evaluation.log_sums import LogSums
-from bopl.evaluation.moments import GroupSum, MomentSum
+from bopl.evaluation.moments import SampleSums
 from bopl.evaluation.result import Evaluation
 from bopl.evaluation.row import Estimate, TippingPoint
 from bopl.evaluation.sample_terms import Terms
@@ -37,27 +37,14 @@ N_HALVINGS = 14  # of the logarithm of the odds: to 0.03%
 
 @dataclass(frozen=True, eq=False)
 class Sensitivity:
-    """One policy's samples under one estimator, and how the uplift depends on a hidden cause.
+    """One policy's samples under one estimator, and how the uplift depends on a hidden cause."""
 
-    Attributes
-    ----------
-    estimator : Estimator
-        Its uplift is monotone in every weight.
-    terms : Terms
-    propensity : ndarray of shape (n_samples,)
-    group : ndarray of shape (n_samples,), optional
-    interval : Interval
-        The normal interval stands in for the bootstrap.
-    reward_range : (float, float)
-        For intervals that are bounds.
-    """
-
-    estimator: Estimator
+    estimator: Estimator  # its uplift is monotone in every weight
     terms: Terms
-    propensity: FloatArray
-    group: IntArray | None = None
-    interval: Interval = field(default_factory=Normal)
-    reward_range: tuple[float, float] = (0.0, 1.0)
+    propensity: FloatArray  # (n_samples,)
+    group: IntArray | None = None  # (n_samples,)
+    interval: Interval = field(default_factory=Normal)  # the normal interval stands in for the bootstrap
+    reward_range: tuple[float, float] = (0.0, 1.0)  # for intervals that are bounds
 
     def box(self, odds: float) -> WeightBox:
         """Return the limits of the weights if a hidden cause moves the odds of actions by up to ``odds``."""
@@ -86,7 +73,6 @@ class Sensitivity:
         ----------
         upper : bool
             Follow the upper end, which rises, instead of the lower one, which falls.
-        threshold : float, default=0
         """
         sign = 1.0 if upper else -1.0
 
@@ -104,16 +90,10 @@ class Sensitivity:
         return float(np.exp(low))
 
     def _evidence(self, terms: Terms) -> Evidence:
-        moments = self.estimator.moments(terms)
-        groups = None
-        if self.group is not None:
-            groups = GroupSum(moments.shape[1])
-            groups.add(moments, self.group)
         weight = terms.importance_weight
         return Evidence(
             estimator=self.estimator,
-            moments=MomentSum.of(moments),
-            groups=groups,
+            sums=SampleSums.of(self.estimator.moments(terms), self.group),
             importance_weight=weight,
             reward=terms.reward,
             reward_range=self.reward_range,
@@ -123,34 +103,39 @@ class Sensitivity:
 
 def with_confounding(evaluation: Evaluation, task: EvaluationTask, sums: LogSums, sources: Sources) -> Evaluation:
     """Return the evaluation with what hidden confounding could do to its verdicts."""
-    estimates, interval = iter(evaluation.rows), interval_for(task.interval)
+    question, unit = task.question, sources.unit
+    interval = interval_for(at_confidence(task.interval, question.confidence(evaluation.confidence, question.n_judged)))
+    least = question.min_uplift.absolute(evaluation.logging_value) / unit
+    estimates = iter(evaluation.rows)
     low, high = sums.assumptions(task).reward_range
-    limits, propensity, group = (low / sources.unit, high / sources.unit), sources.log.propensity, sources.group
+    limits, propensity, group = (low / unit, high / unit), sources.log.propensity, sources.group
     found = []
     for place, estimators in enumerate(sums.estimators):
         own = [next(estimates) for _ in estimators]
         if any(one.verdict in DECIDED for one in own):
             terms = sources.all_terms(place)
             found += [
-                find_tipping_point(one, Sensitivity(estimator, terms, propensity, group, interval, limits))
+                find_tipping_point(one, Sensitivity(estimator, terms, propensity, group, interval, limits), least)
                 for one, estimator in zip(own, estimators, strict=True)
             ]
     known = tuple(one for one in found if one is not None)
     return replace(evaluation, confounding=known, notes=(*evaluation.notes, *describe_confounding(known)))
 
 
-def find_tipping_point(estimate: Estimate, sensitivity: Sensitivity) -> TippingPoint | None:
+def find_tipping_point(estimate: Estimate, sensitivity: Sensitivity, least: float = 0.0) -> TippingPoint | None:
     """Return how strong a hidden cause must be to overturn a verdict; None where there is none to overturn.
 
     Parameters
     ----------
-    estimate : Estimate
     sensitivity : Sensitivity
         That of its policy and estimator.
+    least : float, default=0
+        What `better` takes: the smallest uplift of interest, in the unit of the terms.
     """
     if estimate.verdict not in DECIDED or not sensitivity.estimator.is_monotone_in_weight:
         return None
-    odds = sensitivity.tipping_odds(upper=estimate.verdict == WORSE)
+    is_worse = estimate.verdict == WORSE
+    odds = sensitivity.tipping_odds(upper=is_worse, threshold=0.0 if is_worse else least)
     return TippingPoint(estimate.policy, estimate.estimator, estimate.verdict, odds)
 
 

@@ -11,8 +11,9 @@ import numpy as np
 from scipy.special import ndtri
 
 from bopl._typing import FloatArray
-from bopl.evaluation.moments import MomentSum
-from bopl.evaluation.planning import Plan, plan, policy_weights, std_dev_of
+from bopl.evaluation.moments import SampleSums
+from bopl.evaluation.planning import Plan, plan, policy_weights
+from bopl.evaluation.unit import in_unit, reward_unit
 from bopl.log import BanditLog
 
 
@@ -119,8 +120,9 @@ def _paired_gain(log: BanditLog, weight: FloatArray, other: FloatArray) -> tuple
     """Return the difference of two self-normalised estimates on the same samples, and its standard error."""
     if not (weight.any() and other.any()):
         return math.nan, math.nan
-    values = [float(one @ log.reward / one.sum()) for one in (weight, other)]
-    influence = [one * (log.reward - value) / one.mean() for one, value in zip((weight, other), values, strict=True)]
-    moments = (influence[0] - influence[1])[:, None]
-    std_dev = std_dev_of(log, moments, MomentSum.of(moments), np.ones(1))
-    return values[0] - values[1], std_dev / math.sqrt(log.n_samples)
+    unit = reward_unit(log.reward)
+    reward = in_unit(log.reward, unit)
+    values = [float(one @ reward / one.sum()) for one in (weight, other)]
+    influence = [one * (reward - value) / one.mean() for one, value in zip((weight, other), values, strict=True)]
+    spread = SampleSums.of((influence[0] - influence[1])[:, None], log.group).spread(np.ones(1))
+    return (values[0] - values[1]) * unit, spread.std_err * unit

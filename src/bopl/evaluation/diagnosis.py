@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from bopl._typing import BoolArray, FloatArray, IntArray
-from bopl._weight import mean_weight_z, tail_index, top_share
-from bopl.evaluation.moments import GroupSum, MomentSum, Spread
+from bopl._weight import deciding_share, mean_weight_z, tail_index, top_share
+from bopl.evaluation.moments import MomentSum, SampleSums
+from bopl.evaluation.sample_terms import Terms
 from bopl.log import BanditLog
 from bopl.log.row_sketch import RowSketch
 
@@ -17,58 +19,32 @@ TAIL_ROWS = 100_000  # largest weights that are kept: the top 1% of ten million 
 
 @dataclass(frozen=True)
 class WeightFacts:
-    """The weights of one policy, summed up.
-
-    Attributes
-    ----------
-    n_samples : int
-    ess : float
-        Effective sample size, ``sum(w)² / sum(w²)``.
-    differing : float
-        Effective samples that tell the policy from the logging policy, ``sum(|w - 1|)² / sum((w - 1)²)``.
-    rewarded : float
-        Effective samples with a reward that decides: the smaller of the two above, times the share of the samples that
-        carry the variance of the rewards.
-    gap : float
-        Root mean square of ``w - 1``: 0 for the logging policy.
-    mean, max : float
-    mean_z : float
-        How many standard errors the mean is from 1.
-    tail_index : float
-        Hill's estimate; infinite if the largest weights are alike.
-    top_share : float
-        Part of ``sum(w |r|)`` in the top 1% of the weights.
-    single_share : float
-        Part of ``sum(w²)`` in the largest weight: what one sample has of the variance.
-    unsupported_mass : float
-        Mean probability that the policy gives to actions the log never took, or that could not be chosen; NaN if the
-        probabilities of all actions are not known.
-    trained_share : float
-        Share of the samples that the policy was trained on, as far as it remembers.
-    n_groups : int or None
-        Groups of dependent samples.
-    reward_share : float
-        Share of the samples that carry the variance of the rewards; 0 if all are the same.
-    uniform_mean, uniform_z : float
-        Mean weight of the policy that takes every eligible action alike, and how many standard errors it is from 1: off
-        only if the propensities are.
-    """
+    """The weights of one policy, summed up."""
 
     n_samples: int
-    ess: float
+    ess: float  # effective sample size, ``sum(w)² / sum(w²)``
+    # Effective samples that tell the policy from the logging policy, ``sum(|w - 1|)² / sum((w - 1)²)``.
     differing: float
+    # Effective samples with a reward that decides: the smaller of the two above, times the share of the samples that
+    # carry the variance of the rewards (`bopl._weight.deciding_share`). The second is for estimators with a reward
+    # model q, to which the rewards are ``r - q_pi(x)``.
     rewarded: float
-    gap: float
+    corrected: float
+    gap: float  # root mean square of ``w - 1``: 0 for the logging policy
     mean: float
     max: float
-    mean_z: float
-    tail_index: float
-    top_share: float
-    single_share: float
+    mean_z: float  # how many standard errors the mean is from 1
+    tail_index: float  # Hill's estimate; infinite if the largest weights are alike
+    top_share: float  # part of ``sum(w |r|)`` in the top 1% of the weights
+    single_share: float  # part of ``sum(w²)`` in the largest weight: what one sample has of the variance
+    # Mean probability that the policy gives to actions the log never took, or that could not be chosen; NaN if the
+    # probabilities of all actions are not known.
     unsupported_mass: float
-    trained_share: float
-    n_groups: int | None
-    reward_share: float = 1.0
+    trained_share: float  # share of the samples that the policy was trained on, as far as it remembers
+    n_groups: int | None  # groups of dependent samples
+    reward_share: float = 1.0  # share of the samples that carry the variance of the rewards; 0 if all are the same
+    # Mean weight of the policy that takes every eligible action alike, and how many standard errors it is from 1: off
+    # only if the propensities are.
     uniform_mean: float = 1.0
     uniform_z: float = 0.0
 
@@ -83,6 +59,7 @@ class TrainedRows:
 
     def add(self, policy: object, log: BanditLog) -> None:
         """Look up the rows of a part of the log."""
+        policy, log = _fitted_part(policy, log)
         sketch: RowSketch | None = getattr(policy, "training_rows_", None)
         if sketch is None:
             return
@@ -101,6 +78,15 @@ class TrainedRows:
         if self.sketch is None:
             return 0.0
         return 1.0 if self.is_same else self.sketch.shared_share(self.n_compared, self.n_shared)
+
+
+def _fitted_part(policy: Any, log: BanditLog) -> tuple[Any, BanditLog]:
+    """Return the policy that a scikit-learn search chose or a pipeline ends with, and the log as that one sees it."""
+    policy = getattr(policy, "best_estimator_", policy)
+    if not hasattr(policy, "steps") or getattr(policy[-1], "training_rows_", None) is None:
+        return policy, log
+    context = log.context if len(policy.steps) == 1 else policy[:-1].transform(log.context)
+    return policy[-1], BanditLog(context, log.action, log.reward, log.propensity, actions=log.actions)
 
 
 class RewardTotals:
@@ -130,7 +116,34 @@ class RewardTotals:
         """Share of the samples that carry the variance of the rewards, as `bopl._weight.reward_share` has it."""
         if self.low == self.high:
             return 0.0
-        return 1.0 / (self.moments.n_samples * self.moments.spread(np.ones(1)).kurtosis)
+        return self.moments.carried_share
+
+
+class DecidingRewards:
+    """Rewards of the samples that tell two policies apart, each as much as it tells: by ``|w - w'|``.
+
+    With a reward model, ``r - q_pi(x)`` stands in the place of the reward: what the model foresees of a context,
+    whatever the action, cancels.
+    """
+
+    def __init__(self) -> None:
+        self.reward = self.corrected = MomentSum.empty(1)
+
+    def add(self, gap: FloatArray, terms: Terms) -> None:
+        """Add samples that tell the two apart by ``gap``."""
+        self.reward = self.reward + MomentSum.of(terms.reward[:, None], gap)
+        if terms.policy_reward_hat is not None:
+            left = terms.reward - terms.policy_reward_hat
+            self.corrected = self.corrected + MomentSum.of(left[:, None], gap)
+
+    def merge(self, other: DecidingRewards) -> None:
+        """Add the sums of another shard."""
+        self.reward, self.corrected = self.reward + other.reward, self.corrected + other.corrected
+
+    def share(self, of_all: float, *, has_model: bool = False) -> float:
+        """Return the share of the samples that carry the variance of the rewards, given that of the whole log."""
+        total = self.corrected if has_model and self.corrected.n_samples > 0 else self.reward
+        return deciding_share(of_all, total.carried_share)
 
 
 class PropensityTotals:
@@ -141,22 +154,15 @@ class PropensityTotals:
     """
 
     def __init__(self) -> None:
-        self.weight = MomentSum.empty(1)
-        self.by_group: GroupSum | None = None
+        self.weight = SampleSums()
 
     def add(self, propensity: FloatArray, n_eligible: FloatArray | int, group: IntArray | None) -> None:
         """Add samples."""
-        weight = (1.0 / (n_eligible * propensity))[:, None]
-        self.weight = self.weight + MomentSum.of(weight)
-        if group is not None:
-            self.by_group = self.by_group or GroupSum(1)
-            self.by_group.add(weight, group)
+        self.weight.add((1.0 / (n_eligible * propensity))[:, None], group)
 
     def merge(self, other: PropensityTotals) -> None:
         """Add the sums of another shard."""
-        self.weight = self.weight + other.weight
-        if self.by_group is not None and other.by_group is not None:
-            self.by_group.merge(other.by_group)
+        self.weight.merge(other.weight)
 
     def mean_and_z(self) -> tuple[float, float]:
         """Return the mean weight and its z-score; a mean below 1 counts as 1."""
@@ -164,8 +170,6 @@ class PropensityTotals:
         if mean <= 1.0:
             return mean, 0.0
         spread = self.weight.spread(np.ones(1))
-        if self.by_group is not None:
-            spread = self.by_group.spread(np.ones(1), self.weight.mean)
         return mean, mean_weight_z(mean, spread.std_err, spread.skewness)
 
 
@@ -173,19 +177,18 @@ class WeightTotals:
     """Sums from which `WeightFacts` follow."""
 
     def __init__(self, n_actions: int) -> None:
-        self.weight = MomentSum.empty(1)
-        self.by_group: GroupSum | None = None
+        self.weight = SampleSums()
         self.gap = 0.0
         self.max = 0.0
         self.total = 0.0
         self.largest, self.contribution = np.zeros(0), np.zeros(0)
         self.action_mass: FloatArray | None = np.zeros(n_actions)
         self.forbidden_mass = 0.0
+        self.deciding = DecidingRewards()
 
     def add(
         self,
-        weight: FloatArray,
-        reward: FloatArray,
+        terms: Terms,
         action_prob: FloatArray | None,
         impossible: BoolArray | None = None,
         group: IntArray | None = None,
@@ -194,18 +197,16 @@ class WeightTotals:
 
         Parameters
         ----------
-        weight, reward : ndarray of shape (n_rows,)
         action_prob : ndarray of shape (n_rows, n_actions) or None
         impossible : boolean ndarray of shape (n_rows, n_actions), optional
             Actions that the logging policy could not choose.
         group : ndarray of shape (n_rows,), optional
             Groups of dependent samples.
         """
-        contribution = weight * np.abs(reward)
-        self.weight = self.weight + MomentSum.of(weight[:, None])
-        if group is not None:
-            self.by_group = self.by_group or GroupSum(1)
-            self.by_group.add(weight[:, None], group)
+        weight = terms.importance_weight
+        contribution = weight * np.abs(terms.reward)
+        self.deciding.add(np.abs(weight - 1.0), terms)
+        self.weight.add(weight[:, None], group)
         self.gap += float(np.abs(weight - 1.0).sum())
         self.max = max(self.max, float(weight.max()))
         self.total += float(contribution.sum())
@@ -220,15 +221,14 @@ class WeightTotals:
 
     def merge(self, other: WeightTotals) -> None:
         """Add the sums of another shard."""
-        self.weight = self.weight + other.weight
-        if self.by_group is not None and other.by_group is not None:
-            self.by_group.merge(other.by_group)
+        self.weight.merge(other.weight)
         self.gap += other.gap
         self.max, self.total = max(self.max, other.max), self.total + other.total
         self._keep(other.largest, other.contribution)
         both = self.action_mass is not None and other.action_mass is not None
         self.action_mass = self.action_mass + other.action_mass if both else None  # type: ignore[operator]
         self.forbidden_mass += other.forbidden_mass
+        self.deciding.merge(other.deciding)
 
     def _keep(self, weight: FloatArray, contribution: FloatArray) -> None:
         full = len(self.largest) == TAIL_ROWS
@@ -245,7 +245,6 @@ class WeightTotals:
         *,
         reward_share: float,
         trained_share: float = 0.0,
-        n_groups: int | None = None,
         uniform: tuple[float, float] = (1.0, 0.0),
     ) -> WeightFacts:
         """Return what the sums say.
@@ -258,21 +257,21 @@ class WeightTotals:
             Share of the samples that carry the variance of the rewards.
         trained_share : float
             Share of the samples that the policy was trained on.
-        n_groups : int, optional
         uniform : (float, float)
             Mean weight of the uniform policy and its z-score.
         """
         n_samples, mean = self.weight.n_samples, float(self.weight.mean[0])
-        scatter = float(self.weight.scatter[0, 0])
+        scatter = float(self.weight.moments.scatter[0, 0])
         second, square_gap = scatter + n_samples * mean**2, scatter + n_samples * (mean - 1.0) ** 2
         ess = (n_samples * mean) ** 2 / second if second > 0.0 else 0.0
         differing = self.gap**2 / square_gap if square_gap > 0.0 else 0.0
-        spread = self._spread()
+        spread = self.weight.spread(np.ones(1))
         return WeightFacts(
             n_samples=n_samples,
             ess=ess,
             differing=differing,
-            rewarded=min(ess, differing) * reward_share,
+            rewarded=min(ess, differing) * self.deciding.share(reward_share),
+            corrected=min(ess, differing) * self.deciding.share(reward_share, has_model=True),
             gap=float(np.sqrt(square_gap / n_samples)),
             mean=mean,
             max=self.max,
@@ -282,17 +281,11 @@ class WeightTotals:
             single_share=self.max**2 / second if second > 0.0 else 0.0,
             unsupported_mass=self._unsupported_mass(action_count),
             trained_share=trained_share,
-            n_groups=n_groups,
+            n_groups=None if self.weight.groups is None else self.weight.groups.n_groups,
             reward_share=reward_share,
             uniform_mean=uniform[0],
             uniform_z=uniform[1],
         )
-
-    def _spread(self) -> Spread:
-        """Return how the mean weight scatters, by group if there are groups."""
-        if self.by_group is not None:
-            return self.by_group.spread(np.ones(1), self.weight.mean)
-        return self.weight.spread(np.ones(1))
 
     def _unsupported_mass(self, action_count: FloatArray) -> float:
         if self.action_mass is None:

@@ -30,18 +30,10 @@ class Need(Enum):
 
 @dataclass(frozen=True)
 class BoundedTerm:
-    """A mean of terms in a known range: ``origin + mean(direction · moments)`` is not above what is estimated.
+    """A mean of terms in a known range: ``origin + mean(direction · moments)`` is not above what is estimated."""
 
-    Attributes
-    ----------
-    direction : ndarray of shape (n_moments,)
-    width : float
-        Width of the range of the terms.
-    origin : float
-    """
-
-    direction: FloatArray
-    width: float
+    direction: FloatArray  # (n_moments,)
+    width: float  # width of the range of the terms
     origin: float = 0.0
 
 
@@ -100,6 +92,11 @@ class Estimator(ABC):
     def needs_model(self) -> bool:
         """Whether it needs a reward model."""
         return Need.REWARD_MODEL in self.needs
+
+    @property
+    def can_decide(self) -> bool:
+        """Whether a verdict may rest on it: without propensities nothing checks a model against logged rewards."""
+        return self.carries_verdict and Need.PROPENSITY in self.needs
 
     def tuned(self, pilot: Pilot) -> Estimator:
         """Return the estimator with every setting that is left to the data chosen, once and for all."""

@@ -31,8 +31,6 @@ def get_estimators(estimators: object, interval: Interval, *, has_reward_model: 
     estimators : None, "all", name, Estimator, or sequence of names and Estimators
         None takes the default ones that suit the interval, those with a reward model only if there is one; ``"all"``
         all that suit it.
-    interval : Interval
-    has_reward_model : bool
     """
     if estimators is None:
         estimators = estimator_names(interval, is_default=True, has_reward_model=has_reward_model)
@@ -54,7 +52,6 @@ def estimator_names(interval: Interval, *, is_default: bool = False, has_reward_
 
     Parameters
     ----------
-    interval : Interval
     is_default : bool, default=False
         Only those that are taken where nobody names one.
     has_reward_model : bool, default=True
@@ -71,9 +68,7 @@ def estimator_names(interval: Interval, *, is_default: bool = False, has_reward_
 
 def primary_position(estimators: Sequence[Estimator]) -> int:
     """Return which of some estimators is the primary one: of those that carry a verdict, that of least priority."""
-    return min(
-        range(len(estimators)), key=lambda place: (not estimators[place].carries_verdict, estimators[place].priority)
-    )
+    return min(range(len(estimators)), key=lambda place: (not estimators[place].can_decide, estimators[place].priority))
 
 
 def _get_estimator(estimator: object) -> Estimator:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -25,61 +25,23 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class EvaluationTask:
-    """What is evaluated; settings are checked and names looked up.
-
-    Attributes
-    ----------
-    settings : EvaluationSettings
-    policies : mapping of name to policy
-        None stands for probabilities that every part of the log brings along.
-    interval : Interval
-    question : Question
-    estimators : tuple of Estimator
-        Settings left to the data are not chosen yet.
-    reward_model : object
-        Model or predictions, for estimators that need one.
-    logging_policy : object
-        The logging policy, where it is known in full.
-    n_folds : int or None
-        Folds of cross-fitting; None for parts of a log, on which nothing is fitted.
-    n_samples : int or None
-        Length of the whole log; None takes that of the first part.
-    """
+    """What is evaluated; settings are checked and names looked up."""
 
     settings: EvaluationSettings
-    policies: Mapping[str, object]
-    interval: Interval
-    question: Question
-    estimators: tuple[Estimator, ...]
-    reward_model: object = None
-    logging_policy: object = None
-    n_folds: int | None = None
-    n_samples: int | None = None
+    policies: Mapping[str, object]  # None stands for probabilities that every part of the log brings along
+    reward_model: object = None  # model or predictions, for estimators that need one
+    logging_policy: object = None  # the logging policy, where it is known in full
+    n_folds: int | None = None  # folds of cross-fitting; None for parts of a log, on which nothing is fitted
+    n_samples: int | None = None  # length of the whole log; None takes that of the first part
+    interval: Interval = field(init=False)
+    question: Question = field(init=False)
+    estimators: tuple[Estimator, ...] = field(init=False)  # settings left to the data are not chosen yet
 
-    @classmethod
-    def of(
-        cls,
-        policies: object,
-        settings: EvaluationSettings,
-        *,
-        reward_model: object = None,
-        logging_policy: object = None,
-        n_folds: int | None = None,
-        n_samples: int | None = None,
-    ) -> EvaluationTask:
-        """Return a checked task."""
-        named = named_policies(policies)
-        return cls(
-            settings,
-            named,
-            settings.interval_kind,
-            settings.ask(list(named)),
-            settings.find_estimators(has_reward_model=reward_model is not None),
-            reward_model,
-            logging_policy,
-            n_folds,
-            n_samples,
-        )
+    def __post_init__(self) -> None:
+        has_model = self.reward_model is not None
+        object.__setattr__(self, "interval", self.settings.interval_kind)
+        object.__setattr__(self, "question", self.settings.ask(list(self.policies)))
+        object.__setattr__(self, "estimators", self.settings.find_estimators(has_reward_model=has_model))
 
     def suits(self, other: EvaluationTask) -> bool:
         """Return whether the sums of two tasks can be merged; their estimators are compared once they are tuned."""
@@ -100,7 +62,6 @@ class EvaluationTask:
 
         Parameters
         ----------
-        log : BanditLog
         policies : mapping of name to policy, optional
             Probabilities on this part, where they are arrays.
         group : array of int of shape (n_samples,), optional

@@ -17,64 +17,44 @@ from bopl.evaluation.betting import betting_lower_bound
 from bopl.evaluation.estimator import BoundedTerm, Estimator
 from bopl.evaluation.estimator_registry import estimator_names
 from bopl.evaluation.log_smoothing import smoothed_lower_bound
-from bopl.evaluation.moments import GroupSum, MomentSum, Spread
+from bopl.evaluation.moments import SampleSums, Spread
 
 Bounds = tuple[float, float]
+MIN_TAIL_REPLICATES = 5.0  # bootstrap replicates beyond an end of an interval; with fewer its place is chance
 
 
 @dataclass(frozen=True)
 class Evidence:
-    """What is known of one policy under one estimator when the interval is drawn.
-
-    Attributes
-    ----------
-    estimator : Estimator
-    moments : MomentSum
-    groups : GroupSum or None
-        Sums by group, if samples are not independent.
-    replicate_means : ndarray of shape (n_replicates, n_moments) or None
-        Means of the moments in each bootstrap replicate.
-    importance_weight, reward : ndarray of shape (n_samples,) or None
-        Only for intervals that need every sample.
-    reward_range : (float, float)
-    max_weight : float
-        No weight can be larger.
-    is_logging_policy : bool
-        Whether all weights are 1: then the uplift is known to be zero.
-    """
+    """What is known of one policy under one estimator when the interval is drawn."""
 
     estimator: Estimator
-    moments: MomentSum
-    groups: GroupSum | None = None
+    sums: SampleSums
+    # (n_replicates, n_moments): means of the moments in each bootstrap replicate
     replicate_means: FloatArray | None = None
+    # (n_samples,): only for intervals that need every sample
     importance_weight: FloatArray | None = None
     reward: FloatArray | None = None
     reward_range: tuple[float, float] = (0.0, 1.0)
-    max_weight: float = float("inf")
-    is_logging_policy: bool = False
+    max_weight: float = float("inf")  # no weight can be larger
+    is_logging_policy: bool = False  # whether all weights are 1: then the uplift is known to be zero
 
     @property
     def value(self) -> float:
         """The estimate."""
-        return float(self.estimator.value(self.moments.mean))
+        return float(self.estimator.value(self.sums.mean))
 
     @property
     def uplift(self) -> float:
         """The estimate less that of the logging policy."""
-        return float(self.estimator.uplift(self.moments.mean))
+        return float(self.estimator.uplift(self.sums.mean))
 
     def value_spread(self) -> Spread:
         """Return how the value scatters."""
-        return self._spread(self.estimator.value_gradient(self.moments.mean))
+        return self.sums.spread(self.estimator.value_gradient(self.sums.mean))
 
     def uplift_spread(self) -> Spread:
         """Return how the uplift scatters."""
-        return self._spread(self.estimator.uplift_gradient(self.moments.mean))
-
-    def _spread(self, gradient: FloatArray) -> Spread:
-        if self.groups is not None:
-            return self.groups.spread(gradient, self.moments.mean)
-        return self.moments.spread(gradient)
+        return self.sums.spread(self.estimator.uplift_gradient(self.sums.mean))
 
 
 @dataclass(frozen=True)
@@ -155,13 +135,14 @@ class Normal(Interval):
 
     def value(self, evidence: Evidence) -> Bounds:
         """Return the interval of the value."""
-        return self._around(evidence.value, evidence.value_spread())
+        return self.around(evidence.value, evidence.value_spread())
 
     def uplift(self, evidence: Evidence) -> Bounds:
         """Return the interval of the uplift."""
-        return self._around(evidence.uplift, evidence.uplift_spread())
+        return self.around(evidence.uplift, evidence.uplift_spread())
 
-    def _around(self, centre: float, spread: Spread) -> Bounds:
+    def around(self, centre: float, spread: Spread) -> Bounds:
+        """Return the interval of an estimate that scatters so."""
         if spread.std_err == 0.0:
             return centre, centre
         quantile = self.quantile(spread.residual_degrees_of_freedom)
@@ -179,7 +160,8 @@ class Bootstrap(Interval):
 
     (Efron, 1987): ``z0 = Phi^-1(share of the replicates below the estimate)`` corrects for bias, the acceleration
     ``a = sum(psi³) / (6 sum(psi²)^1.5)``, from the influences psi, for skewness. In the place of the normal quantile
-    stands Student's, as percentiles are too narrow where few samples carry the variance (Hesterberg, 2015).
+    stands Student's, as percentiles are too narrow where few samples carry the variance (Hesterberg, 2015). Where fewer
+    than `MIN_TAIL_REPLICATES` lie beyond an end, its place is chance, and it is not inside that of the normal interval.
     """
 
     name: ClassVar[str] = "bootstrap"
@@ -212,8 +194,11 @@ class Bootstrap(Interval):
             return float("nan"), float("nan")
         quantile = self.quantile(spread.degrees_of_freedom)
         levels = [bca_level(end, finite, estimate, spread.skewness / 6.0) for end in (-quantile, quantile)]
-        lower, upper = np.quantile(finite, levels)
-        return float(lower), float(upper)
+        lower, upper = (float(end) for end in np.quantile(finite, levels))
+        if len(finite) * self.delta < MIN_TAIL_REPLICATES:
+            normal = Normal(self.confidence).around(estimate, spread)
+            return min(lower, normal[0]), max(upper, normal[1])
+        return lower, upper
 
 
 def undo_skewness(x: float, skewness: float) -> float:
@@ -272,7 +257,7 @@ class EmpiricalBernstein(Interval):
 
     def _lower(self, evidence: Evidence, term: BoundedTerm) -> float:
         """Return the lower bound on ``origin + mean(direction · moments)``."""
-        moments = evidence.moments
+        moments = evidence.sums.moments
         if moments.n_samples < 2:
             return -np.inf
         log_term = float(np.log(2.0 / self.delta))

@@ -16,25 +16,13 @@ from bopl.evaluation.totals import PolicyTotals
 
 @dataclass(frozen=True)
 class Block:
-    """Some rows of the log, as all policies see them.
+    """Some rows of the log, as all policies see them."""
 
-    Attributes
-    ----------
-    terms : list of Terms
-        One per policy.
-    action_prob : list of ndarrays of shape (n_rows, n_actions), or None
-        Probabilities of each policy, where they are known.
-    action_idx : ndarray of shape (n_rows,)
-    impossible : boolean ndarray of shape (n_rows, n_actions), or None
-        Actions that the logging policy could not choose.
-    group : ndarray of shape (n_rows,), or None
-    """
-
-    terms: list[Terms]
-    action_prob: list[FloatArray | None]
-    action_idx: IntArray
-    impossible: BoolArray | None
-    group: IntArray | None
+    terms: list[Terms]  # one per policy
+    action_prob: list[FloatArray | None]  # (n_rows, n_actions): probabilities of each policy, where they are known
+    action_idx: IntArray  # (n_rows,)
+    impossible: BoolArray | None  # (n_rows, n_actions): actions that the logging policy could not choose
+    group: IntArray | None  # (n_rows,)
 
     @property
     def reward(self) -> FloatArray:
@@ -83,7 +71,7 @@ class Ledger:
     @property
     def has_groups(self) -> bool:
         """Whether samples come in groups."""
-        return bool(self.totals[0].groups)
+        return self.totals[0].weights.weight.groups is not None
 
     @property
     def mean(self) -> float:
@@ -95,7 +83,7 @@ class Ledger:
         columns = []
         for totals, terms, prob in zip(self.totals, block.terms, block.action_prob, strict=True):
             columns.append(totals.add(terms, block.group, keep=keep))
-            totals.weights.add(terms.importance_weight, terms.reward, prob, block.impossible, block.group)
+            totals.weights.add(terms, prob, block.impossible, block.group)
         self.action_count += np.bincount(block.action_idx, minlength=len(self.action_count))
         self.reward.add(block.reward)
         if keep:

@@ -15,31 +15,19 @@ from bopl.evaluation.diagnosis import WeightFacts
 from bopl.evaluation.interval import Bounds, Evidence, Interval
 from bopl.evaluation.ledger import Ledger
 from bopl.evaluation.row import Estimate
-from bopl.evaluation.verdict import Case, Goal, judge
+from bopl.evaluation.totals import PolicyTotals
+from bopl.evaluation.verdict import Allowance, Case, Goal, judge
 
 
 @dataclass(frozen=True)
 class LogFacts:
-    """What every answer depends on beside the sums of a ledger.
-
-    Attributes
-    ----------
-    assumptions : Assumptions
-    source : str
-        Where the propensities come from.
-    knows_logging_policy : bool
-        Whether the logging policy's probabilities of all actions are known.
-    uniform : (float, float)
-        Mean weight of the uniform policy and its z-score.
-    trained : sequence of float
-        Share of the samples that each policy was trained on.
-    """
+    """What every answer depends on beside the sums of a ledger."""
 
     assumptions: Assumptions
-    source: str
-    knows_logging_policy: bool
-    uniform: tuple[float, float]
-    trained: Sequence[float]
+    source: str  # where the propensities come from
+    knows_logging_policy: bool  # whether the logging policy's probabilities of all actions are known
+    uniform: tuple[float, float]  # mean weight of the uniform policy and its z-score
+    trained: Sequence[float]  # share of the samples that each policy was trained on
 
 
 class Intervals(NamedTuple):
@@ -51,16 +39,9 @@ class Intervals(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class LedgerView:
-    """What the sums of a ledger say.
+    """What the sums of a ledger say."""
 
-    Attributes
-    ----------
-    ledger : Ledger
-        Complete: nothing is added to it any more.
-    log : LogFacts
-    """
-
-    ledger: Ledger
+    ledger: Ledger  # complete: nothing is added to it any more
     log: LogFacts
 
     @cached_property
@@ -73,7 +54,6 @@ class LedgerView:
                     ledger.action_count,
                     reward_share=ledger.reward.share,
                     trained_share=trained,
-                    n_groups=totals.groups[0].n_groups if ledger.has_groups else None,
                     uniform=self.log.uniform,
                 )
             )
@@ -85,8 +65,7 @@ class LedgerView:
         totals, (low, high) = self.ledger.totals[place], self.log.assumptions.reward_range
         return Evidence(
             estimator=totals.estimators[position],
-            moments=totals.moments[position],
-            groups=totals.groups[position] if totals.groups else None,
+            sums=totals.sums[position],
             replicate_means=replicates,
             importance_weight=np.concatenate(totals.kept_weight) if keep else None,
             reward=np.concatenate(self.ledger.kept_reward) if keep else None,
@@ -110,6 +89,7 @@ class LedgerView:
             intervals.uplift,
             facts,
             lost_weight=float(totals.lost_weight[position] / facts.n_samples),
+            allowance=self._allowance(totals, position, intervals.uplift),
             uplift=evidence.uplift * self.ledger.unit,
             value_bounds=self._scaled(value_bounds),
             bounds=self._scaled(bounds),
@@ -117,6 +97,24 @@ class LedgerView:
             knows_logging_policy=self.log.knows_logging_policy,
             goal=goal,
         )
+
+    def _allowance(self, totals: PolicyTotals, position: int, interval: Interval) -> Allowance:
+        """Return what clipped weights may hide: the share that is lost, times the root mean square of the rewards.
+
+        With a reward model, of what it leaves unexplained; see `bopl.evaluation.model_based.bounded_mse`. Rewards that
+        are never negative cannot make a policy worth less than its clipped estimate, nor costs more; and bounds are
+        bounds on the policy's value already.
+        """
+        n_samples, reward = totals.weights.weight.n_samples, self.ledger.reward
+        lost = float(totals.lost_weight[position] / n_samples)
+        if interval.is_bound or lost <= 0.0:
+            return Allowance()
+        # Weights have the mean 1: a log with fewer large ones than expected has lost more than it shows.
+        lost += max(1.0 - float(totals.weights.weight.mean[0]), 0.0)
+        size = lost * float(np.sqrt(totals.square_left[position] / n_samples)) * self.ledger.unit
+        if totals.estimators[position].needs_model:
+            return Allowance(size, size)
+        return Allowance(size if reward.low < 0.0 else 0.0, size if reward.high > 0.0 else 0.0)
 
     def estimate(
         self, place: int, position: int, intervals: Intervals, goal: Goal, replicates: FloatArray | None = None

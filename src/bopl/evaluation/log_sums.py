@@ -10,7 +10,7 @@ import numpy as np
 from bopl._errors import UsageError
 from bopl._typing import FloatArray, IntArray
 from bopl.evaluation.assumption import Assumptions, find_assumptions
-from bopl.evaluation.books import Books
+from bopl.evaluation.books import Books, guard_estimator
 from bopl.evaluation.bootstrap import PoissonBootstrap
 from bopl.evaluation.estimator import Estimator
 from bopl.evaluation.evaluation_task import EvaluationTask
@@ -24,35 +24,16 @@ PILOT_BLOCKS = 2  # blocks of the log from which settings left to the data are c
 
 @dataclass(eq=False)
 class LogSums:
-    """What has been summed up of a log.
-
-    Attributes
-    ----------
-    books : Books
-    source : str
-        Where the propensities come from.
-    actions : list
-        Labels of the actions.
-    knows_logging_policy : bool
-        Whether the logging policy's probabilities of all actions are known.
-    n_samples : int
-    min_propensity : float
-        Smallest propensity.
-    rows : list of (int, int)
-        Of every part: its first row, and the one after its last.
-    notes : tuple of str
-        What was done to read the log.
-    bootstrap : PoissonBootstrap or None
-    """
+    """What has been summed up of a log."""
 
     books: Books
-    source: str
-    actions: list[Any]
-    knows_logging_policy: bool
+    source: str  # where the propensities come from
+    actions: list[Any]  # labels of the actions
+    knows_logging_policy: bool  # whether the logging policy's probabilities of all actions are known
     n_samples: int
-    min_propensity: float
-    rows: list[tuple[int, int]]
-    notes: tuple[str, ...] = ()
+    min_propensity: float  # smallest propensity
+    rows: list[tuple[int, int]]  # of every part: its first row, and the one after its last
+    notes: tuple[str, ...] = ()  # what was done to read the log
     bootstrap: PoissonBootstrap | None = field(default=None)
 
     @property
@@ -117,7 +98,6 @@ def sum_part(
 
     Parameters
     ----------
-    task : EvaluationTask
     sources : Sources
         What is read of the part.
     first_row : int
@@ -155,7 +135,6 @@ def add_part(task: EvaluationTask, sums: LogSums | None, sources: Sources, first
 
     Parameters
     ----------
-    task : EvaluationTask
     sums : LogSums or None
         None before the first part.
     sources : Sources
@@ -185,7 +164,8 @@ def _new_books(task: EvaluationTask, sources: Sources, is_whole: bool) -> Books:
         ]
         for pilot in (_pilot(task, sources, position, n_samples) for position in range(len(task.policies)))
     ]
-    return Books(task.question, tuned, log, unit=sources.unit, is_whole=is_whole, n_samples=n_samples)
+    guard = guard_estimator(task.estimators)
+    return Books(task.question, tuned, guard, log, unit=sources.unit, is_whole=is_whole, n_samples=n_samples)
 
 
 def _pilot(task: EvaluationTask, sources: Sources, position: int, n_samples: int) -> Pilot:

@@ -14,17 +14,10 @@ _GUARD = re.compile(r"^\s*(?P<reward>.+?)\s*(?P<sign>>=|<=)\s*(?P<margin>\S+)\s*
 
 @dataclass(frozen=True)
 class Margin:
-    """A difference per decision, or a share of what is earned now.
-
-    Attributes
-    ----------
-    size : float
-    is_relative : bool
-        Whether the size is a share.
-    """
+    """A difference per decision, or a share of what is earned now."""
 
     size: float
-    is_relative: bool = False
+    is_relative: bool = False  # whether the size is a share
 
     def absolute(self, base: float) -> float:
         """Return the difference per decision; ``base`` is what is earned now."""

@@ -11,27 +11,19 @@ from bopl._typing import FloatArray, IntArray
 
 @dataclass(frozen=True)
 class Spread:
-    """How an estimate scatters, from the influences ``psi_i`` of its n independent units (samples or groups).
+    """How an estimate scatters, from the influences ``psi_i`` of its n independent units (samples or groups)."""
 
-    Attributes
-    ----------
-    std_err : float
-        Standard error of the estimate.
-    skewness : float in [-1, 1]
-        Skewness of the estimate: ``sum(psi³) / sum(psi²)^1.5``, the skewness of one unit's influence over sqrt(n).
-    kurtosis : float in [1/n, 1]
-        ``sum(psi⁴) / sum(psi²)²``, the kurtosis of one unit's influence over n: one over the number of units that carry
-        the variance.
-    n_units : int
-    """
-
-    std_err: float
+    std_err: float  # standard error of the estimate
+    # In [-1, 1]: skewness of the estimate: ``sum(psi³) / sum(psi²)^1.5``, the skewness of one unit's influence over
+    # sqrt(n).
     skewness: float
+    # In [1/n, 1]: ``sum(psi⁴) / sum(psi²)²``, the kurtosis of one unit's influence over n: one over the number of units
+    # that carry the variance.
     kurtosis: float
     n_units: int
 
     @classmethod
-    def of_sums(cls, square: float, cube: float, fourth: float, n_samples: int, n_units: int) -> Spread:
+    def of_sums(cls, square: float, cube: float, fourth: float, n_samples: float, n_units: int) -> Spread:
         """Return the spread of an estimate whose influences have these sums of powers, taken over n_units units."""
         if n_units < 2:
             return cls(float("nan"), 0.0, 1.0, n_units)
@@ -76,22 +68,13 @@ class MomentSum:
 
     With ``c = moment - mean``, third products ``sum(c_i c_j · c_k)`` and fourth ``sum(c_i c_j · c_k c_l)`` are kept by
     pairs of moments, each pair once, in the order of `pair_indices`.
-
-    Attributes
-    ----------
-    n_samples : int
-    mean : ndarray of shape (n_moments,)
-    scatter : ndarray of shape (n_moments, n_moments)
-        ``sum(c c^T)``.
-    third : ndarray of shape (n_pairs, n_moments)
-    fourth : ndarray of shape (n_pairs, n_pairs)
     """
 
-    n_samples: int
-    mean: FloatArray
-    scatter: FloatArray
-    third: FloatArray
-    fourth: FloatArray
+    n_samples: float  # rows, or the sum of their weights
+    mean: FloatArray  # (n_moments,)
+    scatter: FloatArray  # (n_moments, n_moments): ``sum(c c^T)``
+    third: FloatArray  # (n_pairs, n_moments)
+    fourth: FloatArray  # (n_pairs, n_pairs)
 
     @classmethod
     def empty(cls, n_moments: int) -> MomentSum:
@@ -101,20 +84,23 @@ class MomentSum:
         return cls(0, *(np.zeros(shape) for shape in shapes))
 
     @classmethod
-    def of(cls, moments: FloatArray) -> MomentSum:
-        """Return the sum over the rows of an array of shape (n_rows, n_moments)."""
+    def of(cls, moments: FloatArray, weight: FloatArray | None = None) -> MomentSum:
+        """Return the sum over the rows of an array of shape (n_rows, n_moments), which may count more or less."""
         n_rows, n_moments = moments.shape
+        n_samples = n_rows if weight is None else float(weight.sum())
+        if n_samples == 0:
+            return cls.empty(n_moments)
         left, right = pair_indices(n_moments)
         factors = np.empty((n_moments + len(left), n_rows))  # c, then the products of its pairs
         centred, pairs = factors[:n_moments], factors[n_moments:]
         centred[:] = moments.T
-        mean = centred.mean(axis=1)
+        mean = centred.mean(axis=1) if weight is None else centred @ (weight / n_samples)
         centred -= mean[:, None]
         for row, (i, j) in enumerate(zip(left, right, strict=True)):
             np.multiply(centred[i], centred[j], out=pairs[row])
-        products = factors @ factors.T
+        products = factors @ factors.T if weight is None else (factors * weight) @ factors.T
         return cls(
-            n_rows,
+            n_samples,
             mean,
             products[:n_moments, :n_moments],
             products[n_moments:, :n_moments],
@@ -152,8 +138,15 @@ class MomentSum:
             float(by_pair @ self.third @ gradient),
             float(by_pair @ self.fourth @ by_pair),
             self.n_samples,
-            self.n_samples,
+            int(self.n_samples),
         )
+
+    @property
+    def carried_share(self) -> float:
+        """Share of the rows that carry the variance of the first moment: one over its kurtosis; 0 if all are alike."""
+        square, fourth = float(self.scatter[0, 0]), float(self.fourth[0, 0])
+        rounding = self.n_samples * (1e-14 * float(self.mean[0])) ** 2  # what centring leaves of equal rows
+        return min(square**2 / (self.n_samples * fourth), 1.0) if fourth > 0.0 and square > rounding else 0.0
 
 
 def pair_indices(n_moments: int) -> tuple[IntArray, IntArray]:
@@ -163,18 +156,11 @@ def pair_indices(n_moments: int) -> tuple[IntArray, IntArray]:
 
 @dataclass
 class GroupSum:
-    """Sums of moments by group: samples of one group may depend on each other in any way.
-
-    Attributes
-    ----------
-    total : ndarray of shape (n_groups, n_moments)
-    count : ndarray of shape (n_groups,)
-        Samples of each group.
-    """
+    """Sums of moments by group: samples of one group may depend on each other in any way."""
 
     n_moments: int
-    total: FloatArray = field(init=False)
-    count: FloatArray = field(init=False)
+    total: FloatArray = field(init=False)  # (n_groups, n_moments)
+    count: FloatArray = field(init=False)  # (n_groups,): samples of each group
 
     def __post_init__(self) -> None:
         self.total, self.count = np.zeros((0, self.n_moments)), np.zeros(0)
@@ -214,3 +200,46 @@ class GroupSum:
         if missing > 0:
             self.count = np.concatenate([self.count, np.zeros(missing)])
             self.total = np.concatenate([self.total, np.zeros((missing, self.n_moments))])
+
+
+class SampleSums:
+    """Sums of moments over samples: of all of them, and by group if samples of a group depend on each other."""
+
+    def __init__(self) -> None:
+        self.moments = MomentSum.empty(1)  # the first samples say how many moments there are
+        self.groups: GroupSum | None = None
+
+    @classmethod
+    def of(cls, moments: FloatArray, group: IntArray | None = None) -> SampleSums:
+        """Return the sums over the rows of an array of shape (n_rows, n_moments)."""
+        found = cls()
+        found.add(moments, group)
+        return found
+
+    @property
+    def mean(self) -> FloatArray:
+        """Means of the moments."""
+        return self.moments.mean
+
+    @property
+    def n_samples(self) -> int:
+        """How many samples there are."""
+        return int(self.moments.n_samples)
+
+    def add(self, moments: FloatArray, group: IntArray | None) -> None:
+        """Add samples."""
+        self.moments = self.moments + MomentSum.of(moments)
+        if group is not None:
+            self.groups = self.groups or GroupSum(moments.shape[1])
+            self.groups.add(moments, group)
+
+    def merge(self, other: SampleSums) -> None:
+        """Add the sums of another shard."""
+        self.moments = self.moments + other.moments
+        if other.groups is not None:
+            self.groups = self.groups or GroupSum(other.groups.n_moments)
+            self.groups.merge(other.groups)
+
+    def spread(self, gradient: FloatArray) -> Spread:
+        """Return the spread of ``gradient · mean``, by group if there are groups."""
+        return self.moments.spread(gradient) if self.groups is None else self.groups.spread(gradient, self.mean)

@@ -26,7 +26,6 @@ def evaluation_card(
 
     Parameters
     ----------
-    evaluation : Evaluation
     cells : function
         From a row to policy, estimator, value, uplift and effective samples as text.
     reasons : sequence of str

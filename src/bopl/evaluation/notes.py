@@ -6,9 +6,8 @@ from math import ceil
 
 from bopl.evaluation.assumption import Assumptions
 from bopl.evaluation.evaluation_task import EvaluationTask
+from bopl.evaluation.interval import MIN_TAIL_REPLICATES
 from bopl.evaluation.log_sums import LogSums
-
-MIN_TAIL_REPLICATES = 5.0  # bootstrap replicates beyond an end of an interval; with fewer its place is chance
 
 
 def describe_evaluation(task: EvaluationTask, sums: LogSums, assumptions: Assumptions) -> tuple[str, ...]:

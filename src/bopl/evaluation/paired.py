@@ -9,15 +9,18 @@ import numpy as np
 
 from bopl._trust import SAME_POLICY
 from bopl._typing import FloatArray, IntArray
+from bopl.evaluation.diagnosis import DecidingRewards
 from bopl.evaluation.estimator import Estimator
 from bopl.evaluation.interval import Bounds, Evidence, Interval
-from bopl.evaluation.moments import GroupSum, MomentSum
+from bopl.evaluation.moments import SampleSums
+from bopl.evaluation.rounding import RoundingTotals
 from bopl.evaluation.row import Comparison
 from bopl.evaluation.sample_terms import Terms
 from bopl.evaluation.verdict import (
     INCONCLUSIVE,
     NOT_TRUSTWORTHY,
     SOURCE_NOTES,
+    Allowance,
     Case,
     Goal,
     compare_bounds,
@@ -74,30 +77,26 @@ class PairTotals:
 
     def __init__(self, first: int, second: int, estimator: Difference) -> None:
         self.first, self.second, self.estimator = first, second, estimator
-        self.moments: MomentSum | None = None
-        self.groups: GroupSum | None = None
+        self.sums = SampleSums()
         self.gap = self.square_gap = 0.0
+        self.deciding = DecidingRewards()
+        self.rounding = RoundingTotals(1)
 
     def add(self, first: Terms, second: Terms, group: IntArray | None) -> None:
         """Add some rows."""
-        moments = self.estimator.paired_moments(first, second)
-        added = MomentSum.of(moments)
-        self.moments = added if self.moments is None else self.moments + added
-        if group is not None:
-            self.groups = self.groups or GroupSum(moments.shape[1])
-            self.groups.add(moments, group)
+        self.sums.add(self.estimator.paired_moments(first, second), group)
+        self.rounding.add(0, self.estimator, [first, second], self.estimator.paired_moments, self.sums.mean)
         gap = np.abs(first.importance_weight - second.importance_weight)
+        self.deciding.add(gap, first)
         self.gap += float(gap.sum())
         self.square_gap += float((gap**2).sum())
 
     def merge(self, other: PairTotals) -> None:
         """Add the sums of another shard."""
-        assert self.moments is not None
-        assert other.moments is not None
-        self.moments = self.moments + other.moments
-        if self.groups is not None and other.groups is not None:
-            self.groups.merge(other.groups)
+        self.sums.merge(other.sums)
         self.gap, self.square_gap = self.gap + other.gap, self.square_gap + other.square_gap
+        self.deciding.merge(other.deciding)
+        self.rounding.merge(other.rounding)
 
     @property
     def differing(self) -> float:
@@ -107,14 +106,12 @@ class PairTotals:
     @property
     def is_same(self) -> bool:
         """Whether the two are one policy on this log, but for rounding."""
-        assert self.moments is not None
-        return float(np.sqrt(self.square_gap / self.moments.n_samples)) <= SAME_POLICY
+        return float(np.sqrt(self.square_gap / self.sums.n_samples)) <= SAME_POLICY
 
     def difference(self, interval: Interval, unit: float) -> tuple[float, Bounds]:
-        """Return the difference and its interval."""
-        assert self.moments is not None
-        evidence = Evidence(self.estimator, self.moments, self.groups)
-        lower, upper = interval.value(evidence)
+        """Return the difference and its interval, rounded propensities allowed for."""
+        evidence = Evidence(self.estimator, self.sums)
+        lower, upper = self.rounding.widened(0, 0, interval.value(evidence), self.sums.n_samples)
         return evidence.value * unit, (lower * unit, upper * unit)
 
     def complaint(self, cases: tuple[Case, Case]) -> str | None:
@@ -124,8 +121,15 @@ class PairTotals:
             if found is not None:
                 return f"The log cannot answer for {name}. {found}"
         sizes = (self.differing, *(case.facts.ess for case in cases))
-        few = few_rewards(min(sizes) * cases[0].facts.reward_share)
+        share = self.deciding.share(cases[0].facts.reward_share, has_model=cases[0].estimator.needs_model)
+        few = few_rewards(min(sizes) * share)
         return None if few is None else f"Of the rewards that tell the two apart {few}: no interval can be relied on."
+
+
+def paired_allowance(cases: tuple[Case, Case]) -> Allowance:
+    """Return what clipped weights may have hidden of a difference: of either policy, in opposite directions."""
+    first, second = (case.allowance for case in cases)
+    return Allowance(first.below + second.above, first.above + second.below)
 
 
 def compare_pair(
@@ -135,15 +139,11 @@ def compare_pair(
 
     Parameters
     ----------
-    pair : PairTotals
-    names : two strings
     cases : two Cases
         What is known of either policy beside the logging policy.
-    interval : Interval
-    unit : float
-    goal : Goal
     """
     difference, bounds = pair.difference(interval, unit)
+    judged = paired_allowance(cases).around(bounds)
     complaint = None if pair.is_same else pair.complaint(cases)
     if pair.is_same:
         verdict = INCONCLUSIVE
@@ -151,7 +151,8 @@ def compare_pair(
     elif complaint is not None:
         verdict, reason = NOT_TRUSTWORTHY, complaint
     else:
-        verdict, reason = compare_bounds(difference, bounds, goal)
+        verdict, reason = compare_bounds(difference, judged, goal)
+        reason += pair.rounding.describe(0, cases[0].facts.n_samples, unit)
     return Comparison(
         policy=names[0],
         other=names[1],

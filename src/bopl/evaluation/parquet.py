@@ -110,9 +110,7 @@ def evaluate_parquet(
         n_jobs=n_jobs,
     )
     n_samples = sum(file.metadata.num_rows for file in files)
-    task = EvaluationTask.of(
-        named, settings, reward_model=reward_model, logging_policy=logging_policy, n_samples=n_samples
-    )
+    task = EvaluationTask(settings, named, reward_model, logging_policy, n_samples=n_samples)
     batches = find_batches(files, columns, task, context, actions, batch_rows)
     sums = None
     for batch, prob, numbers in batches.read():

@@ -24,8 +24,6 @@ def evaluate_pieces(log: PartitionedLog, task: EvaluationTask, cluster: Any = No
 
     Parameters
     ----------
-    log : PartitionedLog
-    task : EvaluationTask
     cluster : Cluster, distributed.Client or str, optional
         Where pieces are summed up; one after the other in this process by default.
     """

@@ -15,10 +15,12 @@ from bopl._record import Record, column_texts
 from bopl._settings import check_number
 from bopl._table import Tabular
 from bopl._typing import FloatArray
+from bopl._weight import importance_weights
 from bopl.evaluation.estimator import SNIPS
-from bopl.evaluation.moments import GroupSum, MomentSum
+from bopl.evaluation.moments import SampleSums
 from bopl.evaluation.sample_terms import Pilot, Terms
 from bopl.evaluation.sources import named_policies
+from bopl.evaluation.unit import in_unit, reward_unit
 from bopl.log import BanditLog
 
 
@@ -141,7 +143,7 @@ def plan(
 def _constant_weights(log: BanditLog) -> Sequence[tuple[str, FloatArray]]:
     """Return the weights of the policies that always take one action, of those that were logged."""
     return [
-        (f"always {log.actions[idx]}", np.where(log.action_idx == idx, 1.0 / log.propensity, 0.0))
+        (f"always {log.actions[idx]}", importance_weights(log.action_idx == idx, log.propensity))
         for idx in np.unique(log.action_idx)
     ]
 
@@ -152,20 +154,20 @@ def policy_weights(log: BanditLog, policies: object) -> Sequence[tuple[str, Floa
     for name, policy in named_policies(policies).items():
         reader = read_policy(policy, log, f"policy {name!r}")
         blocks = [reader.block(rows).logged_prob for rows in row_blocks(log.n_samples, log.n_actions)]
-        found.append((name, np.concatenate(blocks) / log.propensity))
+        found.append((name, importance_weights(np.concatenate(blocks), log.propensity)))
     return found
 
 
 def _row(
     log: BanditLog, name: str, weight: FloatArray, min_uplift: float | None, confidence: float, power: float
 ) -> PlanRow:
-    terms = Terms(weight, log.reward)
+    unit = reward_unit(log.reward)
+    terms = Terms(weight, in_unit(log.reward, unit))
     estimator = SNIPS().tuned(Pilot(terms, log.n_samples))
-    moments = estimator.moments(terms)
-    total = MomentSum.of(moments)
-    uplift, std_dev = float(estimator.uplift(total.mean)), math.nan
+    total = SampleSums.of(estimator.moments(terms), log.group)
+    uplift, std_dev = float(estimator.uplift(total.mean)) * unit, math.nan
     if total.mean[1] > 0.0:
-        std_dev = std_dev_of(log, moments, total, estimator.uplift_gradient(total.mean))
+        std_dev = total.spread(estimator.uplift_gradient(total.mean)).std_err * math.sqrt(log.n_samples) * unit
     half = float(ndtri(0.5 + confidence / 2.0)) * std_dev / math.sqrt(log.n_samples)
     levels = {"confidence": confidence, "power": power}
     effect = uplift if min_uplift is None else min_uplift
@@ -181,23 +183,15 @@ def _row(
         n_for_uplift=required_samples(std_dev, uplift, **levels),
         n_for_lower=required_samples(std_dev, uplift - half, **levels),
         n_for_upper=required_samples(std_dev, uplift + half, **levels),
-        n_for_ab_test=required_samples(_ab_std_dev(log, weight), effect, **levels),
+        n_for_ab_test=required_samples(_ab_std_dev(terms) * unit, effect, **levels),
     )
 
 
-def std_dev_of(log: BanditLog, moments: FloatArray, total: MomentSum, gradient: FloatArray) -> float:
-    """Return the standard error times the square root of the decisions, with groups as they come in the log."""
-    if log.group is None:
-        return total.spread(gradient).std_err * math.sqrt(log.n_samples)
-    groups = GroupSum(moments.shape[1])
-    groups.add(moments, log.group)
-    return groups.spread(gradient, total.mean).std_err * math.sqrt(log.n_samples)
-
-
-def _ab_std_dev(log: BanditLog, weight: FloatArray) -> float:
+def _ab_std_dev(terms: Terms) -> float:
     """Return the same for an A/B test in halves, ``sqrt(2 (σ_old² + σ_new²))``; decisions taken to be independent."""
+    weight, reward = terms.importance_weight, terms.reward
     if not weight.any():
         return math.nan
     share = weight / weight.sum()
-    new = float(share @ (log.reward - share @ log.reward) ** 2)
-    return math.sqrt(2.0 * (float(log.reward.var()) + new))
+    new = float(share @ (reward - share @ reward) ** 2)
+    return math.sqrt(2.0 * (float(reward.var()) + new))

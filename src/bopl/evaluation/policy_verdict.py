@@ -19,10 +19,8 @@ def guard_state(
 
     Parameters
     ----------
-    guard : Guard
     base : float
         What is earned of the guarded reward now.
-    change : float
     bounds, strict : (float, float)
         Interval of the change, and the one at the level at which all guards together are held to be broken.
     complaint : str or None
@@ -90,6 +88,6 @@ def overall_verdict(verdicts: Iterable[str]) -> str:
     Better only if all are, worse if one of them is, and inconclusive otherwise.
     """
     found = set(verdicts)
-    if found <= {BETTER}:
+    if found == {BETTER}:
         return BETTER
     return WORSE if WORSE in found else INCONCLUSIVE

@@ -78,28 +78,14 @@ def estimate_logging_prob(log: BanditLog, *, model: Any, n_folds: int, random_st
 
 @dataclass(frozen=True, eq=False)
 class CrossFittedActions:
-    """Models of every fold, which have not seen it, and how they are put together.
+    """Models of every fold, which have not seen it, and how they are put together."""
 
-    Attributes
-    ----------
-    log : BanditLog
-        With the contexts that the models look at; rewards and propensities are 1.
-    fold : ndarray of shape (n_samples,)
-    models : sequence of sequences of ActionModel
-        Models of each fold.
-    names : tuple of str
-        Names of the models.
-    shares : ndarray of shape (n_folds, n_models)
-    calibrations : sequence of Calibration
-        Of each fold.
-    """
-
-    log: BanditLog
-    fold: IntArray
-    models: Sequence[Sequence[ActionModel]]
-    names: tuple[str, ...]
-    shares: FloatArray
-    calibrations: Sequence[Calibration]
+    log: BanditLog  # with the contexts that the models look at; rewards and propensities are 1
+    fold: IntArray  # (n_samples,)
+    models: Sequence[Sequence[ActionModel]]  # models of each fold
+    names: tuple[str, ...]  # names of the models
+    shares: FloatArray  # (n_folds, n_models)
+    calibrations: Sequence[Calibration]  # of each fold
 
     def prob(self, rows: slice | IntArray) -> FloatArray:
         """Return the probabilities of all actions on some rows, each from models that have not seen it."""

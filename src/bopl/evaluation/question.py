@@ -12,29 +12,15 @@ from bopl.evaluation.margin import Guard, Margin, parse_guards, parse_min_uplift
 
 @dataclass(frozen=True)
 class Question:
-    """What is asked of a log.
+    """What is asked of a log."""
 
-    Attributes
-    ----------
-    names : tuple of str
-        The policies.
-    min_uplift : Margin
-        Smallest uplift of interest.
-    guards : tuple of Guard
-    against : str or None
-        The policy that runs now, if it is not the logging policy: verdicts are on the difference to it.
-    is_head_to_head : bool
-        Whether every policy is compared with every other one.
-    is_simultaneous : bool
-        Whether the verdicts on several policies are to hold together.
-    """
-
-    names: tuple[str, ...]
-    min_uplift: Margin
+    names: tuple[str, ...]  # the policies
+    min_uplift: Margin  # smallest uplift of interest
     guards: tuple[Guard, ...] = ()
+    # The policy that runs now, if it is not the logging policy: verdicts are on the difference to it.
     against: str | None = None
-    is_head_to_head: bool = False
-    is_simultaneous: bool = True
+    is_head_to_head: bool = False  # whether every policy is compared with every other one
+    is_simultaneous: bool = True  # whether the verdicts on several policies are to hold together
 
     @property
     def n_judged(self) -> int:

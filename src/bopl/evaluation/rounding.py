@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -45,19 +46,40 @@ class RoundingTotals:
         self.total = np.zeros((n_estimators, 2, 2))  # least and largest, of value and uplift
         self.fall = self.rise = 0.0  # by how much the sum of the weights can be lower, and higher, than it seems
 
-    def add(self, position: int, estimator: Estimator, terms: Terms, moments: FloatArray, mean: FloatArray) -> None:
-        """Add some rows under one estimator, whose means are known so far."""
-        if terms.error is None:
+    def add(
+        self,
+        position: int,
+        estimator: Estimator,
+        terms: Sequence[Terms],
+        moments: Callable[..., FloatArray],
+        mean: FloatArray,
+    ) -> None:
+        """Add some rows under one estimator.
+
+        Parameters
+        ----------
+        position : int
+            Of the estimator.
+        terms : sequence of Terms
+            Of the policy, or of two that are compared: one propensity moves the weights of both alike.
+        moments : callable
+            From terms to moments.
+        mean : ndarray of shape (n_moments,)
+            Their means, as far as they are known.
+        """
+        error = terms[0].error
+        if error is None:
             return
-        weight = terms.importance_weight
         gradient = np.column_stack([estimator.value_gradient(mean), estimator.uplift_gradient(mean)])
-        ends = [weight / (1.0 + terms.error), weight / (1.0 - terms.error)]
-        moved = [(estimator.moments(replace(terms, importance_weight=end)) - moments) @ gradient for end in ends]
+        ends = [1.0 / (1.0 + error), 1.0 / (1.0 - error)]
+        here = moments(*terms)
+        moved = [(moments(*(one.scaled(end) for one in terms)) - here) @ gradient for end in ends]
         self.total[position, 0] += np.minimum(np.minimum(*moved), 0.0).sum(axis=0)
         self.total[position, 1] += np.maximum(np.maximum(*moved), 0.0).sum(axis=0)
         if position == 0:
-            self.fall += float((weight - ends[0]).sum())
-            self.rise += float((ends[1] - weight).sum())
+            weight = terms[0].importance_weight
+            self.fall += float((weight * (1.0 - ends[0])).sum())
+            self.rise += float((weight * (ends[1] - 1.0)).sum())
 
     def merge(self, other: RoundingTotals) -> None:
         """Add the sums of another shard."""

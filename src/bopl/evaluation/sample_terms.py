@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -42,6 +42,10 @@ class Terms:
         """Return the terms of some of the rows."""
         return Terms(*(None if part is None else part[rows] for part in vars(self).values()))  # type: ignore[arg-type]
 
+    def scaled(self, factor: FloatArray) -> Terms:
+        """Return the terms with weights that are so many times as large."""
+        return replace(self, importance_weight=self.importance_weight * factor)
+
     def with_reward(self, reward: FloatArray) -> Terms:
         """Return the same weights with another reward, which no model predicts."""
         return Terms(self.importance_weight, reward, error=self.error)
@@ -70,19 +74,12 @@ class Terms:
 
 @dataclass(frozen=True)
 class Pilot:
-    """Samples from which the settings of an estimator are chosen.
-
-    Attributes
-    ----------
-    terms : Terms
-    n_samples : int
-        Length of the whole log.
-    action_prob, logging_prob : ndarray of shape (n_rows, n_actions), optional
-        Probabilities of all actions under the policy and under the logging policy, where both are known.
-    """
+    """Samples from which the settings of an estimator are chosen."""
 
     terms: Terms
-    n_samples: int
+    n_samples: int  # length of the whole log
+    # (n_rows, n_actions): probabilities of all actions under the policy and under the logging policy, where both are
+    # known
     action_prob: FloatArray | None = None
     logging_prob: FloatArray | None = None
 

@@ -47,16 +47,10 @@ class DifferenceBounds:
 
 @dataclass(frozen=True, eq=False)
 class DifferenceTerms:
-    """The terms ``d_t`` of a stream, in the order of the decisions, and what each could have been.
+    """The terms ``d_t`` of a stream, in the order of the decisions, and what each could have been."""
 
-    Attributes
-    ----------
-    term : ndarray of shape (n_samples,)
-    least, most : ndarray of shape (n_samples,)
-        ``d_t`` lies in ``[-least_t, most_t]``, as was known before the decision.
-    """
-
-    term: FloatArray
+    term: FloatArray  # (n_samples,)
+    # (n_samples,): ``d_t`` lies in ``[-least_t, most_t]``, as was known before the decision
     least: FloatArray
     most: FloatArray
 

@@ -13,6 +13,7 @@ from bopl._errors import quoted
 from bopl._logged import logged_entries
 from bopl._policy_reader import PolicyBlock, PolicyReader, read_policy, row_blocks
 from bopl._typing import BoolArray, FloatArray, IntArray
+from bopl._weight import importance_weights
 from bopl.evaluation.estimator import Estimator, Need
 from bopl.evaluation.rounding import relative_error
 from bopl.evaluation.sample_terms import Pilot, Terms
@@ -27,34 +28,16 @@ PILOT_CELLS = 1 << 16  # rows × actions, about, from which the share of large w
 
 @dataclass(frozen=True)
 class Sources:
-    """Where the numbers of one log come from.
-
-    Attributes
-    ----------
-    log : BanditLog
-    readers : tuple of PolicyReader
-        One per policy.
-    rewards : RewardPredictor or None
-    logging : PolicyReader or None
-        Reader of the logging policy, where it is known in full.
-    group : ndarray of int64, shape (n_samples,) or None
-        Groups of the samples, numbered as in the whole log if this is a part of one.
-    unit : float
-        What terms count rewards in; see `bopl.evaluation.unit`.
-    hat_is_scaled : bool
-        Whether the reward predictions are in that unit already.
-    notes : tuple of str
-        What was done to read them, in sentences.
-    """
+    """Where the numbers of one log come from."""
 
     log: BanditLog
-    readers: tuple[PolicyReader, ...]
+    readers: tuple[PolicyReader, ...]  # one per policy
     rewards: RewardPredictor | None
-    logging: PolicyReader | None
-    group: IntArray | None
-    unit: float = 1.0
-    hat_is_scaled: bool = False
-    notes: tuple[str, ...] = ()
+    logging: PolicyReader | None  # reader of the logging policy, where it is known in full
+    group: IntArray | None  # (n_samples,): groups of the samples, numbered as in the whole log if this is a part of one
+    unit: float = 1.0  # what terms count rewards in; see `bopl.evaluation.unit`
+    hat_is_scaled: bool = False  # whether the reward predictions are in that unit already
+    notes: tuple[str, ...] = ()  # what was done to read them, in sentences
 
     @cached_property
     def _error(self) -> FloatArray | None:
@@ -96,7 +79,11 @@ class Sources:
         """Return the terms of one policy on some rows."""
         log = self.log
         error = None if self._error is None else self._error[rows]
-        plain = Terms(block.logged_prob / log.propensity[rows], in_unit(log.reward[rows], self.unit), error=error)
+        plain = Terms(
+            importance_weights(block.logged_prob, log.propensity[rows]),
+            in_unit(log.reward[rows], self.unit),
+            error=error,
+        )
         if reward_hat is None or block.action_prob is None:
             return plain
         if not self.hat_is_scaled:

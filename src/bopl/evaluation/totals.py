@@ -11,7 +11,7 @@ from bopl._typing import FloatArray
 from bopl.evaluation.diagnosis import TrainedRows, WeightTotals
 from bopl.evaluation.estimator import Estimator
 from bopl.evaluation.estimator_registry import primary_position
-from bopl.evaluation.moments import GroupSum, MomentSum
+from bopl.evaluation.moments import SampleSums
 from bopl.evaluation.rounding import RoundingTotals
 from bopl.evaluation.sample_terms import Terms
 
@@ -23,10 +23,10 @@ class PolicyTotals:
         self.name = name
         self.estimators = list(estimators)
         self.primary = primary_position(self.estimators)
-        self.moments: list[MomentSum] = []
-        self.groups: list[GroupSum] = []
+        self.sums = [SampleSums() for _ in self.estimators]
         self.n_clipped = np.zeros(len(self.estimators))
         self.lost_weight = np.zeros(len(self.estimators))  # sum of w - v(w)
+        self.square_left = np.zeros(len(self.estimators))  # sum of squares of what weights are to tell: r, or r - q
         self.weights = WeightTotals(n_actions)
         self.trained = TrainedRows()
         self.rounding = RoundingTotals(len(self.estimators))
@@ -35,28 +35,26 @@ class PolicyTotals:
     def add(self, terms: Terms, group: Any, *, keep: bool) -> FloatArray:
         """Add some rows; return the moments of all estimators side by side."""
         columns = [estimator.moments(terms) for estimator in self.estimators]
-        if not self.moments:
-            self.moments = [MomentSum.empty(moments.shape[1]) for moments in columns]
-            self.groups = [] if group is None else [GroupSum(moments.shape[1]) for moments in columns]
         weight = terms.importance_weight
         for position, moments in enumerate(columns):
-            self.moments[position] = self.moments[position] + MomentSum.of(moments)
-            self.rounding.add(position, self.estimators[position], terms, moments, self.moments[position].mean)
-            if group is not None:
-                self.groups[position].add(moments, group)
-            self.n_clipped[position] += self.estimators[position].is_clipped(weight).sum()
-            self.lost_weight[position] += (weight - self.estimators[position].modified(weight)).sum()
+            estimator, sums = self.estimators[position], self.sums[position]
+            sums.add(moments, group)
+            self.rounding.add(position, estimator, [terms], estimator.moments, sums.mean)
+            self.n_clipped[position] += estimator.is_clipped(weight).sum()
+            self.lost_weight[position] += (weight - estimator.modified(weight)).sum()
+            left = terms.modelled[1] if estimator.needs_model else terms.reward
+            self.square_left[position] += (left**2).sum()
         if keep:
             self.kept_weight.append(weight)
         return np.hstack(columns)
 
     def merge(self, other: PolicyTotals) -> None:
         """Add the sums of another shard with the same estimators."""
-        self.moments = [mine + yours for mine, yours in zip(self.moments, other.moments, strict=True)]
-        for mine, yours in zip(self.groups, other.groups, strict=True):
+        for mine, yours in zip(self.sums, other.sums, strict=True):
             mine.merge(yours)
         self.n_clipped += other.n_clipped
         self.lost_weight += other.lost_weight
+        self.square_left += other.square_left
         self.weights.merge(other.weights)
         self.trained.merge(other.trained)
         self.rounding.merge(other.rounding)

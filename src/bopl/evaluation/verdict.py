@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from bopl._trust import (
     MAX_HEAVY_SINGLE_SHARE,
@@ -40,57 +41,41 @@ MODEL_ALONE = (
 
 @dataclass(frozen=True)
 class Goal:
-    """What a difference is held against.
+    """What a difference is held against."""
 
-    Attributes
-    ----------
-    min_uplift : float
-        Smallest difference of interest: `better` takes more than this.
-    base : float
-        What the policy compared with earns, to say how large a difference is.
-    other : str
-        How messages call that policy.
-    certainty : str
-        Confidence of the interval, in words.
-    """
+    min_uplift: float = 0.0  # smallest difference of interest: `better` takes more than this
+    base: float = float("nan")  # what the policy compared with earns, to say how large a difference is
+    other: str = LOGGING  # how messages call that policy
+    certainty: str = "with 95% confidence"  # confidence of the interval, in words
 
-    min_uplift: float = 0.0
-    base: float = float("nan")
-    other: str = LOGGING
-    certainty: str = "with 95% confidence"
+
+class Allowance(NamedTuple):
+    """By how much a difference may be lower, and higher, than an estimate with clipped weights says."""
+
+    below: float = 0.0
+    above: float = 0.0
+
+    def around(self, bounds: Bounds) -> Bounds:
+        """Return an interval with what is allowed for at its ends."""
+        return bounds[0] - self.below, bounds[1] + self.above
 
 
 @dataclass(frozen=True)
 class Case:
-    """All that a verdict on one policy under one estimator looks at.
-
-    Attributes
-    ----------
-    evidence : Evidence
-    interval : Interval
-        Interval of the uplift.
-    facts : WeightFacts
-    lost_weight : float
-        Share of the weights that the estimator clipped off.
-    uplift : float
-    value_bounds, bounds : (float, float)
-        Intervals of the value and of the uplift.
-    source : str
-        Where the propensities come from.
-    knows_logging_policy : bool
-        Whether the logging policy's probabilities of all actions were known; else even a reward model's uplift is
-        taken from weights (`Terms.modelled_uplift`).
-    goal : Goal
-    """
+    """All that a verdict on one policy under one estimator looks at."""
 
     evidence: Evidence
-    interval: Interval
+    interval: Interval  # interval of the uplift
     facts: WeightFacts
-    lost_weight: float
+    lost_weight: float  # share of the weights that the estimator clipped off
+    allowance: Allowance  # what that share may be worth
     uplift: float
+    # Intervals of the value and of the uplift.
     value_bounds: Bounds
     bounds: Bounds
-    source: str
+    source: str  # where the propensities come from
+    # Whether the logging policy's probabilities of all actions were known; else even a reward model's uplift is taken
+    # from weights (`Terms.modelled_uplift`).
     knows_logging_policy: bool
     goal: Goal
 
@@ -114,9 +99,11 @@ def judge(case: Case) -> tuple[str, str]:
     if case.facts.gap <= SAME_POLICY:
         reason = "The policy is the logging policy on this log, but for rounding: there is no difference to see."
         return INCONCLUSIVE, reason + note
-    verdict, reason = compare_bounds(case.uplift, case.bounds, case.goal)
-    if case.estimator.clips_weights and case.estimator.needs_model and case.lost_weight > MAX_UNSUPPORTED:
-        reason += f" {case.lost_weight:.0%} of the policy's probability is left to the reward model."
+    verdict, reason = compare_bounds(case.uplift, case.allowance.around(case.bounds), case.goal)
+    if case.lost_weight > MAX_UNSUPPORTED:
+        left = "is left to the reward model" if case.estimator.needs_model else "is clipped off"
+        size = max(case.allowance)
+        reason += f" {case.lost_weight:.0%} of the policy's probability {left}; the verdict allows {size:.2g} for it."
     return verdict, reason + note
 
 
@@ -128,7 +115,6 @@ def find_complaint(case: Case, *, is_paired: bool = False) -> str | None:
 
     Parameters
     ----------
-    case : Case
     is_paired : bool, default=False
         Whether the policy is compared with another one, so that few samples that tell it from the logging policy are
         no complaint.
@@ -146,7 +132,7 @@ def find_complaint(case: Case, *, is_paired: bool = False) -> str | None:
             f"{facts.unsupported_mass:.1%} of the policy's choices are actions that were never taken in this log: "
             "nothing is known of what they earn."
         )
-    if not case.estimator.carries_verdict:
+    if not case.estimator.can_decide:
         return MODEL_ALONE
     if case.uses_weights:
         complaint = _weight_complaint(case.interval, facts) or _size_complaint(case, is_paired)
@@ -208,9 +194,8 @@ def _size_complaint(case: Case, is_paired: bool) -> str | None:
     if case.interval.is_bound or facts.gap <= SAME_POLICY:
         return None  # holds for any number of samples and any weights
     # Where nothing was clipped the weights are as heavy as they came.
-    has_clipped = case.estimator.clips_weights and case.lost_weight > 0.0
-    complaint = _clip_complaint(case) if has_clipped else _tail_complaint(facts)
-    return complaint if is_paired or complaint is not None else _reward_complaint(facts)
+    complaint = _clip_complaint(case) if case.lost_weight > 0.0 else _tail_complaint(facts)
+    return complaint if is_paired or complaint is not None else _reward_complaint(case)
 
 
 def _crossed_complaint(*intervals: Bounds) -> str | None:
@@ -234,8 +219,10 @@ def _tail_complaint(facts: WeightFacts) -> str | None:
     )
 
 
-def _reward_complaint(facts: WeightFacts) -> str | None:
-    few = few_rewards(facts.rewarded)
+def _reward_complaint(case: Case) -> str | None:
+    facts = case.facts
+    rewarded = facts.corrected if case.estimator.needs_model else facts.rewarded
+    few = few_rewards(rewarded)
     if few is None:
         return None
     if facts.differing < 0.5 * facts.ess:
@@ -243,7 +230,9 @@ def _reward_complaint(facts: WeightFacts) -> str | None:
             f"The policy differs from the logging policy in few samples (worth {facts.differing:.0f}); of their "
             f"rewards {few}: the interval cannot be relied on."
         )
-    return f"Rewards are rare or very unequal, and {few}: the interval cannot be relied on."
+    is_local = rewarded < 0.5 * facts.reward_share * min(facts.ess, facts.differing)
+    where = "Where the policy differs from the logging policy, rewards" if is_local else "Rewards"
+    return f"{where} are rare or very unequal, and {few}: the interval cannot be relied on."
 
 
 def few_rewards(rewarded: float) -> str | None:

@@ -15,17 +15,10 @@ MAX_STEPS = 50
 
 @dataclass(frozen=True, eq=False)
 class WeightBox:
-    """Samples whose importance weights are known to lie within limits.
+    """Samples whose importance weights are known to lie within limits."""
 
-    Attributes
-    ----------
-    terms : Terms
-        With the weights as they were estimated.
-    low, high : ndarray of shape (n_rows,)
-        Limits of the weights.
-    """
-
-    terms: Terms
+    terms: Terms  # with the weights as they were estimated
+    # (n_rows,): limits of the weights
     low: FloatArray
     high: FloatArray
 

@@ -155,7 +155,7 @@ def evaluate(
         random_state=random_state,
         n_jobs=n_jobs,
     )
-    task = EvaluationTask.of(policies, settings, reward_model=reward_model)
+    task = EvaluationTask(settings, policies, reward_model)
     log = log if exact_propensity is None else log.with_exact_propensity(exact_propensity)
     origin = PropensityOrigin(propensity, propensity_model, logging_policy, logger, logger_propensity)
     if isinstance(log, PartitionedLog):
@@ -173,7 +173,7 @@ def _evaluate_whole(log: BanditLog, task: EvaluationTask, confounding: bool | No
     sums = sum_part(task, sources, 0, is_whole=True)
     evaluation = conclude(task, sums)
     asks = log.has_estimates if confounding is None else confounding
-    return with_confounding(evaluation, task, sums, sources) if asks else evaluation
+    return with_confounding(evaluation, task, sums, replace(sources, unit=sums.books.main.unit)) if asks else evaluation
 
 
 def compare(

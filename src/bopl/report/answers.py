@@ -18,11 +18,11 @@ SEGMENTS = "The difference to the logging policy in each part of the log."
 def answers(evaluation: Mapping[str, Any]) -> Markup:
     """Return a block with a table for each kind of answer that an evaluation has beside its estimates."""
     guards = [
-        (row["policy"], row["guard"], _number(row["now"]), _signed(row["change"]), _interval(row), row["state"])
+        (row["policy"], row["guard"], number_text(row["now"]), signed_text(row["change"]), _interval(row), row["state"])
         for row in evaluation.get("guards", ())
     ]
     comparisons = [
-        (row["policy"], row["other"], row["estimator"], _signed(row["difference"]), _interval(row), row["verdict"])
+        (row["policy"], row["other"], row["estimator"], signed_text(row["difference"]), _interval(row), row["verdict"])
         for row in evaluation.get("comparisons", ())
     ]
     segments = [
@@ -30,7 +30,7 @@ def answers(evaluation: Mapping[str, Any]) -> Markup:
             row["policy"],
             row["segment"],
             f"{row['n']:,}",
-            _signed(row["uplift"]),
+            signed_text(row["uplift"]),
             _interval(row, "uplift_"),
             row["verdict"],
         )
@@ -70,12 +70,4 @@ def _block(
 
 
 def _interval(row: Row, prefix: str = "") -> str:
-    return f"{_signed(row[f'{prefix}ci_lower'])} to {_signed(row[f'{prefix}ci_upper'])}"
-
-
-def _number(value: float | None) -> str:
-    return "–" if value is None else number_text(value)
-
-
-def _signed(value: float | None) -> str:
-    return "–" if value is None else signed_text(value)
+    return f"{signed_text(row[f'{prefix}ci_lower'])} to {signed_text(row[f'{prefix}ci_upper'])}"

@@ -22,19 +22,11 @@ MISSING, OTHER = "missing", "other"
 
 @dataclass(frozen=True)
 class Column:
-    """One context column.
-
-    Attributes
-    ----------
-    idx : int
-    name : str
-    texts : tuple of str, optional
-        What the numbers 0, 1, … of a categorical column stand for.
-    """
+    """One context column."""
 
     idx: int
     name: str
-    texts: tuple[str, ...] | None = None
+    texts: tuple[str, ...] | None = None  # what the numbers 0, 1, … of a categorical column stand for
 
     def text(self, value: float) -> str:
         """Return a value as a person would write it."""
@@ -64,23 +56,13 @@ def column_values(log: BanditLog, idx: int, rows: IntArray | slice = slice(None)
 
 @dataclass(frozen=True, eq=False)
 class Bins:
-    """A division of one column's values.
-
-    Attributes
-    ----------
-    column : Column
-    labels : tuple of str
-    edges : ndarray
-        Categories in the order of their labels, or where the bins of numbers begin.
-    is_category : bool
-    has_other, has_missing : bool
-        Whether there is a bin for rare categories, and one for missing values; in this order, at the end.
-    """
+    """A division of one column's values."""
 
     column: Column
     labels: tuple[str, ...]
-    edges: FloatArray
+    edges: FloatArray  # categories in the order of their labels, or where the bins of numbers begin
     is_category: bool
+    # Whether there is a bin for rare categories, and one for missing values; in this order, at the end.
     has_other: bool
     has_missing: bool
 

@@ -23,29 +23,16 @@ MIN_WEIGHT = 0.01  # all below share the first bin
 
 @dataclass(frozen=True, eq=False)
 class Movement:
-    """What a policy does on the rows of a log.
+    """What a policy does on the rows of a log."""
 
-    Attributes
-    ----------
-    weight, logged_prob, best_prob : ndarray of shape (n_samples,)
-        Importance weight; the policy's probability of the logged action, and of its own first choice.
-    best : ndarray of shape (n_samples,)
-        That choice.
-    new_count : ndarray of shape (n_actions,)
-        Expected number of times the policy takes each action.
-    places : sequence of ndarray of shape (n_samples,)
-        Bin of every sample, by division.
-    new_by_bin : sequence of ndarray of shape (n_bins, n_actions)
-        ``new_count``, by division.
-    """
-
+    # (n_samples,): importance weight; the policy's probability of the logged action, and of its own first choice
     weight: FloatArray
     logged_prob: FloatArray
     best_prob: FloatArray
-    best: IntArray
-    new_count: FloatArray
-    places: Sequence[AnyArray]
-    new_by_bin: Sequence[FloatArray]
+    best: IntArray  # (n_samples,): that choice
+    new_count: FloatArray  # (n_actions,): expected number of times the policy takes each action
+    places: Sequence[AnyArray]  # (n_samples,): bin of every sample, by division
+    new_by_bin: Sequence[FloatArray]  # (n_bins, n_actions): ``new_count``, by division
 
 
 def follow_policy(reader: PolicyReader, log: BanditLog, divisions: Sequence[Bins]) -> Movement:

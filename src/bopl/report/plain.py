@@ -52,8 +52,10 @@ def label(value: Any) -> str:
     return str(value)
 
 
-def number_text(value: float) -> str:
-    """Return a number with four significant digits, without an exponent where it can be avoided."""
+def number_text(value: float | None) -> str:
+    """Return a number with four significant digits, without an exponent where it can be avoided; a dash for none."""
+    if value is None:
+        return "–"
     size = abs(value)
     if size != 0.0 and (size < 1e-4 or size >= 1e7):
         digits, power = f"{size:.2e}".split("e")
@@ -67,9 +69,9 @@ def number_text(value: float) -> str:
     return f"{MINUS}{text}" if value < 0.0 else text
 
 
-def signed_text(value: float) -> str:
-    """Return a number with its sign, a true minus included."""
-    return number_text(value) if value < 0.0 else f"+{number_text(value)}"
+def signed_text(value: float | None) -> str:
+    """Return a number with its sign, a true minus included; a dash for none."""
+    return number_text(value) if value is None or value < 0.0 else f"+{number_text(value)}"
 
 
 def fixed_text(value: float, largest: float) -> str:

@@ -33,25 +33,14 @@ MAX_PARTS = 6  # columns that an example names
 
 @dataclass(frozen=True, eq=False)
 class Reasons:
-    """SHAP values of sampled contexts.
+    """SHAP values of sampled contexts."""
 
-    Attributes
-    ----------
-    rows : ndarray of shape (n_contexts,)
-    actions : ndarray of shape (n_explained,)
-        Positions of the actions explained.
-    feature : ndarray of shape (n_contexts, n_explained, n_features)
-        Less their mean over the actions explained.
-    action : ndarray of shape (n_contexts, n_explained)
-    sharpness : float
-        What scores and values are multiplied by for a contribution of c to multiply odds by ``exp(c)``; infinity where
-        the policy always takes the highest score, and values are shown as they are.
-    """
-
-    rows: IntArray
-    actions: IntArray
-    feature: FloatArray
-    action: FloatArray
+    rows: IntArray  # (n_contexts,)
+    actions: IntArray  # (n_explained,): positions of the actions explained
+    feature: FloatArray  # (n_contexts, n_explained, n_features): less their mean over the actions explained
+    action: FloatArray  # (n_contexts, n_explained)
+    # What scores and values are multiplied by for a contribution of c to multiply odds by ``exp(c)``; infinity where
+    # the policy always takes the highest score, and values are shown as they are.
     sharpness: float
 
 

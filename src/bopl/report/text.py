@@ -65,7 +65,7 @@ def _relative(verdict: Summary, name: str) -> str:
     """Return a difference in % of what the logging policy earns, or as it is if that is not positive."""
     base, value = verdict["logging_value"], verdict[name]
     if value is None or base is None or base <= 0.0:
-        return _signed(value)
+        return signed_text(value)
     return percent_text(value / base, signed=True)
 
 
@@ -83,14 +83,6 @@ def _uplift_range(verdict: Summary) -> str:
     return f"{_relative(verdict, 'uplift_ci_lower')} to {_relative(verdict, 'uplift_ci_upper')}"
 
 
-def _number(value: float | None) -> str:
-    return "–" if value is None else number_text(value)
-
-
-def _signed(value: float | None) -> str:
-    return "–" if value is None else signed_text(value)
-
-
 # -- Estimates ----------------------------------------------------------------------------------------------------
 
 
@@ -100,10 +92,10 @@ def _estimates(summary: Summary) -> Markup:
         (
             row["policy"],
             row["estimator"],
-            _number(row["value"]),
-            f"{_number(row['ci_lower'])} to {_number(row['ci_upper'])}",
-            _signed(row["uplift"]),
-            f"{_signed(row['uplift_ci_lower'])} to {_signed(row['uplift_ci_upper'])}",
+            number_text(row["value"]),
+            f"{number_text(row['ci_lower'])} to {number_text(row['ci_upper'])}",
+            signed_text(row["uplift"]),
+            f"{signed_text(row['uplift_ci_lower'])} to {signed_text(row['uplift_ci_upper'])}",
             f"{row['ess']:,.0f}",
             row["verdict"],
         )
@@ -297,9 +289,9 @@ def _race(summary: Summary) -> dict[str, Markup]:
         (
             entry["candidate"],
             entry["about"],
-            _number(entry["value"]),
-            _signed(entry["uplift"]),
-            "–" if entry["uplift"] is None else f"{_signed(entry['lower'])} to {_signed(entry['upper'])}",
+            number_text(entry["value"]),
+            signed_text(entry["uplift"]),
+            "–" if entry["uplift"] is None else f"{signed_text(entry['lower'])} to {signed_text(entry['upper'])}",
             f"{entry['rounds']:,}",
             _seconds(entry["seconds"]),
             entry["status"],

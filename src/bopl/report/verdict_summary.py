@@ -16,7 +16,7 @@ from bopl.report.plain import number_text, percent_text, signed_text, within_tex
 def describe_verdict(evaluation: Evaluation) -> dict[str, Any]:
     """Return headline, sentence and numbers of the verdict on the first policy."""
     alone = evaluation.primary_row()
-    opinions = {one.name for one in evaluation.estimators if not one.carries_verdict}
+    opinions = {one.name for one in evaluation.estimators if not one.can_decide}
     others = [
         other
         for other in evaluation.rows
