@@ -9,7 +9,7 @@ from bopl._native import column_names, is_frame
 from bopl.log.bandit_log import BanditLog
 from bopl.log.check import check_propensity_column, context_columns
 from bopl.log.cleaning import choose_rows, mask_rows
-from bopl.log.context import check_unique_names
+from bopl.log.context import check_not_empty, check_unique_names
 from bopl.log.frame import as_table
 from bopl.log.origin import LogOrigin
 from bopl.log.request import LogRequest
@@ -32,6 +32,7 @@ def log_of_frame(
     table, roles, choice = as_table(frame), request.roles, request.rows
     names = named_context(request, table.columns)
     n_read = len(table)
+    check_not_empty(n_read)
     origin, numbers = LogOrigin(n_read), {}
     if choice.is_any:
         choice.check_columns(table.columns)

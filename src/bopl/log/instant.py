@@ -9,6 +9,7 @@ from typing import Any
 import narwhals.stable.v1 as nw
 import numpy as np
 
+from bopl._native import unmasked
 from bopl._typing import AnyArray, BoolArray, IntArray
 from bopl.log.column import TEXT, distinct_values, dtype_name, is_timestamp
 from bopl.log.context import column_to_float
@@ -30,14 +31,20 @@ def check_time(time: object) -> AnyArray:
     missing = _is_missing(values)
     if missing.any():
         row = int(np.flatnonzero(missing)[0])
-        raise ValueError(f"time is missing in {int(missing.sum())} of {len(values)} samples, the first at row {row}.")
+        raise ValueError(
+            f"time is missing in {int(missing.sum())} of {len(values)} samples, the first at row {row}. Fill it in, or "
+            "drop those samples with drop_invalid=True."
+        )
     if values.dtype.kind == "M":
         return values
     if not np.isfinite(values).all():
         row = int(np.flatnonzero(~np.isfinite(values))[0])
-        raise ValueError(f"time must be finite; row {row} holds {values[row]!r}. Drop that sample or correct its time.")
+        raise ValueError(f"time must be finite; row {row} holds {values[row]:g}. Drop that sample or correct its time.")
     unit = epoch_unit(values)
-    return values if unit is None else from_epoch(values, unit)
+    if unit is None:
+        _check_one_unit(values)
+        return values
+    return from_epoch(values, unit)
 
 
 def epoch_unit(values: AnyArray) -> str | None:
@@ -47,6 +54,20 @@ def epoch_unit(values: AnyArray) -> str | None:
         return None
     low, high = float(there.min()), float(there.max())
     return next((unit for unit, count in EPOCH_UNITS.items() if low >= FIRST * count and high < LAST * count), None)
+
+
+def _check_one_unit(values: AnyArray) -> None:
+    """Raise if all numbers count from 1970, but in several units: in seconds and milliseconds, say."""
+    unit = np.full(len(values), -1)
+    for place, count in enumerate(EPOCH_UNITS.values()):
+        unit[(values >= FIRST * count) & (values < LAST * count)] = place
+    if unit.min() < 0 or (unit == unit[0]).all():
+        return
+    names, row = list(EPOCH_UNITS), int(np.flatnonzero(unit != unit[0])[0])
+    raise ValueError(
+        f"time counts from 1970 in several units, so that it cannot be ordered: row 0 holds {values[0]:.0f} "
+        f"({names[unit[0]]}), row {row} {values[row]:.0f} ({names[unit[row]]}). Give all of them in one unit."
+    )
 
 
 def from_epoch(values: AnyArray, unit: str) -> AnyArray:
@@ -79,6 +100,33 @@ def instant_text(value: Any) -> str:
 
 
 # -- Reading ----------------------------------------------------------------------------------------------------------
+
+
+def unreadable_times(time: object) -> BoolArray:
+    """Return which entries of a column of times are there and cannot be read: text that is no date, or infinity."""
+    series = nw.from_native(unmasked(time), series_only=True, pass_through=True)
+    if isinstance(series, nw.Series):
+        if series.dtype in TEXT:
+            labels, position = distinct_values(series)  # every distinct text is read once
+            return np.array([*(not _is_readable(label) for label in labels), False])[position]
+        if series.dtype != nw.Object:
+            return np.isinf(column_to_float(series)) if series.dtype.is_float() else np.zeros(len(series), np.bool_)
+        series = series.to_list()
+    elif isinstance(series, np.ndarray) and series.dtype.kind in "iuM":
+        return np.zeros(len(series), np.bool_)
+    return np.array([not _is_readable(value) for value in series], dtype=np.bool_)
+
+
+def _is_readable(value: Any) -> bool:
+    if _is_absent(value):
+        return True
+    if isinstance(value, int | float | np.number):
+        return bool(np.isfinite(value))
+    try:
+        moment_of(value)
+    except ValueError:
+        return False
+    return True
 
 
 def read_times(time: object) -> AnyArray:
@@ -165,8 +213,9 @@ def _read_objects(values: Sequence[Any], what: str) -> AnyArray:
     there = [value for value, is_missing in zip(values, missing, strict=True) if not is_missing]
     if there and all(isinstance(value, int | float | np.number) and not isinstance(value, bool) for value in there):
         numbers = np.full(len(values), np.nan)
-        numbers[~missing] = there
-        return numbers if missing.any() else np.array(there)
+        numbers[~missing] = _finite_floats(there, what)
+        exact = np.array(there)
+        return numbers if missing.any() or exact.dtype.kind not in "iuf" else exact
     moments = np.full(len(values), np.datetime64("NaT"), dtype="datetime64[us]")
     if not there:
         return moments
@@ -175,6 +224,13 @@ def _read_objects(values: Sequence[Any], what: str) -> AnyArray:
     position[rows] = np.arange(len(rows))
     found = _slow(there, position, what)
     return np.append(found, np.datetime64("NaT"))[position]
+
+
+def _finite_floats(values: Sequence[Any], what: str) -> list[float]:
+    try:
+        return [float(value) for value in values]
+    except OverflowError:
+        raise ValueError(f"{what} holds integers beyond the range of a float. {HOW_TO_WRITE}") from None
 
 
 def _is_absent(value: Any) -> bool:

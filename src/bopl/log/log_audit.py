@@ -21,6 +21,9 @@ from bopl.log.weight_audit import weight_findings
 if TYPE_CHECKING:
     from bopl.log.bandit_log import BanditLog
 
+LIKE_MISSING = ("", "nan", "none", "null", "na", "n/a", "<na>", "nat")  # as other programs write what is missing
+MAX_ALIKE = 3  # pairs of labels that a sentence names
+
 
 def audit_log(
     log: BanditLog,
@@ -39,6 +42,7 @@ def audit_log(
     findings = [
         *([] if log.origin is None else log.origin.findings()),
         audit_duplicates(_without_told_actions(seen, leaks)),
+        *_doubtful_labels(log.actions.tolist()),
         _never_logged(log),
         _hardly_logged(log),
         *audit_columns(seen.schema, leaks, keep),
@@ -64,6 +68,23 @@ def _without_told_actions(log: BanditLog, leaks: Sequence[Leak]) -> BanditLog:
     """Return a log without the columns that reveal the action: they would hide copies."""
     told = [leak.column for leak in leaks if leak.knows == ACTION]
     return log.without_columns(told) if 0 < len(told) < len(column_views(log)) else log
+
+
+def _doubtful_labels(labels: Sequence[object]) -> list[Finding]:
+    """Return a note if two actions seem to be one, or if one seems to be a missing value; nothing otherwise."""
+    spelled: dict[str, list[object]] = {}
+    for label in labels:
+        spelled.setdefault(str(label).strip().casefold(), []).append(label)
+    alike = [same for same in spelled.values() if len(same) > 1]
+    empty = [label for text, same in spelled.items() if text in LIKE_MISSING for label in same]
+    said = []
+    if alike:
+        pairs = "; ".join(quoted(same) for same in alike[:MAX_ALIKE])
+        more = f"; and {len(alike) - MAX_ALIKE} more" if len(alike) > MAX_ALIKE else ""
+        said.append(f"Some actions differ only in type, case or spaces ({pairs}{more}): are they the same?")
+    if empty:
+        said.append(f"{quoted(empty)} as an action looks like a missing value that became text: is it an action?")
+    return [Finding("action_labels", NOTE, float(len(alike) + len(empty)), " ".join(said))] if said else []
 
 
 def _never_logged(log: BanditLog) -> Finding:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import dataclass, replace
+from numbers import Number, Real
 from typing import TYPE_CHECKING, Any, Protocol, Self, TypeVar
 
 import numpy as np
 
 from bopl._errors import DroppedSamplesWarning
+from bopl._settings import check_number
 from bopl._typing import AnyArray, BoolArray, IntArray
 from bopl.log.instant import instant_text
 
@@ -212,8 +214,12 @@ class LogSplit(SplitPair["BanditLog"]):
 
 def divide(log: Numbered, test_fraction: float, *, by: str = "random", random_state: int | None = None) -> Division:
     """Divide the rows of a log; see `BanditLog.split`."""
+    if not isinstance(test_fraction, Real):
+        raise TypeError(f"test_fraction must be a number; got {test_fraction!r}.")
     if not 0.0 < test_fraction < 1.0:
         raise ValueError(f"test_fraction must lie strictly between 0 and 1; got {test_fraction!r}.")
+    if isinstance(random_state, Number | str):  # not a generator
+        check_number("random_state", random_state, low=0, integer=True)
     n_test = round(log.n_samples * test_fraction)
     if not 0 < n_test < log.n_samples:
         raise ValueError(

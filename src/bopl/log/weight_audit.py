@@ -29,6 +29,7 @@ from bopl._weight import (
     top_share,
 )
 from bopl.log.finding import NOTE, OK, PROBLEM, Finding
+from bopl.log.learnable import MAX_REWARD
 
 if TYPE_CHECKING:
     from bopl.log.bandit_log import BanditLog
@@ -91,7 +92,7 @@ def support_finding(unsupported: float) -> Finding:
 def _weight_facts(weight: FloatArray, reward: FloatArray, what: str, *, few_rewards: str = PROBLEM) -> list[Finding]:
     ess, tail = effective_sample_size(weight), tail_index(weight, len(weight))
     single = largest_share(weight)
-    contribution = weight * np.abs(reward)
+    contribution = weight * np.abs(reward / max(float(np.abs(reward).max()), 1.0))  # shares have no unit
     share = top_share(weight, contribution, len(weight), float(contribution.sum()))
     return [
         _judged(
@@ -129,6 +130,9 @@ def _weight_facts(weight: FloatArray, reward: FloatArray, what: str, *, few_rewa
 def _rewarded(weight: FloatArray, reward: FloatArray, what: str, few_rewards: str) -> Finding:
     if reward.min() == reward.max():  # a fault of the log, whatever is asked of it
         text = f"All {len(reward):,} rewards are {reward[0]:g}: nothing distinguishes the actions."
+        return Finding("rewarded_samples", PROBLEM, 0.0, text)
+    if (largest := float(np.abs(reward).max())) > MAX_REWARD:
+        text = f"The largest reward has a size of {largest:.3g}: rewards beyond {MAX_REWARD:g} cannot be learned from."
         return Finding("rewarded_samples", PROBLEM, 0.0, text)
     rewarded = rewarded_sample_size(weight, reward)
     return _judged(

@@ -17,6 +17,7 @@ import numpy as np
 from bopl._errors import UsageError, did_you_mean, quoted
 from bopl._typing import BoolArray
 from bopl.log.context import MANY
+from bopl.log.time_text import parse_moment
 
 Scalar: TypeAlias = str | int | float | bool
 Columns: TypeAlias = Callable[[str], Any]  # from a name to an arrow column
@@ -375,12 +376,9 @@ def _moment(value: str, kind: Any, name: str) -> Any:
     from pyarrow import types
 
     try:
-        moment = np.datetime64(value)
-        zone = kind.tz if types.is_timestamp(kind) else None
-        return pyarrow.scalar(moment.astype("datetime64[us]"), pyarrow.timestamp("us")).cast(
-            pyarrow.timestamp("us", zone)
-        )
-    except ValueError:
+        moment = parse_moment(value).nanoseconds // 1000
+        return pyarrow.scalar(moment, pyarrow.timestamp("us", kind.tz if types.is_timestamp(kind) else None))
+    except (ValueError, OverflowError):
         raise UsageError(
             f"where compares {name!r}, which holds times, with {value!r}; write it as 2024-05-31."
         ) from None

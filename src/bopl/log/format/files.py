@@ -27,7 +27,9 @@ def find_files(path: str | Path | Sequence[str | Path]) -> list[LogFile]:
     Of several paths, the files of the first come first.
     """
     if isinstance(path, list | tuple):
-        return [file for one in path for file in find_files(one)]
+        files = [file for one in path for file in find_files(one)]
+        _check_distinct(files)
+        return files
     if not isinstance(path, str | PathLike):
         raise TypeError(f"path must be text or a Path that names files; got {type(path).__name__}.")
     given = Path(path)
@@ -44,6 +46,16 @@ def find_files(path: str | Path | Sequence[str | Path]) -> list[LogFile]:
             raise UsageError(f"no file matches {str(path)!r}; check the pattern.")
         return [LogFile(file) for file in found]
     raise FileNotFoundError(f"there is no file {str(path)!r}; check the path.{_neighbours(given)}")
+
+
+def _check_distinct(files: Sequence[LogFile]) -> None:
+    """Raise if a file is listed twice: each of its decisions would count twice."""
+    seen: set[Path] = set()
+    for file in files:
+        path = file.path.resolve()
+        if path in seen:
+            raise UsageError(f"path names {str(file.path)!r} more than once; name each file once.")
+        seen.add(path)
 
 
 def suffix_of(file: Path) -> str:
