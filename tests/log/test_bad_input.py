@@ -176,9 +176,9 @@ def test_bad_frame_is_refused(frame, roles, message):
 @pytest.mark.parametrize(
     ("reward", "message"),
     [
-        (["$1", "$0"], "the column holds text, row 0 '\\$1'"),
-        ([None, "yes"], "the column holds text, row 1 'yes'"),
-        (pd.Categorical(["1", "0"]), "row 0 '1'"),
+        (["$1", "$0"], "the column holds text. Row 0 holds '\\$1': turn"),
+        ([None, "yes"], "the column holds text. Row 1 holds 'yes'"),
+        (pd.Categorical(["1", "0"]), "Row 0 holds '1'"),
     ],
 )
 def test_rewards_that_are_text_are_quoted(reward, message):

@@ -79,7 +79,7 @@ def float_column(values: object, name: str) -> FloatArray:
         if series.dtype == nw.Object:  # as pandas.NA among numbers makes it
             values = series.to_list()
         elif not (series.dtype.is_numeric() or series.dtype == nw.Boolean):
-            raise TypeError(f"{name} must be numeric; the column holds {dtype_name(series)}{_first_text(series)}.")
+            raise TypeError(f"{name} must be numeric; the column holds {dtype_name(series)}.{_first_text(series)}")
         else:
             values = column_to_float(series)
     else:
@@ -95,12 +95,12 @@ def float_column(values: object, name: str) -> FloatArray:
 
 
 def _first_text(series: nw.Series[Any]) -> str:
-    """Return the first value of a column of text, with its row, as a clause."""
+    """Return a sentence about the first value of a column of text."""
     labels, position = distinct_values(series) if series.dtype in TEXT else ([], np.zeros(0, np.int64))
     if not labels:
         return ""
     row = int(np.flatnonzero(position >= 0)[0])
-    return f", row {row} {shortened(labels[position[row]])}"
+    return f" Row {row} holds {shortened(labels[position[row]])}: turn it into numbers."
 
 
 def _is_plain(values: Any) -> bool:
