@@ -11,7 +11,7 @@ import narwhals.stable.v1 as nw
 import numpy as np
 
 from bopl._errors import quoted, shortened
-from bopl._native import unmasked
+from bopl._native import plain, unmasked
 from bopl._typing import AnyArray, IntArray
 from bopl.log.column import TEXT, distinct_values
 from bopl.log.missing import is_missing
@@ -26,10 +26,16 @@ def label_array(labels: Sequence[Hashable]) -> AnyArray:
     is_plain = len(kinds) == 1 and next(iter(kinds)) in (bool, int, float, str)
     array = np.array(labels) if is_plain else np.empty(0, dtype=object)
     if not is_plain or (kinds == {int} and array.dtype.kind not in "iu"):  # floats would merge integers
-        array = np.empty(len(labels), dtype=object)
-        for position, label in enumerate(labels):  # one by one: a tuple assigned to a slice would be spread over it
-            array[position] = label
+        array = object_array(labels)
     array.flags.writeable = False
+    return array
+
+
+def object_array(labels: Sequence[Hashable]) -> AnyArray:
+    """Return labels as they are: an array of text and numbers would turn all of them into text."""
+    array = np.empty(len(labels), dtype=object)
+    for position, label in enumerate(labels):  # one by one: a tuple assigned to a slice would be spread over it
+        array[position] = label
     return array
 
 
@@ -48,7 +54,7 @@ def python_labels(values: object, what: str = "action") -> list[Hashable]:
     if isinstance(values, str | bytes | Set | Mapping) or not isinstance(values, Iterable):
         per = "sample" if what == "action" else "action, in order"
         raise TypeError(f"{what} must be a sequence with one label per {per}; got {type(values).__name__}.")
-    return [value.item() if isinstance(value, np.generic) else value for value in values]
+    return [plain(value) for value in values]
 
 
 def encode_actions(values: object, actions: object | None) -> tuple[IntArray, AnyArray]:

@@ -15,7 +15,7 @@ from bopl._typing import AnyArray, BoolArray, FloatArray, IntArray
 from bopl.log.action import MAX_EXACT, check_hashable, label_array
 from bopl.log.column import TEXT, distinct_values, dtype_name
 from bopl.log.context import MANY, check_unique_names, column_to_float, is_sparse, read_context
-from bopl.log.missing import is_missing, missing_rows, object_to_float
+from bopl.log.missing import is_missing, missing_clause, missing_rows, object_to_float
 from bopl.log.propensity_hint import propensity_hint
 
 MISSING_SEGMENT = "missing"
@@ -86,7 +86,8 @@ def float_column(values: object, name: str) -> FloatArray:
         values = series
     try:
         # Always a copy: the log is frozen, the caller's array is not.
-        array = np.array(values, dtype=np.float64) if _is_plain(values) else object_to_float(np.array(values, object))
+        is_plain = isinstance(values, np.ndarray) and values.dtype.kind in "biuf"
+        array = np.array(values, dtype=np.float64) if is_plain else object_to_float(np.array(values, object))
     except (TypeError, ValueError, OverflowError):
         raise TypeError(f"{name} must be numeric; {_first_non_number(values)}.") from None
     if array.ndim != 1:
@@ -101,10 +102,6 @@ def _first_text(series: nw.Series[Any]) -> str:
         return ""
     row = int(np.flatnonzero(position >= 0)[0])
     return f" Row {row} holds {shortened(labels[position[row]])}: turn it into numbers."
-
-
-def _is_plain(values: Any) -> bool:
-    return isinstance(values, np.ndarray) and values.dtype.kind in "biuf"
 
 
 def _first_non_number(values: Any) -> str:
@@ -123,20 +120,6 @@ def _count_and_first(bad: BoolArray, values: FloatArray) -> str:
     return f"{int(bad.sum())} of {len(values)} samples {verb} not, the first at row {row} with {values[row]:g}"
 
 
-def _text_rank(series: nw.Series[Any], name: str) -> IntArray:
-    """Return the rank of each text among all of them."""
-    labels, position = distinct_values(series)
-    missing = position < 0
-    if missing.any():
-        row = int(np.flatnonzero(missing)[0])
-        raise ValueError(
-            f"{name} is missing in {int(missing.sum())} of {len(missing)} samples, the first at row {row}."
-        )
-    rank = np.empty(len(labels), dtype=np.int64)
-    rank[sorted(range(len(labels)), key=lambda idx: str(labels[idx]))] = np.arange(len(labels))
-    return rank[position]
-
-
 def check_group(group: object) -> IntArray:
     """Return groups as integers from 0, equal for equal labels, none of them missing."""
     return number_groups(group)[0]
@@ -146,19 +129,14 @@ def number_groups(group: object) -> tuple[IntArray, AnyArray]:
     """Return groups as integers from 0, equal for equal labels, and the labels; none of them may be missing."""
     series = nw.from_native(unmasked(group), series_only=True, pass_through=True)
     if isinstance(series, nw.Series) and series.dtype in TEXT:
-        rank = _text_rank(series, "group")
-        labels = sorted(map(str, distinct_values(series)[0]))
-        return rank, label_array(labels)
+        found, position = distinct_values(series)
+        _check_groups_present(position < 0)
+        order = sorted(range(len(found)), key=lambda idx: str(found[idx]))
+        return np.argsort(order)[position], label_array([str(found[idx]) for idx in order])
     values = series.to_numpy() if isinstance(series, nw.Series) else _label_column(series)
     if values.ndim != 1:
         raise ValueError(f"group must have one dimension (n_samples,); it has shape {values.shape}.")
-    missing = missing_rows(group)
-    if missing.any():
-        row = int(np.flatnonzero(missing)[0])
-        raise ValueError(
-            f"group is missing in {int(missing.sum())} of {len(values)} samples, the first at row {row}; give each one "
-            "a group, or drop those samples with drop_invalid=True."
-        )
+    _check_groups_present(missing_rows(group))
     if values.dtype.kind == "f" and (np.abs(values) >= MAX_EXACT).any():
         row = int(np.flatnonzero(np.abs(values) >= MAX_EXACT)[0])
         raise ValueError(
@@ -172,6 +150,13 @@ def number_groups(group: object) -> tuple[IntArray, AnyArray]:
         return codes, label_array(list(code_of))
     labels_found, position = np.unique(values, return_inverse=True)
     return position.astype(np.int64), labels_found
+
+
+def _check_groups_present(missing: BoolArray) -> None:
+    if missing.any():
+        raise ValueError(
+            f"{missing_clause('group', missing)}; give each one a group, or drop those samples with drop_invalid=True."
+        )
 
 
 def check_segment(segment: object) -> AnyArray:

@@ -63,7 +63,7 @@ def read_context(
 
 
 def _frame_to_matrix(native: object, what: str) -> tuple[AnyArray, tuple[str, ...]]:
-    _check_native_names(native)
+    check_frame_names(native)
     frame = as_table(native)
     names = tuple(frame.columns)
     _check_numeric_columns(frame, what)
@@ -84,8 +84,8 @@ def column_to_float(column: nw.Series[Any]) -> AnyArray:
     return object_to_float(values) if values.dtype == object else values  # nullable extension types hand over objects
 
 
-def _check_native_names(native: object) -> None:
-    """Pandas and arrow tables may hold one name twice; narwhals refuses those with a message of its own."""
+def check_frame_names(native: object) -> None:
+    """Raise if a frame holds one name twice, as pandas and arrow allow; narwhals has a message of its own."""
     check_unique_names([str(name) for name in column_names(native)], "the frame")
 
 

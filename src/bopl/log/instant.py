@@ -9,10 +9,12 @@ from typing import Any
 import narwhals.stable.v1 as nw
 import numpy as np
 
-from bopl._native import unmasked
+from bopl._native import plain, unmasked
 from bopl._typing import AnyArray, BoolArray, IntArray
+from bopl.log.arrow_kind import cast_to_times
 from bopl.log.column import TEXT, distinct_values, dtype_name, is_timestamp
 from bopl.log.context import column_to_float
+from bopl.log.missing import is_missing, missing_clause, missing_rows
 from bopl.log.time_text import Moment, parse_moment
 
 EPOCH_UNITS = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}  # in a second
@@ -28,12 +30,10 @@ def check_time(time: object) -> AnyArray:
     billionths of them, become datetimes; others stay what they are.
     """
     values = read_times(time)
-    missing = _is_missing(values)
+    missing = missing_rows(values)
     if missing.any():
-        row = int(np.flatnonzero(missing)[0])
         raise ValueError(
-            f"time is missing in {int(missing.sum())} of {len(values)} samples, the first at row {row}. Fill it in, or "
-            "drop those samples with drop_invalid=True."
+            f"{missing_clause('time', missing)}. Fill it in, or drop those samples with drop_invalid=True."
         )
     if values.dtype.kind == "M":
         return values
@@ -96,7 +96,7 @@ def instant_text(value: Any) -> str:
         if np.datetime_data(value.dtype)[0] in ("Y", "M", "W", "D"):
             return str(value.astype("datetime64[D]"))
         return str(value.astype("datetime64[s]")).replace("T", " ")
-    return str(value.item() if isinstance(value, np.generic) else value)
+    return str(plain(value))
 
 
 # -- Reading ----------------------------------------------------------------------------------------------------------
@@ -118,7 +118,7 @@ def unreadable_times(time: object) -> BoolArray:
 
 
 def _is_readable(value: Any) -> bool:
-    if _is_absent(value):
+    if is_missing(value):
         return True
     if isinstance(value, int | float | np.number):
         return bool(np.isfinite(value))
@@ -134,12 +134,8 @@ def read_times(time: object) -> AnyArray:
     series = nw.from_native(time, series_only=True, pass_through=True)
     if isinstance(series, nw.Series):
         return _read_series(series, "time")
-    if isinstance(time, np.ma.MaskedArray) and np.ma.getmaskarray(time).any():
-        mask = np.ma.getmaskarray(time)
-        time = time.data.astype(object)
-        time[mask] = None
     try:
-        values = np.array(time)
+        values = np.array(unmasked(time))
     except ValueError:
         raise ValueError("time must have one dimension (n_samples,); it holds lists of different lengths.") from None
     if values.ndim != 1:
@@ -197,20 +193,14 @@ def _quick(labels: Sequence[Any]) -> AnyArray | None:
             return np.array(column.cast(pyarrow.date32()).to_numpy(zero_copy_only=False)).astype("datetime64[D]")
         except pyarrow.ArrowInvalid:
             pass
-    for unit in ("us", "ns"):
-        for zone in (None, "UTC"):
-            try:
-                moments = column.cast(pyarrow.timestamp(unit, zone)).cast(pyarrow.timestamp(unit))
-            except pyarrow.ArrowInvalid:
-                continue
-            return np.array(moments.to_numpy(zero_copy_only=False))
-    return None
+    moments = cast_to_times(column)
+    return None if moments is None else np.array(moments.to_numpy(zero_copy_only=False))
 
 
 def _read_objects(values: Sequence[Any], what: str) -> AnyArray:
     """Return Python's and pandas' dates, numbers and text as datetimes or numbers, None and the like as missing."""
-    missing = np.array([_is_absent(value) for value in values], dtype=bool)
-    there = [value for value, is_missing in zip(values, missing, strict=True) if not is_missing]
+    missing = missing_rows(list(values))
+    there = [value for value, is_absent in zip(values, missing, strict=True) if not is_absent]
     if there and all(isinstance(value, int | float | np.number) and not isinstance(value, bool) for value in there):
         numbers = np.full(len(values), np.nan)
         numbers[~missing] = _finite_floats(there, what)
@@ -231,10 +221,6 @@ def _finite_floats(values: Sequence[Any], what: str) -> list[float]:
         return [float(value) for value in values]
     except OverflowError:
         raise ValueError(f"{what} holds integers beyond the range of a float. {HOW_TO_WRITE}") from None
-
-
-def _is_absent(value: Any) -> bool:
-    return value is None or type(value).__name__ == "NAType" or bool(value != value)  # pandas' NA, NaN and NaT
 
 
 def _slow(labels: Sequence[Any], position: IntArray, what: str) -> AnyArray:
@@ -295,9 +281,3 @@ def _to_numpy(moments: Sequence[Moment]) -> AnyArray:
         return np.array([moment.nanoseconds for moment in moments], dtype=np.int64).astype("datetime64[ns]")
     except OverflowError:
         raise ValueError("time must lie between 1678 and 2261 if it has nanoseconds; round it.") from None
-
-
-def _is_missing(values: AnyArray) -> BoolArray:
-    if values.dtype.kind == "M":
-        return np.isnat(values)
-    return np.isnan(values) if values.dtype.kind == "f" else np.zeros(len(values), dtype=bool)

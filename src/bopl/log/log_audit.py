@@ -43,8 +43,7 @@ def audit_log(
         *([] if log.origin is None else log.origin.findings()),
         audit_duplicates(_without_told_actions(seen, leaks)),
         *_doubtful_labels(log.actions.tolist()),
-        _never_logged(log),
-        _hardly_logged(log),
+        *_logged_findings(log),
         *audit_columns(seen.schema, leaks, keep),
     ]
     if not log.has_propensity:
@@ -87,27 +86,27 @@ def _doubtful_labels(labels: Sequence[object]) -> list[Finding]:
     return [Finding("action_labels", NOTE, float(len(alike) + len(empty)), " ".join(said))] if said else []
 
 
-def _never_logged(log: BanditLog) -> Finding:
+def _logged_findings(log: BanditLog) -> list[Finding]:
+    """Return what is said of actions that were never taken, and of those that hardly were."""
     count = np.bincount(log.action_idx, minlength=log.n_actions)
     never = log.actions[count == 0].tolist()
-    if never:
-        return Finding(
-            "never_logged",
-            NOTE,
-            float(len(never)),
-            f"{len(never)} of {log.n_actions} actions were never taken: {quoted(never)}. Nothing is known about them.",
-        )
-    return Finding("never_logged", OK, 0.0, f"All {log.n_actions} actions were taken.")
-
-
-def _hardly_logged(log: BanditLog) -> Finding:
-    count = np.bincount(log.action_idx, minlength=log.n_actions)
     few = log.actions[(count > 0) & (count < FEW_SAMPLES)].tolist()
-    if few:
-        return Finding(
+    of_all = f"of {log.n_actions} actions were"
+    return [
+        Finding(
+            "never_logged",
+            NOTE if never else OK,
+            float(len(never)),
+            f"{len(never)} {of_all} never taken: {quoted(never)}. Nothing is known about them."
+            if never
+            else f"All {log.n_actions} actions were taken.",
+        ),
+        Finding(
             "hardly_logged",
-            NOTE,
+            NOTE if few else OK,
             float(len(few)),
-            f"{len(few)} of {log.n_actions} actions were taken fewer than {FEW_SAMPLES} times: {quoted(few)}.",
-        )
-    return Finding("hardly_logged", OK, 0.0, f"Every action that was taken was taken at least {FEW_SAMPLES} times.")
+            f"{len(few)} {of_all} taken fewer than {FEW_SAMPLES} times: {quoted(few)}."
+            if few
+            else f"Every action that was taken was taken at least {FEW_SAMPLES} times.",
+        ),
+    ]

@@ -43,11 +43,8 @@ class Dropped:
 
     def __str__(self) -> str:
         noun = "row" if self.n_rows == 1 else "rows"
-        return f"{self.reason} in {self.n_rows:,} ({noun} {', '.join(map(str, self.first))}{self._more})"
-
-    @property
-    def _more(self) -> str:
-        return ", …" if self.n_rows > len(self.first) else ""
+        more = ", …" if self.n_rows > len(self.first) else ""
+        return f"{self.reason} in {self.n_rows:,} ({noun} {', '.join(map(str, self.first))}{more})"
 
 
 @dataclass(frozen=True)
