@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from difflib import get_close_matches
+from typing import Any
 
 
 class UsageError(ValueError):
@@ -49,3 +50,9 @@ def quoted(names: Sequence[object], *, limit: int = 8) -> str:
     """Return names as they go into a message: quoted, separated by commas, cut after ``limit``."""
     shown = ", ".join(repr(name) for name in names[:limit])
     return shown if len(names) <= limit else f"{shown} and {len(names) - limit} more"
+
+
+def shortened(value: Any, *, limit: int = 60) -> str:
+    """Return a value as it goes into a message: quoted as Python writes it, also where numpy holds it, and not long."""
+    text = repr(value.item() if type(value).__module__ == "numpy" and hasattr(value, "item") else value)
+    return text if len(text) <= limit else f"{text[: limit - 1]}…"

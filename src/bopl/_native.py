@@ -39,3 +39,8 @@ def unmasked(values: Any) -> Any:
     objects = values.data.astype(object)
     objects[hidden] = None
     return objects
+
+
+def plain(value: Any) -> Any:
+    """Return a number, text or flag of numpy as Python's own; anything else is returned as it is."""
+    return value.item() if isinstance(value, np.generic) else value

@@ -10,6 +10,7 @@ import pytest
 
 import bopl
 from bopl.cli.exit_code import of_verdicts
+from bopl.cli.main import in_flags
 from helpers import informative_log
 from product import ROLES, SMALL, click_table, run_bopl, run_json, write_log
 
@@ -334,3 +335,17 @@ def test_policies_from_arrays_remember_no_names_and_say_so(tmp_path, capsys):
     code, line = refused(capsys, "predict", log, tmp_path / "policy.bopl")
     assert code == WRONG_USE
     assert "does not remember" in line
+
+
+@pytest.mark.parametrize(
+    ("said", "in_the_command"),
+    [
+        ("drop them with drop_invalid=True.", "drop them with --drop-invalid."),
+        ("none with has_propensity=False;", "none with --assume-propensity;"),
+        ("Exclude them with ignore=[…], or", "Exclude them with --ignore, or"),
+        ("exclude it with ignore.", "exclude it with --ignore."),
+        ("such as format='csv'.", "such as --format csv."),
+    ],
+)
+def test_advice_of_the_library_names_flags_that_exist(said, in_the_command):
+    assert in_flags(said) == in_the_command

@@ -384,3 +384,22 @@ def test_deviations_beyond_measure_are_told_as_that():
     log = bopl.BanditLog(np.zeros((200, 1)), [0, 1] * 100, [0, 1, 1, 0] * 50, np.ones(200))
     texts = {finding.check: finding.sentence for finding in log.audit().findings}
     assert "is 0.5 where 1 is expected (z < -1000)" in texts["mean_weight_uniform"]
+
+
+def test_labels_that_seem_to_be_one_or_to_be_missing_are_noted():
+    def audit(labels):
+        n_copies = 60 // len(labels)
+        return bopl.BanditLog(np.arange(60.0)[:, None], labels * n_copies, [0, 1] * 30, [0.5] * 60).audit()
+
+    finding = audit(["Shoes", "shoes ", "coat"])["action_labels"]
+    assert (finding.status, finding.value) == ("note", 1.0)
+    assert "('Shoes', 'shoes ')" in finding.sentence
+    assert "(1, '1')" in audit([1, "1"])["action_labels"].sentence
+    assert "'nan' as an action looks like a missing value" in audit(["nan", "a"])["action_labels"].sentence
+    assert "action_labels" not in audit(["01", "1", "nano"]).table["check"].tolist()
+
+
+def test_rewards_beyond_what_can_be_summed_are_a_problem_and_no_warning():
+    log = bopl.BanditLog(np.arange(60.0)[:, None], ["a", "b"] * 30, [0.0, 1e308] * 30, [0.5] * 60)
+    assert log.audit()["rewarded_samples"].status == "problem"
+    assert "mean_reward=inf" in repr(log)

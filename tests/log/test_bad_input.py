@@ -1,9 +1,12 @@
 """Every bad input gets one sentence: what, how many, the first of them, and what to do."""
 
+from datetime import date
+
 import numpy as np
 import pandas as pd
 import polars as pl
 import pytest
+from scipy import sparse
 
 import bopl
 
@@ -77,7 +80,62 @@ BAD_LOGS = {
     "time missing": (
         {**GOOD, "time": [1.0, np.nan, 2.0, 3.0]},
         ValueError,
-        "time is missing in 1 of 4 samples, .*row 1",
+        "time is missing in 1 of 4 samples, .*row 1. Fill it in, or drop those samples",
+    ),
+    "time infinite": ({**GOOD, "time": [1.0, np.inf, 2.0, 3.0]}, ValueError, r"row 1 holds inf\. Drop"),
+    "time in two units": (
+        {**GOOD, "time": [1_727_776_800, 1_727_776_900, 1_719_828_000_000, 1_727_777_000]},
+        ValueError,
+        r"several units, .*row 0 holds 1727776800 \(s\), row 2 1719828000000 \(ms\)",
+    ),
+    "time beyond floats": ({**GOOD, "time": [10**400, 1, 2, 3]}, ValueError, "integers beyond the range of a float"),
+    "time generator": ({**GOOD, "time": (row for row in range(4))}, TypeError, "time must have one value per sample"),
+    "propensity tiny": (changed("propensity", 2, 1e-320), ValueError, "row 2 with .* so unlikely is never taken"),
+    "no actions listed": ({**GOOD, "actions": []}, ValueError, "actions is empty; list all actions"),
+    "actions as a set": ({**GOOD, "actions": {"a", "b"}}, TypeError, "^actions must be a sequence .*got set"),
+    "true beside one": ({**GOOD, "action": [1, True, 2, 2]}, ValueError, "holds 1 in row 0 and True in row 1"),
+    "false after zero": ({**GOOD, "action": ["a", 0, 0, False]}, ValueError, "holds 0 in row 1 and False in row 3"),
+    "other rewards as a list": ({**GOOD, "other_rewards": [1, 2]}, TypeError, "must be a mapping .*got list"),
+    "names as one text": ({**GOOD, "feature_names": "ab"}, ValueError, "feature_names has 1 names"),
+    "names as a number": ({**GOOD, "feature_names": 2}, ValueError, "feature_names must be a list of names; got 2"),
+    "flag as a number": ({**GOOD, "drop_invalid": 1}, TypeError, "drop_invalid must be True or False; got 1"),
+    "mask of text": (
+        {**GOOD, "action_mask": [[1, 1], [1, "no"], [1, 1], [1, 1]]},
+        ValueError,
+        "only; row 0 holds '1' for action 'a'",
+    ),
+    "mask forbids": ({**GOOD, "action_mask": [[0, 1]] * 4}, ValueError, "first at row 0 with 'a'. An action"),
+    "mask in another order": (
+        {**GOOD, "action_mask": pd.DataFrame({"b": [True] * 4, "a": [True] * 4})},
+        ValueError,
+        "action_mask has columns in the order 'b', 'a', but the actions are 'a', 'b'",
+    ),
+    "features in another order": (
+        {**GOOD, "action_features": pd.DataFrame({"price": [1.0, 2.0]}, index=["b", "a"])},
+        ValueError,
+        "action_features has rows in the order 'b', 'a'",
+    ),
+    "features missing": ({**GOOD, "action_features": [[np.nan], [1.0]]}, ValueError, "action 'a' has NaN in column 0"),
+    "features text": ({**GOOD, "action_features": [["x"], ["y"]]}, TypeError, "^action_features must be numeric"),
+    "context beyond floats": (
+        {**GOOD, "context": [[10**400]] * 4},
+        TypeError,
+        r"column 0 holds 1000\d+… at row 0",
+    ),
+    "context of a dict": ({**GOOD, "context": {"x": [1]}}, TypeError, "an array, a sparse matrix or a frame; got dict"),
+    "lazy context": (
+        {**GOOD, "context": pl.LazyFrame({"x": [1, 2, 3, 4]})},
+        TypeError,
+        r"got LazyFrame; collect\(\) it first",
+    ),
+    "rewards in another order": (
+        {
+            **GOOD,
+            "context": pd.DataFrame({"x": [1, 2, 3, 4]}, index=[4, 5, 6, 7]),
+            "reward": pd.Series([0, 1, 0, 1], index=[4, 6, 5, 7]),
+        },
+        ValueError,
+        "reward has the rows of context in another order: row 1 of context has the index 5, that of reward 6",
     ),
 }
 
@@ -101,12 +159,50 @@ ROLES = {"action": "item", "reward": "click", "propensity": "p"}
         (FRAME, {**ROLES, "context": ["x", "y"]}, "no column 'y'"),
         (FRAME, {**ROLES, "context": ["x", "click"]}, "context contains 'click', which is also the"),
         (FRAME, {**ROLES, "reward": "p"}, "one column is given two roles"),
+        (FRAME, {**ROLES, "reward": FRAME["click"]}, "reward must be the name of a column; got Series"),
+        (FRAME, {**ROLES, "segment": "item"}, "segment names 'item', which was not known before the action"),
+        (FRAME, {**ROLES, "ignore": 3}, "ignore must be a list of names; got 3"),
+        (FRAME, {**ROLES, "drop_duplicates": 3}, "drop_duplicates must be a list of names; got 3"),
+        (FRAME.assign(o=[date(2024, 5, 1)] * 2), ROLES, r"'o' \(objects such as datetime\.date\(2024, 5, 1\)\)"),
+        (FRAME[:0], ROLES, "the log is empty"),
         (pd.concat([FRAME, FRAME[["x"]]], axis=1), ROLES, "duplicated column names: 'x'"),
     ],
 )
 def test_bad_frame_is_refused(frame, roles, message):
     with pytest.raises(ValueError, match=message):
         bopl.BanditLog.from_frame(frame, **roles)
+
+
+@pytest.mark.parametrize(
+    ("reward", "message"),
+    [
+        (["$1", "$0"], "the column holds text. Row 0 holds '\\$1': turn"),
+        ([None, "yes"], "the column holds text. Row 1 holds 'yes'"),
+        (pd.Categorical(["1", "0"]), "Row 0 holds '1'"),
+    ],
+)
+def test_rewards_that_are_text_are_quoted(reward, message):
+    with pytest.raises(TypeError, match=f"reward must be numeric; .*{message}"):
+        bopl.BanditLog.from_frame(FRAME.assign(click=reward), **ROLES)
+
+
+def test_frames_in_the_same_order_by_name_are_read():
+    mask = pd.DataFrame({"a": [True] * 4, "b": [True] * 4})
+    features = pd.DataFrame({"price": [1.0, 2.0]})
+    reward = pd.Series([0, 1, 0, 1], index=[9, 8, 7, 6])  # other rows than those of the context, by their names
+    log = bopl.BanditLog(
+        pd.DataFrame(CONTEXT), GOOD["action"], reward, [0.5] * 4, action_mask=mask, action_features=features
+    )
+    assert log.action_mask.all()
+    assert log.reward.tolist() == [0, 1, 0, 1]
+
+
+def test_inverse_propensities_up_to_100_are_not_taken_for_percentages():
+    frame = pd.DataFrame({"x": range(90), "item": ["a", "b", "c"] * 30, "click": 1.0, "p": [2.0, 3.0, 4.0] * 30})
+    with pytest.raises(ValueError, match="inverse propensities: pass 1 / propensity"):
+        bopl.BanditLog.from_frame(frame, **ROLES)
+    with pytest.raises(ValueError, match="percentages: divide by 100"):
+        bopl.BanditLog.from_frame(frame.assign(p=[20.0, 30.0, 50.0] * 30), **ROLES)
 
 
 def test_from_frame_refuses_what_is_no_frame():
@@ -136,6 +232,7 @@ def test_files_that_cannot_be_read_say_so(tmp_path):
     [
         (lambda log: log.split(0.0), "strictly between 0 and 1; got 0.0"),
         (lambda log: log.split(0.01), "leaves one part empty"),
+        (lambda log: log.split(random_state=-1), "random_state must be at least 0; got -1"),
         (lambda log: log.split(0.5, by="time"), "build the log with time="),
         (lambda log: log.split(0.5, by="day"), "by must be 'random', 'time' or 'group'; got 'day'"),
         (lambda log: log.subset([4]), "row numbers must lie in 0 … 3"),
@@ -147,3 +244,43 @@ def test_files_that_cannot_be_read_say_so(tmp_path):
 def test_bad_requests_of_a_log_are_refused(call, message):
     with pytest.raises(ValueError, match=message):
         call(bopl.BanditLog(**GOOD))
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda log: log.split("0.2"), "test_fraction must be a number; got '0.2'"),
+        (lambda log: log.split(random_state="a"), "random_state must be an integer; got 'a'"),
+    ],
+)
+def test_requests_of_the_wrong_type_are_refused(call, message):
+    with pytest.raises(TypeError, match=message):
+        call(bopl.BanditLog(**GOOD))
+
+
+def damaged(form):
+    """Return a matrix in which one position points outside it."""
+    matrix = sparse.eye_array(4, dtype=np.float32).asformat(form)
+    if form == "coo":
+        matrix.coords[0][0] = 9
+    elif form == "lil":
+        matrix.rows[0] = [77]
+    elif form == "dok":
+        matrix._dict[(9, 9)] = 1.0
+    else:
+        matrix.indices[0] = 9
+    return matrix
+
+
+@pytest.mark.parametrize("form", ["csr", "csc", "bsr", "coo", "lil", "dok"])
+def test_a_damaged_sparse_matrix_is_refused_before_scipy_follows_it(form):
+    with pytest.raises(ValueError, match=r"the sparse context of shape \(4, 4\) is damaged"):
+        bopl.BanditLog(**{**GOOD, "context": damaged(form)})
+
+
+@pytest.mark.parametrize("form", ["csr", "csc", "bsr", "coo", "lil", "dok", "dia"])
+def test_every_sound_sparse_matrix_is_read(form):
+    log = bopl.BanditLog(**{**GOOD, "context": sparse.eye_array(4).asformat(form)})
+    np.testing.assert_array_equal(log.context.toarray(), np.eye(4))
+    with pytest.raises(ValueError, match="Complex data not supported: context must be real"):
+        bopl.BanditLog(**{**GOOD, "context": (1j * sparse.eye_array(4)).asformat(form)})

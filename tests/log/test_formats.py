@@ -232,6 +232,8 @@ BROKEN = {
     "binary.vw": (b"\xca\xfe\xba\xbe", "cannot be read as text"),
     "binary.dsjson": (b"\xca\xfe\xba\xbe", "cannot be read as text"),
     "wide.csv": ("city,p\nRom,1\n".encode("utf-16"), "is in UTF-16; save it in UTF-8"),
+    "parquet.csv": (b"PAR1\x15\x04\x15\x80", "is not CSV but Parquet, by its first bytes"),
+    "sheet.csv": (b"PK\x03\x04\x14\x00", "is not CSV but a ZIP archive"),
     "latin.csv": ("city,p\nM\xfcnchen,1\n".encode("latin-1"), "is not in UTF-8, see column 'city'"),
     "array.json": (b'[{"a": 1}, {"a": 2}]', "is one JSON array; write one object per line"),
 }
@@ -572,6 +574,34 @@ def test_whole_numbers_beyond_64_bits_keep_their_digits(tmp_path, extension, rol
 def test_labels_that_are_numbers_stay_numbers(tmp_path, extension, role):
     ids = [0, 2**63 - 1, -5, 1234567890123456789]
     assert read_labels(id_file(tmp_path, extension, ids, role), role) == sorted(ids)
+
+
+def test_versions_and_hexadecimal_labels_are_not_merged(tmp_path):
+    assert read_labels(id_file(tmp_path, "csv", ["1.1", "1.10", "2.0", "1.1"], "action"), "action") == [
+        "1.1",
+        "1.10",
+        "2.0",
+    ]
+    assert read_labels(id_file(tmp_path, "csv", ["0x1", "0x01", "2", "2"], "action"), "action") == ["0x01", "0x1", "2"]
+
+
+def test_segments_keep_their_zeros(tmp_path):
+    (tmp_path / "log.csv").write_text("zip,x,action,reward,propensity\n01,0,a,1,0.5\n1,1,b,0,0.5\n")
+    assert bopl.BanditLog.read(tmp_path / "log.csv", segment="zip").segment.tolist() == ["01", "1"]
+
+
+def test_a_file_with_a_header_alone_is_an_empty_log(tmp_path):
+    (tmp_path / "log.csv").write_text("x,action,reward,propensity\n")
+    with pytest.raises(ValueError, match="the log is empty"):
+        bopl.BanditLog.read(tmp_path / "log.csv")
+
+
+def test_a_file_that_is_named_twice_is_refused_and_so_are_none(tmp_path):
+    path = id_file(tmp_path, "csv", ["a", "b", "a", "b"], "action")
+    with pytest.raises(UsageError, match=r"log\.csv' more than once; name each file once"):
+        bopl.BanditLog.read([path, tmp_path / "*.csv"])
+    with pytest.raises(UsageError, match="path is an empty list"):
+        bopl.BanditLog.read([])
 
 
 def test_labels_are_text_in_all_files_where_they_are_in_one(tmp_path):

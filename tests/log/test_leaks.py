@@ -49,6 +49,15 @@ def test_a_column_that_knows_too_much_is_named_and_no_other(n_samples, make, kno
     assert (found["added"].knows, found["added"].certainty) == (knows, "sure")
 
 
+def test_a_rank_by_the_reward_is_named_in_a_short_log():
+    def place(frame, rng):  # whoever clicked ranks above all others
+        return (frame["click"] + 0.5 * rng.random(len(frame))).rank()
+
+    for seed in range(3):
+        assert leaks_of(shop(2000, seed, place=place))["place"].knows == "reward"
+        assert leaks_of(shop(2000, seed, place=lambda frame, rng: -place(frame, rng)))["place"].certainty == "sure"
+
+
 def test_a_price_is_blamed_and_the_propensities_are_not():
     log = bopl.BanditLog.from_frame(shop(item_price=item_price), **ROLES)
     audit = log.audit()

@@ -8,6 +8,7 @@ import pytest
 
 import bopl
 from bopl._errors import UsageError
+from bopl.log.instant import unreadable_times
 from product import run_json
 
 ROLES = {"action": "item", "reward": "click", "propensity": "p"}
@@ -111,6 +112,35 @@ def test_invalid_rows_are_left_out_counted_and_listed(tmp_path, extension):
     assert "5 of 400 rows were dropped (1.2%)" in finding.sentence
 
 
+def test_whatever_would_be_refused_is_left_out():
+    frame = clicks().assign(revenue=1.0, day="2024-05-01")
+    frame.loc[2, "revenue"], frame.loc[3, "revenue"] = np.nan, np.inf
+    frame.loc[4, "day"] = "never"
+    frame.loc[[5, 6], "p"] = 1e-320, 1.0 + 1e-7  # sums of probabilities in 32 bits may be the latter
+    log = bopl.BanditLog.from_frame(frame, **ROLES, other_rewards=["revenue"], time="day", drop_invalid=True)
+    expected = {"'revenue' is missing": (2,), "'revenue' is infinite": (3,), "time cannot be read": (4,)}
+    assert {one.reason: one.first for one in log.origin.dropped} == expected | {"propensity is below 1e-100": (5,)}
+    columns = {name: frame[name].tolist() for name in ("item", "click", "p")}
+    arrays = bopl.BanditLog(
+        np.zeros((400, 1)), *columns.values(), other_rewards={"revenue": frame.revenue.tolist()}, drop_invalid=True
+    )
+    assert [one.first for one in arrays.origin.dropped] == [(2,), (3,), (5,)]
+
+
+@pytest.mark.parametrize("times", [[None, "2024-05-01", "x"], [np.nan, 1.0, np.inf], np.array([0, 1, 2], "M8[D]")])
+def test_times_that_cannot_be_read_are_told_from_missing_ones(times):
+    is_bad = [False, False, not isinstance(times, np.ndarray)]
+    assert unreadable_times(times).tolist() == is_bad
+    assert unreadable_times(pd.Series(times)).tolist() == is_bad
+    assert unreadable_times(pd.Series(times, dtype=object)).tolist() == is_bad
+
+
+def test_decisions_without_a_number_are_not_taken_for_copies():
+    frame = clicks().assign(decision=[None] * 200 + [*range(150), *range(50)])
+    log = bopl.BanditLog.from_frame(frame, **ROLES, ignore=["decision"], drop_duplicates="decision")
+    assert log.origin.n_dropped == 50
+
+
 def test_rows_left_out_after_one_action_only_are_doubtful():
     frame = clicks(4000)
     frame.loc[frame.index[frame.item == "a"][:400], "click"] = np.nan
@@ -120,7 +150,7 @@ def test_rows_left_out_after_one_action_only_are_doubtful():
 
 
 def test_a_log_without_a_valid_row_is_refused():
-    with pytest.raises(ValueError, match=r"no valid row is left\. 400 of 400 rows were dropped"):
+    with pytest.raises(ValueError, match=r"no valid row is left\. 400 of 400 rows were dropped \(100%\)"):
         bopl.BanditLog.from_frame(FRAME.assign(click=np.nan), **ROLES, drop_invalid=True)
 
 

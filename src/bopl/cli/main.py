@@ -33,7 +33,7 @@ from bopl.workflow.config import RENAMED, TrainConfig
 
 DEBUG = "--debug"
 # A parameter that a message of the library recommends: with a value, or after the word "with".
-_ADVICE = re.compile(r"\b(?P<set>[a-z_]+)=(?P<to>True|'[^']*'|\[…\]|…)|\bwith (?P<named>[a-z]+_[a-z_]+|ignore)\b")
+_ADVICE = re.compile(r"\b(?P<set>[a-z_]+)=(?P<to>True|'[^']*'|\[…\]|…)|\bwith (?P<named>[a-z]+_[a-z_]+|ignore)\b(?!=)")
 # typer brings its own copy of click in newer versions; this is the base of its errors in all of them.
 _ClickError = typer.BadParameter.__mro__[2]
 

@@ -10,8 +10,8 @@ from unicodedata import normalize
 import narwhals.stable.v1 as nw
 import numpy as np
 
-from bopl._errors import quoted
-from bopl._native import unmasked
+from bopl._errors import quoted, shortened
+from bopl._native import plain, unmasked
 from bopl._typing import AnyArray, IntArray
 from bopl.log.column import TEXT, distinct_values
 from bopl.log.missing import is_missing
@@ -26,15 +26,21 @@ def label_array(labels: Sequence[Hashable]) -> AnyArray:
     is_plain = len(kinds) == 1 and next(iter(kinds)) in (bool, int, float, str)
     array = np.array(labels) if is_plain else np.empty(0, dtype=object)
     if not is_plain or (kinds == {int} and array.dtype.kind not in "iu"):  # floats would merge integers
-        array = np.empty(len(labels), dtype=object)
-        for position, label in enumerate(labels):  # one by one: a tuple assigned to a slice would be spread over it
-            array[position] = label
+        array = object_array(labels)
     array.flags.writeable = False
     return array
 
 
-def python_labels(values: object) -> list[Hashable]:
-    """Return a column of labels as plain Python values, whatever it came in."""
+def object_array(labels: Sequence[Hashable]) -> AnyArray:
+    """Return labels as they are: an array of text and numbers would turn all of them into text."""
+    array = np.empty(len(labels), dtype=object)
+    for position, label in enumerate(labels):  # one by one: a tuple assigned to a slice would be spread over it
+        array[position] = label
+    return array
+
+
+def python_labels(values: object, what: str = "action") -> list[Hashable]:
+    """Return a column of labels as plain Python values, whatever it came in; messages call it ``what``."""
     values = unmasked(values)
     series = nw.from_native(values, series_only=True, pass_through=True)
     if isinstance(series, nw.Series):
@@ -42,12 +48,13 @@ def python_labels(values: object) -> list[Hashable]:
     if isinstance(values, np.ndarray):
         if values.ndim != 1:
             raise ValueError(
-                f"action must have one dimension (n_samples,); y should be a 1d array, got {values.shape}."
+                f"{what} must have one dimension (n_samples,); y should be a 1d array, got {values.shape}."
             )
         return list(values.tolist())
     if isinstance(values, str | bytes | Set | Mapping) or not isinstance(values, Iterable):
-        raise TypeError(f"action must be a sequence with one label per sample; got {type(values).__name__}.")
-    return [value.item() if isinstance(value, np.generic) else value for value in values]
+        per = "sample" if what == "action" else "action, in order"
+        raise TypeError(f"{what} must be a sequence with one label per {per}; got {type(values).__name__}.")
+    return [plain(value) for value in values]
 
 
 def encode_actions(values: object, actions: object | None) -> tuple[IntArray, AnyArray]:
@@ -69,7 +76,7 @@ def encode_actions(values: object, actions: object | None) -> tuple[IntArray, An
         return quick
     logged = python_labels(values)
     _check_logged(logged)
-    labels = sorted_labels(set(logged)) if actions is None else check_action_list(python_labels(actions))
+    labels = sorted_labels(set(logged)) if actions is None else check_action_list(actions)
     check_action_count(len(labels), labels)
     position_of = {label: position for position, label in enumerate(labels)}
     try:
@@ -85,7 +92,7 @@ def _encode_column(values: object, actions: object | None) -> tuple[IntArray, An
     if not isinstance(series, nw.Series) or not (series.dtype in TEXT or series.dtype.is_integer()):
         return None
     logged, position = distinct_values(series)
-    labels = sorted_labels(logged) if actions is None else check_action_list(python_labels(actions))
+    labels = sorted_labels(logged) if actions is None else check_action_list(actions)
     position_of = {label: code for code, label in enumerate(labels)}
     if not len(position) or position.min() < 0 or any(label not in position_of for label in logged):
         return None
@@ -102,11 +109,30 @@ def _check_logged(logged: list[Hashable]) -> None:
             "drop_invalid=True."
         )
     _check_exact(logged)
-    for row, label in enumerate(logged):
+    check_hashable(logged, "action labels")
+    _check_truth(logged)
+
+
+def check_hashable(labels: Sequence[Any], what: str) -> None:
+    """Raise if a label cannot be looked up."""
+    for row, label in enumerate(labels):
         try:
             hash(label)
         except TypeError:
-            raise TypeError(f"action labels must be hashable; row {row} holds {label!r}.") from None
+            raise TypeError(f"{what} must be hashable; row {row} holds {shortened(label)}.") from None
+
+
+def _check_truth(logged: list[Hashable]) -> None:
+    """Raise if booleans stand beside numbers: to Python, True is 1, and the two would be one action."""
+    if {type(label) for label in logged} <= {bool} or not any(isinstance(label, bool) for label in logged):
+        return
+    truths = {label: row for row, label in reversed(list(enumerate(logged))) if isinstance(label, bool)}
+    for row, label in enumerate(logged):
+        if not isinstance(label, bool) and label in truths:
+            raise ValueError(
+                f"action holds {label!r} in row {row} and {bool(label)} in row {truths[bool(label)]}, which Python "
+                "takes for the same label. Write all of them as text, or all as numbers."
+            )
 
 
 def _check_exact(logged: list[Hashable]) -> None:
@@ -120,8 +146,11 @@ def _check_exact(logged: list[Hashable]) -> None:
         )
 
 
-def check_action_list(labels: list[Hashable]) -> list[Hashable]:
-    """Return a list of actions, or raise if one of them is missing or listed twice."""
+def check_action_list(actions: object) -> list[Hashable]:
+    """Return a list of actions, or raise if there are none, or if one of them is missing or listed twice."""
+    labels = python_labels(actions, "actions")
+    if not labels:
+        raise ValueError("actions is empty; list all actions that can be chosen, or leave it out.")
     if any(is_missing(label) for label in labels):
         raise ValueError("actions contains a missing label (None, NaN, NaT or NA); list real labels only.")
     repeated = [label for label, count in Counter(labels).items() if count > 1]

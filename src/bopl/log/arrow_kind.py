@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any
 
 _SECONDS = (-62_135_596_800, 253_402_300_800)  # from 1970 to the beginning of the year 1, and to that of 10000
@@ -47,6 +48,17 @@ def _usual_kind(kind: Any) -> Any | None:
         return pyarrow.binary()
     if types.is_timestamp(kind) and kind.tz not in (None, "UTC"):
         return pyarrow.timestamp(kind.unit, "UTC")
+    return None
+
+
+def cast_to_times(column: Any) -> Any | None:
+    """Return an arrow column of text as times, in UTC where they have zones; None if arrow cannot read all of them."""
+    from pyarrow import ArrowInvalid, timestamp
+
+    for unit in ("us", "ns"):
+        for zone in (None, "UTC"):
+            with suppress(ArrowInvalid):
+                return column.cast(timestamp(unit, zone)).cast(timestamp(unit))
     return None
 
 

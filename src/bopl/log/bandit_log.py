@@ -21,8 +21,10 @@ from bopl.log.check import (
     check_propensity,
     check_reward,
     check_rows,
+    check_same_order,
     check_segment,
     column_length,
+    named_rewards,
     number_groups,
 )
 from bopl.log.cleaning import valid_samples
@@ -157,12 +159,14 @@ class BanditLog(LogFiles, AnyLog):
         exact_propensity: bool = False,
     ) -> None:
         check_flag("exact_propensity", exact_propensity)
+        check_flag("drop_invalid", drop_invalid)
         matrix, names_found = read_context(context, feature_names, allow_infinite=drop_invalid)
-        others = {f"other_rewards[{name!r}]": one for name, one in (other_rewards or {}).items()}
+        others = named_rewards(other_rewards or {})
         columns = {"action": action, "reward": reward, "propensity": propensity, "time": time, "group": group}
         columns |= {"segment": segment} | others
         given = {name: one for name, one in columns.items() if one is not None or name not in OPTIONAL}
-        check_lengths({"context": matrix.shape[0]} | {name: column_length(one) for name, one in given.items()})
+        check_same_order({"context": context} | given)
+        check_lengths({"context": matrix.shape[0]} | {name: column_length(one, name) for name, one in given.items()})
         origin = None
         if drop_invalid:
             matrix, columns, action_mask, origin = valid_samples(
@@ -220,10 +224,11 @@ class BanditLog(LogFiles, AnyLog):
 
     def __repr__(self) -> str:
         least = f"min_propensity={self.propensity.min():.4g}" if self.has_propensity else "propensity unknown"
-        return (
-            f"BanditLog(n_samples={self.n_samples}, n_features={self.n_features}, n_actions={self.n_actions}, "
-            f"mean_reward={self.reward.mean():.4g}, {least})"
-        )
+        with np.errstate(over="ignore"):
+            return (
+                f"BanditLog(n_samples={self.n_samples}, n_features={self.n_features}, n_actions={self.n_actions}, "
+                f"mean_reward={self.reward.mean():.4g}, {least})"
+            )
 
     def _repr_html_(self) -> str:
         from bopl.log.log_card import log_card
@@ -295,9 +300,9 @@ class BanditLog(LogFiles, AnyLog):
 
     def with_other_rewards(self, other_rewards: Mapping[str, object]) -> BanditLog:
         """Return the log with other rewards, by name, each of shape (n_samples,)."""
-        shown = {str(name): (f"other_rewards[{name!r}]", one) for name, one in other_rewards.items()}
-        found = {name: self._as_long(what, check_reward(one, what)) for name, (what, one) in shown.items()}
-        return replaced(self, other_rewards=found)
+        found = zip(other_rewards, named_rewards(other_rewards).items(), strict=True)
+        checked = {str(name): self._as_long(shown, check_reward(one, shown)) for name, (shown, one) in found}
+        return replaced(self, other_rewards=checked)
 
     def with_exact_propensity(self, exact_propensity: bool = True) -> BanditLog:
         """Return the log with its propensities declared exact, however few digits they have."""

@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import narwhals.stable.v1 as nw
 import numpy as np
 
-from bopl._errors import UsageError, did_you_mean, quoted
+from bopl._errors import UsageError, did_you_mean, quoted, shortened
 from bopl._logged import logged_entries
-from bopl._native import unmasked
+from bopl._native import column_names, is_frame, unmasked
 from bopl._typing import AnyArray, BoolArray, FloatArray, IntArray
-from bopl.log.action import MAX_EXACT, label_array
+from bopl.log.action import MAX_EXACT, check_hashable, label_array
 from bopl.log.column import TEXT, distinct_values, dtype_name
 from bopl.log.context import MANY, check_unique_names, column_to_float, is_sparse, read_context
-from bopl.log.missing import is_missing, missing_rows, object_to_float
+from bopl.log.missing import is_missing, missing_clause, missing_rows, object_to_float
 from bopl.log.propensity_hint import propensity_hint
 
 MISSING_SEGMENT = "missing"
+MIN_PROPENSITY = 1e-100  # third powers of weights, which skewness needs, leave the range of a float below it
 MAX_ABOVE_ONE = 1e-6  # what sums of probabilities in 32 bits leave above 1
 
 
@@ -32,6 +33,13 @@ def check_reward(reward: object, name: str = "reward") -> FloatArray:
             "in what was earned, or drop those samples with drop_invalid=True."
         )
     return values
+
+
+def named_rewards(other_rewards: Mapping[str, object]) -> dict[str, object]:
+    """Return other rewards by what messages call them."""
+    if not isinstance(other_rewards, Mapping):
+        raise TypeError(f"other_rewards must be a mapping of names to columns; got {type(other_rewards).__name__}.")
+    return {f"other_rewards[{name!r}]": one for name, one in other_rewards.items()}
 
 
 def check_propensity(
@@ -48,7 +56,7 @@ def check_propensity(
         return np.full(n_samples, np.nan)
     values = float_column(propensity, "propensity")
     values[(values > 1.0) & (values <= 1.0 + MAX_ABOVE_ONE)] = 1.0
-    bad = ~((values > 0.0) & (values <= 1.0))
+    bad = ~((values >= MIN_PROPENSITY) & (values <= 1.0))
     if bad.any():
         raise ValueError(
             f"propensity must lie in (0, 1]; {_count_and_first(bad, values)}. "
@@ -71,14 +79,15 @@ def float_column(values: object, name: str) -> FloatArray:
         if series.dtype == nw.Object:  # as pandas.NA among numbers makes it
             values = series.to_list()
         elif not (series.dtype.is_numeric() or series.dtype == nw.Boolean):
-            raise TypeError(f"{name} must be numeric; the column holds {dtype_name(series)}.")
+            raise TypeError(f"{name} must be numeric; the column holds {dtype_name(series)}.{_first_text(series)}")
         else:
             values = column_to_float(series)
     else:
         values = series
     try:
         # Always a copy: the log is frozen, the caller's array is not.
-        array = np.array(values, dtype=np.float64) if _is_plain(values) else object_to_float(np.array(values, object))
+        is_plain = isinstance(values, np.ndarray) and values.dtype.kind in "biuf"
+        array = np.array(values, dtype=np.float64) if is_plain else object_to_float(np.array(values, object))
     except (TypeError, ValueError, OverflowError):
         raise TypeError(f"{name} must be numeric; {_first_non_number(values)}.") from None
     if array.ndim != 1:
@@ -86,8 +95,13 @@ def float_column(values: object, name: str) -> FloatArray:
     return array
 
 
-def _is_plain(values: Any) -> bool:
-    return isinstance(values, np.ndarray) and values.dtype.kind in "biuf"
+def _first_text(series: nw.Series[Any]) -> str:
+    """Return a sentence about the first value of a column of text."""
+    labels, position = distinct_values(series) if series.dtype in TEXT else ([], np.zeros(0, np.int64))
+    if not labels:
+        return ""
+    row = int(np.flatnonzero(position >= 0)[0])
+    return f" Row {row} holds {shortened(labels[position[row]])}: turn it into numbers."
 
 
 def _first_non_number(values: Any) -> str:
@@ -96,7 +110,7 @@ def _first_non_number(values: Any) -> str:
             if not is_missing(value):
                 float(value)
         except (TypeError, ValueError, OverflowError):
-            return f"row {row} holds {value!r}"
+            return f"row {row} holds {shortened(value)}"
     return "its values are not all numbers"
 
 
@@ -104,20 +118,6 @@ def _count_and_first(bad: BoolArray, values: FloatArray) -> str:
     row = int(np.flatnonzero(bad)[0])
     verb = "does" if bad.sum() == 1 else "do"
     return f"{int(bad.sum())} of {len(values)} samples {verb} not, the first at row {row} with {values[row]:g}"
-
-
-def _text_rank(series: nw.Series[Any], name: str) -> IntArray:
-    """Return the rank of each text among all of them."""
-    labels, position = distinct_values(series)
-    missing = position < 0
-    if missing.any():
-        row = int(np.flatnonzero(missing)[0])
-        raise ValueError(
-            f"{name} is missing in {int(missing.sum())} of {len(missing)} samples, the first at row {row}."
-        )
-    rank = np.empty(len(labels), dtype=np.int64)
-    rank[sorted(range(len(labels)), key=lambda idx: str(labels[idx]))] = np.arange(len(labels))
-    return rank[position]
 
 
 def check_group(group: object) -> IntArray:
@@ -129,19 +129,14 @@ def number_groups(group: object) -> tuple[IntArray, AnyArray]:
     """Return groups as integers from 0, equal for equal labels, and the labels; none of them may be missing."""
     series = nw.from_native(unmasked(group), series_only=True, pass_through=True)
     if isinstance(series, nw.Series) and series.dtype in TEXT:
-        rank = _text_rank(series, "group")
-        labels = sorted(map(str, distinct_values(series)[0]))
-        return rank, label_array(labels)
+        found, position = distinct_values(series)
+        _check_groups_present(position < 0)
+        order = sorted(range(len(found)), key=lambda idx: str(found[idx]))
+        return np.argsort(order)[position], label_array([str(found[idx]) for idx in order])
     values = series.to_numpy() if isinstance(series, nw.Series) else _label_column(series)
     if values.ndim != 1:
         raise ValueError(f"group must have one dimension (n_samples,); it has shape {values.shape}.")
-    missing = missing_rows(group)
-    if missing.any():
-        row = int(np.flatnonzero(missing)[0])
-        raise ValueError(
-            f"group is missing in {int(missing.sum())} of {len(values)} samples, the first at row {row}; give each one "
-            "a group, or drop those samples with drop_invalid=True."
-        )
+    _check_groups_present(missing_rows(group))
     if values.dtype.kind == "f" and (np.abs(values) >= MAX_EXACT).any():
         row = int(np.flatnonzero(np.abs(values) >= MAX_EXACT)[0])
         raise ValueError(
@@ -150,11 +145,18 @@ def number_groups(group: object) -> tuple[IntArray, AnyArray]:
         )
     if values.dtype == object:  # labels of several types cannot be sorted: number them in order of appearance
         code_of: dict[Any, int] = {}
-        _check_hashable(values.tolist(), "group")
+        check_hashable(values.tolist(), "labels of group")
         codes = np.array([code_of.setdefault(label, len(code_of)) for label in values.tolist()], dtype=np.int64)
         return codes, label_array(list(code_of))
     labels_found, position = np.unique(values, return_inverse=True)
     return position.astype(np.int64), labels_found
+
+
+def _check_groups_present(missing: BoolArray) -> None:
+    if missing.any():
+        raise ValueError(
+            f"{missing_clause('group', missing)}; give each one a group, or drop those samples with drop_invalid=True."
+        )
 
 
 def check_segment(segment: object) -> AnyArray:
@@ -179,16 +181,36 @@ def _label_column(values: Any) -> AnyArray:
     return label_array(list(values)) if is_mixed else array
 
 
-def _check_hashable(labels: Sequence[Any], name: str) -> None:
-    for row, label in enumerate(labels):
-        try:
-            hash(label)
-        except TypeError:
-            raise TypeError(f"labels of {name} must be hashable; row {row} holds {label!r}.") from None
+def check_same_order(columns: Mapping[str, Any]) -> None:
+    """Raise if pandas objects hold the same rows in different orders, by their indexes: they are used by position."""
+    indexed = {name: one.index for name, one in columns.items() if hasattr(one, "iloc")}
+    first, index = next(iter(indexed.items()), ("", None))
+    for name, other in indexed.items():
+        if index is None or other.equals(index) or not (other.is_unique and set(other) == set(index)):
+            continue
+        row = next(row for row, pair in enumerate(zip(index, other, strict=True)) if pair[0] != pair[1])
+        raise ValueError(
+            f"{name} has the rows of {first} in another order: row {row} of {first} has the index "
+            f"{shortened(index[row])}, that of {name} {shortened(other[row])}. Reorder it with .loc[{first}.index], or "
+            "pass .to_numpy() if it is in order."
+        )
+
+
+def _check_action_order(names: Sequence[Any], actions: AnyArray, what: str) -> None:
+    """Raise if the columns of a mask, or the rows of features, are named after the actions, but not in their order."""
+    named, wanted = [str(name) for name in names], [str(label) for label in actions.tolist()]
+    is_numbered = named == [str(place) for place in range(len(named))]  # what pandas calls whatever has no name
+    if named != wanted and sorted(named) == sorted(wanted) and not is_numbered:
+        raise ValueError(
+            f"{what} in the order {quoted(named)}, but the actions are {quoted(wanted)}: they are used by position. "
+            "Reorder them, or list the actions in that order with actions=[…]."
+        )
 
 
 def check_mask(mask: object, actions: AnyArray, action_idx: IntArray | None) -> BoolArray:
     """Return the mask as booleans; every row needs an eligible action, and the logged one must be eligible."""
+    if is_frame(mask):
+        _check_action_order(column_names(mask), actions, "action_mask has columns")
     try:
         array = np.asarray(unmasked(mask))
     except ValueError:
@@ -197,8 +219,12 @@ def check_mask(mask: object, actions: AnyArray, action_idx: IntArray | None) -> 
         raise ValueError(
             f"action_mask must have one column for each of the {len(actions)} actions; it has shape {array.shape}."
         )
-    if array.dtype != np.bool_ and not np.isin(array, (0, 1)).all():
-        raise ValueError("action_mask must hold booleans or 0 and 1 only.")
+    if array.dtype != np.bool_ and (bad := np.argwhere(~np.isin(array, (0, 1)))).size:
+        row, place = bad[0].tolist()
+        raise ValueError(
+            f"action_mask must hold booleans or 0 and 1 only; row {row} holds {shortened(array[row, place])} for "
+            f"action {shortened(actions[place])}."
+        )
     eligible = array.astype(np.bool_)
     if action_idx is not None and len(eligible) != len(action_idx):
         raise ValueError(f"action_mask has {len(eligible)} rows, the log {len(action_idx)}; each sample needs one.")
@@ -220,13 +246,16 @@ def _check_logged_eligible(eligible: BoolArray, actions: AnyArray, action_idx: I
         row = int(np.flatnonzero(forbidden)[0])
         raise ValueError(
             f"action_mask forbids the logged action in {int(forbidden.sum())} of {len(eligible)} rows, the first at "
-            f"row {row} with {actions[action_idx[row]]!r}. An action that was taken was eligible: check the mask."
+            f"row {row} with {shortened(actions[action_idx[row]])}. An action that was taken was eligible: check the "
+            "mask."
         )
 
 
 def check_features(action_features: object, actions: AnyArray) -> FloatArray:
     """Return action features: one row per action, nothing missing."""
-    matrix, _ = read_context(action_features)
+    if hasattr(action_features, "iloc"):
+        _check_action_order(list(action_features.index), actions, "action_features has rows")  # type: ignore[attr-defined]
+    matrix, _ = read_context(action_features, what="action_features")
     features = np.asarray(matrix.toarray() if is_sparse(matrix) else matrix)
     if len(features) != len(actions):
         raise ValueError(
@@ -236,7 +265,8 @@ def check_features(action_features: object, actions: AnyArray) -> FloatArray:
     if np.isnan(features).any():
         row, column_idx = (int(position) for position in np.argwhere(np.isnan(features))[0])
         raise ValueError(
-            f"action_features must not be missing; action {actions[row]!r} has NaN in column {column_idx}. Fill it in."
+            f"action_features must not be missing; action {shortened(actions[row])} has NaN in column {column_idx}. "
+            "Fill it in."
         )
     return features
 
@@ -245,29 +275,31 @@ def check_names(given: Sequence[str] | None, found: tuple[str, ...] | None, n_fe
     """Return the names of the context columns, given or found."""
     if given is None:
         return found
-    names = tuple(str(name) for name in given)
+    names = tuple(names_of(given, "feature_names"))
     if len(names) != n_features:
         raise ValueError(f"feature_names has {len(names)} names, but context has {n_features} columns.")
     check_unique_names(names, "feature_names")
     return names
 
 
-def names_of(names: Sequence[str]) -> list[str]:
+def names_of(names: Any, what: str) -> list[str]:
     """Return names of columns as a list; a single text is one name, not a list of letters."""
-    return [names] if isinstance(names, str) else [str(name) for name in names]
+    if isinstance(names, str):
+        return [names]
+    if not isinstance(names, Iterable):
+        raise UsageError(f"{what} must be a list of names; got {shortened(names)}.")
+    return [str(name) for name in names]
 
 
-def column_length(column: Any) -> int:
+def column_length(column: Any, name: str) -> int:
     """Return the length of a column of any type."""
     shape = getattr(column, "shape", None)
     if shape is not None and len(shape) == 0:
-        raise TypeError("action, reward and propensity must have one value per sample; got a single number.")
+        raise TypeError(f"{name} must have one value per sample; got a single number.")
     try:
         return len(column)
     except TypeError:
-        raise TypeError(
-            f"action, reward and propensity must have one value per sample; got {type(column).__name__}."
-        ) from None
+        raise TypeError(f"{name} must have one value per sample; got {type(column).__name__}.") from None
 
 
 def check_lengths(lengths: dict[str, int]) -> None:

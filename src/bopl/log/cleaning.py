@@ -12,10 +12,11 @@ import numpy as np
 from bopl._errors import UsageError, did_you_mean, quoted
 from bopl._native import unmasked
 from bopl._typing import AnyArray, BoolArray, ContextMatrix, FloatArray, IntArray
+from bopl.log.check import names_of
 from bopl.log.context import MANY, is_sparse
 from bopl.log.duplicate import repeated_rows
 from bopl.log.invalid import Reasons, invalid_rows, lenient_numbers
-from bopl.log.missing import is_missing
+from bopl.log.missing import is_missing, missing_rows
 from bopl.log.origin import ActionCounts, Dropped, LogOrigin, uneven_by_action
 from bopl.log.where import Where
 
@@ -35,20 +36,25 @@ class RowChoice:
         Drop, and count, rows that would otherwise be refused.
     drop_duplicates : bool or tuple of str
         Keep the first of the rows that agree in these columns; True compares all used columns.
+    other_rewards : tuple of str
+        Columns of other rewards, without which a row is invalid.
     """
 
     where: Where | None = None
     drop_invalid: bool = False
     drop_duplicates: bool | tuple[str, ...] = False
+    other_rewards: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, where: str | None, drop_invalid: bool, drop_duplicates: bool | Sequence[str]) -> RowChoice:
         """Return the choice given by parameters, or raise an error."""
         if not isinstance(drop_invalid, bool):
             raise UsageError(f"drop_invalid must be True or False; got {drop_invalid!r}.")
-        if isinstance(drop_duplicates, str):
-            drop_duplicates = (drop_duplicates,)
-        named = drop_duplicates if isinstance(drop_duplicates, bool) else tuple(drop_duplicates)
+        named = (
+            drop_duplicates
+            if isinstance(drop_duplicates, bool)
+            else tuple(names_of(drop_duplicates, "drop_duplicates"))
+        )
         if named == ():
             named = False
         return cls(None if where is None else Where.parse(where), drop_invalid, named)
@@ -146,12 +152,15 @@ def choose_rows(
         named = choice.drop_duplicates
         compared = [*roles.values(), *context] if named is True else named
         taken = [arrow(name).take(rows) for name in dict.fromkeys(compared)]
-        reasons["another row is the same decision"] = repeated_rows(taken)
+        # Rows without any number of a decision are not known to be the same one.
+        is_known = True if named is True else ~np.logical_and.reduce([missing_rows(column) for column in taken])
+        reasons["another row is the same decision"] = repeated_rows(taken) & is_known
     numbers: dict[str, FloatArray] = {}
     if choice.drop_invalid:
         used = {role: select(columns[name].to_native(), rows) for role, name in roles.items()}
         numbers = {role: lenient_numbers(used[role], role) for role in NUMBERS if role in used}
-        reasons |= invalid_rows({**used, **numbers}, actions)
+        others = {repr(name): select(columns[name].to_native(), rows) for name in choice.other_rewards}
+        reasons |= invalid_rows({**used, **numbers}, actions, others)
         if context:
             reasons["context is infinite"] = _infinite([select(columns[name].to_native(), rows) for name in context])
     kept, origin, counts = leave_out(reasons, rows, columns[roles["action"]].to_native(), origin, is_part=is_part)
@@ -177,13 +186,14 @@ def valid_samples(
     action_mask : array of shape (n_samples, n_actions) or None
     actions : sequence of labels, optional
     beside : sequence of str
-        Columns that have no role, and may hold anything.
+        Columns that have no role: segments, which may hold anything, and other rewards.
     """
     used: dict[str, Any] = {
         role: values for role, values in columns.items() if values is not None and role not in beside
     }
     used |= {role: lenient_numbers(used[role], role) for role in NUMBERS if role in used}
-    reasons = invalid_rows(used, actions) | {"context is infinite": infinite_rows(matrix)}
+    others = {name: columns[name] for name in beside if name != "segment"}
+    reasons = invalid_rows(used, actions, others) | {"context is infinite": infinite_rows(matrix)}
     every: IntArray = np.arange(matrix.shape[0])
     kept, origin, _ = leave_out(reasons, every, columns["action"], LogOrigin(len(every)))
     if not kept.any():

@@ -10,7 +10,7 @@ import numpy as np
 
 from bopl._errors import UsageError, quoted
 from bopl._typing import AnyArray, BoolArray, ContextMatrix, FloatArray
-from bopl.log.action import label_array
+from bopl.log.action import label_array, object_array
 from bopl.log.bandit_log import BanditLog
 from bopl.log.context import is_sparse
 from bopl.log.origin import LogOrigin
@@ -46,10 +46,10 @@ def concat(logs: Iterable[BanditLog], *, share_groups: bool = True) -> BanditLog
     has_propensity = parts[0].has_propensity
     joined = BanditLog(
         joined_context(parts),
-        _object_array([label for log in parts for label in log.action.tolist()]),
+        object_array([label for log in parts for label in log.action.tolist()]),
         np.concatenate([log.reward for log in parts]),
         np.concatenate([log.propensity for log in parts]) if has_propensity else None,
-        actions=_object_array(actions),
+        actions=object_array(actions),
         feature_names=parts[0].feature_names,
         time=_joined_time(parts),
         action_mask=_joined_mask(parts, actions),
@@ -58,7 +58,7 @@ def concat(logs: Iterable[BanditLog], *, share_groups: bool = True) -> BanditLog
         other_rewards={
             name: np.concatenate([log.other_rewards[name] for log in parts]) for name in parts[0].other_rewards
         },
-        segment=_joined_segment(parts),
+        segment=None if parts[0].segment is None else np.concatenate([log.segment for log in parts]),
     )
     if has_propensity:
         sources = {log.propensity_source for log in parts}
@@ -182,14 +182,6 @@ def _joined_group(logs: Sequence[BanditLog], *, share_groups: bool) -> AnyArray 
     return label_array(labels)
 
 
-def _object_array(labels: Sequence[Any]) -> AnyArray:
-    """Return labels as they are: an array of text and numbers would turn all of them into text."""
-    array = np.empty(len(labels), dtype=object)
-    for place, label in enumerate(labels):
-        array[place] = label
-    return array
-
-
 def _joined_origin(logs: Sequence[BanditLog]) -> LogOrigin | None:
     """Return the record of all logs; what was left out is told log by log."""
     if len(logs) == 1 or all(log.origin is None for log in logs):
@@ -210,8 +202,3 @@ def _joined_origin(logs: Sequence[BanditLog]) -> LogOrigin | None:
         ),
         uneven=" ".join(uneven) or None,
     )
-
-
-def _joined_segment(parts: Sequence[BanditLog]) -> AnyArray | None:
-    known = [log.segment for log in parts if log.segment is not None]
-    return np.concatenate(known) if len(known) == len(parts) else None

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from numbers import Number
 from typing import Any
 
 import narwhals.stable.v1 as nw
 import numpy as np
 
-from bopl._errors import quoted
+from bopl._errors import quoted, shortened
 from bopl._native import column_names, is_frame, unmasked
 from bopl._typing import AnyArray, BoolArray, ContextMatrix
 from bopl.log.frame import as_table
@@ -35,32 +36,37 @@ def check_unique_names(names: Sequence[str], what: str) -> None:
 
 
 def read_context(
-    context: object, feature_names: Sequence[str] | None = None, *, allow_infinite: bool = False
+    context: object,
+    feature_names: Sequence[str] | None = None,
+    *,
+    allow_infinite: bool = False,
+    what: str = "context",
 ) -> tuple[ContextMatrix, tuple[str, ...] | None]:
     """Return contexts as a checked float32 matrix (dense or CSR) and their column names, if they have any.
 
-    ``feature_names`` is what messages call the columns of contexts that have no names of their own.
+    ``feature_names`` is what messages call the columns of contexts that have no names of their own, and ``what`` is
+    what they call the matrix: action features are read here as well.
     Missing values (NaN, null) are kept: learners that cannot use them say so. Infinite values are refused, unless the
     caller leaves out their rows (``allow_infinite``).
     """
     names: tuple[str, ...] | None = None
     if is_frame(context):
-        matrix, names = _frame_to_matrix(context)
+        matrix, names = _frame_to_matrix(context, what)
     elif is_sparse(context):
-        matrix = _sparse_to_csr(context)
+        matrix = _sparse_to_csr(context, what)
     else:
-        matrix = _array_to_matrix(context)
-    _check_shape(matrix)
+        matrix = _array_to_matrix(context, what)
+    _check_shape(matrix, what)
     if not allow_infinite:
-        check_values(matrix, names or feature_names)
+        check_values(matrix, names or feature_names, what)
     return matrix, names
 
 
-def _frame_to_matrix(native: object) -> tuple[AnyArray, tuple[str, ...]]:
-    _check_native_names(native)
+def _frame_to_matrix(native: object, what: str) -> tuple[AnyArray, tuple[str, ...]]:
+    check_frame_names(native)
     frame = as_table(native)
     names = tuple(frame.columns)
-    _check_numeric_columns(frame)
+    _check_numeric_columns(frame, what)
     matrix = np.empty((len(frame), len(names)), dtype=CONTEXT_DTYPE)
     with np.errstate(over="ignore"):  # what overflows float32 becomes infinite and is refused with its value below
         for column_idx, name in enumerate(frame.columns):
@@ -72,86 +78,110 @@ def column_to_float(column: nw.Series[Any]) -> AnyArray:
     """Return a numeric or boolean column as floats, nulls as NaN."""
     if column.dtype == nw.Boolean:
         column = column.cast(nw.Int8)
-    if column.null_count() > 0:
+    if column.null_count() > 0 or column.dtype in (nw.Int128, nw.UInt128):  # numpy has no integers of 128 bits
         column = column.cast(nw.Float64)
     values: AnyArray = np.asarray(column.to_numpy())
     return object_to_float(values) if values.dtype == object else values  # nullable extension types hand over objects
 
 
-def _check_native_names(native: object) -> None:
-    """Pandas and arrow tables may hold one name twice; narwhals refuses those with a message of its own."""
+def check_frame_names(native: object) -> None:
+    """Raise if a frame holds one name twice, as pandas and arrow allow; narwhals has a message of its own."""
     check_unique_names([str(name) for name in column_names(native)], "the frame")
 
 
-def _check_numeric_columns(frame: nw.DataFrame[Any]) -> None:
+def _check_numeric_columns(frame: nw.DataFrame[Any], what: str) -> None:
     bad = [(name, dtype) for name, dtype in frame.schema.items() if not (dtype.is_numeric() or dtype == nw.Boolean)]
     if bad:
         listed = ", ".join(f"{name!r} ({dtype})" for name, dtype in bad[:8])
         raise TypeError(
-            f"context columns must be numeric or boolean; {len(bad)} of {len(frame.columns)} are not: {listed}. "
-            "Encode them as numbers, or exclude them with context=[…]."
+            f"{what} columns must be numeric or boolean; {len(bad)} of {len(frame.columns)} are not: {listed}. "
+            "Encode them as numbers, or leave them out."
         )
 
 
-def _sparse_to_csr(context: Any) -> ContextMatrix:
+def _sparse_to_csr(context: Any, what: str) -> ContextMatrix:
     from scipy.sparse import csr_array
 
     if context.ndim != 2:
-        raise ValueError(f"context must have two dimensions (n_samples, n_features); it has {context.ndim}.")
+        raise ValueError(f"{what} must have two dimensions (n_samples, n_features); it has {context.ndim}.")
+    if context.dtype.kind == "c":
+        raise ValueError(f"Complex data not supported: {what} must be real numbers.")
     if not (np.issubdtype(context.dtype, np.number) or context.dtype == np.bool_):
-        raise TypeError(f"context must be numeric; the sparse matrix holds {context.dtype}.")
-    _check_positions(context)
-    matrix = csr_array(context, dtype=CONTEXT_DTYPE, copy=True)  # tidying up must not change the caller's matrix
+        raise TypeError(f"{what} must be numeric; the sparse matrix holds {context.dtype}.")
+    if not _has_sound_positions(context):
+        raise ValueError(
+            f"the sparse {what} of shape {context.shape} is damaged: its indices or index pointers point outside it. "
+            "Build it again from rows, columns and values; check_format(full_check=True) of scipy says what is wrong."
+        )
+    with np.errstate(over="ignore"):  # what overflows float32 becomes infinite and is refused with its place
+        matrix = csr_array(context, dtype=CONTEXT_DTYPE, copy=True)  # tidying up must not change the caller's matrix
     matrix.sum_duplicates()
     matrix.eliminate_zeros()
     return matrix
 
 
-def _check_positions(matrix: Any) -> None:
-    """Raise if positions in a compressed sparse matrix lie outside it: scipy checks them only if it is asked to."""
-    if getattr(matrix, "format", None) not in ("csr", "csc", "bsr"):
-        return  # scipy checks or converts the others entry by entry
+def _has_sound_positions(matrix: Any) -> bool:
+    """Return whether all positions in a sparse matrix lie inside it.
+
+    scipy checks them only if it is asked to, and otherwise reads and writes wherever they point.
+    """
+    form = getattr(matrix, "format", None)
+    if form == "coo":
+        places = [np.asarray(places) for places in (matrix.row, matrix.col)]
+        return all(len(place) == len(matrix.data) for place in places) and all(
+            _are_within(place, size) for place, size in zip(places, matrix.shape, strict=True)
+        )
+    if form == "lil":
+        return len(matrix.rows) == len(matrix.data) == matrix.shape[0] and all(
+            len(row) == len(values) and _are_within(np.asarray(row, dtype=np.int64), matrix.shape[1])
+            for row, values in zip(matrix.rows, matrix.data, strict=True)
+        )
+    if form == "dok":
+        return all(0 <= place < size for key in matrix.keys() for place, size in zip(key, matrix.shape, strict=True))  # noqa: SIM118
+    if form == "dia":
+        return True  # a diagonal outside the matrix has no entries
     indptr, indices = np.asarray(matrix.indptr), np.asarray(matrix.indices)
     n_blocks = [size // block for size, block in zip(matrix.shape, getattr(matrix, "blocksize", (1, 1)), strict=True)]
     n_outer, n_inner = n_blocks[::-1] if matrix.format == "csc" else n_blocks
-    is_sound = (
+    return (
         indptr.shape == (n_outer + 1,)
         and indices.ndim == 1
         and indptr.dtype.kind == indices.dtype.kind == "i"
         and indptr[0] == 0
         and bool((indptr[:-1] <= indptr[1:]).all())
-        and indptr[-1] <= len(indices) == len(matrix.data)
+        and bool(indptr[-1] <= len(indices) == len(matrix.data))
+        and _are_within(indices[: indptr[-1]], n_inner)
     )
-    if is_sound:
-        used = indices[: indptr[-1]]
-        is_sound = len(used) == 0 or (int(used.min()) >= 0 and int(used.max()) < n_inner)
-    if not is_sound:
-        raise ValueError(
-            f"the sparse context of shape {matrix.shape} is damaged: its indices or index pointers point outside it. "
-            "Build it again from rows, columns and values; check_format(full_check=True) of scipy says what is wrong."
-        )
 
 
-def _array_to_matrix(context: object) -> AnyArray:
+def _are_within(places: AnyArray, size: int) -> bool:
+    """Return whether positions lie between 0 and a size."""
+    return len(places) == 0 or (int(places.min()) >= 0 and int(places.max()) < size)
+
+
+def _array_to_matrix(context: object, what: str) -> AnyArray:
     try:
         array = np.asarray(unmasked(context))
     except ValueError:
-        raise ValueError("context has rows of different lengths; every sample needs a value in each column.") from None
+        raise ValueError(f"{what} has rows of different lengths; every row needs a value in each column.") from None
     if np.iscomplexobj(array):
-        raise ValueError("Complex data not supported: context must be real numbers.")
+        raise ValueError(f"Complex data not supported: {what} must be real numbers.")
+    if array.ndim == 0 and not isinstance(context, Number | np.ndarray):
+        hint = "; collect() it first" if hasattr(context, "collect") else ""
+        raise TypeError(f"{what} must be an array, a sparse matrix or a frame; got {type(context).__name__}{hint}.")
     if array.ndim != 2:
         # "Reshape your data" is the phrase scikit-learn's users know.
         raise ValueError(
-            f"context must have two dimensions (n_samples, n_features); it has shape {array.shape}. Reshape your data "
-            "with context.reshape(-1, 1) if it has a single feature, or context.reshape(1, -1) if it is one sample."
+            f"{what} must have two dimensions (n_samples, n_features); it has shape {array.shape}. Reshape your data "
+            f"with {what}.reshape(-1, 1) if it has a single feature, or {what}.reshape(1, -1) if it is one sample."
         )
     if array.dtype.kind not in "biuf":
-        array = _objects_to_float(array)
+        array = _objects_to_float(array, what)
     with np.errstate(over="ignore"):
         return np.ascontiguousarray(array, dtype=CONTEXT_DTYPE)
 
 
-def _objects_to_float(array: AnyArray) -> AnyArray:
+def _objects_to_float(array: AnyArray, what: str) -> AnyArray:
     try:
         return object_to_float(array)
     except (TypeError, ValueError, OverflowError):
@@ -160,30 +190,37 @@ def _objects_to_float(array: AnyArray) -> AnyArray:
         for row, value in enumerate(array[:, column_idx].tolist()):
             try:
                 float(value)
-            except (TypeError, ValueError):
+            except (TypeError, ValueError, OverflowError):
                 raise TypeError(
-                    f"context must be numeric; column {column_idx} holds {value!r} at row {row} (argument must be a "
-                    "string or a number). Encode it as numbers, or pass a frame and leave the column out."
+                    f"{what} must be numeric; column {column_idx} holds {shortened(value)} at row {row} (argument "
+                    "must be a string or a number). Encode it as numbers, or pass a frame and leave the column out."
                 ) from None
-    raise TypeError(f"context must be numeric; its dtype is {array.dtype}.")  # pragma: no cover
+    raise TypeError(f"{what} must be numeric; its dtype is {array.dtype}.")  # pragma: no cover
 
 
-def _check_shape(matrix: ContextMatrix) -> None:
+def _check_shape(matrix: ContextMatrix, what: str) -> None:
     n_samples, n_features = matrix.shape
-    if n_samples == 0:
-        raise ValueError("the log is empty: context has 0 sample(s), a minimum of 1 is required.")
+    check_not_empty(n_samples, what)
     if n_features == 0:
         raise ValueError(
-            f"context has no columns: 0 feature(s) (shape={matrix.shape}) while a minimum of 1 is required. "
+            f"{what} has no columns: 0 feature(s) (shape={matrix.shape}) while a minimum of 1 is required. "
             "For a policy that ignores the context pass one constant column."
         )
 
 
-def check_values(matrix: ContextMatrix, names: Sequence[str] | None) -> None:
+def check_not_empty(n_samples: int, what: str = "context") -> None:
+    """Raise if there is no sample."""
+    if n_samples == 0:
+        raise ValueError(f"the log is empty: {what} has 0 sample(s), a minimum of 1 is required.")
+
+
+def check_values(matrix: ContextMatrix, names: Sequence[str] | None, what: str = "context") -> None:
     """Raise if a context holds infinity, naming the first."""
     n_samples, n_features = matrix.shape
     values = matrix.data if is_sparse(matrix) else matrix
-    if np.isfinite(values.sum(dtype=np.float64)):  # one pass without a temporary; sums are infinite or NaN if any is
+    with np.errstate(invalid="ignore"):  # both infinities
+        total = values.sum(dtype=np.float64)  # one pass without a temporary: infinite or NaN if any value is
+    if np.isfinite(total):
         return
     infinite: BoolArray = np.isinf(values)
     if not infinite.any():
@@ -197,7 +234,7 @@ def check_values(matrix: ContextMatrix, names: Sequence[str] | None) -> None:
         row, column_idx = (int(position) for position in np.argwhere(infinite)[0])
     name = repr(names[column_idx]) if names and len(names) == n_features else str(column_idx)
     raise ValueError(
-        f"context must be finite or missing (NaN) in float32; {n_bad} of {n_samples} rows hold infinity or a value "
+        f"{what} must be finite or missing (NaN) in float32; {n_bad} of {n_samples} rows hold infinity or a value "
         f"beyond 3.4e38, the first at row {row}, column {name}. Replace it by NaN if it means missing, or rescale."
     )
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from bopl._native import plain
 from bopl._typing import AnyArray, BoolArray, FloatArray, IntArray
 from bopl.log.context import is_sparse
 from bopl.log.finding import NOTE, OK, Finding
@@ -167,7 +168,7 @@ class _Parts:
     def _actions(self) -> _Question:
         labels = self.train.actions
         code = self._both("action_idx")
-        return self._count(code, len(labels), lambda place: f"the action is {_plain(labels[place])!r}")
+        return self._count(code, len(labels), lambda place: f"the action is {plain(labels[place])!r}")
 
     def _context(self, view: ColumnView) -> Iterator[_Question]:
         values = zip(view.values(self.train.context), view.values(self.test.context), strict=True)
@@ -290,7 +291,3 @@ def _chance(n_samples: float, n_yes: float, n_test: float, n_yes_test: float) ->
     more = hypergeom.sf(both - 1, n_all, yes, drawn)
     less = hypergeom.sf(yes - both - 1, n_all, yes, n_all - drawn)
     return float(min(2.0 * min(more, less), 1.0))
-
-
-def _plain(label: Any) -> Any:
-    return label.item() if isinstance(label, np.generic) else label

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from bopl._typing import AnyArray, BoolArray, FloatArray, IntArray
+from bopl._typing import BoolArray, FloatArray, IntArray
 from bopl.log.by_column import each_column
 from bopl.log.context import is_sparse
 from bopl.log.finding import NOTE, OK, PROBLEM, Finding
@@ -207,7 +207,9 @@ def _repetitions(log: BanditLog) -> list[Repetition]:
     else:
         columns = [(name, features) for name, features, is_identifier in _columns(log) if not is_identifier]
         total = column_keys(log.context, [idx for _, features in columns for idx in features])
-    totals = [total] if log.time is None else [total, total + _time_keys(log.time)]
+    totals = [total]
+    if log.time is not None:
+        totals.append(total + mix(np.unique(log.time, return_inverse=True)[1].astype(np.uint64) + np.uint64(1)))
     n_most = max(MAX_WORK // max(log.n_samples, 1), 1) if len(columns) > 1 else 0
 
     def compare_without(column: tuple[str, range]) -> list[Repetition]:
@@ -224,15 +226,8 @@ def _columns(log: BanditLog) -> Iterator[tuple[str, range, bool]]:
         names = log.feature_names or [f"column {idx}" for idx in range(log.n_features)]
         yield from ((name, range(idx, idx + 1), False) for idx, name in enumerate(names))
         return
-    start = 0
-    for column in log.schema.columns:
-        end = start + len(column.features)
-        yield column.name, range(start, end), column.is_identifier
-        start = end
-
-
-def _time_keys(time: AnyArray) -> Keys:
-    return mix(np.unique(time, return_inverse=True)[1].astype(np.uint64) + np.uint64(1))
+    for column, place in log.schema.places():
+        yield column.name, range(place.start, place.stop), column.is_identifier
 
 
 def _compare(log: BanditLog, key: Keys, column: str | None) -> Repetition:
@@ -244,7 +239,8 @@ def _compare(log: BanditLog, key: Keys, column: str | None) -> Repetition:
     if not _has_repeats(key[rows]):  # then there is nothing to compare
         n_cells = len(rows) if log.group is None else 1
         return Repetition(column, 0, 0, 0.0 if log.has_propensity else float("inf"), n_cells, 0, len(rows), share)
-    order = rows[np.argsort(key[rows], kind="stable")] if log.time is None else rows[_by_time(log, key, rows)]
+    by_key = (key[rows],) if log.time is None else (log.time[rows], key[rows])  # the last of them counts first
+    order = rows[np.lexsort(by_key)]
     earlier, later = order[:-1], order[1:]
     is_pair = key[earlier] == key[later]
     if log.group is not None:
@@ -264,11 +260,6 @@ def _has_repeats(key: Keys) -> bool:
     """Return whether a key occurs twice; a plain sort is several times as quick as one that remembers places."""
     ordered = np.sort(key)
     return bool((ordered[1:] == ordered[:-1]).any())
-
-
-def _by_time(log: BanditLog, key: Keys, rows: IntArray) -> IntArray:
-    assert log.time is not None
-    return np.lexsort((log.time[rows], key[rows]))
 
 
 def _near_excess(log: BanditLog, key: Keys, order: IntArray) -> NearExcess | None:

@@ -40,6 +40,11 @@ class Finding:
     sentence: str
 
 
+def judged(check: str, value: float, text: str, status: str, consequence: str) -> Finding:
+    """Return a finding; what follows from it is said if it is not ok."""
+    return Finding(check, status, value, f"{text}." if status == OK else f"{text}: {consequence}.")
+
+
 @dataclass(frozen=True, eq=False)
 class Audit(Tabular):
     """Findings of an audit: ``print(audit)``, or ``audit.table`` for a frame."""

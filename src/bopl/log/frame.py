@@ -15,9 +15,10 @@ def as_table(native: Any) -> nw.DataFrame[Any]:
     """
     if isinstance(native, nw.DataFrame):
         return native
-    if not _is_pandas(native):
+    if not (hasattr(native, "set_axis") and hasattr(native, "assign")):  # as pandas' frames have
         return _with_known_times(nw.from_native(_with_usual_kinds(native), eager_only=True))
-    frame = native if all(isinstance(name, str) for name in native.columns) else native.set_axis(_names(native), axis=1)
+    names = [str(name) for name in native.columns]
+    frame = native if all(isinstance(name, str) for name in native.columns) else native.set_axis(names, axis=1)
     kinds = {name: kind for name in frame.columns if (kind := _kind_of_objects(frame[name])) is not None}
     if kinds:
         frame = frame.assign(**kinds)
@@ -41,14 +42,6 @@ def _with_known_times(table: nw.DataFrame[Any]) -> nw.DataFrame[Any]:
         if kind.is_temporal():
             check_range(table[name].to_arrow(), name)
     return table
-
-
-def _is_pandas(native: Any) -> bool:
-    return hasattr(native, "set_axis") and hasattr(native, "assign")
-
-
-def _names(native: Any) -> list[str]:
-    return [str(name) for name in native.columns]
 
 
 def _kind_of_objects(column: Any) -> Any | None:

@@ -178,14 +178,12 @@ def _dense_columns(log: BanditLog) -> dict[str, Any]:
     context: AnyArray = np.asarray(log.context)
     if log.schema is None:
         return {name: _numbers(context[:, idx]) for idx, name in enumerate(_names(log))}
-    columns: dict[str, Any] = {}
-    start = 0
-    for column in log.schema.columns:
-        end = start + len(column.features)
-        if not (column.name == log.schema.time and _time_is_context(log)):
-            columns[column.name] = decode_column(column, context[:, start:end])
-        start = end
-    return columns
+    own_time = log.schema.time if _time_is_context(log) else None
+    return {
+        column.name: decode_column(column, context[:, place])
+        for column, place in log.schema.places()
+        if column.name != own_time
+    }
 
 
 def _time_is_context(log: BanditLog) -> bool:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from bopl._native import column_names, is_frame
+from bopl._native import is_frame
 from bopl.log.bandit_log import BanditLog
 from bopl.log.check import check_propensity_column, context_columns
 from bopl.log.cleaning import choose_rows, mask_rows
-from bopl.log.context import check_unique_names
+from bopl.log.context import check_frame_names, check_not_empty
 from bopl.log.frame import as_table
 from bopl.log.origin import LogOrigin
 from bopl.log.request import LogRequest
@@ -28,10 +28,11 @@ def log_of_frame(
     """Return the log of a frame, whose roles the request names; see `BanditLog.from_frame`."""
     if not is_frame(frame):
         raise TypeError(f"from_frame takes a pandas, polars or arrow frame; got {type(frame).__name__}.")
-    check_unique_names([str(name) for name in column_names(frame)], "the frame")
+    check_frame_names(frame)
     table, roles, choice = as_table(frame), request.roles, request.rows
     names = named_context(request, table.columns)
     n_read = len(table)
+    check_not_empty(n_read)
     origin, numbers = LogOrigin(n_read), {}
     if choice.is_any:
         choice.check_columns(table.columns)

@@ -9,9 +9,12 @@ from typing import Any
 import narwhals.stable.v1 as nw
 import numpy as np
 
+from bopl._native import plain, unmasked
 from bopl._typing import AnyArray, BoolArray, IntArray
+from bopl.log.arrow_kind import cast_to_times
 from bopl.log.column import TEXT, distinct_values, dtype_name, is_timestamp
 from bopl.log.context import column_to_float
+from bopl.log.missing import is_missing, missing_clause, missing_rows
 from bopl.log.time_text import Moment, parse_moment
 
 EPOCH_UNITS = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}  # in a second
@@ -27,17 +30,21 @@ def check_time(time: object) -> AnyArray:
     billionths of them, become datetimes; others stay what they are.
     """
     values = read_times(time)
-    missing = _is_missing(values)
+    missing = missing_rows(values)
     if missing.any():
-        row = int(np.flatnonzero(missing)[0])
-        raise ValueError(f"time is missing in {int(missing.sum())} of {len(values)} samples, the first at row {row}.")
+        raise ValueError(
+            f"{missing_clause('time', missing)}. Fill it in, or drop those samples with drop_invalid=True."
+        )
     if values.dtype.kind == "M":
         return values
     if not np.isfinite(values).all():
         row = int(np.flatnonzero(~np.isfinite(values))[0])
-        raise ValueError(f"time must be finite; row {row} holds {values[row]!r}. Drop that sample or correct its time.")
+        raise ValueError(f"time must be finite; row {row} holds {values[row]:g}. Drop that sample or correct its time.")
     unit = epoch_unit(values)
-    return values if unit is None else from_epoch(values, unit)
+    if unit is None:
+        _check_one_unit(values)
+        return values
+    return from_epoch(values, unit)
 
 
 def epoch_unit(values: AnyArray) -> str | None:
@@ -47,6 +54,20 @@ def epoch_unit(values: AnyArray) -> str | None:
         return None
     low, high = float(there.min()), float(there.max())
     return next((unit for unit, count in EPOCH_UNITS.items() if low >= FIRST * count and high < LAST * count), None)
+
+
+def _check_one_unit(values: AnyArray) -> None:
+    """Raise if all numbers count from 1970, but in several units: in seconds and milliseconds, say."""
+    unit = np.full(len(values), -1)
+    for place, count in enumerate(EPOCH_UNITS.values()):
+        unit[(values >= FIRST * count) & (values < LAST * count)] = place
+    if unit.min() < 0 or (unit == unit[0]).all():
+        return
+    names, row = list(EPOCH_UNITS), int(np.flatnonzero(unit != unit[0])[0])
+    raise ValueError(
+        f"time counts from 1970 in several units, so that it cannot be ordered: row 0 holds {values[0]:.0f} "
+        f"({names[unit[0]]}), row {row} {values[row]:.0f} ({names[unit[row]]}). Give all of them in one unit."
+    )
 
 
 def from_epoch(values: AnyArray, unit: str) -> AnyArray:
@@ -75,10 +96,37 @@ def instant_text(value: Any) -> str:
         if np.datetime_data(value.dtype)[0] in ("Y", "M", "W", "D"):
             return str(value.astype("datetime64[D]"))
         return str(value.astype("datetime64[s]")).replace("T", " ")
-    return str(value.item() if isinstance(value, np.generic) else value)
+    return str(plain(value))
 
 
 # -- Reading ----------------------------------------------------------------------------------------------------------
+
+
+def unreadable_times(time: object) -> BoolArray:
+    """Return which entries of a column of times are there and cannot be read: text that is no date, or infinity."""
+    series = nw.from_native(unmasked(time), series_only=True, pass_through=True)
+    if isinstance(series, nw.Series):
+        if series.dtype in TEXT:
+            labels, position = distinct_values(series)  # every distinct text is read once
+            return np.array([*(not _is_readable(label) for label in labels), False])[position]
+        if series.dtype != nw.Object:
+            return np.isinf(column_to_float(series)) if series.dtype.is_float() else np.zeros(len(series), np.bool_)
+        series = series.to_list()
+    elif isinstance(series, np.ndarray) and series.dtype.kind in "iuM":
+        return np.zeros(len(series), np.bool_)
+    return np.array([not _is_readable(value) for value in series], dtype=np.bool_)
+
+
+def _is_readable(value: Any) -> bool:
+    if is_missing(value):
+        return True
+    if isinstance(value, int | float | np.number):
+        return bool(np.isfinite(value))
+    try:
+        moment_of(value)
+    except ValueError:
+        return False
+    return True
 
 
 def read_times(time: object) -> AnyArray:
@@ -86,12 +134,8 @@ def read_times(time: object) -> AnyArray:
     series = nw.from_native(time, series_only=True, pass_through=True)
     if isinstance(series, nw.Series):
         return _read_series(series, "time")
-    if isinstance(time, np.ma.MaskedArray) and np.ma.getmaskarray(time).any():
-        mask = np.ma.getmaskarray(time)
-        time = time.data.astype(object)
-        time[mask] = None
     try:
-        values = np.array(time)
+        values = np.array(unmasked(time))
     except ValueError:
         raise ValueError("time must have one dimension (n_samples,); it holds lists of different lengths.") from None
     if values.ndim != 1:
@@ -149,24 +193,19 @@ def _quick(labels: Sequence[Any]) -> AnyArray | None:
             return np.array(column.cast(pyarrow.date32()).to_numpy(zero_copy_only=False)).astype("datetime64[D]")
         except pyarrow.ArrowInvalid:
             pass
-    for unit in ("us", "ns"):
-        for zone in (None, "UTC"):
-            try:
-                moments = column.cast(pyarrow.timestamp(unit, zone)).cast(pyarrow.timestamp(unit))
-            except pyarrow.ArrowInvalid:
-                continue
-            return np.array(moments.to_numpy(zero_copy_only=False))
-    return None
+    moments = cast_to_times(column)
+    return None if moments is None else np.array(moments.to_numpy(zero_copy_only=False))
 
 
 def _read_objects(values: Sequence[Any], what: str) -> AnyArray:
     """Return Python's and pandas' dates, numbers and text as datetimes or numbers, None and the like as missing."""
-    missing = np.array([_is_absent(value) for value in values], dtype=bool)
-    there = [value for value, is_missing in zip(values, missing, strict=True) if not is_missing]
+    missing = missing_rows(list(values))
+    there = [value for value, is_absent in zip(values, missing, strict=True) if not is_absent]
     if there and all(isinstance(value, int | float | np.number) and not isinstance(value, bool) for value in there):
         numbers = np.full(len(values), np.nan)
-        numbers[~missing] = there
-        return numbers if missing.any() else np.array(there)
+        numbers[~missing] = _finite_floats(there, what)
+        exact = np.array(there)
+        return numbers if missing.any() or exact.dtype.kind not in "iuf" else exact
     moments = np.full(len(values), np.datetime64("NaT"), dtype="datetime64[us]")
     if not there:
         return moments
@@ -177,8 +216,11 @@ def _read_objects(values: Sequence[Any], what: str) -> AnyArray:
     return np.append(found, np.datetime64("NaT"))[position]
 
 
-def _is_absent(value: Any) -> bool:
-    return value is None or type(value).__name__ == "NAType" or bool(value != value)  # pandas' NA, NaN and NaT
+def _finite_floats(values: Sequence[Any], what: str) -> list[float]:
+    try:
+        return [float(value) for value in values]
+    except OverflowError:
+        raise ValueError(f"{what} holds integers beyond the range of a float. {HOW_TO_WRITE}") from None
 
 
 def _slow(labels: Sequence[Any], position: IntArray, what: str) -> AnyArray:
@@ -239,9 +281,3 @@ def _to_numpy(moments: Sequence[Moment]) -> AnyArray:
         return np.array([moment.nanoseconds for moment in moments], dtype=np.int64).astype("datetime64[ns]")
     except OverflowError:
         raise ValueError("time must lie between 1678 and 2261 if it has nanoseconds; round it.") from None
-
-
-def _is_missing(values: AnyArray) -> BoolArray:
-    if values.dtype.kind == "M":
-        return np.isnat(values)
-    return np.isnan(values) if values.dtype.kind == "f" else np.zeros(len(values), dtype=bool)

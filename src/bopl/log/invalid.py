@@ -11,14 +11,17 @@ import numpy as np
 from bopl._native import unmasked
 from bopl._typing import BoolArray, FloatArray
 from bopl.log.action import python_labels
-from bopl.log.check import float_column
+from bopl.log.check import MAX_ABOVE_ONE, MIN_PROPENSITY, float_column
 from bopl.log.column import TEXT, distinct_values
+from bopl.log.instant import unreadable_times
 from bopl.log.missing import is_missing, missing_rows
 
 Reasons = dict[str, BoolArray]
 
 
-def invalid_rows(columns: Mapping[str, Any], actions: object | None = None) -> Reasons:
+def invalid_rows(
+    columns: Mapping[str, Any], actions: object | None = None, others: Mapping[str, Any] | None = None
+) -> Reasons:
     """Return which rows cannot be used, by reason.
 
     Parameters
@@ -27,16 +30,24 @@ def invalid_rows(columns: Mapping[str, Any], actions: object | None = None) -> R
         Any of action, reward, propensity, time and group; rewards and propensities as `lenient_numbers` gives them.
     actions : sequence of labels, optional
         All actions that can be chosen, where they are listed.
+    others : mapping of name to column, optional
+        Other rewards.
     """
     found: Reasons = {}
+    for name, values in (others or {}).items():
+        numbers = lenient_numbers(values, name)
+        found |= {f"{name} is missing": np.isnan(numbers), f"{name} is infinite": np.isinf(numbers)}
     for role, values in columns.items():
         if role == "reward":
             found |= {"reward is missing": np.isnan(values), "reward is infinite": np.isinf(values)}
+        elif role == "time":
+            found |= {"time is missing": missing_rows(values), "time cannot be read": unreadable_times(values)}
         elif role == "propensity":
             found |= {
                 "propensity is missing": np.isnan(values),
                 "propensity is 0 or negative": values <= 0.0,
-                "propensity is above 1": values > 1.0,
+                f"propensity is below {MIN_PROPENSITY:g}": (values > 0.0) & (values < MIN_PROPENSITY),
+                "propensity is above 1": values > 1.0 + MAX_ABOVE_ONE,
             }
         else:
             found[f"{role} is missing"] = missing_rows(values)

@@ -21,6 +21,9 @@ from bopl.log.weight_audit import weight_findings
 if TYPE_CHECKING:
     from bopl.log.bandit_log import BanditLog
 
+LIKE_MISSING = ("", "nan", "none", "null", "na", "n/a", "<na>", "nat")  # as other programs write what is missing
+MAX_ALIKE = 3  # pairs of labels that a sentence names
+
 
 def audit_log(
     log: BanditLog,
@@ -39,8 +42,8 @@ def audit_log(
     findings = [
         *([] if log.origin is None else log.origin.findings()),
         audit_duplicates(_without_told_actions(seen, leaks)),
-        _never_logged(log),
-        _hardly_logged(log),
+        *_doubtful_labels(log.actions.tolist()),
+        *_logged_findings(log),
         *audit_columns(seen.schema, leaks, keep),
     ]
     if not log.has_propensity:
@@ -66,27 +69,44 @@ def _without_told_actions(log: BanditLog, leaks: Sequence[Leak]) -> BanditLog:
     return log.without_columns(told) if 0 < len(told) < len(column_views(log)) else log
 
 
-def _never_logged(log: BanditLog) -> Finding:
+def _doubtful_labels(labels: Sequence[object]) -> list[Finding]:
+    """Return a note if two actions seem to be one, or if one seems to be a missing value; nothing otherwise."""
+    spelled: dict[str, list[object]] = {}
+    for label in labels:
+        spelled.setdefault(str(label).strip().casefold(), []).append(label)
+    alike = [same for same in spelled.values() if len(same) > 1]
+    empty = [label for text, same in spelled.items() if text in LIKE_MISSING for label in same]
+    said = []
+    if alike:
+        pairs = "; ".join(quoted(same) for same in alike[:MAX_ALIKE])
+        more = f"; and {len(alike) - MAX_ALIKE} more" if len(alike) > MAX_ALIKE else ""
+        said.append(f"Some actions differ only in type, case or spaces ({pairs}{more}): are they the same?")
+    if empty:
+        said.append(f"{quoted(empty)} as an action looks like a missing value that became text: is it an action?")
+    return [Finding("action_labels", NOTE, float(len(alike) + len(empty)), " ".join(said))] if said else []
+
+
+def _logged_findings(log: BanditLog) -> list[Finding]:
+    """Return what is said of actions that were never taken, and of those that hardly were."""
     count = np.bincount(log.action_idx, minlength=log.n_actions)
     never = log.actions[count == 0].tolist()
-    if never:
-        return Finding(
-            "never_logged",
-            NOTE,
-            float(len(never)),
-            f"{len(never)} of {log.n_actions} actions were never taken: {quoted(never)}. Nothing is known about them.",
-        )
-    return Finding("never_logged", OK, 0.0, f"All {log.n_actions} actions were taken.")
-
-
-def _hardly_logged(log: BanditLog) -> Finding:
-    count = np.bincount(log.action_idx, minlength=log.n_actions)
     few = log.actions[(count > 0) & (count < FEW_SAMPLES)].tolist()
-    if few:
-        return Finding(
+    of_all = f"of {log.n_actions} actions were"
+    return [
+        Finding(
+            "never_logged",
+            NOTE if never else OK,
+            float(len(never)),
+            f"{len(never)} {of_all} never taken: {quoted(never)}. Nothing is known about them."
+            if never
+            else f"All {log.n_actions} actions were taken.",
+        ),
+        Finding(
             "hardly_logged",
-            NOTE,
+            NOTE if few else OK,
             float(len(few)),
-            f"{len(few)} of {log.n_actions} actions were taken fewer than {FEW_SAMPLES} times: {quoted(few)}.",
-        )
-    return Finding("hardly_logged", OK, 0.0, f"Every action that was taken was taken at least {FEW_SAMPLES} times.")
+            f"{len(few)} {of_all} taken fewer than {FEW_SAMPLES} times: {quoted(few)}."
+            if few
+            else f"Every action that was taken was taken at least {FEW_SAMPLES} times.",
+        ),
+    ]

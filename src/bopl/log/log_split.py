@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import warnings
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
+from numbers import Number, Real
 from typing import TYPE_CHECKING, Any, Protocol, Self, TypeVar
 
 import numpy as np
 
 from bopl._errors import DroppedSamplesWarning
+from bopl._native import plain
+from bopl._settings import check_number
 from bopl._typing import AnyArray, BoolArray, IntArray
 from bopl.log.instant import instant_text
 
@@ -52,12 +55,7 @@ class PartFacts:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the facts as plain values; times that are dates as text."""
-        return {
-            "n_samples": self.n_samples,
-            "n_groups": self.n_groups,
-            "first": _plain(self.first),
-            "last": _plain(self.last),
-        }
+        return {**asdict(self), "first": _plain(self.first), "last": _plain(self.last)}
 
 
 @dataclass(frozen=True)
@@ -212,8 +210,12 @@ class LogSplit(SplitPair["BanditLog"]):
 
 def divide(log: Numbered, test_fraction: float, *, by: str = "random", random_state: int | None = None) -> Division:
     """Divide the rows of a log; see `BanditLog.split`."""
+    if not isinstance(test_fraction, Real):
+        raise TypeError(f"test_fraction must be a number; got {test_fraction!r}.")
     if not 0.0 < test_fraction < 1.0:
         raise ValueError(f"test_fraction must lie strictly between 0 and 1; got {test_fraction!r}.")
+    if isinstance(random_state, Number | str):  # not a generator
+        check_number("random_state", random_state, low=0, integer=True)
     n_test = round(log.n_samples * test_fraction)
     if not 0 < n_test < log.n_samples:
         raise ValueError(
@@ -355,7 +357,7 @@ def _part(log: Numbered, rows: IntArray) -> PartFacts:
 def _plain(time: Any) -> Any:
     if isinstance(time, np.datetime64):
         return instant_text(time)
-    return time.item() if isinstance(time, np.generic) else time
+    return plain(time)
 
 
 def _counted(number: int, noun: str) -> str:

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from bopl._errors import quoted
+from bopl._native import plain
 from bopl._typing import AnyArray, BoolArray, FloatArray
 
 
@@ -28,14 +29,14 @@ def mixture_propensity(logger: object, logger_propensity: object, n_samples: int
         row, column = (int(idx) for idx in np.argwhere(bad)[0])
         raise ValueError(
             f"logger_propensity must lie in [0, 1]; row {row} holds {by_logger[row, column]:g} for logger "
-            f"{names[column]!r}."
+            f"{plain(names[column])!r}."
         )
     never = by_logger[np.arange(n_samples), own] == 0.0
     if never.any():
         row = int(np.flatnonzero(never)[0])
         raise ValueError(
             f"logger_propensity says that {int(never.sum())} of {n_samples} logged actions were impossible for the "
-            f"policy that took them, the first at row {row} by {names[own[row]]!r}."
+            f"policy that took them, the first at row {row} by {plain(names[own[row]])!r}."
         )
     return np.minimum(by_logger @ (count / n_samples), 1.0)  # shares may sum to a little more than one
 

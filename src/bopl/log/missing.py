@@ -29,6 +29,12 @@ def object_to_float(values: AnyArray) -> AnyArray:
     return np.array(flat, dtype=np.float64).reshape(values.shape)
 
 
+def missing_clause(name: str, missing: BoolArray) -> str:
+    """Return where a column is missing, for a message."""
+    row = int(np.flatnonzero(missing)[0])
+    return f"{name} is missing in {int(missing.sum())} of {len(missing)} samples, the first at row {row}"
+
+
 def missing_rows(values: Any) -> BoolArray:
     """Return which entries of a column are missing, whatever holds it."""
     series = nw.from_native(unmasked(values), series_only=True, pass_through=True)

@@ -43,11 +43,8 @@ class Dropped:
 
     def __str__(self) -> str:
         noun = "row" if self.n_rows == 1 else "rows"
-        return f"{self.reason} in {self.n_rows:,} ({noun} {', '.join(map(str, self.first))}{self._more})"
-
-    @property
-    def _more(self) -> str:
-        return ", …" if self.n_rows > len(self.first) else ""
+        more = ", …" if self.n_rows > len(self.first) else ""
+        return f"{self.reason} in {self.n_rows:,} ({noun} {', '.join(map(str, self.first))}{more})"
 
 
 @dataclass(frozen=True)
@@ -101,7 +98,7 @@ class LogOrigin:
             listed = "; ".join(map(str, self.dropped))
             said.append(
                 f"{self.n_dropped:,} of {self.n_rows - self.n_filtered:,} rows were dropped "
-                f"({100.0 * self.dropped_share:.2g}%): {listed}."
+                f"({_percent(self.dropped_share)}): {listed}."
             )
         if self.uneven is not None:
             said.append(self.uneven)
@@ -147,6 +144,11 @@ class LogOrigin:
         return cls(**{name: document[name] for name in names}, dropped=tuple(dropped))
 
 
+def _percent(share: float) -> str:
+    """Return a share with two digits; 100% has three."""
+    return f"{100.0 * share:.{2 if share < 0.995 else 3}g}%"
+
+
 def uneven_by_action(counts: ActionCounts) -> str | None:
     """Return a sentence if rows were dropped more often after some actions than after others; None if not.
 
@@ -169,6 +171,6 @@ def uneven_by_action(counts: ActionCounts) -> str | None:
         return None
     name = list(tried)[most]
     return (
-        f"Rows were dropped more often after some actions than after others ({100.0 * rate[most]:.2g}% after {name}, "
-        f"{100.0 * share:.2g}% overall): estimates may be biased; find out why these rows are invalid."
+        f"Rows were dropped more often after some actions than after others ({_percent(rate[most])} after {name}, "
+        f"{_percent(share)} overall): estimates may be biased; find out why these rows are invalid."
     )

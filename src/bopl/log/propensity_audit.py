@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from bopl._native import plain
 from bopl._policy_reader import PolicyReader, row_blocks
 from bopl._typing import AnyArray, FloatArray, IntArray
 from bopl._weight import without_skewness
-from bopl.log.finding import NOTE, OK, PROBLEM, Finding
+from bopl.log.finding import NOTE, OK, PROBLEM, Finding, judged
 from bopl.log.weight_audit import ESTIMATED_HINT, mean_weight_finding, uniform_weight, z_text
 
 if TYPE_CHECKING:
@@ -128,24 +129,16 @@ def _inverse_propensity_by_action(log: BanditLog) -> Finding:
     if log.has_estimates:
         is_off &= np.abs(total - expected) > MAX_ESTIMATED_ACTION_GAP * expected
     worst = int(np.where(is_off | ~is_off.any(), np.abs(z), 0.0).argmax())
-    name = log.actions[worst].item() if isinstance(log.actions[worst], np.generic) else log.actions[worst]
     text = (
-        f"The sum of 1/p over samples with action {name!r} is {total[worst] / max(expected[worst], 1):.3g} times the "
-        f"{expected[worst]:.0f} expected"
+        f"The sum of 1/p over samples with action {plain(log.actions[worst])!r} is "
+        f"{total[worst] / max(expected[worst], 1):.3g} times the {expected[worst]:.0f} expected"
     )
-    if is_off.any():
-        hint = (
-            ESTIMATED_HINT if log.has_estimates else "its propensities are wrong, or it was impossible in some contexts"
-        )
-        return Finding(
-            "sum_inverse_propensity",
-            PROBLEM,
-            float(z[worst]),
-            f"{text} ({z_text(z[worst])}; {int(is_off.sum())} of {log.n_actions} actions are off): {hint}.",
-        )
-    return Finding(
-        "sum_inverse_propensity", OK, float(z[worst]), f"{text} ({z_text(z[worst])}), the largest deviation."
-    )
+    if not is_off.any():
+        text = f"{text} ({z_text(z[worst])}), the largest deviation."
+        return Finding("sum_inverse_propensity", OK, float(z[worst]), text)
+    text = f"{text} ({z_text(z[worst])}; {int(is_off.sum())} of {log.n_actions} actions are off)"
+    hint = ESTIMATED_HINT if log.has_estimates else "its propensities are wrong, or it was impossible in some contexts"
+    return judged("sum_inverse_propensity", float(z[worst]), text, PROBLEM, hint)
 
 
 def _sums_by_action(log: BanditLog, inverse: FloatArray, mean: FloatArray) -> tuple[IntArray, FloatArray, FloatArray]:

@@ -44,11 +44,16 @@ def propensity_hint(
             f"{_rows_text(bad, shared)}An action that was taken had a positive probability: zeros usually come from "
             f"rounding; log more digits, or {DROP}."
         )
+    if first < 1.0:
+        return (
+            f"{_rows_text(bad, shared)}An action that is so unlikely is never taken: the number is a density, a "
+            f"product of probabilities or the result of an underflow; log the probability of the action, or {DROP}."
+        )
     above = values > 1.0
     is_percent = bool((values[above] <= 100.0).all())
     n_actions = _n_distinct(columns[action]) if action is not None else None
     if _is_whole_column(values, above, n_actions, 100.0 if is_percent else None):
-        if is_percent:
+        if is_percent and not (above.all() and _is_nearer_inverse(values, n_actions)):
             return "Values up to 100 usually mean percentages: divide by 100."
         return "Values far above 1 usually mean inverse propensities: pass 1 / propensity."
     kind = "percentages" if is_percent else "another unit, such as inverse propensities,"
@@ -56,6 +61,16 @@ def propensity_hint(
         f"Only some rows seem to hold {kind}, so converting the whole column would be wrong. "
         f"{_rows_text(above, shared_value(above, columns))}Convert only those rows, or {DROP}."
     )
+
+
+def _is_nearer_inverse(values: FloatArray, n_actions: int | None) -> bool:
+    """Whether the mean of values up to 100 is nearer to the number of actions than that of 1/p if they are percentages.
+
+    The mean of 1/p is the number of actions, whatever the logging policy.
+    """
+    if n_actions is None:
+        return False
+    return bool(abs(np.log(values.mean() / n_actions)) < abs(np.log(np.mean(100.0 / values) / n_actions)))
 
 
 def _n_distinct(values: nw.Series[Any]) -> int | None:

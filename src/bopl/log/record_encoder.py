@@ -12,7 +12,8 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from bopl._errors import did_you_mean, quoted
+from bopl._errors import did_you_mean, quoted, shortened
+from bopl._native import plain
 from bopl._typing import AnyArray
 from bopl.log.column import MONDAY, NOUN, SECONDS_A_DAY, Column
 from bopl.log.context import CONTEXT_DTYPE, check_values
@@ -142,7 +143,7 @@ def _number(column: Column) -> Encode:
 
 def _other_number(column: Column, value: Any) -> float:
     """Return numbers that are not plain ones: booleans, numpy's, very large ones, missing ones."""
-    value = _plain(value)
+    value = plain(value)
     if isinstance(value, bool | float):
         return float(value)
     if isinstance(value, int):
@@ -159,7 +160,7 @@ def _category(column: Column) -> Encode:
     known, unknown = column.code_of, column.unknown_code
 
     def encode(value: Any) -> float:
-        value = _plain(value)
+        value = plain(value)
         if isinstance(value, str | int | float | date) and not is_missing(value):
             return column.code(value, known, unknown)
         if is_missing(value):
@@ -185,7 +186,7 @@ def _time(column: Column) -> Encode:
 
 def _milliseconds(column: Column, value: Any) -> int:
     """Return the milliseconds from 1970 to a time, rounded down."""
-    value = value if isinstance(value, np.datetime64) else _plain(value)
+    value = value if isinstance(value, np.datetime64) else plain(value)
     if isinstance(value, int | float) and not isinstance(value, bool) and column.unit is not None:
         found = _from_epoch(value, column.unit)
         if found is None or abs(found) > _EXACT:
@@ -257,13 +258,8 @@ _ENCODE: dict[str, Callable[[Column], Encode]] = {
 }
 
 
-def _plain(value: Any) -> Any:
-    return value.item() if isinstance(value, np.generic) else value
-
-
 def _refused(column: Column, value: Any) -> ValueError:
-    text = repr(value)
     return ValueError(
         f"column {column.name!r} held {NOUN[column.kind]} when the policy was fitted; the record holds "
-        f"{text if len(text) <= 60 else text[:60] + '…'}. Convert it, or use the right column."
+        f"{shortened(value)}. Convert it, or use the right column."
     )

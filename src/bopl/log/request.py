@@ -48,7 +48,19 @@ class LogRequest:
         check_flag("exact_propensity", self.exact_propensity)
         for name in ("context", "ignore", "categorical", "other_rewards"):
             given = getattr(self, name)
-            object.__setattr__(self, name, None if given is None else tuple(names_of(given)))
+            is_open = given is None and name == "context"
+            object.__setattr__(self, name, None if is_open else tuple(names_of(() if given is None else given, name)))
+        after = (self.action, self.reward, self.propensity, *self.other_rewards)
+        if self.segment is not None and self.segment in after:
+            raise UsageError(
+                f"segment names {self.segment!r}, which was not known before the action was chosen: the value of a "
+                "policy in such a segment has no meaning. Name a column that describes the context."
+            )
+        for role in (*ROLES, "segment"):
+            named = getattr(self, role)
+            if hasattr(named, "__len__") and not isinstance(named, str | tuple):
+                raise UsageError(f"{role} must be the name of a column; got {type(named).__name__}.")
+        object.__setattr__(self, "rows", replace(self.rows, other_rewards=tuple(self.other_rewards)))
 
     @property
     def roles(self) -> dict[str, str]:
@@ -117,4 +129,5 @@ class LogRequest:
         roles = self.roles_of({}, schema)
         compared = self.rows.drop_duplicates
         named = () if isinstance(compared, bool) else compared
-        return [*(roles[role] for role in ("action", "group") if role in roles), *self.categorical, *named]
+        segment = [] if self.segment is None else [self.segment]
+        return [*(roles[role] for role in ("action", "group") if role in roles), *self.categorical, *named, *segment]

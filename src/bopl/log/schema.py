@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -10,13 +10,13 @@ from typing import Any
 import narwhals.stable.v1 as nw
 import numpy as np
 
-from bopl._errors import UsageError, did_you_mean, quoted
-from bopl._native import column_names, is_frame
+from bopl._errors import UsageError, did_you_mean, quoted, shortened
+from bopl._native import is_frame
 from bopl._typing import AnyArray, ContextMatrix
 from bopl.log.column import Column, column_from_json, fit_column, fit_time_of_decision
-from bopl.log.context import CONTEXT_DTYPE, check_unique_names, is_sparse
+from bopl.log.context import CONTEXT_DTYPE, check_frame_names, is_sparse
 from bopl.log.frame import as_table
-from bopl.log.missing import missing_rows
+from bopl.log.missing import is_missing, missing_rows
 from bopl.log.record_encoder import RecordEncoder
 
 ROLES = ("action", "reward", "propensity", "time", "group")
@@ -59,6 +59,13 @@ class LogSchema:
         """Names of the columns of numbers, in the order of `BanditLog.context`."""
         return tuple(feature for column in self.columns for feature in column.features)
 
+    def places(self) -> Iterator[tuple[Column, slice]]:
+        """Yield the columns, and where their numbers stand among those of a context."""
+        start = 0
+        for column in self.columns:
+            yield column, slice(start, start + column.n_features)
+            start += column.n_features
+
     @property
     def categorical(self) -> tuple[str, ...]:
         """Names of those that are positions of categories."""
@@ -94,18 +101,15 @@ class LogSchema:
         Categories that the schema does not know are missing, which is warned of, or "other" where it has such.
         """
         if is_frame(frame):
-            check_unique_names([str(name) for name in column_names(frame)], "the frame")
+            check_frame_names(frame)
         table = as_table(frame)
         self.check_present(table.columns)
         matrix = np.empty((len(table), len(self.feature_names)), dtype=CONTEXT_DTYPE)
-        start = 0
         with np.errstate(over="ignore"):  # what overflows float32 becomes infinite and is refused later, with its value
-            for column in self.columns:
-                end = start + len(column.features)
+            for column, place in self.places():
                 values = column.encode(table[column.name])
                 column.warn_of_unseen(table[column.name], values)
-                matrix[:, start:end] = values.reshape(len(table), end - start)
-                start = end
+                matrix[:, place] = values.reshape(len(table), column.n_features)
         return matrix
 
     def encode_record(self, record: Mapping[str, Any]) -> AnyArray:
@@ -236,7 +240,15 @@ def fit_schema(
         name: column and replace(column, is_optional=bool(missing_rows(table[name].to_native()).any()))
         for name, column in fitted.items()
     }
-    return schema_of_columns(fitted, {name: table[name].dtype for name in context}, context, roles)
+    return schema_of_columns(fitted, {name: _held(table[name]) for name in context}, context, roles)
+
+
+def _held(values: nw.Series[Any]) -> str:
+    """Return what a column holds, for a message; of Python objects, the first that is there."""
+    if values.dtype != nw.Object:
+        return str(values.dtype)
+    first = next((value for value in values.to_list() if not is_missing(value)), None)
+    return "nothing" if first is None else f"objects such as {shortened(first)}"
 
 
 def check_categorical(context: Sequence[str], roles: Mapping[str, Any], categorical: Sequence[str]) -> None:

@@ -28,7 +28,8 @@ from bopl._weight import (
     tail_index,
     top_share,
 )
-from bopl.log.finding import NOTE, OK, PROBLEM, Finding
+from bopl.log.finding import NOTE, OK, PROBLEM, Finding, judged
+from bopl.log.learnable import MAX_REWARD
 
 if TYPE_CHECKING:
     from bopl.log.bandit_log import BanditLog
@@ -79,7 +80,7 @@ def _policy_weight(log: BanditLog, reader: PolicyReader) -> tuple[FloatArray, fl
 
 def support_finding(unsupported: float) -> Finding:
     """Return what is said of the share of a policy's probability on actions that the log cannot answer for."""
-    return _judged(
+    return judged(
         "policy_support",
         unsupported,
         f"{unsupported:.2%} of the policy's choices are actions that were never taken or not eligible",
@@ -91,10 +92,10 @@ def support_finding(unsupported: float) -> Finding:
 def _weight_facts(weight: FloatArray, reward: FloatArray, what: str, *, few_rewards: str = PROBLEM) -> list[Finding]:
     ess, tail = effective_sample_size(weight), tail_index(weight, len(weight))
     single = largest_share(weight)
-    contribution = weight * np.abs(reward)
+    contribution = weight * np.abs(reward / max(float(np.abs(reward).max()), 1.0))  # shares have no unit
     share = top_share(weight, contribution, len(weight), float(contribution.sum()))
     return [
-        _judged(
+        judged(
             "effective_sample_size",
             ess,
             f"To {what} the log is worth {ess:,.0f} of its {len(weight):,} samples",
@@ -102,21 +103,21 @@ def _weight_facts(weight: FloatArray, reward: FloatArray, what: str, *, few_rewa
             f"fewer than {MIN_ESS:.0f} decide nothing",
         ),
         _rewarded(weight, reward, what, few_rewards),
-        _judged(
+        judged(
             "tail_index",
             tail,
             f"The weights of {what} have a tail index of {tail:.2g}",
             NOTE if tail < MIN_TAIL_INDEX else OK,
             "below 2 their variance may be infinite, and normal intervals too narrow",
         ),
-        _judged(
+        judged(
             "top_weight_share",
             share,
             f"The top {TOP_SHARE:.0%} of the weights of {what} carry {share:.0%} of the value",
             NOTE if share > MAX_TOP_SHARE else OK,
             "much depends on few samples",
         ),
-        _judged(
+        judged(
             "largest_weight",
             float(weight.max()),
             f"The largest weight of {what} is {weight.max():.4g}, with {single:.1%} of the sum of squared weights",
@@ -130,8 +131,11 @@ def _rewarded(weight: FloatArray, reward: FloatArray, what: str, few_rewards: st
     if reward.min() == reward.max():  # a fault of the log, whatever is asked of it
         text = f"All {len(reward):,} rewards are {reward[0]:g}: nothing distinguishes the actions."
         return Finding("rewarded_samples", PROBLEM, 0.0, text)
+    if (largest := float(np.abs(reward).max())) > MAX_REWARD:
+        text = f"The largest reward has a size of {largest:.3g}: rewards beyond {MAX_REWARD:g} cannot be learned from."
+        return Finding("rewarded_samples", PROBLEM, 0.0, text)
     rewarded = rewarded_sample_size(weight, reward)
-    return _judged(
+    return judged(
         "rewarded_samples",
         rewarded,
         f"About {rewarded:,.0f} effective samples have a reward that decides about {what}",
@@ -148,7 +152,7 @@ def mean_weight_finding(
     z = mean_weight_z(mean, mean_std_err(weight, group), mean_skewness(weight, group))
     text = f"The mean weight of {what} is {mean:.4g} where 1 is expected ({z_text(z)})"
     is_off = is_mean_off(mean, z) and not (log.has_estimates and abs(mean - 1.0) <= MAX_ESTIMATED_GAP)
-    return _judged(check, z, text, PROBLEM if is_off else OK, ESTIMATED_HINT if log.has_estimates else hint)
+    return judged(check, z, text, PROBLEM if is_off else OK, ESTIMATED_HINT if log.has_estimates else hint)
 
 
 def z_text(z: float) -> str:
@@ -160,8 +164,3 @@ def uniform_weight(log: BanditLog) -> FloatArray:
     """Return the weights of the uniform policy."""
     n_eligible = log.n_actions if log.action_mask is None else log.action_mask.sum(axis=1)
     return 1.0 / (n_eligible * log.propensity)
-
-
-def _judged(check: str, value: float, text: str, status: str, consequence: str) -> Finding:
-    """Return a finding; what follows from it is said if it is not ok."""
-    return Finding(check, status, value, f"{text}." if status == OK else f"{text}: {consequence}.")

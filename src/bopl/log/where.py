@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import reduce
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -17,6 +18,7 @@ import numpy as np
 from bopl._errors import UsageError, did_you_mean, quoted
 from bopl._typing import BoolArray
 from bopl.log.context import MANY
+from bopl.log.time_text import parse_moment
 
 Scalar: TypeAlias = str | int | float | bool
 Columns: TypeAlias = Callable[[str], Any]  # from a name to an arrow column
@@ -62,14 +64,6 @@ class Compared:
     sign: str
     left: Operand
     right: Operand
-
-
-@dataclass(frozen=True)
-class Among:
-    """Whether a column is one of several values."""
-
-    column: Name
-    values: tuple[Scalar, ...]
 
 
 @dataclass(frozen=True)
@@ -172,10 +166,7 @@ class _Parser:
         return tree
 
     def _either(self) -> Any:
-        return self._chain("or", self._all)
-
-    def _all(self) -> Any:
-        return self._chain("and", self._one)
+        return self._chain("or", lambda: self._chain("and", self._one))
 
     def _chain(self, word: str, part: Callable[[], Any]) -> Any:
         parts = [part()]
@@ -206,11 +197,11 @@ class _Parser:
                     raise self._error("'missing'")
                 return Combined("not", (Missing(left),)) if is_negated else Missing(left)
             if self._take("word", "in"):
-                return Among(left, self._values())
+                return self._among(left)
             if self._peek("word", "not") and self._place + 1 < len(self._tokens):
                 self._place += 1
                 self._need("word", "in")
-                return Combined("not", (Among(left, self._values()),))
+                return Combined("not", (self._among(left),))
         sign = self._next()
         if sign is None or sign.kind != "sign" or sign.value not in COMPARISONS:
             if isinstance(left, Name):
@@ -222,7 +213,8 @@ class _Parser:
             raise self._error("a column", sign)
         return Compared(COMPARISONS[sign.value], left, right)
 
-    def _values(self) -> tuple[Scalar, ...]:
+    def _among(self, column: Name) -> Any:
+        """Read the values of which a column must be one."""
         closing = ")" if self._take("sign", "(") else "]"
         if closing == "]":
             self._need("sign", "[")
@@ -231,11 +223,11 @@ class _Parser:
             value = self._operand()
             if isinstance(value, Name):
                 raise self._error("a value (put text in quotes)", self._tokens[self._place - 1])
-            values.append(value)
+            values.append(Compared("equal", column, value))
             if not self._take("sign", ","):
                 break
         self._need("sign", closing)
-        return tuple(values)
+        return Combined("or", tuple(values))
 
     def _operand(self) -> Operand:
         token = self._next()
@@ -308,19 +300,9 @@ def _evaluate(tree: Any, column: Columns) -> Any:
         parts = [_evaluate(part, column) for part in tree.parts]
         if tree.word == "not":
             return compute.invert(parts[0])
-        join = compute.and_kleene if tree.word == "and" else compute.or_kleene
-        found = parts[0]
-        for part in parts[1:]:
-            found = join(found, part)
-        return found
+        return reduce(compute.and_kleene if tree.word == "and" else compute.or_kleene, parts)
     if isinstance(tree, Missing):
         return compute.is_null(_plain(column(tree.column.name)), nan_is_null=True)
-    if isinstance(tree, Among):
-        parts = [_evaluate(Compared("equal", tree.column, value), column) for value in tree.values]
-        found = parts[0]
-        for part in parts[1:]:
-            found = compute.or_kleene(found, part)
-        return found
     return _compare(tree, column)
 
 
@@ -375,12 +357,9 @@ def _moment(value: str, kind: Any, name: str) -> Any:
     from pyarrow import types
 
     try:
-        moment = np.datetime64(value)
-        zone = kind.tz if types.is_timestamp(kind) else None
-        return pyarrow.scalar(moment.astype("datetime64[us]"), pyarrow.timestamp("us")).cast(
-            pyarrow.timestamp("us", zone)
-        )
-    except ValueError:
+        moment = parse_moment(value).nanoseconds // 1000
+        return pyarrow.scalar(moment, pyarrow.timestamp("us", kind.tz if types.is_timestamp(kind) else None))
+    except (ValueError, OverflowError):
         raise UsageError(
             f"where compares {name!r}, which holds times, with {value!r}; write it as 2024-05-31."
         ) from None

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from bopl._errors import UsageError, did_you_mean
-from bopl.log.arrow_kind import with_usual_kinds
+from bopl.log.arrow_kind import cast_to_times, with_usual_kinds
 from bopl.log.context import check_unique_names
 from bopl.log.format.dialect import csv_dialect
 from bopl.log.format.files import PACKED
@@ -145,16 +145,11 @@ def as_times(column: Any) -> Any:
 
     Arrow's reader knows neither fractions of seconds nor zones other than Z.
     """
-    from pyarrow import ArrowInvalid, timestamp
-
     first = next((value for value in column if value.is_valid), None)
     if first is None or not _MOMENT.match(first.as_py()):
         return column
-    for unit in ("us", "ns"):
-        for zone in (None, "UTC"):
-            with suppress(ArrowInvalid):
-                return column.cast(timestamp(unit, zone)).cast(timestamp(unit))
-    return column
+    moments = cast_to_times(column)
+    return column if moments is None else moments
 
 
 def read_arrow(file: Path, wanted: Wanted) -> Any:
@@ -225,16 +220,16 @@ def reading(file: str | Path, kind: str) -> Iterator[None]:
 
     try:
         yield
-    except pyarrow.ArrowException as error:
-        raise ValueError(f"{str(file)!r} cannot be read as {kind}: {_first_line(error)}.") from error
-    except (UnicodeError, OverflowError, SystemError, RecursionError, MemoryError) as error:
-        raise ValueError(f"{str(file)!r} cannot be read as {kind}: {_first_line(error)}.") from error
-    except OSError as error:
-        if error.errno is not None:  # the file system's, not the content's
+    except (
+        pyarrow.ArrowException,
+        UnicodeError,
+        OverflowError,
+        SystemError,
+        RecursionError,
+        MemoryError,
+        OSError,
+    ) as error:
+        if isinstance(error, OSError) and error.errno is not None:  # the file system's, not the content's
             raise
-        raise ValueError(f"{str(file)!r} cannot be read as {kind}: {_first_line(error)}.") from error
-
-
-def _first_line(error: BaseException) -> str:
-    lines = str(error).splitlines() or [type(error).__name__]
-    return lines[0].rstrip(".")[:300]
+        lines = str(error).splitlines() or [type(error).__name__]
+        raise ValueError(f"{str(file)!r} cannot be read as {kind}: {lines[0].rstrip('.')[:300]}.") from error

@@ -14,6 +14,7 @@ from bopl.log.format.files import suffix_of
 _HEAD_BYTES = 1 << 20  # of the file, that it is told from
 _SAMPLE_ROWS = 50
 _SEPARATORS = ",;\t|"
+_MAGIC = {b"PAR1": "Parquet", b"ARROW1": "Arrow", b"PK\x03\x04": "a ZIP archive", b"\x1f\x8b": "packed with gzip"}
 _QUOTED = re.compile(r'"[^"]*"')
 
 
@@ -25,6 +26,8 @@ def csv_dialect(file: Path) -> tuple[str, str]:
         start = stream.read(_HEAD_BYTES)
     if start.startswith((BOM_UTF16_LE, BOM_UTF16_BE)):
         raise ValueError(f"{str(file)!r} is in UTF-16; save it in UTF-8.")
+    if (other := next((name for magic, name in _MAGIC.items() if start.startswith(magic)), None)) is not None:
+        raise ValueError(f"{str(file)!r} is not CSV but {other}, by its first bytes; name its format, or rename it.")
     head = start.decode("utf8", "replace")
     if len(start) == _HEAD_BYTES:
         head = head.rpartition("\n")[0]  # the last line is cut

@@ -31,8 +31,9 @@ def read_dsjson(files: Sequence[Path]) -> LogParts:
     rest: list[tuple[float | None, float | None, str | None]] = []
     for where, entry in _decisions(files):
         offered = entry["c"]["_multi"]
-        _check_offered(offered, where)
-        names = [_name(action) for action in offered]
+        if not isinstance(offered, list) or not all(isinstance(action, dict) for action in offered):
+            raise ValueError(f"{where} must list the actions it offers under '_multi', each as an object {{…}}.")
+        names = [None if (tag := action.get("_tag")) is None else str(tag) for action in offered]
         numbers = table.add([_action_features(action) for action in offered], names, where)
         place = _taken(entry, len(offered), where)
         taken.append(None if place is None else numbers[place])
@@ -76,16 +77,6 @@ def _taken(entry: Mapping[str, Any], n_offered: int, where: str) -> int | None:
     if place is not None and place not in range(n_offered):
         raise ValueError(f"{where} says that action {place + 1:g} was taken, but offers only {n_offered}.")
     return None if place is None else int(place)
-
-
-def _check_offered(offered: Any, where: str) -> None:
-    if not isinstance(offered, list) or not all(isinstance(action, dict) for action in offered):
-        raise ValueError(f"{where} must list the actions it offers under '_multi', each as an object {{…}}.")
-
-
-def _name(action: Mapping[str, Any]) -> str | None:
-    tag = action.get("_tag")
-    return None if tag is None else str(tag)
 
 
 def _action_features(action: Mapping[str, Any]) -> dict[str, str | float]:

@@ -27,23 +27,36 @@ def find_files(path: str | Path | Sequence[str | Path]) -> list[LogFile]:
     Of several paths, the files of the first come first.
     """
     if isinstance(path, list | tuple):
-        return [file for one in path for file in find_files(one)]
+        files = [file for one in path for file in find_files(one)]
+        _check_distinct(files)
+        return files
     if not isinstance(path, str | PathLike):
         raise TypeError(f"path must be text or a Path that names files; got {type(path).__name__}.")
     given = Path(path)
     if given.is_file():
         return [LogFile(given)]
     if given.is_dir():
-        found = [file for file in sorted(given.rglob("*")) if file.is_file() and _is_shown(file.relative_to(given))]
+        found = [one for file in sorted(given.rglob("*")) if (one := _in_folder(given, file)) is not None]
         if not found:
             raise UsageError(f"the folder {str(path)!r} holds no file to read.")
-        return [LogFile(file, _partition(file.relative_to(given))) for file in found]
+        return found
     if has_magic(str(path)):
-        found = [Path(name) for name in sorted(glob(str(path), recursive=True)) if Path(name).is_file()]
+        found = [LogFile(Path(name)) for name in sorted(glob(str(path), recursive=True)) if Path(name).is_file()]
         if not found:
             raise UsageError(f"no file matches {str(path)!r}; check the pattern.")
-        return [LogFile(file) for file in found]
-    raise FileNotFoundError(f"there is no file {str(path)!r}; check the path.{_neighbours(given)}")
+        return found
+    beside = [one.name for one in given.parent.iterdir()] if given.parent.is_dir() else []
+    raise FileNotFoundError(f"there is no file {str(path)!r}; check the path.{did_you_mean(given.name, beside)}")
+
+
+def _check_distinct(files: Sequence[LogFile]) -> None:
+    """Raise if a file is listed twice: each of its decisions would count twice."""
+    seen: set[Path] = set()
+    for file in files:
+        path = file.path.resolve()
+        if path in seen:
+            raise UsageError(f"path names {str(file.path)!r} more than once; name each file once.")
+        seen.add(path)
 
 
 def suffix_of(file: Path) -> str:
@@ -52,14 +65,9 @@ def suffix_of(file: Path) -> str:
     return Path(file.stem).suffix.lower() if packed else file.suffix.lower()
 
 
-def _partition(file: Path) -> dict[str, str]:
-    return dict(part.split("=", 1) for part in file.parent.parts if part.count("=") == 1)
-
-
-def _is_shown(file: Path) -> bool:
-    return not any(part.startswith((".", "_")) for part in file.parts)
-
-
-def _neighbours(file: Path) -> str:
-    folder = file.parent
-    return did_you_mean(file.name, [one.name for one in folder.iterdir()]) if folder.is_dir() else ""
+def _in_folder(folder: Path, file: Path) -> LogFile | None:
+    """Return a file of a folder with its columns by name; None if it is hidden."""
+    parts = file.relative_to(folder).parts
+    if not file.is_file() or any(part.startswith((".", "_")) for part in parts):
+        return None
+    return LogFile(file, dict(part.split("=", 1) for part in parts[:-1] if part.count("=") == 1))

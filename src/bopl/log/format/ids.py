@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 MAX_EXACT = 2.0**53  # integers beyond it may share a float with their neighbours
-_ZEROS = r"^\s*[+-]?0\d"  # before other digits
-_INEXACT = r"^\s*[+-]?(0\d|\d{16})"  # such zeros, or more digits than a float holds
+_ZEROS = r"^\s*[+-]?0[\dxX]"  # before other digits, or of a hexadecimal number
+_INEXACT = r"^\s*[+-]?(0\d|\d{16})|\.\d*[1-9]0+\s*$"  # such zeros, more digits than a float holds, 1.10 beside 1.1
 
 
 def with_exact_ids(table: Any, ids: Sequence[str], as_text: Callable[[str], Any]) -> Any:

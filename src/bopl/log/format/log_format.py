@@ -138,6 +138,8 @@ def format_of(files: Sequence[LogFile], given: str | None) -> str:
         if given not in FORMATS:
             raise UsageError(f"format must be one of {quoted(tuple(FORMATS))}; got {given!r}.")
         return given
+    if not files:
+        raise UsageError("there is no file to read: path is an empty list.")
     known = _OWN_EXTENSIONS
     if any(suffix_of(file.path) not in known for file in files):
         known = _extensions()

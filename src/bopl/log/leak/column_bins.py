@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
@@ -46,7 +47,7 @@ def constant_column(n_samples: int) -> BinnedColumn:
     return BinnedColumn(np.zeros(n_samples, dtype=np.int64), 1, 0)
 
 
-def bin_column(values: AnyArray, *, is_category: bool = False) -> BinnedColumn:
+def bin_column(values: AnyArray, *, is_category: bool = False, n_events: int = 0) -> BinnedColumn:
     """Return a column of numbers or of positions of categories in bins.
 
     Parameters
@@ -54,8 +55,11 @@ def bin_column(values: AnyArray, *, is_category: bool = False) -> BinnedColumn:
     values : float array of shape (n_samples,)
         NaN is missing.
     is_category : bool
+    n_events : int
+        Samples with an unusual reward: numbers that are larger, or smaller, in these alone have bins of their own.
     """
-    find_bins, is_missing = _bin_categories if is_category else _bin_numbers, np.isnan(values)
+    is_missing = np.isnan(values)
+    find_bins = _bin_categories if is_category else partial(_bin_numbers, n_events=n_events)
     code: IntArray
     if is_missing.any():
         code = np.zeros(len(values), dtype=np.int64)
@@ -71,14 +75,15 @@ def bin_column(values: AnyArray, *, is_category: bool = False) -> BinnedColumn:
     return BinnedColumn(code, len(count), fullest if is_single else -1)
 
 
-def _bin_numbers(values: FloatArray) -> IntArray:
-    return np.searchsorted(_edges(values), values, side="left")
+def _bin_numbers(values: FloatArray, n_events: int) -> IntArray:
+    return np.searchsorted(_edges(values, n_events / len(values)), values, side="left")
 
 
-def _edges(values: FloatArray) -> FloatArray:
+def _edges(values: FloatArray, event_share: float) -> FloatArray:
     """Return the upper ends of the bins: quantiles; a value that fills several of them has a bin of its own."""
     step = -(-len(values) // MAX_SORTED)
-    found, count = np.unique(np.quantile(values[::step], _SHARES, method="lower"), return_counts=True)
+    shares = np.union1d(_SHARES, [event_share, 1.0 - event_share]) if 0.0 < event_share < 1.0 else _SHARES
+    found, count = np.unique(np.quantile(values[::step], shares, method="lower"), return_counts=True)
     below = np.nextafter(found[count > 1], np.float32(-np.inf), dtype=values.dtype)
     return np.unique(np.concatenate([found.astype(values.dtype), below]))
 

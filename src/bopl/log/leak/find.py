@@ -91,7 +91,8 @@ class _Asking:
         values = list(view.values(self._context))
         lag = lags(view, values, None if self._log.time is None else self._log.time[self._rows])
         parts = values if lag is None else [*values, lag]
-        binned = ((bin_column(part, is_category=view.is_category), part) for part in parts)
+        n_events = 0 if self.trial.event is None else int(self.trial.event.sum())
+        binned = ((bin_column(part, is_category=view.is_category, n_events=n_events), part) for part in parts)
         pairs = [(column, part) for column, part in binned if np.ptp(column.code) > 0]
         by_action = _worst([self._action(view, column) for column, _ in pairs])
         if by_action is not None and by_action.is_sure:  # what gives the action away goes with what it earned as well

@@ -56,12 +56,8 @@ def column_views(log: BanditLog) -> list[ColumnView]:
     if log.schema is None:
         names: Sequence[str | int] = log.feature_names or range(log.n_features)
         return [ColumnView(name, None, np.array([place])) for place, name in enumerate(names)]
-    views, start = [], 0
-    for column in log.schema.columns:
-        end = start + len(column.features)
-        views.append(ColumnView(column.name, column, np.arange(start, end)))
-        start = end
-    return views
+    every: IntArray = np.arange(log.n_features)
+    return [ColumnView(column.name, column, every[place]) for column, place in log.schema.places()]
 
 
 def kept_columns(log: BanditLog, dropped: Sequence[str | int]) -> tuple[IntArray, LogSchema | None]:
