@@ -2,6 +2,7 @@
 
 import json
 import os
+import sys
 
 import numpy as np
 import pyarrow as pa
@@ -277,6 +278,12 @@ def test_an_unwritable_place_is_told_before_anything_is_read(tmp_path, capsys):
     (tmp_path / "file").write_text("in the way")
     code, line = refused(capsys, "train", tmp_path / "no.parquet", *ROLES, "--out", tmp_path / "file" / "p.bopl")
     assert (code, "cannot be created" in line) == (WRONG_USE, True), line
+
+
+def test_a_missing_package_is_told_before_anything_is_read(tmp_path, capsys, monkeypatch):
+    monkeypatch.setitem(sys.modules, "optuna", None)
+    _, line = refused(capsys, "tune", tmp_path / "no.parquet", *ROLES, "--out", tmp_path / "tuned.toml")
+    assert "pip install 'bopl[search]'" in line
 
 
 def test_a_log_without_the_policys_columns_is_bad_data(folder, tmp_path, capsys):

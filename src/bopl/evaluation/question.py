@@ -22,7 +22,7 @@ class Question:
         Smallest uplift of interest.
     guards : tuple of Guard
     against : str or None
-        The policy that runs now, if it is not the logging policy: verdicts are on the difference to it.
+        The policy that runs now, if it is not the logging policy: verdicts are on the difference from it.
     is_head_to_head : bool
         Whether every policy is compared with every other one.
     is_simultaneous : bool
@@ -87,7 +87,7 @@ def ask(
     """Return a checked question."""
     if against is not None and against not in names:
         raise UsageError(
-            f"against={against!r} is none of the policies, which are {quoted(list(names))}."
+            f"against={against!r} is not one of the policies, which are {quoted(list(names))}."
             f"{did_you_mean(str(against), list(names))}"
         )
     if against is not None and len(names) == 1:

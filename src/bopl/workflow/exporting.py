@@ -116,8 +116,8 @@ def export(
             difference = _largest_difference(target.score(policy, temporary, checked), ours)
         if not difference <= TOLERANCE:
             raise ValueError(
-                f"the {to} model scores {difference:.2g} off the policy where {TOLERANCE:g} is the most: it is not "
-                "written."
+                f"scores of the {to} model differ from the policy's by {difference:.2g}, more than {TOLERANCE:g}: "
+                "nothing was written."
             )
         temporary.replace(path)
     finally:
