@@ -355,13 +355,13 @@ def band(panel, x, values, label):
 
 
 def draw_objectives(sizes=(1000, 2000, 4000, 8000)):
-    """True reward of every objective by the length of the log, with certain and with noisy rewards."""
+    """True reward of every objective by the length of the log, with deterministic and with noisy rewards."""
     mixture = bopl.simulation.make_mixture(20, n_features=8)
-    found = {"certain": {}, "noisy": {}}
+    found = {"deterministic": {}, "noisy": {}}
     for size in sizes:
         certain = bopl.simulation.simulate_mixture(mixture, n_samples=size)
         noisy = bopl.simulation.with_noisy_rewards(certain)
-        for rewards, problem in (("certain", certain), ("noisy", noisy)):
+        for rewards, problem in (("deterministic", certain), ("noisy", noisy)):
             for name, policy in single_policies().items():
                 value = problem.true_value(policy.fit(problem.train))
                 found[rewards].setdefault(name, []).append(value)
@@ -394,7 +394,7 @@ OBJECTIVE_LINES = {
     "surrogate": {"color": "C0", "linestyle": "--", "marker": "s", "markersize": 3, **LINE},
     "likelihood": {"color": "C2", "marker": "^", "markersize": 4, **LINE},
     "dr": {"color": "C3", "marker": "D", "markersize": 3, **LINE},
-    "reward regression": {
+    "start of dr": {
         "color": "C3",
         "linestyle": "--",
         "marker": "D",
@@ -412,10 +412,9 @@ def single_policies():
         name: bopl.BoostedPolicy(objective, certificate=False, random_state=0)
         for name, objective in objectives.items()
     }
-    # What dr starts from.
-    regression = bopl.BoostedPolicy(n_rounds=0, certificate=False, random_state=0)
+    start = bopl.BoostedPolicy(n_rounds=0, certificate=False, random_state=0)
     return policies | {
-        "reward regression": regression,
+        "start of dr": start,
         "AutoPolicy": bopl.AutoPolicy(random_state=0),
     }
 

@@ -9,9 +9,8 @@ import pytest
 PACKAGE = Path(__file__).parents[1] / "src" / "bopl"
 # From left to right; a module may import what stands in an earlier group, or in its own folder.
 LAYERS = [
+    {"_typing", "_errors"},
     {
-        "_typing",
-        "_errors",
         "_settings",
         "_figure",
         "_frame",

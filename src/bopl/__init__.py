@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from bopl.race import AutoPolicy as AutoPolicy
     from bopl.reward import BoostedRewardModel as BoostedRewardModel
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 logging.getLogger("bopl").addHandler(logging.NullHandler())  # nothing is printed unless a program asks for it
 

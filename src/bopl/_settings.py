@@ -6,6 +6,8 @@ import math
 import numbers
 from collections.abc import Sequence
 
+from bopl._errors import did_you_mean
+
 
 def check_number(
     name: str,
@@ -31,7 +33,8 @@ def check_number(
 def check_choice(name: str, value: object, choices: Sequence[str]) -> None:
     """Raise unless ``value`` is one of ``choices``."""
     if value not in choices:
-        raise ValueError(f"{name} must be one of {', '.join(map(repr, choices))}; got {value!r}.")
+        hint = did_you_mean(value, choices) if isinstance(value, str) else ""
+        raise ValueError(f"{name} must be one of {', '.join(map(repr, choices))}; got {value!r}.{hint}")
 
 
 def check_flag(name: str, value: object) -> None:

@@ -212,13 +212,24 @@ def test_uniform_policy_spreads_over_the_eligible_actions():
         (BoostedRewardPolicy(n_jobs=0), "n_jobs must be at least 1"),
         (XGBRewardPolicy(learning_rate=-0.1), r"learning_rate must lie in \(0, 1\]"),
         (XGBRewardPolicy(tree_method="approx"), "tree_method must be one of 'exact', 'hist'"),
-        (LoggingPolicy(inverse_penalty=0), "inverse_penalty must be greater than 0"),
+        (LoggingPolicy(C=0), "C must be greater than 0"),
     ],
     ids=lambda value: type(value).__name__,
 )
 def test_settings_out_of_range_are_refused_by_name(policy, message):
     with pytest.raises(ValueError, match=message):
         policy.fit(make_log())
+
+
+def test_the_former_name_of_c_still_works_with_a_warning(tmp_path):
+    log = make_log()
+    with pytest.warns(FutureWarning, match="inverse_penalty is now called C"):
+        former = LoggingPolicy(inverse_penalty=0.01).fit(log)
+    policy = LoggingPolicy(C=0.01).fit(log)
+    np.testing.assert_array_equal(former.coef_, policy.coef_)
+    for one in (former, policy):
+        one.save(tmp_path / "policy.bopl")
+        assert bopl.load(tmp_path / "policy.bopl").get_params() == policy.get_params()
 
 
 def test_missing_xgboost_is_one_sentence_that_names_the_extra(monkeypatch):

@@ -2,6 +2,7 @@
 
 import json
 import os
+import sys
 
 import numpy as np
 import pyarrow as pa
@@ -34,15 +35,17 @@ BAD_LOGS = {
     "propensity above one": (change("p", lambda old: [50.0 * one for one in old]), "divide by 100"),
     "propensity missing": (change("p", first(None)), "A missing propensity cannot be guessed"),
     "reward text": (change("click", lambda old: ["yes"] * len(old)), "reward must be numeric; the column holds"),
-    "propensity text": (change("p", lambda old: [str(one) for one in old]), "numeric; the column holds text."),
+    "propensity text": (change("p", lambda old: [str(one) for one in old]), "the column holds text, such as '0."),
     "context infinite": (change("age", first(float("inf"))), "the first at row 0, column 'age'"),
     "action bytes": (change("item", lambda old: [one.encode() for one in old]), "of type bytes cannot be written"),
     "reward missing": (change("click", first(None)), "reward must be finite; 1 of 400 samples does not"),
     "reward constant": (change("click", lambda old: [1] * len(old)), "All 400 rewards are 1: nothing distinguishes"),
     "one action": (change("item", lambda old: ["tea"] * len(old)), "the log has only one action ('tea'"),
-    "action missing": (change("item", first(None)), "action is missing in 1 of 400 samples"),
+    "action missing": (change("item", first(None)), "drop those with --drop-invalid."),
     "every row an action": (change("item", lambda old: list(range(len(old)))), "400 different actions in 400 samples"),
     "no rows": (click_table(400).slice(0, 0), "the log is empty"),
+    "no rows and no types": (pa.table({name: pa.nulls(0) for name in ("age", "item", "click", "p")}), "log is empty"),
+    "no rewards": (change("click", lambda old: pa.nulls(len(old))), "reward must be finite; 400 of 400 samples do not"),
     "no context": (click_table(400).select(["item", "click", "p"]), "context has no columns"),
     "rewards repeated": (
         pa.concat_tables([click_table(400), click_table(400).slice(100)]),
@@ -107,6 +110,10 @@ def test_force_trains_although_the_audit_found_problems(tmp_path, capsys):
 WRONG_CALLS = {
     "no such file": (["train", "{folder}/lgo.parquet", *ROLES], "there is no file"),
     "no such column": (["train", "{log}", "--action", "itm", *ROLES[2:]], "Did you mean 'item'?"),
+    "no such column of the context": (
+        ["audit", "{log}", *ROLES, "--context", "age,vsits"],
+        "there is no column 'vsits' (given as context);",
+    ),
     "no such column to ignore": (["audit", "{log}", *ROLES, "--ignore", "usr"], "to ignore. Did you mean 'user'?"),
     "a column named twice": (["audit", "{log}", *ROLES, "--context", "age,age"], "context names 'age' more than once"),
     "no such column to keep": (["predict", "{log}", "{policy}", "--keep", "usr"], "Did you mean 'user'?"),
@@ -114,6 +121,7 @@ WRONG_CALLS = {
     "no propensity": (["train", "{log}", *ROLES[:4]], "or declare that there is none with --assume-propensity"),
     "two roles": (["train", "{log}", "--action", "item", "--reward", "p", "--propensity", "p"], "given two roles"),
     "unknown extension": (["audit", "{folder}/log.xyz", *ROLES], "Name the format, such as --format csv."),
+    "policy before log": (["predict", "{policy}", "{log}"], "is a policy file, not a log; name the log first"),
     "unknown format": (["audit", "{log}", *ROLES, "--format", "xls"], "format must be one of"),
     "empty folder": (["audit", "{folder}/empty", *ROLES], "holds no file to read"),
     "no match": (["audit", "{folder}/*.csv", *ROLES], "no file matches"),
@@ -126,7 +134,9 @@ WRONG_CALLS = {
         ["train", "{log}", *ROLES, "--out", "{folder}/taken.bopl"],
         "contains files that are not from a run",
     ),
+    "no time to backtest": (["backtest", "{log}", *ROLES], "the time of each decision: name its column, --time."),
     "no such estimator": (["train", "{log}", *ROLES, "--estimators", "magic"], "estimators must be one of"),
+    "a near estimator": (["train", "{log}", *ROLES, "--estimators", "snip"], "Did you mean 'snips'?"),
     "no such interval": (["evaluate", "{log}", "{policy}", "--interval", "wide"], "interval must be one of"),
     "out of range": (["train", "{log}", *ROLES, "--holdout", "1.5"], "holdout must lie in (0, 1)"),
     "no such interval of an estimator": (
@@ -139,7 +149,7 @@ WRONG_CALLS = {
     ),
     "no such engine": (["tune", "{log}", *ROLES, "--engine", "magic"], "engine must be one of 'random', 'tpe'"),
     "no time to tune": (["tune", "{log}", *ROLES, "--minutes", "0"], "minutes must be greater than 0"),
-    "not a number": (["train", "{log}", *ROLES, "--n-rounds", "many"], "Invalid value for '--n-rounds'"),
+    "not a number": (["train", "{log}", *ROLES, "--n-rounds", "many"], "--n-rounds must be an integer. See"),
     "no such candidate": (
         ["train", "{log}", *ROLES, "--include", "regresion,dr"],
         "there is no candidate 'regresion'; there are logging, ",
@@ -269,6 +279,12 @@ def test_an_unwritable_place_is_told_before_anything_is_read(tmp_path, capsys):
     (tmp_path / "file").write_text("in the way")
     code, line = refused(capsys, "train", tmp_path / "no.parquet", *ROLES, "--out", tmp_path / "file" / "p.bopl")
     assert (code, "cannot be created" in line) == (WRONG_USE, True), line
+
+
+def test_a_missing_package_is_told_before_anything_is_read(tmp_path, capsys, monkeypatch):
+    monkeypatch.setitem(sys.modules, "optuna", None)
+    _, line = refused(capsys, "tune", tmp_path / "no.parquet", *ROLES, "--out", tmp_path / "tuned.toml")
+    assert "pip install 'bopl[search]'" in line
 
 
 def test_a_log_without_the_policys_columns_is_bad_data(folder, tmp_path, capsys):

@@ -214,7 +214,7 @@ def test_an_export_that_scores_otherwise_is_not_written(trained, monkeypatch, ca
     monkeypatch.setattr("bopl.workflow.exporting.TOLERANCE", -1.0)
     code, result = run_json(capsys, "export", trained / "policy.bopl", "--to", "onnx", "--out", trained / "bad.onnx")
     assert code == 1
-    assert "it is not written" in result["error"]
+    assert "nothing was written" in result["error"]
     assert not (trained / "bad.onnx").exists()
 
 

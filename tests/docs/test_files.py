@@ -30,6 +30,8 @@ def test_the_version_is_the_same_everywhere():
     citation = yaml.safe_load((ROOT / "CITATION.cff").read_text("utf8"))
     assert project["version"] == citation["version"] == bopl.__version__
     assert project["license"] == citation["license"]
+    releases = re.findall(r"^## (\d\S+) – (\S+)$", (ROOT / "CHANGELOG.md").read_text("utf8"), re.M)
+    assert releases[0] == (bopl.__version__, str(citation["date-released"]))
 
 
 def test_nothing_in_the_pages_is_loaded_from_elsewhere():

@@ -548,7 +548,7 @@ def test_bad_input_is_refused_with_one_clear_sentence(call, message):
     with pytest.raises((ValueError, TypeError), match=message) as caught:
         call()
     assert "\n" not in str(caught.value)
-    assert str(caught.value).endswith(".")
+    assert str(caught.value).endswith((".", "?"))
 
 
 # -- Verdicts -----------------------------------------------------------------------------------------------------
@@ -571,7 +571,7 @@ def constant_policy(log, prob):
     [
         ([0.7, 0.1, 0.1, 0.1], "better", "more than the logging policy, at least"),
         ([0.1, 0.3, 0.3, 0.3], "worse", "less than the logging policy, at least"),
-        ([0.25, 0.25, 0.2, 0.3], "inconclusive", "it may be either way"),
+        ([0.25, 0.25, 0.2, 0.3], "inconclusive", "it could be better or worse"),
     ],
 )
 def test_verdict_follows_the_interval_of_the_uplift(prob, verdict, words):

@@ -39,7 +39,7 @@ def test_misspelt_options_fail_at_the_call():
         ({"random_state": -1}, "random_state must be at least 0"),
         ({"reward_range": (1.0, 0.0)}, "reward_range must be two finite numbers"),
         ({"min_uplift": -0.1}, "min_uplift must not be negative"),
-        ({"against": "other"}, "against='other' is none of the policies"),
+        ({"against": "other"}, "against='other' is not one of the policies"),
     ],
 )
 def test_options_are_checked_before_anything_is_read(options, message):

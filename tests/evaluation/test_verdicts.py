@@ -317,7 +317,7 @@ def test_guards_are_held_against_what_runs_now_too():
 
 
 def test_comparisons_need_policies_that_are_there():
-    with pytest.raises(ValueError, match="against='old' is none of the policies, which are 'new'"):
+    with pytest.raises(ValueError, match="against='old' is not one of the policies, which are 'new'"):
         bopl.evaluate(LOG, {"new": tilted(LAST)}, against="old")
     with pytest.raises(UsageError, match="at least two policies"):
         bopl.compare(LOG, {"new": tilted(LAST)})

@@ -8,6 +8,7 @@ import signal
 import weakref
 from collections import Counter
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pyarrow.parquet as pq
@@ -103,7 +104,7 @@ def test_candidates_of_the_translation_bin_the_contexts_once(tmp_path, monkeypat
 
 def test_a_policy_without_a_round_is_said_to_be_uniform(tmp_path, said):
     train(config_for(tmp_path, min_leaf_samples=1e9))
-    assert any(text.startswith("No round was made (the base learner found nothing to predict)") for text in said)
+    assert any(text.startswith("Boosting made no round (the base learner found nothing to predict)") for text in said)
 
 
 def test_large_logs_choose_on_a_part_and_train_on_all(tmp_path, monkeypatch):
@@ -503,3 +504,23 @@ def test_what_a_search_found_is_a_configuration_of_a_single_objective():
         made = apply_settings(config, {"objective": objective, **found}, reward)
         made.check().check_objective()
         assert (made.objective, made.reward_translation, made.learning_rate) == (objective, translation, 0.5)
+
+
+@pytest.mark.parametrize(
+    ("made", "kept", "sentence"),
+    [
+        (5, 5, "Boosting made all 5 rounds."),
+        (4, 4, "Boosting made 4 rounds (the time limit was reached)."),
+        (4, 2, "Boosting made 4 rounds (the time limit was reached); the first 2, the best, are kept."),
+        (5, 0, "Boosting made all 5 rounds; none of them improved on the start."),
+    ],
+)
+def test_how_boosting_ended_is_one_sentence(made, kept, sentence):
+    fitted = SimpleNamespace(
+        n_rounds=5,
+        n_rounds_=kept,
+        history_=SimpleNamespace(n_rounds=made),
+        stop_reason_="the time limit was reached",
+        ensemble_=SimpleNamespace(start=SimpleNamespace(predictors=())),
+    )
+    assert training._describe_training(fitted) == sentence

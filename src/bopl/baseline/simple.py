@@ -57,10 +57,13 @@ class LoggingPolicy(LearnedPolicy):
 
     Parameters
     ----------
-    inverse_penalty : float, default=1.0
-        C of scikit-learn's `LogisticRegression`; smaller values give a policy closer to the actions' shares.
+    C : float, default=1.0
+        Inverse of the ridge penalty, as in scikit-learn's `LogisticRegression`; smaller values give a policy closer to
+        the actions' shares.
     max_iter : int, default=200
         Maximum number of iterations of the regression.
+    inverse_penalty : float, optional
+        Deprecated name of ``C``; to be removed in 0.3.
 
     Attributes
     ----------
@@ -70,13 +73,17 @@ class LoggingPolicy(LearnedPolicy):
         From contexts to inputs.
     """
 
-    def __init__(self, inverse_penalty: float = 1.0, max_iter: int = 200) -> None:
-        self.inverse_penalty = inverse_penalty
+    def __init__(self, C: float = 1.0, max_iter: int = 200, inverse_penalty: float | None = None) -> None:
+        self.C = C
         self.max_iter = max_iter
+        self.inverse_penalty = inverse_penalty
 
     def learn(self, log: BanditLog) -> None:
         """Learn from the log."""
-        check_number("inverse_penalty", self.inverse_penalty, low=0.0, low_open=True)
+        C = self.C if self.inverse_penalty is None else self.inverse_penalty
+        if self.inverse_penalty is not None:
+            warnings.warn("inverse_penalty is now called C; it will be removed in 0.3.", FutureWarning, stacklevel=3)
+        check_number("C", C, low=0.0, low_open=True)
         check_number("max_iter", self.max_iter, low=1, integer=True)
         self.layout_ = fit_layout(log.context, category_sizes(log))
         self.coef_ = np.zeros((self.layout_.n_inputs, log.n_actions))
@@ -86,7 +93,7 @@ class LoggingPolicy(LearnedPolicy):
             self.intercept_[found] = 0.0
             return
         inputs = self.layout_(log.context)
-        coef, intercept = _fit_multinomial(inputs, log.action_idx, self.inverse_penalty, self.max_iter)
+        coef, intercept = _fit_multinomial(inputs, log.action_idx, C, self.max_iter)
         self.coef_[:, found], self.intercept_[found] = coef.T, intercept
 
     def score_actions(self, context: ContextMatrix) -> FloatArray:
@@ -99,21 +106,28 @@ class LoggingPolicy(LearnedPolicy):
 
     def unpack_learned(self, facts: dict[str, Any], arrays: dict[str, AnyArray]) -> None:
         """Restore what was learned."""
+        if self.inverse_penalty is not None:
+            self.C, self.inverse_penalty = self.inverse_penalty, None
         n_actions = len(self.actions_)
         self.layout_ = unpack_layout(arrays, self.n_features_in_)
         self.coef_ = check_array(arrays, "coef", (self.layout_.n_inputs, n_actions))
         self.intercept_ = check_array(arrays, "intercept", (n_actions,))
 
+    def _plain_settings(self) -> dict[str, Any]:
+        settings = super()._plain_settings()  # model files of format 2 have C under its former name
+        former = settings.pop("C")
+        return settings if settings["inverse_penalty"] is not None else settings | {"inverse_penalty": former}
+
 
 def _fit_multinomial(
-    inputs: ContextMatrix, action_idx: IntArray, inverse_penalty: float, max_iter: int
+    inputs: ContextMatrix, action_idx: IntArray, C: float, max_iter: int
 ) -> tuple[FloatArray, FloatArray]:
     from sklearn.exceptions import ConvergenceWarning
     from sklearn.linear_model import LogisticRegression
     from sklearn.preprocessing import MaxAbsScaler
 
     scaler = MaxAbsScaler()
-    model = LogisticRegression(C=inverse_penalty, max_iter=max_iter)
+    model = LogisticRegression(C=C, max_iter=max_iter)
     with warnings.catch_warnings():  # an estimate that has not quite converged is still a policy
         warnings.simplefilter("ignore", ConvergenceWarning)
         model.fit(scaler.fit_transform(inputs), action_idx)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from bopl._settings import check_choice
 from bopl._typing import ContextMatrix, FloatArray
 from bopl.learner.base import Predictor
 from bopl.learner.store import stack_predictors
@@ -48,8 +49,7 @@ class Start:
 
 def check_start(start: str) -> None:
     """Raise unless ``start`` names a start."""
-    if start not in STARTS:
-        raise ValueError(f"start must be one of {', '.join(map(repr, STARTS))}; got {start!r}.")
+    check_choice("start", start, STARTS)
 
 
 def mean_of(kind: str, predictors: Sequence[Sequence[Predictor]], coefficients: Sequence[Sequence[float]]) -> Start:

@@ -34,6 +34,7 @@ from bopl.workflow.config import RENAMED, TrainConfig
 DEBUG = "--debug"
 # A parameter that a message of the library recommends: with a value, or after the word "with".
 _ADVICE = re.compile(r"\b(?P<set>[a-z_]+)=(?P<to>True|'[^']*'|\[…\]|…)|\bwith (?P<named>[a-z]+_[a-z_]+|ignore)\b(?!=)")
+_WRONG_TYPE = re.compile(r"Invalid value for '(?P<flag>[^']+)': .*\bvalid (?P<kind>integer|number)\b.*", re.S)
 # typer brings its own copy of click in newer versions; this is the base of its errors in all of them.
 _ClickError = typer.BadParameter.__mro__[2]
 
@@ -148,8 +149,12 @@ def _click_sentence(error: BaseException) -> str:
     message = getattr(error, "format_message", error.__str__)()
     if not message:  # the help was printed instead
         return ""
-    message = _renamed(error, context) or message
+    message = _renamed(error, context) or _WRONG_TYPE.sub(_as_sentence, message)
     return f"{message}{'' if message.endswith(('.', '?')) else '.'} See {command} --help."
+
+
+def _as_sentence(found: re.Match[str]) -> str:
+    return f"{found['flag']} must be {'an integer' if found['kind'] == 'integer' else 'a number'}"
 
 
 def _renamed(error: BaseException, context: Any) -> str | None:

@@ -232,7 +232,7 @@ class ClippedIPS(IPS):
     priority: ClassVar[int] = 30
     is_default: ClassVar[bool] = False
     title: ClassVar[str] = "Clipped IPS"
-    about: ClassVar[str] = "As IPS with the largest weights clipped: less noise, some bias."
+    about: ClassVar[str] = "Like IPS, with the largest weights clipped: less noise, some bias."
 
     def __post_init__(self) -> None:
         if self.max_importance_weight is not None:
@@ -295,7 +295,7 @@ class SNIPS(Estimator):
     is_default: ClassVar[bool] = True
     title: ClassVar[str] = "Self-normalised IPS"
     about: ClassVar[str] = (
-        "As IPS, divided by the sum of the weights. Usually narrower, and blind to a constant added to all rewards."
+        "Like IPS, divided by the sum of the weights. Usually narrower, and blind to a constant added to all rewards."
     )
 
     def tuned(self, pilot: Pilot) -> SNIPS:
@@ -339,7 +339,7 @@ class BetaIPS(Estimator):
     is_unbiased: ClassVar[bool] = False  # of order 1/n: beta is estimated from the same samples
     priority: ClassVar[int] = 20
     title: ClassVar[str] = "IPS with the best baseline"
-    about: ClassVar[str] = "As IPS, less the part of its noise that the weights themselves explain."
+    about: ClassVar[str] = "Like IPS, less the part of its noise that the weights themselves explain."
 
     def moments(self, terms: Terms) -> FloatArray:
         """Return ``(w r, u, w r u, u², u r)``."""

@@ -94,7 +94,7 @@ class SwitchDR(CorrectedMean):
     clips_weights: ClassVar[bool] = True
     priority: ClassVar[int] = 35
     title: ClassVar[str] = "Switch doubly robust"
-    about: ClassVar[str] = "As doubly robust, but only the reward model counts where weights are large."
+    about: ClassVar[str] = "Like doubly robust, but only the reward model counts where weights are large."
     needs_pilot: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
@@ -136,7 +136,7 @@ class ShrinkageDR(CorrectedMean):
     clips_weights: ClassVar[bool] = True
     priority: ClassVar[int] = 40
     title: ClassVar[str] = "Doubly robust with shrinkage"
-    about: ClassVar[str] = "As doubly robust, with large weights pulled towards zero: less noise, some bias."
+    about: ClassVar[str] = "Like doubly robust, with large weights pulled towards zero: less noise, some bias."
     needs_pilot: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
@@ -171,7 +171,7 @@ class SelfNormalisedDR(Estimator):
     is_unbiased: ClassVar[bool] = False
     priority: ClassVar[int] = 10
     title: ClassVar[str] = "Self-normalised doubly robust"
-    about: ClassVar[str] = "As doubly robust, with the correction divided by the sum of the weights."
+    about: ClassVar[str] = "Like doubly robust, with the correction divided by the sum of the weights."
 
     def moments(self, terms: Terms) -> FloatArray:
         """Return ``(q_pi, d, (w - 1) e, w, e)``."""

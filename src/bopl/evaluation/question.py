@@ -73,7 +73,7 @@ def ask(
     """Return a checked question."""
     if against is not None and against not in names:
         raise UsageError(
-            f"against={against!r} is none of the policies, which are {quoted(list(names))}."
+            f"against={against!r} is not one of the policies, which are {quoted(list(names))}."
             f"{did_you_mean(str(against), list(names))}"
         )
     if against is not None and len(names) == 1:

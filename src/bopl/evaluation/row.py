@@ -52,7 +52,7 @@ class SegmentEstimate(Record):
         Effective sample size.
     value : float
     uplift, uplift_ci_lower, uplift_ci_upper : float
-        Difference to the logging policy and its interval, which holds for all segments together.
+        Difference from the logging policy and its interval, which holds for all segments together.
     verdict, reason : str
     """
 

@@ -145,7 +145,7 @@ def with_running(policies: object, against: object) -> tuple[dict[str, object], 
         return named, None
     if isinstance(against, str):
         if against not in named:
-            raise ValueError(f"against={against!r} is none of the policies, which are {quoted(list(named))}.")
+            raise ValueError(f"against={against!r} is not one of the policies, which are {quoted(list(named))}.")
         return named, against
     name = RUNNING
     while name in named:

@@ -139,7 +139,7 @@ def find_complaint(case: Case, *, is_paired: bool = False) -> str | None:
         if complaint is not None:
             return complaint
     if not all(math.isfinite(bound) for bound in case.bounds):
-        return "The estimate is not defined on this log: too few samples are about the policy."
+        return "The estimate is not defined on this log: too few samples match the policy."
     return None
 
 
@@ -170,8 +170,8 @@ def _mean_complaint(facts: WeightFacts) -> str:
     found = f"The mean weight is {facts.mean:.3g} where 1 is expected (z = {facts.mean_z:.1f}): "
     if is_mean_off(facts.uniform_mean, facts.uniform_z):
         return (
-            f"{found}the propensities are not those of the logging policy. By them the log's actions would be "
-            f"{facts.uniform_mean:.3g} times as many as there are (z = {facts.uniform_z:.1f}), whatever the policy."
+            f"{found}the propensities are not those of the logging policy. They imply {facts.uniform_mean:.3g} "
+            f"times as many actions as the log has (z = {facts.uniform_z:.1f}), whatever the policy."
         )
     return (
         f"{found}either the propensities are not those of the logging policy, or the policy takes actions that hardly "
@@ -259,7 +259,7 @@ def compare_bounds(uplift: float, bounds: Bounds, goal: Goal) -> tuple[str, str]
     """Return the verdict on a difference by its interval, and the reason."""
     (lower, upper), least = bounds, goal.min_uplift
     if lower == upper == 0.0:
-        return INCONCLUSIVE, f"No sample shows a difference to {goal.other}: it is zero."
+        return INCONCLUSIVE, f"No sample shows a difference from {goal.other}: it is zero."
     between = f"The uplift lies between {lower:.4g} and {upper:.4g} {goal.certainty}"
     if least > 0.0 and -least <= lower and upper <= least:
         return INCONCLUSIVE, (
@@ -271,15 +271,15 @@ def compare_bounds(uplift: float, bounds: Bounds, goal: Goal) -> tuple[str, str]
         return WORSE, _size_sentence("less", -uplift, -upper, goal)
     if lower > 0.0:
         return INCONCLUSIVE, f"{between}: more than {goal.other}, but perhaps by less than the {least:.4g} asked for."
-    return INCONCLUSIVE, f"{between}: it may be either way."
+    return INCONCLUSIVE, f"{between}: it could be better or worse."
 
 
 def _size_sentence(word: str, size: float, least: float, goal: Goal) -> str:
     """Say how large a difference is; of one that hardly matters say so before its digits."""
     if goal.base > 0.0 and size < NEGLIGIBLE * goal.base:
         return (
-            f"The difference to {goal.other} is real but tiny: {100.0 * size / goal.base:.2g}% {word} ({size:.4g}, at "
-            f"least {least:.4g} {goal.certainty}). Set min_uplift to the smallest uplift that matters."
+            f"The difference from {goal.other} is real but tiny: {100.0 * size / goal.base:.2g}% {word} ({size:.4g}, "
+            f"at least {least:.4g} {goal.certainty}). Set min_uplift to the smallest uplift that matters."
         )
     is_asked = word == "more" and goal.min_uplift > 0.0
     asked = f", which is more than the {goal.min_uplift:.4g} asked for" if is_asked else ""

@@ -77,7 +77,7 @@ def evaluate(
     segment : sequence of shape (n_samples,), optional
         Segment of each sample; by default the log's ``segment``. Every segment gets an uplift with an interval.
     against : policy, or name of one of ``policies``, optional
-        The policy that runs now, if it is not the logging policy: verdicts are on the paired difference to it.
+        The policy that runs now, if it is not the logging policy: verdicts are on the paired difference from it.
     head_to_head : bool, default=False
         Compare every policy with every other one, paired on the same samples.
     simultaneous : bool, default=True

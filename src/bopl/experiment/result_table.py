@@ -121,7 +121,7 @@ def splits_table(lines: Sequence[Line]) -> Table | None:
     """Return the rewards on Scene over splits, trial t on split t, or None where there are none.
 
     Bold is the rule of `table_1`. Splits differ more than methods do, which widens every interval; the last column has
-    the difference to the default on the same splits.
+    the difference from the default on the same splits.
     """
     trials = collect_trials(line for line in lines if line["dataset"] == SPLITS)
     cells = collect(line for line in lines if line["dataset"] == SPLITS)

@@ -78,6 +78,8 @@ def float_column(values: object, name: str) -> FloatArray:
     if isinstance(series, nw.Series):
         if series.dtype == nw.Object:  # as pandas.NA among numbers makes it
             values = series.to_list()
+        elif series.null_count() == len(series):  # no rows or no values: readers cannot know its type
+            values = np.full(len(series), np.nan)
         elif not (series.dtype.is_numeric() or series.dtype == nw.Boolean):
             raise TypeError(f"{name} must be numeric; the column holds {dtype_name(series)}.{_first_text(series)}")
         else:
@@ -322,8 +324,8 @@ def context_columns(
     if absent:
         role, name = next(iter(absent.items()))
         raise UsageError(
-            f"there is no column {name!r} (given as {role}); the columns are {quoted(list(columns), limit=MANY)}."
-            f"{did_you_mean(name, columns)}"
+            f"there is no column {name!r} (given as {role.partition('[')[0]}); the columns are "
+            f"{quoted(list(columns), limit=MANY)}.{did_you_mean(name, columns)}"
         )
     if len(set(roles.values())) < len(roles):
         raise UsageError(

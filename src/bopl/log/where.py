@@ -261,7 +261,7 @@ class _Parser:
     def _error(self, expected: str, token: Token | None = None) -> UsageError:
         at = token if token is not None else self._tokens[self._place] if self._place < len(self._tokens) else None
         where = "at its end" if at is None else f"at {self._text[at.start :][:20]!r}"
-        return UsageError(f"where cannot be read {where}: expected {expected} in {self._text!r}.")
+        return UsageError(f"the condition {self._text!r} cannot be read {where}: expected {expected}.")
 
 
 def _tokens(text: str) -> Iterator[Token]:
@@ -270,8 +270,9 @@ def _tokens(text: str) -> Iterator[Token]:
         found = _TOKEN.match(text, place)
         if found is None:
             raise UsageError(
-                f"where cannot be read at {text[place:].strip()[:20]!r}. Write columns as names (in backticks if they "
-                "have spaces), text in quotes, and compare with ==, !=, <, <=, >, >=, in, is missing, and, or, not."
+                f"the condition cannot be read at {text[place:].strip()[:20]!r}. Write columns as names (in backticks "
+                "if they have spaces), text in quotes, and compare with ==, !=, <, <=, >, >=, in, is missing, and, or, "
+                "not."
             )
         kind = str(found.lastgroup)
         yield _token(kind, found.group(kind), found.start(kind))

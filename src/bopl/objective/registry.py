@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 
 from bopl._errors import did_you_mean
 from bopl._registry import Registry
+from bopl._settings import check_choice
 from bopl.objective.dr import DR
 from bopl.objective.ips import IPS
 from bopl.objective.protocol import BoundObjective, Objective
@@ -33,8 +34,7 @@ def get_objective(objective: str | Objective) -> Objective:
         if not hasattr(objective, "bind") or not hasattr(objective, "name"):
             raise TypeError(f"objective must be a name or an object with a name and bind; got {objective!r}.")
         return objective
-    if objective not in OBJECTIVES:
-        raise ValueError(f"objective must be one of {', '.join(map(repr, OBJECTIVES))}; got {objective!r}.")
+    check_choice("objective", objective, list(OBJECTIVES))
     made: Objective = OBJECTIVES[objective]()
     return made
 

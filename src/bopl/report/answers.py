@@ -12,7 +12,7 @@ Row = Mapping[str, Any]
 
 GUARDS = "What else must not get worse: the change of each guarded reward. A verdict of better needs all of them kept."
 COMPARISONS = "Policies compared with each other on the same decisions: what the first earns more than the second."
-SEGMENTS = "The difference to the logging policy in each part of the log."
+SEGMENTS = "The difference from the logging policy in each part of the log."
 
 
 def answers(evaluation: Mapping[str, Any]) -> Markup:

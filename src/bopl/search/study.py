@@ -119,7 +119,7 @@ def search(
     >>> result.value > 0.8
     True
     """
-    optuna = _import_optuna()
+    optuna = import_optuna()
     check_budget(n_configurations, minutes, engine, n_jobs)
     with deprecated_listener("report", report), _quiet(optuna):
         known = _default_identity(policy, space, scorer) if identity is None else identity
@@ -185,7 +185,8 @@ def _text(value: Any) -> str:
 # -- The study file ---------------------------------------------------------------------------------------------------
 
 
-def _import_optuna() -> Any:
+def import_optuna() -> Any:
+    """Return Optuna, or raise an error that says how to install it."""
     try:
         import optuna
     except ImportError:

@@ -121,7 +121,7 @@ def judge_trial(
     whole = bounds_of(rows.of(trial), trial, settings.confidence, reward_range)
     if whole.upper < 0.0:
         reason = (
-            f"It earns less: the difference to what it is compared with is at most {whole.upper:+.4g} a decision "
+            f"It earns less: the difference from what it is compared with is at most {whole.upper:+.4g} a decision "
             f"({_sure(settings)}, by {whole.n_samples:,} decisions)."
         )
         return _verdict(WORSE, reason, whole, settings)

@@ -246,7 +246,7 @@ class Stepping:
             "left_aside": learned.left_aside,
             "audit": [finding.sentence for finding in learned.audit.problems],
             "sentence": (
-                f"Look {look} at the place of {standing.running}: {row['verdict']} ({row['estimator']}). "
+                f"Look {look} at a replacement for {standing.running}: {row['verdict']} ({row['estimator']}). "
                 f"{row['reason']} "
                 + (f"{candidate} gets {100.0 * share:.3g}% of the traffic." if action == START else "Nothing changes.")
             ),

@@ -88,7 +88,7 @@ def fit_logging_policy(
     low, high = WEAKEST, STRONGEST  # the reward increases from one to the other
     for _ in range(30):
         middle = (low + high) / 2.0
-        policy = _fit_ridge(matrix, reward, actions, inverse_penalty=10.0**middle, epsilon=epsilon)
+        policy = _fit_ridge(matrix, reward, actions, C=10.0**middle, epsilon=epsilon)
         reached = value(policy)
         if abs(reached - target_reward) < REWARD_TOLERANCE:
             break
@@ -96,8 +96,7 @@ def fit_logging_policy(
     miss = abs(reached - target_reward)
     if miss > MAX_MISS:
         ends = [
-            value(_fit_ridge(matrix, reward, actions, inverse_penalty=10.0**power, epsilon=epsilon))
-            for power in (WEAKEST, STRONGEST)
+            value(_fit_ridge(matrix, reward, actions, C=10.0**power, epsilon=epsilon)) for power in (WEAKEST, STRONGEST)
         ]
         raise ValueError(
             f"no penalty gives a logging policy with reward {target_reward:g}: the weakest earns {ends[0]:.4f}, the "
@@ -113,7 +112,7 @@ def fit_logging_policy(
 
 
 def _fit_ridge(
-    context: ContextMatrix, reward: FloatArray, actions: AnyArray, *, inverse_penalty: float, epsilon: float
+    context: ContextMatrix, reward: FloatArray, actions: AnyArray, *, C: float, epsilon: float
 ) -> LinearLoggingPolicy:
     from sklearn.exceptions import ConvergenceWarning
     from sklearn.linear_model import LogisticRegression
@@ -127,7 +126,7 @@ def _fit_ridge(
             "different best actions, more of them or others."
         )
     weight = 1.0 / np.bincount(row)[row]
-    model = LogisticRegression(C=inverse_penalty, tol=1e-5, max_iter=200)
+    model = LogisticRegression(C=C, tol=1e-5, max_iter=200)
     with warnings.catch_warnings():  # stopping early helps to keep the policy weak
         warnings.simplefilter("ignore", ConvergenceWarning)
         with one_blas_thread():

@@ -141,7 +141,7 @@ class TrainConfig:
     )
     force: bool = _about("Train even if the audit finds problems.", False)
     estimators: tuple[str, ...] | None = _about(
-        "Estimators, separated by commas; all by default, snips, ips and dr in evaluate. The primary estimator is "
+        "Estimators, separated by commas; all by default; in evaluate, snips, ips and dr. The primary estimator is "
         "fixed in advance: dr if it is among them.",
         group="bopl.estimators",
     )

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from bopl._errors import UsageError
+from bopl._errors import UsageError, did_you_mean
 from bopl._typing import AnyArray, FloatArray
 from bopl.learner.expanded import action_columns, expand
 from bopl.learner.hist_tree.predictor import HistTreePredictor
@@ -89,7 +89,7 @@ def export(
         How sharply the policy acts; as trained by default. Has no effect on formats that contain only scores.
     """
     if to not in TARGETS:
-        raise UsageError(f"to must be one of {', '.join(TARGETS)}; got {to!r}.")
+        raise UsageError(f"to must be one of {', '.join(TARGETS)}; got {to!r}.{did_you_mean(to, list(TARGETS))}")
     if raw and to not in RAW_TARGETS:
         raise UsageError(f"a model for {to} takes only encoded contexts: leave out raw, or export to onnx.")
     target = (RAW_TARGETS if raw else TARGETS)[to]
@@ -116,8 +116,8 @@ def export(
             difference = _largest_difference(target.score(policy, temporary, checked), ours)
         if not difference <= TOLERANCE:
             raise ValueError(
-                f"the {to} model scores {difference:.2g} off the policy where {TOLERANCE:g} is the most: it is not "
-                "written."
+                f"scores of the {to} model differ from the policy's by {difference:.2g}, more than {TOLERANCE:g}: "
+                "nothing was written."
             )
         temporary.replace(path)
     finally:

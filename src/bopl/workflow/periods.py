@@ -46,7 +46,7 @@ class PeriodPlan:
     def divide(self, log: BanditLog) -> list[Division]:
         """Return the training rows and the judged rows, period by period."""
         if log.time is None:
-            raise UsageError("a backtest needs the time of each decision: name the column with time.")
+            raise UsageError("a backtest needs the time of each decision: name its column, time=….")
         if self.n_periods is not None:
             check_number("n_periods", self.n_periods, low=1, integer=True)
         window = None if self.window is None else read_length(self.window, log.time, "window")

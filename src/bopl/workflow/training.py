@@ -337,10 +337,11 @@ def make_policy(config: TrainConfig, translation: float) -> BoostedPolicy:
 
 def _describe_training(policy: BoostedPolicy) -> str:
     made, kept = policy.history_.n_rounds, policy.n_rounds_
+    rounds = f"all {made} rounds" if made == policy.n_rounds else f"{made} rounds ({policy.stop_reason_})"
     has_start = bool(policy.ensemble_.start.predictors)
     if made == 0:
         left = "the policy is the start of boosting" if has_start else "all actions are equally probable"
-        return f"No round was made ({policy.stop_reason_}): {left}."
+        return f"Boosting made no round ({policy.stop_reason_}): {left}."
     if kept == 0:
-        return f"{made} rounds were made ({policy.stop_reason_}), none of them better than the start."
-    return f"{made} rounds were made ({policy.stop_reason_}), the best {kept} of them kept."
+        return f"Boosting made {rounds}; none of them improved on the start."
+    return f"Boosting made {rounds}{'' if kept == made else f'; the first {kept}, the best, are kept'}."

@@ -16,7 +16,7 @@ from bopl._typing import FloatArray
 from bopl.objective.registry import get_objective
 from bopl.policy import BoostedPolicy
 from bopl.search import Choice, CrossValidatedScorer, Float, Int, SearchResult, search
-from bopl.search.study import check_budget
+from bopl.search.study import check_budget, import_optuna
 from bopl.workflow.auditing import audit_for_training
 from bopl.workflow.config import TrainConfig
 from bopl.workflow.reading import describe_log, read_training_log, split_log
@@ -104,6 +104,7 @@ def tune(
     check_writable(path, read=[config.log])
     with checking_usage():
         check_budget(n_configurations, minutes, engine, n_jobs)
+    import_optuna()  # missing, it must not cost the time of an audit
     log = read_training_log(config)
     logger.info(describe_log(log, config.paths))
     log = audit_for_training(log, config).log

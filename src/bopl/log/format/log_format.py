@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 from zlib import error as zlib_error
 
-from bopl._errors import UsageError, quoted
+from bopl._errors import UsageError, did_you_mean, quoted
 from bopl._registry import Registry
 from bopl.log.format.columnar import Wanted, read_arrow, read_csv, read_json_lines, read_parquet
 from bopl.log.format.dsjson import looks_like_dsjson, read_dsjson
@@ -136,7 +136,8 @@ def format_of(files: Sequence[LogFile], given: str | None) -> str:
     """Return the name of the format: the one given, or the one that all files' extensions tell."""
     if given is not None:
         if given not in FORMATS:
-            raise UsageError(f"format must be one of {quoted(tuple(FORMATS))}; got {given!r}.")
+            hint = did_you_mean(given, tuple(FORMATS))
+            raise UsageError(f"format must be one of {quoted(tuple(FORMATS))}; got {given!r}.{hint}")
         return given
     if not files:
         raise UsageError("there is no file to read: path is an empty list.")
@@ -146,6 +147,8 @@ def format_of(files: Sequence[LogFile], given: str | None) -> str:
     found = {file.path: known.get(suffix_of(file.path)) for file in files}
     unknown = [file for file, name in found.items() if name is None]
     if unknown:
+        if suffix_of(unknown[0]) == ".bopl":
+            raise UsageError(f"{unknown[0].name!r} is a policy file, not a log; name the log first, then the policy.")
         raise UsageError(
             f"{unknown[0].name!r} has an unknown extension; known are {', '.join(known)}. Name the "
             "format, such as format='csv'."

@@ -85,8 +85,8 @@ function forestDomain(rows, pick, reference) {
 
 function forestLabel(kind) {
   return {
-    percent: "difference to the logging policy, in % of its reward",
-    uplift: "difference to the logging policy, reward per decision",
+    percent: "difference from the logging policy, in % of its reward",
+    uplift: "difference from the logging policy, reward per decision",
     value: "reward per decision",
   }[kind];
 }

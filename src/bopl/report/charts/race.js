@@ -18,7 +18,7 @@ function drawRace(node, width, entries) {
   const drawing = canvas(node, width, bottom + 42, "Candidates of the race with their uplift over the logging policy");
   const x = linear(extent([0, ...entries.flatMap((entry) => [entry.lower, entry.upper])], 0.08), [left, right]);
   const count = isNarrow ? 4 : 6;
-  const label = "difference to the logging policy, reward per decision";
+  const label = "difference from the logging policy, reward per decision";
   drawing.append(xAxis(x, bottom, { width, count, format: axisText(x, count, { hasSign: true }), top: isNarrow ? null : top, right, label }));
   // On a narrow page words stand above the intervals, and the line must not run through them.
   const bands = isNarrow ? entries.map((_, idx) => [top + idx * rowHeight + 44, top + (idx + 1) * rowHeight - 4]) : [[top - 4, bottom]];
