@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
 from sklearn.base import clone
 
 from bopl._settings import check_number
@@ -54,10 +53,7 @@ class BoostedRewardPolicy(LearnedPolicy):
 
     deciding_settings = ("learning_rate",)
 
-    @property
-    def trained_inverse_temperature(self) -> float:
-        """Infinity: scores are predicted rewards, so the policy is greedy."""
-        return np.inf
+    predicts_rewards = True
 
     def __init__(
         self,

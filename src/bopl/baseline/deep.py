@@ -150,10 +150,7 @@ class DeepRewardPolicy(NetworkPolicy):
         ``epoch``, ``loss`` and ``snips_value`` (on the training log).
     """
 
-    @property
-    def trained_inverse_temperature(self) -> float:
-        """Infinity: scores are predicted rewards, so the policy is greedy."""
-        return np.inf
+    predicts_rewards = True
 
 
 class BanditNetPolicy(NetworkPolicy):

@@ -12,6 +12,7 @@ from bopl._settings import check_number
 from bopl._typing import AnyArray, ContextMatrix, FloatArray, IntArray
 from bopl.log import BanditLog
 from bopl.log.input_layout import category_sizes, fit_layout, unpack_layout
+from bopl.objective.softmax import both_classes
 from bopl.policy.learned import LearnedPolicy, Packed
 from bopl.reward.linear_score import linear_score
 
@@ -131,7 +132,4 @@ def _fit_multinomial(
     with warnings.catch_warnings():  # an estimate that has not quite converged is still a policy
         warnings.simplefilter("ignore", ConvergenceWarning)
         model.fit(scaler.fit_transform(inputs), action_idx)
-    coef, intercept = model.coef_ / scaler.scale_, model.intercept_
-    if len(coef) == 1:  # scikit-learn stores one row for two classes
-        return np.vstack([np.zeros_like(coef), coef]), np.concatenate([np.zeros_like(intercept), intercept])
-    return coef, intercept
+    return both_classes(model.coef_ / scaler.scale_, model.intercept_)

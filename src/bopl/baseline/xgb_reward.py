@@ -50,10 +50,7 @@ class XGBRewardPolicy(LearnedPolicy):
         and ones can be split in only one way, so the trees are the same, and only a fraction of the entries is visited.
     """
 
-    @property
-    def trained_inverse_temperature(self) -> float:
-        """Infinity: scores are predicted rewards, so the policy is greedy."""
-        return np.inf
+    predicts_rewards = True
 
     def __init__(
         self,

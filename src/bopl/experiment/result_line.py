@@ -29,28 +29,21 @@ def append_lines(folder: Path, lines: Iterable[Line]) -> None:
     """Append lines and flush them to disk; half a line left by a killed run is removed first."""
     folder.mkdir(parents=True, exist_ok=True)
     for line in lines:
-        with result_file(folder, line).open("a+b") as file, _locked(file):
+        with result_file(folder, line).open("a+b") as file:
+            _lock(file)
             _cut_half_line(file)
             file.write(json.dumps(line).encode() + b"\n")
             file.flush()
             os.fsync(file.fileno())
 
 
-class _locked:  # noqa: N801
-    """Make other runs that write the same file wait."""
-
-    def __init__(self, file: Any) -> None:
-        self.file = file
-
-    def __enter__(self) -> None:
-        try:
-            import fcntl
-        except ImportError:  # pragma: no cover
-            return
-        fcntl.flock(self.file, fcntl.LOCK_EX)
-
-    def __exit__(self, *error: object) -> None:
-        pass  # closing the file releases the lock
+def _lock(file: Any) -> None:
+    """Make other runs that write the same file wait until it is closed."""
+    try:
+        import fcntl
+    except ImportError:  # pragma: no cover
+        return
+    fcntl.flock(file, fcntl.LOCK_EX)
 
 
 def _cut_half_line(file: Any) -> None:

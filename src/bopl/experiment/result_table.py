@@ -96,7 +96,8 @@ def table_1(lines: Sequence[Line]) -> Table:
     """
     cells = collect(lines)
     datasets = datasets_in(cells)
-    methods = [method for method in METHODS if method in PAPER_METHODS or _is_in(cells, method, datasets)]
+    found = {method for method, dataset in cells if dataset in datasets}
+    methods = [method for method in METHODS if method in PAPER_METHODS or method in found]
     heading, columns = ["method"], []
     papers = [{method: paper_reward(method, dataset) for method in methods} for dataset in datasets]
     for place, (dataset, paper) in enumerate(zip(datasets, papers, strict=True), start=1):
@@ -111,10 +112,6 @@ def table_1(lines: Sequence[Line]) -> Table:
     title = f"Average reward on the test data over {_trials_text(n_trials)}, with 95% intervals"
     bold = {(row, at) for at, column in enumerate(columns, start=1) for row in best_rows(list(column.values()))}
     return Table(title if datasets else "No results yet", tuple(heading), rows, frozenset(bold))
-
-
-def _is_in(cells: Iterable[tuple[str, str]], method: str, datasets: Sequence[str]) -> bool:
-    return any(name == method and dataset in datasets for name, dataset in cells)
 
 
 def splits_table(lines: Sequence[Line]) -> Table | None:

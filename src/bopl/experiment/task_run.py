@@ -38,7 +38,7 @@ def run_task(task: Task) -> list[dict[str, Any]]:
     """Return one result line per trial of the task."""
     problems = [make_problem(task.dataset, trial, task.n_samples) for trial in task.trials]
     start = time.perf_counter()
-    policies = [_logging_policy(problem) for problem in problems] if task.method in LOGGING else _fit(task, problems)
+    policies = [problem.logging_policy for problem in problems] if task.method in LOGGING else _fit(task, problems)
     duration = (time.perf_counter() - start) / len(problems)
     lines = []
     for trial, problem, policy in zip(task.trials, problems, policies, strict=True):
@@ -87,10 +87,6 @@ def _drawn(split: Split, n_drawn: int | None, trial: int) -> Split:
         return split
     order = np.random.default_rng([trial, 5]).permutation(split.train)
     return replace(split, train=order[: round(n_drawn / (1.0 - LOGGING_SHARE))])
-
-
-def _logging_policy(problem: SimulatedProblem) -> Policy:
-    return problem.logging_policy
 
 
 def _fit(task: Task, problems: list[SimulatedProblem]) -> list[Any]:
@@ -181,13 +177,9 @@ def _direct_method(task: Task, problem: SimulatedProblem, regressor: Any) -> dic
     BOPL-regr is trained once more: the same policy as in its own line of this trial, at a fraction of the
     regressor's cost.
     """
-    settings = shrink(read_config(task.dataset, "bopl-regr").policy) if task.n_samples else None
-    other = build_policy(
-        "bopl-regr",
-        settings or read_config(task.dataset, "bopl-regr").policy,
-        n_jobs=task.threads,
-        seed=task.trials[0],
-    ).fit(problem.train)
+    settings = read_config(task.dataset, "bopl-regr").policy
+    settings = shrink(settings) if task.n_samples else settings
+    other = build_policy("bopl-regr", settings, n_jobs=task.threads, seed=task.trials[0]).fit(problem.train)
     context = problem.test.context
     predicted, rows = regressor.decision_function(context), np.arange(problem.test.n_samples)
     return {

@@ -55,3 +55,10 @@ def softmax(score: FloatArray, *, inverse_temperature: float = 1.0, action_mask:
     action_prob = np.exp(inverse_temperature * shifted)
     action_prob /= action_prob.sum(axis=1, keepdims=True)
     return action_prob
+
+
+def both_classes(coef: FloatArray, intercept: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Return a row for each of two classes, where scikit-learn stores one and the softmax needs both."""
+    if len(coef) > 1:
+        return coef, intercept
+    return np.vstack([np.zeros_like(coef), coef]), np.concatenate([np.zeros_like(intercept), intercept])

@@ -6,7 +6,7 @@ from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from operator import is_
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -39,11 +39,12 @@ class RecordPolicy(Policy):
     action_features_: FloatArray | None
     n_features_in_: int
     schema_: LogSchema | None
+    predicts_rewards: ClassVar[bool] = False  # whether scores are predicted rewards
 
     @property
     def trained_inverse_temperature(self) -> float:
-        """Factor of the scores, unless the caller gives one; infinity for predicted rewards."""
-        return 1.0
+        """Factor of the scores, unless the caller gives one; infinity for predicted rewards, so that it is greedy."""
+        return np.inf if self.predicts_rewards else 1.0
 
     @property
     def policy_id(self) -> str:

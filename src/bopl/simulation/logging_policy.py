@@ -11,7 +11,7 @@ import numpy as np
 from bopl._settings import check_number
 from bopl._typing import AnyArray, ContextMatrix, FloatArray
 from bopl.log.context import read_context
-from bopl.objective.softmax import softmax
+from bopl.objective.softmax import both_classes, softmax
 from bopl.policy.policy import Policy
 
 REWARD_TOLERANCE = 5e-4  # tolerance of the logging reward around its target
@@ -133,14 +133,7 @@ def _fit_ridge(
             model.fit(scaler.fit_transform(context)[row], label, sample_weight=weight)
     coef = np.zeros((context.shape[1], len(actions)))
     intercept = np.full(len(actions), -20.0)  # an action that was never best is hardly ever taken
-    weights, bias = _both_classes(model.coef_, model.intercept_)
+    weights, bias = both_classes(model.coef_, model.intercept_)
     coef[:, model.classes_] = weights.T / scaler.scale_[:, None]
     intercept[model.classes_] = bias
     return LinearLoggingPolicy(actions, coef, intercept, epsilon)
-
-
-def _both_classes(coef: FloatArray, intercept: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """scikit-learn stores one row for two classes; the softmax needs one for each."""
-    if len(coef) > 1:
-        return coef, intercept
-    return np.vstack([np.zeros_like(coef), coef]), np.concatenate([np.zeros_like(intercept), intercept])
