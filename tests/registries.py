@@ -2,6 +2,9 @@
 
 from contextlib import ExitStack, contextmanager
 
+# These register predictors of the package when they are first imported: inside `forgotten` that would be lost.
+import bopl.reward.logging_model
+import bopl.reward.network_model  # noqa: F401
 from bopl.evaluation import ESTIMATORS, INTERVALS
 from bopl.learner import LEARNERS
 from bopl.learner.store import PREDICTORS

@@ -62,6 +62,14 @@ def test_saving_twice_gives_the_same_bytes(tmp_path):
     assert (tmp_path / "one").read_bytes() == (tmp_path / "two").read_bytes() == (tmp_path / "three").read_bytes()
 
 
+def test_the_version_of_the_package_is_not_in_the_file(tmp_path, monkeypatch):
+    policy = fitted()
+    policy.save(tmp_path / "this")
+    monkeypatch.setattr(bopl, "__version__", "9.9")
+    policy.save(tmp_path / "another")
+    assert (tmp_path / "this").read_bytes() == (tmp_path / "another").read_bytes()
+
+
 @pytest.mark.parametrize(
     "labels", [["a", "b", "c"], [1, 5, 9], [0.5, 1.5, 2.5], [("x", 1), ("y", (2, 3)), "z"], [True, "yes", 3]]
 )

@@ -30,21 +30,21 @@ BESIDE_LOGGING = f"{METHODS[DEFAULT]} is never below the logging policy's most p
 NOISY_TEXT = """# Noisy rewards
 
 A reward is 1 with probability 0.6 if the action is right, and with probability 0.2 if it is not. An action is right if
-it earns 1 in the tables of certain rewards: any of several true labels, and no partial credit. Values are shares of
-right actions on the test contexts. Policies take their most probable action unless the row says otherwise.
+it earns 1 in the tables of deterministic rewards: any of several true labels, and no partial credit. Values are shares
+of right actions on the test contexts. Policies take their most probable action unless the row says otherwise.
 
 - Trial t is on split t, with logging policies made as in the other tables. Covertype is 50,000 samples, drawn in each
   trial; the others are whole.
 - The worlds of 50 and 200 actions are those of `bopl.simulation.make_mixture`: 20,000 samples in 12 dimensions, two
   clusters per action, and a linear logging policy with 2% exploration.
-- Methods have the settings that the paper selected on the same data with certain rewards; those on the digits and the
-  worlds are in `src/bopl/experiment/settings/`. XGBoost grows its trees by histogram. The default has no settings.
+- Methods have the settings that the paper selected on the same data with deterministic rewards; those on the digits and
+  the worlds are in `src/bopl/experiment/settings/`. XGBoost grows its trees by histogram. The default has no settings.
 - Bold is the best of a column, and what has an interval that overlaps the best one's.
 """
 
 
 def write_tables(lines: Sequence[Line], folder: Path, *, quick: bool = False) -> dict[str, Any]:
-    """Write and say the tables and claims of certain rewards; return them as plain values."""
+    """Write and say the tables and claims of deterministic rewards; return them as plain values."""
     splits = None if quick else splits_table(lines)
     tables = [table_1(lines), *([] if splits is None else [splits]), table_2(lines)]
     if quick:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -76,14 +77,14 @@ class Audit(Tabular):
         """Raise `AuditError` if there is a problem."""
         if self.problems:
             listed = " ".join(finding.sentence for finding in self.problems)
-            raise AuditError(f"the audit found {len(self.problems)} problem(s): {listed}")
+            raise AuditError(f"the audit found {count_problems(self.problems)}: {listed}")
 
     def __rich__(self) -> Any:
         from rich.table import Table
         from rich.text import Text
 
         table = Table(
-            title=f"Audit of {self.n_samples:,} samples: {len(self.problems)} problem(s)", title_justify="left"
+            title=f"Audit of {self.n_samples:,} samples: {count_problems(self.problems)}", title_justify="left"
         )
         for heading in ("check", "status", "what it means"):
             table.add_column(heading, no_wrap=heading != "what it means")
@@ -102,3 +103,8 @@ class Audit(Tabular):
         from bopl.log.log_card import audit_card
 
         return audit_card(self)
+
+
+def count_problems(problems: Sequence[object]) -> str:
+    """Return how many problems there are, in words: no problems, 1 problem, 2 problems."""
+    return f"{len(problems) or 'no'} problem{'' if len(problems) == 1 else 's'}"

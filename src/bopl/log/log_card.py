@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from bopl._html import bar, card, facts, marked, short, table
+from bopl.log.finding import Audit, count_problems
 from bopl.log.instant import instant_text
 
 if TYPE_CHECKING:
     from bopl.log.bandit_log import BanditLog
-    from bopl.log.finding import Audit
 
 MAX_ACTIONS = 8  # that are listed
 LOOKS = {"ok": "hollow", "note": "good", "problem": "bad"}
@@ -59,6 +59,5 @@ def audit_card(audit: Audit) -> str:
     rows = [
         (finding.check, marked(finding.status, LOOKS[finding.status]), finding.sentence) for finding in audit.findings
     ]
-    n_problems = len(audit.problems)
-    found = f"{n_problems or 'no'} problem{'' if n_problems == 1 else 's'} in {audit.n_samples:,} samples"
+    found = f"{count_problems(audit.problems)} in {audit.n_samples:,} samples"
     return card("Audit", found, table(("check", "status", "what it means"), rows))

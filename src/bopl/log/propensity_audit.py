@@ -61,7 +61,7 @@ def _rounding(log: BanditLog) -> Finding:
     if decimals is None:
         return Finding("rounding", OK, float("nan"), f"Propensities have more than {MAX_DECIMALS} decimals.")
     error = 0.5 * 10.0**-decimals / float(log.propensity.min())
-    text = f"All propensities end after {decimals} decimal(s)"
+    text = f"All propensities end after {decimals} decimal{'' if decimals == 1 else 's'}"
     if log.exact_propensity:
         return Finding("rounding", OK, 0.0, f"{text}, and are declared exact.")
     if error > MAX_ROUNDING and len(np.unique(log.propensity)) > 10:

@@ -9,7 +9,7 @@ from typing import Generic, NamedTuple, TypeVar, cast
 
 from bopl._errors import UsageError, did_you_mean
 from bopl.log import BanditLog, PartitionedLog
-from bopl.log.finding import NOTE, Audit, AuditError, Finding
+from bopl.log.finding import NOTE, Audit, AuditError, Finding, count_problems
 from bopl.log.leak import Leak
 from bopl.policy import load
 from bopl.workflow.config import TrainConfig
@@ -58,8 +58,7 @@ def audit_for_training(log: LogT, config: TrainConfig) -> Audited[LogT]:
     if problems and not config.force:
         listed = " ".join(finding.sentence for finding in problems)
         raise AuditError(
-            f"the audit found {len(problems)} problem(s): {listed} Repair the log, or train all the same with "
-            "force=True."
+            f"the audit found {count_problems(problems)}: {listed} Repair the log, or train anyway with force=True."
         )
     for finding in problems:
         logger.warning(f"Problem: {finding.sentence}")
