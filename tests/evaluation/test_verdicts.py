@@ -123,6 +123,16 @@ def test_an_interval_within_the_smallest_effect_says_that_the_two_are_as_good_as
     assert "within ±0.01, the smallest difference of interest: the two are as good as equal" in found["reason"]
 
 
+def test_a_share_of_nearly_nothing_is_no_smallest_uplift():
+    centred = draw_log(reward=np.where(np.arange(N) % 2 == 0, 1.0, -1.0))
+    assert (
+        "can hardly be told from zero: give it per decision"
+        in bopl.evaluate(centred, tilted(LAST), min_uplift="5%").notes[-1]
+    )
+    for log, least in ((LOG, "5%"), (centred, 0.05), (centred, 0.0)):
+        assert not any("told from zero" in note for note in bopl.evaluate(log, tilted(LAST), min_uplift=least).notes)
+
+
 def test_a_tiny_difference_is_called_tiny():
     rng = np.random.default_rng(0)
     action = rng.integers(4, size=N)
