@@ -537,6 +537,13 @@ def test_files_answer_as_the_log_in_memory_does(tmp_path):
             )
 
 
+def test_a_notebook_shows_guards_segments_and_comparisons_as_the_terminal_does():
+    log = draw_log(other_rewards={"revenue": LOG.reward + 1.0}, segment=np.where(np.arange(N) % 2, "north", "south"))
+    shown = bopl.compare(log, {"new": tilted(LAST)}, against=tilted(FIRST), guards="revenue>=-1%")._repr_html_()
+    for words in ("Guards", "revenue&gt;=-1%", "Head to head", "Segments", "north"):
+        assert words in shown
+
+
 def test_json_holds_all_that_was_decided():
     import json
 
