@@ -123,6 +123,16 @@ def test_an_interval_within_the_smallest_effect_says_that_the_two_are_as_good_as
     assert "within ±0.01, the smallest difference of interest: the two are as good as equal" in found["reason"]
 
 
+def test_a_share_of_nearly_nothing_is_no_smallest_uplift():
+    centred = draw_log(reward=np.where(np.arange(N) % 2 == 0, 1.0, -1.0))
+    assert (
+        "can hardly be told from zero: give it per decision"
+        in bopl.evaluate(centred, tilted(LAST), min_uplift="5%").notes[-1]
+    )
+    for log, least in ((LOG, "5%"), (centred, 0.05), (centred, 0.0)):
+        assert not any("told from zero" in note for note in bopl.evaluate(log, tilted(LAST), min_uplift=least).notes)
+
+
 def test_a_tiny_difference_is_called_tiny():
     rng = np.random.default_rng(0)
     action = rng.integers(4, size=N)
@@ -525,6 +535,13 @@ def test_files_answer_as_the_log_in_memory_does(tmp_path):
             assert theirs["ci_lower" if part != "segments" else "uplift_ci_lower"] == pytest.approx(
                 mine["ci_lower" if part != "segments" else "uplift_ci_lower"], rel=1e-9
             )
+
+
+def test_a_notebook_shows_guards_segments_and_comparisons_as_the_terminal_does():
+    log = draw_log(other_rewards={"revenue": LOG.reward + 1.0}, segment=np.where(np.arange(N) % 2, "north", "south"))
+    shown = bopl.compare(log, {"new": tilted(LAST)}, against=tilted(FIRST), guards="revenue>=-1%")._repr_html_()
+    for words in ("Guards", "revenue&gt;=-1%", "Head to head", "Segments", "north"):
+        assert words in shown
 
 
 def test_json_holds_all_that_was_decided():

@@ -205,9 +205,10 @@ class WeightTotals:
         """
         weight = terms.importance_weight
         contribution = weight * np.abs(terms.reward)
-        self.deciding.add(np.abs(weight - 1.0), terms)
+        gap = np.abs(weight - 1.0)
+        self.deciding.add(gap, terms)
         self.weight.add(weight[:, None], group)
-        self.gap += float(np.abs(weight - 1.0).sum())
+        self.gap += float(gap.sum())
         self.max = max(self.max, float(weight.max()))
         self.total += float(contribution.sum())
         self._keep(weight, contribution)

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from math import isfinite
-from typing import TYPE_CHECKING
 
 from bopl._html import Markup, card, element, marked, table
+from bopl.evaluation.result import Evaluation, part_rows, row_cells
+from bopl.evaluation.row import Estimate
 from bopl.evaluation.verdict import BETTER, INCONCLUSIVE, NOT_TRUSTWORTHY, WORSE
-
-if TYPE_CHECKING:
-    from bopl.evaluation.result import Evaluation
-    from bopl.evaluation.row import Estimate
 
 LOOKS = {BETTER: "good", WORSE: "bad", INCONCLUSIVE: "plain", NOT_TRUSTWORTHY: "hollow"}
 COLOURS = {BETTER: "#2f86d6", WORSE: "#d9691c", INCONCLUSIVE: "currentColor", NOT_TRUSTWORTHY: "currentColor"}
@@ -19,27 +16,19 @@ HEADS = ("policy", "estimator", "value", "uplift", "", "effective samples", "ver
 WIDTH, HEIGHT, RADIUS = 110.0, 18.0, 3.5  # of a drawing, in pixels
 
 
-def evaluation_card(
-    evaluation: Evaluation, cells: Callable[[Estimate], tuple[str, ...]], reasons: Sequence[str]
-) -> str:
-    """Return an evaluation as HTML.
-
-    Parameters
-    ----------
-    cells : function
-        From a row to policy, estimator, value, uplift and effective samples as text.
-    reasons : sequence of str
-        Reasons for the verdicts.
-    """
+def evaluation_card(evaluation: Evaluation, reasons: Sequence[str]) -> str:
+    """Return an evaluation as HTML, with the reasons for its verdicts."""
     place = _scale(evaluation)
     rows = []
     for row in evaluation.rows:
-        policy, estimator, value, uplift, effective = cells(row)
+        policy, estimator, value, uplift, effective = row_cells(row)
         verdict = marked(row.verdict, LOOKS[row.verdict])
         rows.append((policy, estimator, value, uplift, _interval(row, place), effective, verdict))
-    below = [element("p", reason) for reason in reasons] + [
-        element("p", note, class_="soft") for note in evaluation.notes
+    below = [
+        part for title, heads, texts in part_rows(evaluation) for part in (element("p", title), table(heads, texts))
     ]
+    below += [element("p", reason) for reason in reasons]
+    below += [element("p", note, class_="soft") for note in evaluation.notes]
     return card("Evaluation", evaluation.title, table(HEADS, rows, numeric=(2, 3, 5)), *below)
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from math import ceil
 
+import numpy as np
+
 from bopl.evaluation.assumption import Assumptions
 from bopl.evaluation.evaluation_task import EvaluationTask
 from bopl.evaluation.interval import MIN_TAIL_REPLICATES
@@ -17,6 +19,7 @@ def describe_evaluation(task: EvaluationTask, sums: LogSums, assumptions: Assump
         *_tuning_notes(task, sums),
         *assumptions.notes(task.interval, task.settings),
         *_level_notes(task, sums),
+        *_share_notes(task, sums),
     )
 
 
@@ -51,3 +54,15 @@ def _level_notes(task: EvaluationTask, sums: LogSums) -> list[str]:
                 f"least {ceil(fewest)}."
             )
     return notes
+
+
+def _share_notes(task: EvaluationTask, sums: LogSums) -> list[str]:
+    """Say if the smallest uplift of interest is a share of nearly nothing, and so asks for nearly nothing."""
+    margin, ledger = task.question.min_uplift, sums.books.main
+    noise = ledger.reward.moments.spread(np.ones(1)).std_err
+    if not margin.is_relative or margin.size == 0.0 or abs(ledger.reward.mean) > 2.0 * noise:
+        return []
+    return [
+        f"min_uplift is {100.0 * margin.size:.4g}% of what is earned now, {ledger.mean:.4g}, which can hardly be told "
+        "from zero: give it per decision."
+    ]

@@ -141,7 +141,7 @@ class Evaluation(Tabular):
             is_number = heading in ("value", "uplift", "effective samples")
             table.add_column(heading, justify="right" if is_number else "left", no_wrap=is_number)
         for row in self.rows:
-            table.add_row(*map(Text, _cells(row)), Text(row.verdict, style=STYLES[row.verdict]))
+            table.add_row(*map(Text, row_cells(row)), Text(row.verdict, style=STYLES[row.verdict]))
         return Group(table, *self._part_tables(), *(Text(line) for line in (*self._reason_lines(), *self.notes)))
 
     def _part_tables(self) -> list[Any]:
@@ -180,7 +180,7 @@ class Evaluation(Tabular):
     def _repr_html_(self) -> str:
         from bopl.evaluation.notebook import evaluation_card
 
-        return evaluation_card(self, _cells, self._reason_lines())
+        return evaluation_card(self, self._reason_lines())
 
     def plot(self, *, show_uplift: bool = True) -> Any:
         """Return a matplotlib forest plot: uplifts (or values) with their intervals, colours by verdict."""
@@ -222,7 +222,8 @@ def between_text(difference: float, lower: float, upper: float) -> str:
     return f"{difference:+.4g} [{lower:+.4g}, {upper:+.4g}]"
 
 
-def _cells(row: Estimate) -> tuple[str, str, str, str, str]:
+def row_cells(row: Estimate) -> tuple[str, str, str, str, str]:
+    """Return policy, estimator, value, uplift and effective samples of a row as text."""
     value = f"{row.value:.4g} [{row.ci_lower:.4g}, {row.ci_upper:.4g}]"
     uplift = between_text(row.uplift, row.uplift_ci_lower, row.uplift_ci_upper)
     return row.policy, row.estimator, value, uplift, f"{row.ess:,.0f}"

@@ -41,9 +41,11 @@ class PolicyTotals:
             sums.add(moments, group)
             self.rounding.add(position, estimator, [terms], estimator.moments, sums.mean)
             self.n_clipped[position] += estimator.is_clipped(weight).sum()
-            self.lost_weight[position] += (weight - estimator.modified(weight)).sum()
-            left = terms.modelled[1] if estimator.needs_model else terms.reward
-            self.square_left[position] += (left**2).sum()
+            used = estimator.modified(weight)
+            if used is not weight:  # most estimators use the weights as they are
+                self.lost_weight[position] += (weight - used).sum()
+                left = terms.modelled[1] if estimator.needs_model else terms.reward
+                self.square_left[position] += (left**2).sum()
         if keep:
             self.kept_weight.append(weight)
         return np.hstack(columns)
