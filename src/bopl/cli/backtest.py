@@ -10,7 +10,7 @@ import typer
 from bopl.cli import exit_code
 from bopl.cli.options import EVALUATION_SETTINGS, LOG_SETTINGS, Json, with_settings
 from bopl.cli.output import Output
-from bopl.cli.table import evaluation_table, part_tables
+from bopl.cli.table import evaluation_tables, narrow_table
 from bopl.workflow.config import RACE_SETTINGS, SINGLE_SETTINGS
 
 if TYPE_CHECKING:
@@ -52,29 +52,22 @@ def backtest(
     with output.heard():
         result = backtest_file(chosen, PeriodPlan(periods, every, window), progress=not json)
     output.say(_period_table(result.periods))
-    output.say(evaluation_table(result.evaluation))
-    for part in part_tables(result.evaluation):
-        output.say(part)
+    output.say_each(evaluation_tables(result.evaluation))
     output.say_verdict(result.row)
-    for note in result.evaluation.notes:
-        output.say(note)
+    output.say_each(result.evaluation.notes)
     code = exit_code.of_interruption() if result.is_interrupted else exit_code.of_verdicts([result.row["verdict"]])
     output.finish(result.to_dict(), code)
 
 
 def _period_table(periods: tuple[Period, ...]) -> Any:
     """Return one line per period in a table that fits a terminal of eighty columns."""
-    from rich import box
-    from rich.table import Table
     from rich.text import Text
 
     from bopl.evaluation.result import STYLES
     from bopl.log.instant import instant_text
 
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
-    for heading in ("from", "to", "trained on", "judged on", "uplift and its interval", "verdict"):
-        is_text = heading in ("from", "to", "verdict")
-        table.add_column(heading, justify="left" if is_text else "right", overflow="fold")
+    headings = ("from", "to", "trained on", "judged on", "uplift and its interval", "verdict")
+    table = narrow_table(headings, headings[2:5], padding=(0, 1, 0, 0))
     for period in periods:
         row, test = period.row, period.split.test
         table.add_row(

@@ -96,8 +96,7 @@ def _say(found: FilePlan, confidence: float, power: float, policies: list[Path],
         output.say("Each line is the policy that always takes this action; plan again once you have a policy file.")
     if found.curve is not None:
         output.say(found.curve.sentence)
-    for note in found.notes:
-        output.say(note)
+    output.say_each(found.notes)
     output.say_warnings(found.warnings)
 
 

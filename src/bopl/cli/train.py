@@ -11,7 +11,7 @@ import typer
 from bopl.cli import exit_code
 from bopl.cli.options import Json, with_settings
 from bopl.cli.output import Output
-from bopl.cli.table import evaluation_table, part_tables
+from bopl.cli.table import evaluation_tables
 from bopl.workflow.config import TrainConfig, make_config, read_config
 
 
@@ -49,12 +49,9 @@ def train(
         output.say("Note: the log has changed since the run that wrote this configuration.")
     row = result.evaluation.decision("policy")
     code = exit_code.of_interruption() if result.is_interrupted else exit_code.of_verdicts([row["verdict"]])
-    output.say(evaluation_table(result.evaluation))
-    for part in part_tables(result.evaluation):
-        output.say(part)
+    output.say_each(evaluation_tables(result.evaluation))
     output.say_verdict(row)
-    for sentence in describe_confounding(result.evaluation.confounding):
-        output.say(sentence)
+    output.say_each(describe_confounding(result.evaluation.confounding))
     output.say(describe_acting(result.policy))
     output.say(f"Policy: {result.folder.out}")
     output.say(f"Report: {result.folder.report}")
