@@ -8,13 +8,13 @@ import typer
 
 from bopl._errors import UsageError
 from bopl.cli import exit_code
-from bopl.cli.options import LOG_SETTINGS, SCALE_SETTINGS, Json, log_files, with_settings
+from bopl.cli.options import LOG_SETTINGS, SCALE_SETTINGS, Json, LogFile, log_files, with_settings
 from bopl.cli.output import Output
 
 
 @with_settings(*LOG_SETTINGS, *SCALE_SETTINGS, "keep", "random_state")
 def audit(
-    log: Annotated[str, typer.Argument(help="File, folder or pattern with the logged decisions.")],
+    log: LogFile,
     others: Annotated[
         list[str] | None,
         typer.Argument(

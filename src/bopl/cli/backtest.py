@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from bopl.cli import exit_code
-from bopl.cli.options import EVALUATION_SETTINGS, LOG_SETTINGS, Json, with_settings
+from bopl.cli.options import EVALUATION_SETTINGS, LOG_SETTINGS, ConfigFile, Json, OptionalLogFile, with_settings
 from bopl.cli.output import Output
 from bopl.cli.table import evaluation_tables, narrow_table
 from bopl.workflow.config import RACE_SETTINGS, SINGLE_SETTINGS
@@ -21,7 +20,7 @@ TRAINING = ("objective", "minutes", *RACE_SETTINGS, *SINGLE_SETTINGS, "validatio
 
 @with_settings(*LOG_SETTINGS, *EVALUATION_SETTINGS, *TRAINING, "random_state", "n_jobs")
 def backtest(
-    log: Annotated[str | None, typer.Argument(help="File, folder or pattern with the logged decisions.")] = None,
+    log: OptionalLogFile = None,
     periods: Annotated[
         int | None, typer.Option(min=1, help="Number of periods to judge, with equally many samples (default 4).")
     ] = None,
@@ -32,7 +31,7 @@ def backtest(
     window: Annotated[
         str | None, typer.Option(help="How far back training goes, such as 28d; to the beginning by default.")
     ] = None,
-    config: Annotated[Path | None, typer.Option(help="TOML file with settings; flags take precedence.")] = None,
+    config: ConfigFile = None,
     json: Json = False,
     **settings: Any,
 ) -> None:
@@ -48,7 +47,7 @@ def backtest(
     from bopl.workflow.periods import PeriodPlan
 
     output = Output(json)
-    chosen = make_config({} if config is None else read_config(config), {"log": log}, settings)
+    chosen = make_config(read_config(config), {"log": log}, settings)
     with output.heard():
         result = backtest_file(chosen, PeriodPlan(periods, every, window), progress=not json)
     output.say(_period_table(result.periods))

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import fields
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from bopl.cli import exit_code
-from bopl.cli.options import Json, with_settings
+from bopl.cli.options import ConfigFile, Json, OptionalLogFile, with_settings
 from bopl.cli.output import Output
 from bopl.cli.table import evaluation_tables
 from bopl.workflow.config import TrainConfig, make_config, read_config
@@ -17,11 +16,11 @@ from bopl.workflow.config import TrainConfig, make_config, read_config
 
 @with_settings(*(entry.name for entry in fields(TrainConfig) if entry.name != "log"))
 def train(
-    log: Annotated[str | None, typer.Argument(help="File, folder or pattern with the logged decisions.")] = None,
+    log: OptionalLogFile = None,
     others: Annotated[
         list[str] | None, typer.Argument(metavar="[LOGS]...", help="Further Parquet files of the log.")
     ] = None,
-    config: Annotated[Path | None, typer.Option(help="TOML file with settings; flags take precedence.")] = None,
+    config: ConfigFile = None,
     json: Json = False,
     **settings: Any,
 ) -> None:
@@ -38,9 +37,7 @@ def train(
     from bopl.workflow.training import train as run
 
     output = Output(json)
-    chosen = make_config(
-        {} if config is None else read_config(config), {"log": log, "more_logs": others or None}, settings
-    )
+    chosen = make_config(read_config(config), {"log": log, "more_logs": others or None}, settings)
     before = None if config is None else recorded_fingerprint(config)
     with output.heard():
         result = run(chosen, progress=not json)
