@@ -30,6 +30,7 @@ import numpy as np
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "src" / "bopl"
 MAX_MODULE, MAX_FUNCTION, MAX_PARAMETERS = 400, 60, 8
+COMMANDS = "cli"
 SHARED_NAMES = {"__init__.py", "__main__.py"}  # which every package may have
 # Work that should be done once for each array: the functions that do it, and the argument whose rows are counted.
 WORK = {
@@ -171,11 +172,12 @@ def long_modules(modules: list[Module]) -> list[Module]:
 
 
 def twins(modules: list[Module]) -> dict[str, list[str]]:
-    """Return the file names that occur in several folders, with the folders."""
+    """Return the file names that occur in several folders, with the folders; files of commands have their names."""
     folders = defaultdict(list)
     for module in modules:
         folder, _, name = module.name.rpartition("/")
-        folders[name].append(folder or ".")
+        if folder != COMMANDS:
+            folders[name].append(folder or ".")
     return {name: found for name, found in sorted(folders.items()) if len(found) > 1 and name not in SHARED_NAMES}
 
 

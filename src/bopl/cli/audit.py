@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
 from bopl._errors import UsageError
 from bopl.cli import exit_code
-from bopl.cli.options import LOG_SETTINGS, SCALE_SETTINGS, Json, log_files, with_settings
+from bopl.cli.options import LOG_SETTINGS, SCALE_SETTINGS, Json, LogFile, log_files, with_settings
 from bopl.cli.output import Output
-
-if TYPE_CHECKING:
-    from bopl.log import BanditLog, PartitionedLog
 
 
 @with_settings(*LOG_SETTINGS, *SCALE_SETTINGS, "keep", "random_state")
 def audit(
-    log: Annotated[str, typer.Argument(help="File, folder or pattern with the logged decisions.")],
+    log: LogFile,
     others: Annotated[
         list[str] | None,
         typer.Argument(
@@ -38,9 +35,7 @@ def audit(
     """
     from bopl.workflow.auditing import audit_file
     from bopl.workflow.config import make_config
-    from bopl.workflow.judging_pieces import audit_pieces_of
     from bopl.workflow.reading import describe_log, mean_reward, origin_facts
-    from bopl.workflow.scale import scale_of
 
     output = Output(json)
     more_logs, policies = log_files(others or [])
@@ -48,13 +43,7 @@ def audit(
         raise UsageError(f"an audit takes only one policy; got {policies[0]!r} and {policies[1]!r}.")
     policy = policies[0] if policies else None
     config = make_config({"log": log, "more_logs": more_logs}, settings)
-    scale = scale_of(config)
-    if scale.sentence is not None:
-        output.say(scale.sentence)
-    read: BanditLog | PartitionedLog
-    if scale.is_in_pieces:
-        read, found = audit_pieces_of(config, scale, policy)
-    else:
+    with output.heard():
         read, found = audit_file(config, policy)
     output.say(describe_log(read, config.paths))
     output.say(found)

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from bopl.cli import exit_code
-from bopl.cli.options import EVALUATION_SETTINGS, LOG_SETTINGS, Json, with_settings
+from bopl.cli.options import EVALUATION_SETTINGS, LOG_SETTINGS, ConfigFile, Json, OptionalLogFile, with_settings
 from bopl.cli.output import Output
-from bopl.cli.table import evaluation_table, part_tables
+from bopl.cli.table import evaluation_tables, narrow_table
 from bopl.workflow.config import RACE_SETTINGS, SINGLE_SETTINGS
 
 if TYPE_CHECKING:
@@ -21,7 +20,7 @@ TRAINING = ("objective", "minutes", *RACE_SETTINGS, *SINGLE_SETTINGS, "validatio
 
 @with_settings(*LOG_SETTINGS, *EVALUATION_SETTINGS, *TRAINING, "random_state", "n_jobs")
 def backtest(
-    log: Annotated[str | None, typer.Argument(help="File, folder or pattern with the logged decisions.")] = None,
+    log: OptionalLogFile = None,
     periods: Annotated[
         int | None, typer.Option(min=1, help="Number of periods to judge, with equally many samples (default 4).")
     ] = None,
@@ -32,7 +31,7 @@ def backtest(
     window: Annotated[
         str | None, typer.Option(help="How far back training goes, such as 28d; to the beginning by default.")
     ] = None,
-    config: Annotated[Path | None, typer.Option(help="TOML file with settings; flags take precedence.")] = None,
+    config: ConfigFile = None,
     json: Json = False,
     **settings: Any,
 ) -> None:
@@ -48,33 +47,26 @@ def backtest(
     from bopl.workflow.periods import PeriodPlan
 
     output = Output(json)
-    chosen = make_config({} if config is None else read_config(config), {"log": log}, settings)
+    chosen = make_config(read_config(config), {"log": log}, settings)
     with output.heard():
         result = backtest_file(chosen, PeriodPlan(periods, every, window), progress=not json)
     output.say(_period_table(result.periods))
-    output.say(evaluation_table(result.evaluation))
-    for part in part_tables(result.evaluation):
-        output.say(part)
+    output.say_each(evaluation_tables(result.evaluation))
     output.say_verdict(result.row)
-    for note in result.evaluation.notes:
-        output.say(note)
+    output.say_each(result.evaluation.notes)
     code = exit_code.of_interruption() if result.is_interrupted else exit_code.of_verdicts([result.row["verdict"]])
     output.finish(result.to_dict(), code)
 
 
 def _period_table(periods: tuple[Period, ...]) -> Any:
     """Return one line per period in a table that fits a terminal of eighty columns."""
-    from rich import box
-    from rich.table import Table
     from rich.text import Text
 
     from bopl.evaluation.result import STYLES
     from bopl.log.instant import instant_text
 
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
-    for heading in ("from", "to", "trained on", "judged on", "uplift and its interval", "verdict"):
-        is_text = heading in ("from", "to", "verdict")
-        table.add_column(heading, justify="left" if is_text else "right", overflow="fold")
+    headings = ("from", "to", "trained on", "judged on", "uplift and its interval", "verdict")
+    table = narrow_table(headings, headings[2:5], padding=(0, 1, 0, 0))
     for period in periods:
         row, test = period.row, period.split.test
         table.add_row(

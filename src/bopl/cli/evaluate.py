@@ -11,7 +11,7 @@ from bopl._errors import UsageError
 from bopl.cli import exit_code
 from bopl.cli.options import EVALUATION_SETTINGS, ROLE_SETTINGS, SCALE_SETTINGS, Json, log_files, with_settings
 from bopl.cli.output import Output
-from bopl.cli.table import evaluation_table, part_tables
+from bopl.cli.table import evaluation_tables
 
 
 @with_settings(*ROLE_SETTINGS, *SCALE_SETTINGS, *EVALUATION_SETTINGS, "inverse_temperature", "random_state", "n_jobs")
@@ -44,28 +44,18 @@ def evaluate(
     """
     from bopl.workflow.config import make_config
     from bopl.workflow.judging import evaluate_files
-    from bopl.workflow.judging_pieces import evaluate_pieces_of
-    from bopl.workflow.scale import scale_of
 
     output = Output(json)
     more_logs, files = log_files(policies)
     if not files:
         raise UsageError("there is no policy to evaluate: name a policy file after the log.")
     chosen = make_config({"log": log, "more_logs": more_logs}, settings)
-    scale = scale_of(chosen)
-    if scale.sentence is not None:
-        output.say(scale.sentence)
-    if scale.is_in_pieces:
-        evaluation, warnings = evaluate_pieces_of(chosen, scale, files, against, head_to_head=head_to_head)
-    else:
+    with output.heard():
         evaluation, warnings = evaluate_files(chosen, files, against, head_to_head=head_to_head)
-    output.say(evaluation_table(evaluation))
-    for part in part_tables(evaluation):
-        output.say(part)
+    output.say_each(evaluation_tables(evaluation))
     for decision in evaluation.decisions:
         output.say_verdict(decision, decision.policy)
-    for note in evaluation.notes:
-        output.say(note)
+    output.say_each(evaluation.notes)
     output.say_warnings(warnings)
     verdicts = {decision.policy: decision.verdict for decision in evaluation.decisions}
     output.finish(

@@ -10,6 +10,7 @@ import typer
 from bopl.cli import exit_code
 from bopl.cli.options import Json
 from bopl.cli.output import Output
+from bopl.cli.table import narrow_table
 
 if TYPE_CHECKING:
     from bopl.serving.promotion import LoopStatus
@@ -178,15 +179,11 @@ def served_text(row: PromotionRow) -> str:
 
 def _promotion_table(found: LoopStatus) -> Any:
     import numpy as np
-    from rich import box
-    from rich.table import Table
 
     from bopl.log.instant import instant_text
 
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
-    for heading in ("", "since (UTC)", "policy", "share", "over", "reason"):
-        table.add_column(heading, justify="right" if heading in ("", "share") else "left", overflow="fold")
-
+    headings = ("", "since (UTC)", "policy", "share", "over", "reason")
+    table = narrow_table(headings, ("", "share"), padding=(0, 1, 0, 0))
     for row in found.promotions:
         since = instant_text(np.datetime64(row.time, "us").astype("datetime64[s]"))
         table.add_row(str(row.id), since, row.policy, f"{100.0 * row.share:.3g}%", row.baseline, row.reason)

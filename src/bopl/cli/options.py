@@ -17,6 +17,10 @@ from bopl._registry import offered
 from bopl.workflow.config import TrainConfig
 
 Json: TypeAlias = Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")]
+_LOG = typer.Argument(help="File, folder or pattern with the logged decisions.")
+LogFile: TypeAlias = Annotated[str, _LOG]
+OptionalLogFile: TypeAlias = Annotated[str | None, _LOG]  # where a configuration may name it
+ConfigFile: TypeAlias = Annotated[Path | None, typer.Option(help="TOML file with settings; flags take precedence.")]
 InverseTemperature: TypeAlias = Annotated[
     float | None,
     typer.Option(help="How sharply the policy acts; inf always takes the best action. As trained by default."),

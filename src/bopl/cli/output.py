@@ -34,6 +34,11 @@ class Output:
 
             Console(highlight=False, soft_wrap=isinstance(text, str)).print(text, markup=False)
 
+    def say_each(self, texts: Iterable[object]) -> None:
+        """Print one after another."""
+        for text in texts:
+            self.say(text)
+
     def heard(self) -> AbstractContextManager[None]:
         """Print what the library says while a block runs."""
         return listening(self.say)
@@ -50,8 +55,7 @@ class Output:
 
     def say_warnings(self, warnings: Iterable[str]) -> None:
         """Print warnings about a result."""
-        for warning in warnings:
-            self.say(f"Warning: {warning}")
+        self.say_each(f"Warning: {warning}" for warning in warnings)
 
     def finish(self, result: Mapping[str, Any], exit_code: int = 0) -> None:
         """Print the result if the output is JSON, and exit with this code."""

@@ -11,7 +11,7 @@ import typer
 
 from bopl._errors import UsageError, checking_usage
 from bopl.cli import exit_code
-from bopl.cli.options import LOG_SETTINGS, Json, with_settings
+from bopl.cli.options import LOG_SETTINGS, Json, LogFile, with_settings
 from bopl.cli.output import Output
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ TRAINING_SETTINGS = ("objective", *RACE_SETTINGS, "n_rounds", "max_depth", "hold
 
 @with_settings(*LOG_SETTINGS, "confidence", "inverse_temperature", *TRAINING_SETTINGS, "random_state", "n_jobs")
 def plan(
-    log: Annotated[str, typer.Argument(help="File, folder or pattern with the logged decisions.")],
+    log: LogFile,
     policies: Annotated[
         list[Path] | None, typer.Argument(help="Policy files; without any, the plan covers always taking one action.")
     ] = None,
@@ -96,8 +96,7 @@ def _say(found: FilePlan, confidence: float, power: float, policies: list[Path],
         output.say("Each line is the policy that always takes this action; plan again once you have a policy file.")
     if found.curve is not None:
         output.say(found.curve.sentence)
-    for note in found.notes:
-        output.say(note)
+    output.say_each(found.notes)
     output.say_warnings(found.warnings)
 
 

@@ -54,27 +54,24 @@ def predict(
     Example: bopl predict contexts.parquet policy.bopl --sample --out decisions.parquet
     """
     from bopl.workflow.deciding import decide
-    from bopl.workflow.scale import choose_scale
 
     output = Output(json)
     kept = [name.strip() for name in keep.split(",") if name.strip()]
     *more, policy_file = policy
     paths = [contexts, *map(str, more)] if more else contexts
-    scale = choose_scale(paths, format=format, memory=memory, cluster=cluster)
-    if scale.sentence is not None:
-        output.say(scale.sentence)
-    result = decide(
-        paths,
-        policy_file,
-        out,
-        is_sampled=sample,
-        keep=kept,
-        format=format,
-        random_state=random_state,
-        inverse_temperature=inverse_temperature,
-        scale=scale,
-        cluster=cluster,
-    )
+    with output.heard():
+        result = decide(
+            paths,
+            policy_file,
+            out,
+            is_sampled=sample,
+            keep=kept,
+            format=format,
+            random_state=random_state,
+            inverse_temperature=inverse_temperature,
+            memory=memory,
+            cluster=cluster,
+        )
     output.say(f"{result.n_samples:,} decisions written to {out}: {', '.join(result.columns)}.")
     output.say_warnings(result.warnings)
     if result.is_certain or not sample:

@@ -3,25 +3,24 @@
 from __future__ import annotations
 
 from dataclasses import fields
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from bopl.cli import exit_code
-from bopl.cli.options import Json, with_settings
+from bopl.cli.options import ConfigFile, Json, OptionalLogFile, with_settings
 from bopl.cli.output import Output
-from bopl.cli.table import evaluation_table, part_tables
+from bopl.cli.table import evaluation_tables
 from bopl.workflow.config import TrainConfig, make_config, read_config
 
 
 @with_settings(*(entry.name for entry in fields(TrainConfig) if entry.name != "log"))
 def train(
-    log: Annotated[str | None, typer.Argument(help="File, folder or pattern with the logged decisions.")] = None,
+    log: OptionalLogFile = None,
     others: Annotated[
         list[str] | None, typer.Argument(metavar="[LOGS]...", help="Further Parquet files of the log.")
     ] = None,
-    config: Annotated[Path | None, typer.Option(help="TOML file with settings; flags take precedence.")] = None,
+    config: ConfigFile = None,
     json: Json = False,
     **settings: Any,
 ) -> None:
@@ -38,9 +37,7 @@ def train(
     from bopl.workflow.training import train as run
 
     output = Output(json)
-    chosen = make_config(
-        {} if config is None else read_config(config), {"log": log, "more_logs": others or None}, settings
-    )
+    chosen = make_config(read_config(config), {"log": log, "more_logs": others or None}, settings)
     before = None if config is None else recorded_fingerprint(config)
     with output.heard():
         result = run(chosen, progress=not json)
@@ -49,12 +46,9 @@ def train(
         output.say("Note: the log has changed since the run that wrote this configuration.")
     row = result.evaluation.decision("policy")
     code = exit_code.of_interruption() if result.is_interrupted else exit_code.of_verdicts([row["verdict"]])
-    output.say(evaluation_table(result.evaluation))
-    for part in part_tables(result.evaluation):
-        output.say(part)
+    output.say_each(evaluation_tables(result.evaluation))
     output.say_verdict(row)
-    for sentence in describe_confounding(result.evaluation.confounding):
-        output.say(sentence)
+    output.say_each(describe_confounding(result.evaluation.confounding))
     output.say(describe_acting(result.policy))
     output.say(f"Policy: {result.folder.out}")
     output.say(f"Report: {result.folder.report}")

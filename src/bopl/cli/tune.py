@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from bopl.cli import exit_code
-from bopl.cli.options import LOG_SETTINGS, Json, with_settings
+from bopl.cli.options import LOG_SETTINGS, ConfigFile, Json, OptionalLogFile, with_settings
 from bopl.cli.output import Output
 
 SHOWN = 5
@@ -16,8 +16,8 @@ SHOWN = 5
 
 @with_settings(*LOG_SETTINGS, "n_rounds", "holdout", "force", "random_state", "n_jobs")
 def tune(
-    log: Annotated[str | None, typer.Argument(help="File, folder or pattern with the logged decisions.")] = None,
-    config: Annotated[Path | None, typer.Option(help="TOML file with settings; flags take precedence.")] = None,
+    log: OptionalLogFile = None,
+    config: ConfigFile = None,
     trials: Annotated[
         int | None,
         typer.Option(min=1, help="Number of configurations to try, including those of earlier calls (default 20)."),
@@ -38,8 +38,7 @@ def tune(
     from bopl.workflow.tuning import tune as run
 
     output = Output(json)
-    base = {} if config is None else read_config(config)
-    chosen = make_config(base, {"log": log}, settings)
+    chosen = make_config(read_config(config), {"log": log}, settings)
     budget = 20 if trials is None and minutes is None else trials
     with output.heard():
         tuned = run(chosen, out, n_configurations=budget, minutes=minutes, n_folds=folds, n_jobs=jobs, engine=engine)

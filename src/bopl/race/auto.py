@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from copy import copy
 from functools import partial
 from typing import Any, Self
@@ -154,13 +155,12 @@ class AutoPolicy(DelegatedPolicy):
         self._check_settings()
         weight = check_sample_weight(sample_weight, log.n_samples)
         warn_of_leaks(log)
-        seed = int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
-        began = time.monotonic()
-        deadline = np.inf if self.minutes is None else began + 60.0 * self.minutes
-        with RaceProgress(is_shown=self.progress) as progress:
-            outcome = self._race(log, weight, seed, began, progress, keeper)
+
+        def fitting(outcome: Outcome, seed: int, deadline: float) -> WinnerFit:
             bench = partial(self._workbench, log, weight, seed, outcome, keeper)
-            self._finish(outcome, InMemory(bench, self.n_jobs, deadline, keeper), deadline, progress)
+            return InMemory(bench, self.n_jobs, deadline, keeper)
+
+        self._race_and_train(log, weight, fitting, keeper)
         self._remember(log)
         return self
 
@@ -173,17 +173,9 @@ class AutoPolicy(DelegatedPolicy):
         if log.n_samples <= MAX_WHOLE:  # which a race holds in memory
             return self.fit(log.to_log(), sample_weight=weight, keeper=keeper)
         self._check_settings()
-        seed = int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
-        began = time.monotonic()
-        deadline = np.inf if self.minutes is None else began + 60.0 * self.minutes
-        with RaceProgress(is_shown=self.progress) as progress:
-            rows = raced_rows(log.n_samples, seed)
-            raced = log.subset(rows).to_log()
-            check_learnable(raced)
-            warn_of_leaks(raced)
-            raced_weight = None if weight is None else weight[rows]
-            outcome = self._run_race(raced, log.n_samples, raced_weight, seed, began, progress, keeper)
-            fitting = OverPieces(
+
+        def fitting(outcome: Outcome, seed: int, deadline: float) -> WinnerFit:
+            return OverPieces(
                 log,
                 weight,
                 cluster,
@@ -195,19 +187,15 @@ class AutoPolicy(DelegatedPolicy):
                 seed=seed,
                 keeper=keeper,
             )
-            self._finish(outcome, fitting, deadline, progress)
+
+        self._race_and_train(log, weight, fitting, keeper)
         seen = self.best_policy_.training_rows_
         assert seen is not None
         self._remember_facts(log, seen)
         return self
 
     def _workbench(
-        self,
-        log: BanditLog,
-        weight: FloatArray | None,
-        seed: int,
-        outcome: Outcome,
-        keeper: Keeper | None = None,
+        self, log: BanditLog, weight: FloatArray | None, seed: int, outcome: Outcome, keeper: Keeper | None = None
     ) -> Workbench:
         """Return the workbench for training winners on a log in memory."""
         return Workbench(
@@ -227,23 +215,29 @@ class AutoPolicy(DelegatedPolicy):
         if self.n_jobs is not None:
             check_number("n_jobs", self.n_jobs, low=1, integer=True)
 
-    def _race(
+    def _race_and_train(
         self,
-        log: BanditLog,
+        log: BanditLog | PartitionedLog,
         weight: FloatArray | None,
-        seed: int,
-        began: float,
-        progress: RaceProgress,
-        keeper: Keeper | None,
-    ) -> Outcome:
-        """Return the outcome of the race, run on the whole log or on a part of a large one."""
-        if log.n_samples <= MAX_WHOLE:
-            return self._run_race(log, log.n_samples, weight, seed, began, progress, keeper)
-        rows = raced_rows(log.n_samples, seed)
-        raced_weight = None if weight is None else weight[rows]
-        return self._run_race(log.subset(rows), log.n_samples, raced_weight, seed, began, progress, keeper)
+        fitting: Callable[[Outcome, int, float], WinnerFit],
+        keeper: Keeper | None = None,
+    ) -> None:
+        """Race on a log, or on a part of a large one, and train the winners on all of it."""
+        seed = int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
+        began, n_samples = time.monotonic(), log.n_samples
+        deadline = np.inf if self.minutes is None else began + 60.0 * self.minutes
+        with RaceProgress(is_shown=self.progress) as progress:
+            if n_samples > MAX_WHOLE:
+                rows = raced_rows(n_samples, seed)
+                log, weight = log.subset(rows), None if weight is None else weight[rows]
+            if isinstance(log, PartitionedLog):
+                log = log.to_log()
+                check_learnable(log)
+                warn_of_leaks(log)
+            outcome = self._race(log, n_samples, weight, seed, began, progress, keeper)
+            self._finish(outcome, fitting(outcome, seed, deadline), deadline, progress)
 
-    def _run_race(
+    def _race(
         self,
         raced: BanditLog,
         n_samples: int,
@@ -251,7 +245,7 @@ class AutoPolicy(DelegatedPolicy):
         seed: int,
         began: float,
         progress: RaceProgress,
-        keeper: Keeper | None = None,
+        keeper: Keeper | None,
     ) -> Outcome:
         """Return the outcome of the race on a log, or on a part of one with this many samples."""
         names = tuple(one for one in choose(self.include, self.exclude) if one.suits(raced))
@@ -268,16 +262,9 @@ class AutoPolicy(DelegatedPolicy):
         deadline = np.inf if self.minutes is None else began + share * 60.0 * self.minutes
         progress.say("preparing the race")
         panel = make_panel(raced, settings, sample_weight=weight, keeper=keeper)
-        race = Race(panel, names, settings, deadline=deadline, report=progress.report)
-        return race.run()
+        return Race(panel, names, settings, deadline=deadline, report=progress.report).run()
 
-    def _finish(
-        self,
-        outcome: Outcome,
-        fitting: WinnerFit,
-        deadline: float,
-        progress: RaceProgress,
-    ) -> None:
+    def _finish(self, outcome: Outcome, fitting: WinnerFit, deadline: float, progress: RaceProgress) -> None:
         """Train the winners on all samples, or keep the policies that raced if there is no time left."""
         self.leaderboard_: Leaderboard = outcome.leaderboard
         self.is_logging_, self.is_interrupted_ = outcome.is_logging, outcome.is_interrupted

@@ -12,10 +12,10 @@ from typing import Any, Protocol
 import numpy as np
 
 from bopl._errors import PartTrainedWarning
-from bopl._typing import FloatArray
+from bopl._typing import FloatArray, IntArray
 from bopl.boosting import TimeLimit, Workbench
 from bopl.boosting.keeper import Keeper
-from bopl.log import PartitionedLog
+from bopl.log import BanditLog, PartitionedLog
 from bopl.policy.boosted import BoostedPolicy
 from bopl.race.contender import Contender
 from bopl.race.raced_part import part_in_memory
@@ -117,22 +117,23 @@ class OverPieces:
         return policy
 
     def _warn(self, reason: str) -> None:
-        n_drawn = self._part.log.n_samples
+        n_drawn = self._part[0].n_samples
         if n_drawn < self.log.n_samples:
             warnings.warn(
                 f"the winner is trained on {n_drawn:,} of {self.log.n_samples:,} samples, drawn at random: {reason}",
                 PartTrainedWarning,
-                stacklevel=5,
+                stacklevel=7,  # the caller of AutoPolicy.fit
             )
 
     @cached_property
-    def _part(self) -> Any:
+    def _part(self) -> tuple[BanditLog, IntArray]:
         return part_in_memory(self.log, self.memory, self.seed)
 
     @cached_property
     def _drawn(self) -> InMemory:
-        weight = None if self.sample_weight is None else self.sample_weight[self._part.rows]
-        return InMemory(lambda: self.make_workbench(self._part.log, weight), self.n_jobs, self.deadline, self.keeper)
+        log, rows = self._part
+        weight = None if self.sample_weight is None else self.sample_weight[rows]
+        return InMemory(lambda: self.make_workbench(log, weight), self.n_jobs, self.deadline, self.keeper)
 
 
 def folds_for(n_samples: int) -> int:

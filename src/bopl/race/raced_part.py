@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from bopl._typing import IntArray
@@ -14,21 +12,6 @@ MAX_RACED = 30_000  # samples of a log that is too large to race in full
 BYTES_PER_SCORE = 40  # of a sample and an action in a fit: scores, gradients, predictions and their copies
 BYTES_PER_COLUMN = 16  # of a sample and a context column: the number, its code, and the copies of both
 BYTES_PER_SAMPLE = 100  # of everything else
-
-
-@dataclass(frozen=True, eq=False)
-class Part:
-    """Some samples of a log in pieces, in memory.
-
-    Attributes
-    ----------
-    log : BanditLog
-    rows : ndarray of int
-        Their row numbers in the log in pieces, in order.
-    """
-
-    log: BanditLog
-    rows: IntArray
 
 
 def raced_rows(n_samples: int, seed: int) -> IntArray:
@@ -42,10 +25,10 @@ def samples_in_memory(log: PartitionedLog, memory: int | str | None) -> int:
     return max(memory_budget(memory) // per_sample, MAX_RACED)
 
 
-def part_in_memory(log: PartitionedLog, memory: int | str | None, seed: int) -> Part:
-    """Return as many random samples of a log as can be trained on in memory; all if they fit."""
+def part_in_memory(log: PartitionedLog, memory: int | str | None, seed: int) -> tuple[BanditLog, IntArray]:
+    """Return as many random samples of a log as can be trained on in memory, all if they fit, and their row numbers."""
     n_samples = samples_in_memory(log, memory)
     if n_samples >= log.n_samples:
-        return Part(log.to_log(), np.arange(log.n_samples))
+        return log.to_log(), np.arange(log.n_samples)
     rows = np.sort(np.random.default_rng([seed, 4]).choice(log.n_samples, n_samples, replace=False, shuffle=False))
-    return Part(log.subset(rows).to_log(), rows)
+    return log.subset(rows).to_log(), rows

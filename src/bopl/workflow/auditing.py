@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Generic, NamedTuple, TypeVar, cast
 
 from bopl._errors import UsageError, did_you_mean
+from bopl.cluster import map_over
 from bopl.log import BanditLog, PartitionedLog
 from bopl.log.finding import NOTE, Audit, AuditError, Finding, count_problems
 from bopl.log.leak import Leak
+from bopl.log.pieces.pieces_audit import audit_pieces
 from bopl.policy import load
 from bopl.workflow.config import TrainConfig
 from bopl.workflow.judging import align_policy
 from bopl.workflow.reading import fill_propensity, read_log_for, read_training_log
+from bopl.workflow.reading_scale import scale_of
 
 logger = logging.getLogger(__name__)
 
@@ -96,12 +100,20 @@ def check_keep(log: BanditLog | PartitionedLog, keep: Sequence[str]) -> None:
         raise UsageError(f"keep names {unknown[0]!r}, which is not a context column.{did_you_mean(unknown[0], known)}")
 
 
-def audit_file(config: TrainConfig, policy_file: str | Path | None = None) -> tuple[BanditLog, Audit]:
-    """Return a log and its audit, for a policy if there is one."""
-    if policy_file is None:
+def audit_file(config: TrainConfig, policy_file: str | Path | None = None) -> tuple[BanditLog | PartitionedLog, Audit]:
+    """Return a log and its audit, for a policy if there is one; a log in pieces may be audited on a cluster."""
+    scale, policy = scale_of(config), None if policy_file is None else load(policy_file)
+    log: BanditLog | PartitionedLog
+    if scale.is_in_pieces:
+        log = scale.scan(config, policy)
+    elif policy is None:
         log = read_training_log(config)
+    else:
+        log = fill_propensity(read_log_for(policy, config.request()), config.assume_propensity, config.random_state)
+    if policy is None:
         check_keep(log, config.keep)
-        return log, log.audit(keep=config.keep)
-    policy = load(policy_file)
-    log = fill_propensity(read_log_for(policy, config.request()), config.assume_propensity, config.random_state)
-    return log, log.audit(align_policy(policy, log), keep=config.keep)
+    else:
+        policy = align_policy(policy, log)
+    if isinstance(log, BanditLog):
+        return log, log.audit(policy, keep=config.keep)
+    return log, audit_pieces(log, policy, None, config.keep, over=partial(map_over, config.cluster))

@@ -236,8 +236,10 @@ class TrainConfig:
         return to_toml(self.to_dict(), headings)
 
 
-def read_config(path: str | Path) -> dict[str, Any]:
-    """Return the settings of a TOML file, after checking that its keys are known."""
+def read_config(path: str | Path | None) -> dict[str, Any]:
+    """Return the settings of a TOML file, after checking that its keys are known; none if there is no file."""
+    if path is None:
+        return {}
     file = Path(path)
     if not file.is_file():
         raise FileNotFoundError(f"there is no configuration file {str(path)!r}; check the path.")

@@ -24,8 +24,8 @@ from bopl.log.written import further_columns
 from bopl.policy import load
 from bopl.policy.policy import draw_actions
 from bopl.workflow.reading import noting_unseen, schema_of
+from bopl.workflow.reading_scale import Scale, choose_scale
 from bopl.workflow.run_folder import check_writable
-from bopl.workflow.scale import WHOLE, Scale
 from bopl.workflow.sharpness import with_sharpness
 
 BLOCK_ROWS = 1 << 17
@@ -59,7 +59,7 @@ def decide(
     format: str | None = None,
     random_state: int | None = None,
     inverse_temperature: float | None = None,
-    scale: Scale = WHOLE,
+    memory: str | None = None,
     cluster: str | None = None,
 ) -> Decisions:
     """Write an action for every context of a file, or of several.
@@ -78,14 +78,15 @@ def decide(
         Seed of the draws.
     inverse_temperature : float in [0, inf], optional
         How sharply the policy acts; as trained by default.
-    scale : Scale, optional
-        Whether the contexts are read whole or in pieces; the decisions are the same.
+    memory : str, optional
+        Memory that the contexts may take, such as ``"4GB"``; more are read in pieces, with the same decisions.
     cluster : str, optional
         Address of a Dask scheduler whose workers decide.
     """
     check_extension(out)
     given = [contexts] if isinstance(contexts, str | Path) else list(contexts)
     check_writable(out, read=[*given, policy_file])
+    scale = choose_scale(contexts, format=format, memory=memory, cluster=cluster)
     decider = Decider(
         with_sharpness(load(policy_file), inverse_temperature),
         tuple(keep),

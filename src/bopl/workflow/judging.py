@@ -25,6 +25,7 @@ from bopl.reward import BoostedRewardModel
 from bopl.reward.prediction import predict_rewards
 from bopl.workflow.config import TrainConfig
 from bopl.workflow.reading import fill_propensity, noting_unseen, read_log_for, schema_of
+from bopl.workflow.reading_scale import WHOLE, Scale, scale_of
 from bopl.workflow.sharpness import describe_acting, with_sharpness
 from bopl.workflow.translation import drawn_part
 
@@ -144,10 +145,12 @@ def evaluate_files(
     files = [*files, *([] if running is None else [running])]
     names = policy_names(files)
     policies = {name: load(file) for name, file in zip(names, files, strict=True)}
-    with noting_unseen() as unseen:
-        read = read_for_policies(policies, config)
     against = None if running is None else names[-1]
-    evaluation = evaluate_on(read.log, read.policies, config, quick=True, against=against, head_to_head=head_to_head)
+    with noting_unseen() as unseen:
+        read = read_for_policies(policies, config, scale_of(config))
+        evaluation = evaluate_on(
+            read.log, read.policies, config, quick=True, against=against, head_to_head=head_to_head
+        )
     evaluation = replace(evaluation, notes=(*read.acting, *evaluation.notes))
     return evaluation, [*read.warnings, *dict.fromkeys(unseen)]
 
@@ -158,7 +161,7 @@ class ReadForPolicies:
 
     Attributes
     ----------
-    log : BanditLog
+    log : BanditLog or PartitionedLog
     policies : dict of name to policy, or to `PolicyOnRows` if it reads the log in other columns
     warnings : list of str
         What to know before trusting a verdict.
@@ -166,16 +169,28 @@ class ReadForPolicies:
         Whether the values are those of each policy as it samples, or of its best actions.
     """
 
-    log: BanditLog
+    log: Any
     policies: dict[str, Any]
     warnings: list[str]
     acting: list[str]
 
 
-def read_for_policies(policies: Mapping[str, Any], config: TrainConfig) -> ReadForPolicies:
+def read_for_policies(policies: Mapping[str, Any], config: TrainConfig, scale: Scale = WHOLE) -> ReadForPolicies:
     """Return a log in the columns of the first policy, with policies that act as sharply as requested."""
     policies = {name: with_sharpness(policy, config.inverse_temperature) for name, policy in policies.items()}
+    acting = [describe_acting(policy, name) for name, policy in policies.items()]
     first = next(iter(policies.values()))
+    if scale.is_in_pieces:
+        other = [name for name, policy in policies.items() if schema_of(policy) != schema_of(first)]
+        if other:
+            raise UsageError(
+                f"{next(iter(policies))!r} and {other[0]!r} read the columns of a log differently, but a log in pieces "
+                "is read only once: evaluate them one by one, or give the log more memory with memory=…."
+            )
+        pieces = scale.scan(config, first)
+        warnings = [*pieces.origin.sentences()]
+        warnings += [text for name, policy in policies.items() for text in warnings_about(name, policy, pieces)]
+        return ReadForPolicies(pieces, policies, warnings, acting)
     log = fill_propensity(read_log_for(first, config.request()), config.assume_propensity, config.random_state)
     readable, warnings = {}, rows_warnings(log)
     for name, policy in policies.items():
@@ -185,12 +200,11 @@ def read_for_policies(policies: Mapping[str, Any], config: TrainConfig) -> ReadF
             own = read_log_for(policy, config.request())
             readable[name] = PolicyOnRows(_probabilities(policy, own, log), policy, own)
         warnings += warnings_about(name, policy, own)
-    acting = [describe_acting(policy, name) for name, policy in policies.items()]
     return ReadForPolicies(log, readable, warnings, acting)
 
 
 def evaluate_on(
-    log: BanditLog,
+    log: BanditLog | PartitionedLog,
     policies: Mapping[str, Any],
     config: TrainConfig,
     *,
@@ -198,11 +212,13 @@ def evaluate_on(
     against: str | None = None,
     head_to_head: bool = False,
 ) -> Evaluation:
-    """Evaluate policies on a log that they were not trained on; the reward model is cross-fitted on the log.
+    """Evaluate policies on a log that they were not trained on.
+
+    The reward model is cross-fitted on a log in memory; on a log in pieces there is none.
 
     Parameters
     ----------
-    log : BanditLog
+    log : BanditLog or PartitionedLog
     policies : mapping of name to policy, `PolicyOnRows`, or array of shape (n_samples, n_actions)
     config : TrainConfig
     quick : bool, default=False
@@ -214,11 +230,12 @@ def evaluate_on(
     """
     names = chosen_estimators(config)
     if config.estimators is None:
-        has_model = log.n_actions <= MAX_MODEL_ACTIONS
+        has_model = isinstance(log, BanditLog) and log.n_actions <= MAX_MODEL_ACTIONS
         names = tuple(name for name in names if has_model or not estimator_needs_model(name))
         names = tuple(name for name in names if not quick or ESTIMATORS[name].is_default)
     aligned = {name: align_policy(policy, log) for name, policy in policies.items()}
-    return evaluate_as_set(config, log, aligned, names, against=against, head_to_head=head_to_head)
+    cluster = config.cluster if isinstance(log, PartitionedLog) else None
+    return evaluate_as_set(config, log, aligned, names, against=against, head_to_head=head_to_head, cluster=cluster)
 
 
 def policy_names(files: Sequence[str | Path]) -> list[str]:

@@ -39,8 +39,8 @@ from bopl.workflow.reading import (
     split_pieces,
     split_validation,
 )
+from bopl.workflow.reading_scale import scale_of
 from bopl.workflow.run_folder import RunFolder
-from bopl.workflow.scale import Scale, scale_of
 from bopl.workflow.sharpness import sharpen_trained
 from bopl.workflow.step_clock import StepClock
 from bopl.workflow.translation import MAX_SAMPLES, SHARES, choose_translation, is_interrupted
@@ -117,10 +117,7 @@ def train(
 def _run(config: TrainConfig, folder: RunFolder, progress: bool, callbacks: Sequence[AnyCallback]) -> TrainResult:
     clock = StepClock(line=current_line())
     with clock.step("read"):
-        scale = scale_of(config, is_training=True)
-        if scale.sentence is not None:
-            logger.info(scale.sentence)
-        log = read_for_training(config, scale)
+        log = read_for_training(config)
     folder.log_facts.update(origin_facts(log))
     logger.info(describe_log(log, config.paths))
     with clock.step("audit"):
@@ -182,8 +179,9 @@ def _hold_out(log: BanditLog | PartitionedLog, config: TrainConfig) -> LogSplit 
     return split_log(log, config.holdout, config.random_state)
 
 
-def read_for_training(config: TrainConfig, scale: Scale) -> BanditLog | PartitionedLog:
+def read_for_training(config: TrainConfig) -> BanditLog | PartitionedLog:
     """Return the log of a run, whole or in pieces, with the propensities it has or is said to have."""
+    scale = scale_of(config, is_training=True)
     if not scale.is_in_pieces:
         return read_training_log(config)
     log = scale.scan(config)

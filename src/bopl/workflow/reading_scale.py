@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +17,8 @@ from bopl.log.pieces.footer import Footer, find_footers
 from bopl.log.pieces.scan import scan
 from bopl.workflow.config import TrainConfig
 
+logger = logging.getLogger(__name__)
+
 COPIES = 3  # of a table's columns while it becomes a log: as it was read, encoded, and checked
 FIT_BYTES = 500  # of a sample in a fit, with ten actions: scores, gradients, predictions, codes
 
@@ -28,12 +31,9 @@ class Scale:
     ----------
     footers : list of Footer or None
         Footers of the files of a log that is read in pieces; None if it is read whole.
-    sentence : str or None
-        The decision, if there was one to make.
     """
 
     footers: list[Footer] | None = None
-    sentence: str | None = None
 
     @property
     def is_in_pieces(self) -> bool:
@@ -70,7 +70,7 @@ def choose_scale(
     cluster: str | None = None,
     is_training: bool = False,
 ) -> Scale:
-    """Decide how to read the files of a command.
+    """Decide how to read the files of a command, and say so if there was something to decide.
 
     Parameters
     ----------
@@ -88,16 +88,20 @@ def choose_scale(
     if format_of(find_files(paths), format) != "parquet":
         if is_asked:
             raise UsageError("memory and cluster apply only to Parquet files, which can be read in pieces.")
-        return Scale()
+        return WHOLE
     footers = find_footers(paths)
     n_pieces = sum(n_rows > 0 for footer in footers for n_rows in footer.group_rows)
     if cluster is not None:
-        return Scale(footers, f"Read in {_pieces(n_pieces)}, by the workers of {cluster}.")
+        logger.info(f"Read in {_pieces(n_pieces)}, by the workers of {cluster}.")
+        return Scale(footers)
     need, budget = memory_needed(footers, is_training=is_training), memory_budget(memory)
     why = f"it takes about {in_words(need)} of memory, and the limit is {in_words(budget)}"
     if need > budget:
-        return Scale(footers, f"Read in {_pieces(n_pieces)}: {why}.")
-    return Scale(sentence=f"Read whole: {why}." if is_asked or len(footers) > 1 else None)
+        logger.info(f"Read in {_pieces(n_pieces)}: {why}.")
+        return Scale(footers)
+    if is_asked or len(footers) > 1:
+        logger.info(f"Read whole: {why}.")
+    return WHOLE
 
 
 def scale_of(config: TrainConfig, *, is_training: bool = False) -> Scale:
