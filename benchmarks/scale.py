@@ -386,7 +386,7 @@ def print_verdicts(found: dict[str, dict]) -> None:
 
 def print_formulas(options, n_rows: int, commit: str) -> None:
     """Print what the page on scale says of such a log."""
-    state, histogram = 3 * options.columns + 24 * options.actions + 40, 8 * 256 * options.columns
+    state, histogram = 3 * options.columns + 28 * options.actions + 40, 8 * 256 * options.columns
     whole = 7 * options.columns + 24 * options.actions + 40
     splits = 2**options.depth - 1
     print(f"{n_rows:,} rows × {options.columns} × {options.actions} actions, depth {options.depth}, commit {commit}")

@@ -10,7 +10,7 @@ from __future__ import annotations
 import itertools
 import threading
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -19,8 +19,8 @@ from bopl._errors import UsageError
 from bopl.cluster.add import n_bytes
 from bopl.cluster.dask_worker import carry_out, hold, lease_key, merge
 from bopl.cluster.homes import Homes, Slot
-from bopl.cluster.order import Answer, Build, Order, merge_answers
-from bopl.cluster.placement import Placement
+from bopl.cluster.order import Answer, Order, merge_answers
+from bopl.cluster.seam import Cluster
 
 FAN_IN = 8  # answers added by one task
 MANY = 8  # answers that the client does not add itself
@@ -32,7 +32,7 @@ TIMEOUT = 10.0  # seconds to reach the scheduler
 _LARGE = {"distributed.admin.large-graph-warning-threshold": "1TB"}
 
 
-class DaskCluster:
+class DaskCluster(Cluster):
     """A Dask cluster.
 
     Parameters
@@ -63,16 +63,6 @@ class DaskCluster:
     def n_slots(self) -> int:
         """Number of functions that run at once: the threads of all workers."""
         return sum(self._workers().values())
-
-    def place(
-        self,
-        pieces: Sequence[Any],
-        build: Build,
-        settled: Iterable[Any] = (),
-        rows: Sequence[int] | None = None,
-    ) -> Placement:
-        """Return the pieces as a `Placement`; their states are built at the first verb."""
-        return Placement(self, pieces, build, settled, rows)
 
     def carry_out(self, order: Order) -> Answer:
         """Apply an order to its pieces; those of dead workers are reported as missing.

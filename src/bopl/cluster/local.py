@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any
 
 from bopl._interrupt import Threads
 from bopl._machine import memory_in_use_mib
 from bopl.cluster.cache import ArrayCache
 from bopl.cluster.memory import memory_budget
-from bopl.cluster.order import Answer, Build, Order, merge_answers
-from bopl.cluster.placement import Placement
+from bopl.cluster.order import Answer, Order, merge_answers
+from bopl.cluster.seam import Cluster
 from bopl.cluster.shelf import HandingOut, Shelf
 
 
-class ThisMachine:
+class ThisMachine(Cluster):
     """This machine, for logs larger than its memory.
 
     Parameters
@@ -47,16 +45,6 @@ class ThisMachine:
     def n_slots(self) -> int:
         """Number of functions that run at once."""
         return self._n_threads
-
-    def place(
-        self,
-        pieces: Sequence[Any],
-        build: Build,
-        settled: Iterable[Any] = (),
-        rows: Sequence[int] | None = None,
-    ) -> Placement:
-        """Return the pieces as a `Placement`; their states are built at the first verb."""
-        return Placement(self, pieces, build, settled, rows)
 
     def carry_out(self, order: Order) -> Answer:
         """Apply an order to its pieces."""

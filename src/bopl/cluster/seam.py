@@ -13,8 +13,8 @@ from bopl.cluster.placement import Placement
 class Cluster(Protocol):
     """A place that holds the states of pieces and runs functions on them.
 
-    Computations over pieces call `place` and use the verbs of the `Placement`; an engine provides the other
-    methods.
+    Computations over pieces call `place` and use the verbs of the `Placement`; an engine inherits this class and
+    provides the other methods.
     """
 
     def place(
@@ -25,6 +25,7 @@ class Cluster(Protocol):
         rows: Sequence[int] | None = None,
     ) -> Placement:
         """Return the pieces as a `Placement`; their states are built at the first verb."""
+        return Placement(self, pieces, build, settled, rows)
 
     def carry_out(self, order: Order) -> Answer:
         """Apply an order to its pieces, on any workers; report the pieces without a state as missing."""

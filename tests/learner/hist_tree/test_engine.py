@@ -13,12 +13,13 @@ from bopl.learner.hist_tree.binning import fit_columns
 from bopl.learner.hist_tree.codes import bin_context
 from bopl.learner.hist_tree.engine import EngineRows, GrowthTask
 from bopl.learner.hist_tree.grid import largest_of
+from bopl.learner.hist_tree.held_rows import HeldRows, run_wave
 from bopl.learner.hist_tree.levels import PiecesEngine
 from bopl.learner.hist_tree.limits import Limits
 from bopl.learner.hist_tree.memory import MemoryEngine, MemorySource
 from bopl.learner.hist_tree.problem import Target, make_grids
 from bopl.learner.hist_tree.rows import take_rows
-from bopl.learner.hist_tree.wave import run_wave
+from bopl.learner.hist_tree.wave import Answer
 
 N, N_ACTIONS = 600, 3
 
@@ -26,28 +27,33 @@ N, N_ACTIONS = 600, 3
 class LocalPieces:
     """Pieces of the rows in this process, each with its share of the gradients."""
 
-    def __init__(self, binned, gradient, weight, bounds):
-        self.step = np.empty_like(gradient)
+    def __init__(self, binned, gradient, weight, bounds, is_drawn):
+        self.step, self.is_drawn = np.empty_like(gradient), is_drawn
         self._parts = []
         for start, end in pairwise(bounds):
             rows = slice(start, end)
             own = take_rows(binned, np.arange(start, end, dtype=np.int32))
-            self._parts.append((start, own, np.ascontiguousarray(gradient[:, rows]), weight[rows].copy(), {}))
+            self._parts.append((start, own, np.ascontiguousarray(gradient[:, rows]), weight[rows].copy(), HeldRows()))
 
     def wave(self, wave, task, is_first):
-        answer = None
-        for first, binned, gradient, weight, nodes in self._parts:
+        total = None
+        for first, binned, gradient, weight, held in self._parts:
             if is_first:
-                nodes[0] = task.rows(first, binned.n_samples)
+                held.begin(task.rows(first, binned.n_samples))
             target = Target(gradient, weight, np.zeros((0, 0), bool), False, task.is_classifier, *task.grids)
-            found = run_wave(binned, target, nodes, wave, task.has_count, first)
-            answer = found if answer is None else answer + found
-        return answer
+            answer = Answer.nothing(wave, task)  # one for each, so that they are added up, too
+            run_wave(binned, target, held, wave, task, first, answer)
+            total = answer if total is None else total + answer
+        return total
 
-    def apply(self, tree):
-        for first, binned, gradient, _, _ in self._parts:
+    def apply(self, tree, held_as):
+        assert (held_as is None) == self.is_drawn
+        for first, binned, gradient, _, held in self._parts:
             step = np.empty_like(gradient)
-            tree.write_values(binned, step)
+            if held_as is None:
+                tree.write_values(binned, step)
+            else:
+                held.write_values(binned, tree, held_as, step)
             self.step[:, first : first + binned.n_samples] = step
 
 
@@ -71,7 +77,7 @@ def test_engines_grow_the_same_nodes_and_apply_what_the_tree_predicts(n_drawn, h
     rows = EngineRows(binned, N, N_ACTIONS)
     sources = [
         MemorySource(gradient, weight, np.empty_like(gradient)),
-        LocalPieces(binned, gradient, weight, [0, 100, 101, 450, N]),
+        LocalPieces(binned, gradient, weight, [0, 100, 101, 450, N], n_drawn is not None),
     ]
     grown = []
     for engine, source in zip((MemoryEngine(2), PiecesEngine(1)), sources, strict=True):

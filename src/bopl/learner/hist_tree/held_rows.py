@@ -98,7 +98,7 @@ class HeldRows:
 
     def _make_room(self, n: int, *, is_empty: bool = False) -> None:
         if n > len(self.rows):
-            longer = np.empty(n if is_empty else n + n // 2, np.int32)
+            longer = np.empty(n if is_empty else n + n // 8, np.int32)
             longer[: self.n_used] = self.rows[: self.n_used]
             self.rows = longer
 
