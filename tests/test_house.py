@@ -43,3 +43,10 @@ def test_lines_are_counted_by_kind(house, tmp_path, monkeypatch):
     (function,) = module.functions
     assert (function.place, function.n_lines, function.n_parameters, function.is_public) == ("room.f", 2, 2, True)
     assert module.exports == 1
+
+
+def test_names_of_packages_that_import_later_are_counted(house, tmp_path, monkeypatch):
+    monkeypatch.setattr(house, "PACKAGE", tmp_path)
+    path = tmp_path / "__init__.py"
+    path.write_text('__all__, __getattr__, __dir__ = lazy_modules(__name__, {"room": "Chair Table", "hall": "Door"})\n')
+    assert house.read_module(path).exports == 3

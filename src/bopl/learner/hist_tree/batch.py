@@ -175,26 +175,15 @@ def _walk_one(walk, node, actions, word, i, bottom, scratch_out):  # type: ignor
 
 
 @njit(nogil=True, cache=True, inline="always")
-def _leave_leaf(leaf, actions, first, bits, leaf_out):  # type: ignore[no-untyped-def]
-    """Leave the number of a leaf with the contexts of ``bits`` (BLOCK_WORDS words), for each action of a set."""
+def _leave_leaf(leaf, actions, first, b0, b1, b2, b3, leaf_out):  # type: ignore[no-untyped-def]
+    """Leave the number of a leaf with the contexts of four words of bits, for each action of a set."""
     while actions != np.uint64(0):
         at = (first + np.int64(trailing_zeros(actions))) * BLOCK_CONTEXTS  # type: ignore[call-arg]
-        put(leaf_out, at, leaf, bits[0])
-        put(leaf_out, at + LANES, leaf, bits[1])
-        put(leaf_out, at + 2 * LANES, leaf, bits[2])
-        put(leaf_out, at + 3 * LANES, leaf, bits[3])
+        put(leaf_out, at, leaf, b0)
+        put(leaf_out, at + LANES, leaf, b1)
+        put(leaf_out, at + 2 * LANES, leaf, b2)
+        put(leaf_out, at + 3 * LANES, leaf, b3)
         actions &= actions - np.uint64(1)
-
-
-@njit(nogil=True, cache=True, inline="always")
-def _walk_few(walk, node, actions, word, bits, bottom, scratch_out):  # type: ignore[no-untyped-def]
-    """Walk the contexts of ``bits`` (BLOCK_WORDS words) one by one from ``node`` down."""
-    for k in range(BLOCK_WORDS):
-        own = bits[k]
-        while own != np.uint64(0):
-            i = LANES * k + np.int64(trailing_zeros(own))  # type: ignore[call-arg]
-            _walk_one(walk, node, actions, word, i, bottom, scratch_out)
-            own &= own - np.uint64(1)
 
 
 @njit(nogil=True, cache=True)
@@ -214,7 +203,7 @@ def _walk_block(walk, root, word, present, scratch_out):  # type: ignore[no-unty
         while True:
             kind = walk.kind[node]
             if kind == KIND_LEAF:
-                _leave_leaf(np.uint16(walk.extra[node]), actions, first, (b0, b1, b2, b3), scratch_out.leaf)
+                _leave_leaf(np.uint16(walk.extra[node]), actions, first, b0, b1, b2, b3, scratch_out.leaf)
                 break
             if kind == KIND_ACTION:
                 right = actions & walk.right_actions[walk.extra[node], word]
@@ -230,7 +219,13 @@ def _walk_block(walk, root, word, present, scratch_out):  # type: ignore[no-unty
                 node += 1
                 continue
             if count_bits(b0) + count_bits(b1) + count_bits(b2) + count_bits(b3) <= FEW:  # type: ignore[call-arg]
-                _walk_few(walk, node, actions, word, (b0, b1, b2, b3), n_open, scratch_out)
+                # One loop over the words, so that `_walk_one` is called, and inlined, in one place.
+                for k in range(BLOCK_WORDS):
+                    bits = b0 if k == 0 else b1 if k == 1 else b2 if k == 2 else b3
+                    while bits != np.uint64(0):
+                        i = LANES * k + np.int64(trailing_zeros(bits))
+                        _walk_one(walk, node, actions, word, i, n_open, scratch_out)
+                        bits &= bits - np.uint64(1)
                 break
             start, threshold = np.int64(walk.extra[node]) * BLOCK_CONTEXTS, walk.threshold[node]
             l0 = b0 & _left_bits(kind, scratch_out.block, start, threshold)

@@ -120,7 +120,7 @@ def _load_plain(target, rows, actions, row_gradient_out, row_weight_out, action_
         row = first + j if is_range else np.uint64(rows[j])
         row_gradient_out[row] = 0.0
         row_weight_out[row] = n_actions * target.weight[row]
-    weight_high, weight_low = _sum_rows(target.weight, rows, target.weight_grid, False)
+    weight_high, weight_low = _sum_rows(target.weight, rows, target.weight_grid)
     # Coarse units alone are enough for ``of_pairs``: it is only ever compared with a sum that is 1e13 times smaller.
     for k in range(len(actions)):
         column = target.gradient[np.uint64(actions[k])]
@@ -150,20 +150,18 @@ def _load_plain(target, rows, actions, row_gradient_out, row_weight_out, action_
 
 
 @njit(nogil=True, cache=True)
-def _sum_rows(value, rows, grid, is_absolute):  # type: ignore[no-untyped-def]
-    """Return the sum of some rows' values, or of their absolute values, on a grid."""
+def _sum_rows(value, rows, grid):  # type: ignore[no-untyped-def]
+    """Return the sum of some rows' values on a grid."""
     total_high, total_low = np.int64(0), np.int64(0)
     if are_neighbours(rows):
         first = np.uint64(rows[0])
         for j in range(np.uint64(len(rows))):
-            one = value[first + j]
-            high, low = on_grid(abs(one) if is_absolute else one, grid)
+            high, low = on_grid(value[first + j], grid)
             total_high += high
             total_low += low
     else:
         for j in range(np.uint64(len(rows))):
-            one = value[np.uint64(rows[j])]
-            high, low = on_grid(abs(one) if is_absolute else one, grid)
+            high, low = on_grid(value[np.uint64(rows[j])], grid)
             total_high += high
             total_low += low
     return total_high, total_low
@@ -178,11 +176,11 @@ def sum_actions(target, rows, actions, action_sums_out):  # type: ignore[no-unty
     clear_sums(action_sums_out)
     of_pairs = np.int64(0)
     if not target.has_mask and not target.is_classifier:
-        weight_high, weight_low = _sum_rows(target.weight, rows, target.weight_grid, False)
+        weight_high, weight_low = _sum_rows(target.weight, rows, target.weight_grid)
         for k in range(len(actions)):
             a = np.uint64(actions[k])
             sums = action_sums_out[a]
-            sums.gradient_high, sums.gradient_low = _sum_rows(target.gradient[a], rows, target.gradient_grid, False)
+            sums.gradient_high, sums.gradient_low = _sum_rows(target.gradient[a], rows, target.gradient_grid)
             sums.weight_high, sums.weight_low = weight_high, weight_low
             sums.pairs = len(rows)
         return of_pairs
@@ -244,16 +242,33 @@ def action_floats(action_sums, actions, target, floats_out):  # type: ignore[no-
 @njit(nogil=True, cache=True)
 def sum_norms(target, rows, row_gradient, row_weight):  # type: ignore[no-untyped-def]
     """Return the sums of the rows' absolute gradients and of their weights."""
-    gradient_high, gradient_low = _sum_rows(row_gradient, rows, target.gradient_grid, True)
-    weight_high, weight_low = _sum_rows(row_weight, rows, target.weight_grid, False)
+    gradient_high, gradient_low, weight_high, weight_low = np.int64(0), np.int64(0), np.int64(0), np.int64(0)
+    if are_neighbours(rows):
+        first = np.uint64(rows[0])
+        for j in range(np.uint64(len(rows))):
+            high, low = on_grid(abs(row_gradient[first + j]), target.gradient_grid)
+            gradient_high += high
+            gradient_low += low
+            high, low = on_grid(row_weight[first + j], target.weight_grid)
+            weight_high += high
+            weight_low += low
+    else:
+        for j in range(np.uint64(len(rows))):
+            row = np.uint64(rows[j])
+            high, low = on_grid(abs(row_gradient[row]), target.gradient_grid)
+            gradient_high += high
+            gradient_low += low
+            high, low = on_grid(row_weight[row], target.weight_grid)
+            weight_high += high
+            weight_low += low
     return Norms(gradient_high, gradient_low, weight_high, weight_low)
 
 
 @njit(nogil=True, cache=True)
 def sum_leaf(target, rows, row_gradient, row_weight):  # type: ignore[no-untyped-def]
     """Return the sums of the rows' gradients and of their weights, each on its grid."""
-    gradient_high, gradient_low = _sum_rows(row_gradient, rows, target.gradient_grid, False)
-    weight_high, weight_low = _sum_rows(row_weight, rows, target.weight_grid, False)
+    gradient_high, gradient_low = _sum_rows(row_gradient, rows, target.gradient_grid)
+    weight_high, weight_low = _sum_rows(row_weight, rows, target.weight_grid)
     return gradient_high, gradient_low, weight_high, weight_low
 
 
