@@ -13,8 +13,7 @@ import numpy as np
 from bopl._typing import AnyArray
 from bopl.learner.hist_tree.codes import store_context
 from bopl.learner.hist_tree.layout import Layout
-from bopl.learner.hist_tree.locality import RowOrder, store_in_order
-from bopl.learner.hist_tree.rows import RowCodes
+from bopl.learner.hist_tree.rows import RowCodes, take_rows
 from bopl.learner.hist_tree.storage import BinnedContext
 from bopl.learner.pieces.facts import without_rows
 from bopl.learner.pieces.part import Loader, Part
@@ -97,7 +96,7 @@ def store_piece(
         stored, order = store_context(given, layout), {}
         if row_key is not None:
             row = row_key.order(given, layout.columns)
-            stored, order = store_in_order(stored, RowOrder(row, row)), {_ROW: row}
+            stored, order = take_rows(stored, row), {_ROW: row}
         return {name: getattr(stored.arrays, name) for name in RowCodes._fields} | order
 
     key = _key(part, loader, layout, f"{what} {row_key}")
