@@ -330,6 +330,11 @@ def copy(rng: np.random.Generator, drawn: Drawn) -> Any:
     return 100.0 * drawn.reward - 3.0
 
 
+def ranked(rng: np.random.Generator, drawn: Drawn) -> Any:
+    """A place in a list that those with a reward lead."""
+    return pd.Series(is_event(drawn) + 0.5 * rng.random(len(drawn.action))).rank().to_numpy()
+
+
 def item_price(rng: np.random.Generator, drawn: Drawn) -> Any:
     """The price of what was shown."""
     return np.exp(rng.normal(3.0, 1.0, drawn.n_actions))[drawn.action]
@@ -360,6 +365,7 @@ LEAKS = {
         revenue,
         dwell,
         copy,
+        ranked,
         item_price,
         discounted,
         request_id,
