@@ -273,8 +273,15 @@ def run(options, measure: str, cache: Path, **changes) -> dict:
     settings = vars(options) | {"measure": measure} | changes
     command = [sys.executable, __file__, "--settings", json.dumps(settings)]
     env = os.environ | {"BOPL_CACHE": str(cache)}
-    if options.address_space:  # arrow's own allocator reserves a GiB of addresses at its first allocation
-        env |= {"ARROW_DEFAULT_MEMORY_POOL": "system"}
+    if options.address_space:
+        # Addresses that libraries reserve and never use: a GiB of arrow's own allocator, 64 MiB of every thread's malloc,
+        # and the buffers of a BLAS thread for every core.
+        env |= {
+            "ARROW_DEFAULT_MEMORY_POOL": "system",
+            "MALLOC_ARENA_MAX": "2",
+            "NUMBA_NUM_THREADS": str(options.workers),
+        }
+        env |= dict.fromkeys(("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS"), "1")
     done = subprocess.run(command, capture_output=True, text=True, env=env)
     if done.returncode:
         return {"error": (done.stderr.strip().splitlines() or ["killed"])[-1][:100]}
