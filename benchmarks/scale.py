@@ -274,7 +274,7 @@ def run(options, measure: str, cache: Path, **changes) -> dict:
     command = [sys.executable, __file__, "--settings", json.dumps(settings)]
     env = os.environ | {"BOPL_CACHE": str(cache)}
     if options.address_space:
-        # Addresses that libraries reserve and never use: a GiB of arrow's own allocator, 64 MiB of every thread's malloc,
+        # Addresses that libraries reserve and never use: a GiB by the allocator of arrow, 64 MiB for each thread by malloc,
         # and the buffers of a BLAS thread for every core.
         env |= {
             "ARROW_DEFAULT_MEMORY_POOL": "system",

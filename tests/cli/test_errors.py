@@ -35,7 +35,7 @@ BAD_LOGS = {
     "propensity above one": (change("p", lambda old: [50.0 * one for one in old]), "divide by 100"),
     "propensity missing": (change("p", first(None)), "A missing propensity cannot be guessed"),
     "reward text": (change("click", lambda old: ["yes"] * len(old)), "reward must be numeric; the column holds"),
-    "propensity text": (change("p", lambda old: [str(one) for one in old]), "the column holds text, such as '0."),
+    "propensity text": (change("p", lambda old: [str(one) for one in old]), "the column holds text. Row 0 holds '0."),
     "context infinite": (change("age", first(float("inf"))), "the first at row 0, column 'age'"),
     "action bytes": (change("item", lambda old: [one.encode() for one in old]), "of type bytes cannot be written"),
     "reward missing": (change("click", first(None)), "reward must be finite; 1 of 400 samples does not"),

@@ -102,9 +102,9 @@ def test_a_search_writes_the_best_so_far(log, tmp_path, monkeypatch, capsys):
 def test_a_backtest_judges_the_periods_so_far(log, monkeypatch, capsys):
     calls = []
 
-    def boost(*given):
+    def boost(*given, **named):
         calls.append(given)
-        return terminate() if len(calls) == 2 else boost_really(*given)
+        return terminate() if len(calls) == 2 else boost_really(*given, **named)
 
     monkeypatch.setattr("bopl.workflow.backtest.boost", boost)
     monkeypatch.setattr("bopl.cli.backtest._period_table", len)

@@ -139,3 +139,11 @@ def test_cutting_weights_leaves_the_bound_on_the_value_and_makes_it_sharper():
 def test_an_unknown_kind_of_interval_is_refused():
     with pytest.raises(ValueError, match="interval must be one of"):
         get_interval("magic", 0.95)
+
+
+@pytest.mark.parametrize("interval", ["empirical_bernstein", "log_smoothing", "betting"])
+def test_rounded_propensities_widen_a_bound_within_the_range_of_the_rewards_only(interval):
+    log = bopl.BanditLog(np.ones((2, 1)), [0, 1], [0.0, 1.0], [0.09, 0.91], actions=[0, 1])
+    row = bopl.evaluate(log, np.tile([0.0, 1.0], (2, 1)), interval=interval, reward_range=(-3.0, 2.0)).row()
+    assert -3.0 <= row.ci_lower < row.ci_upper <= 2.0
+    assert -5.0 <= row.uplift_ci_lower < row.uplift_ci_upper <= 5.0

@@ -31,7 +31,7 @@ def test_tiny_search_on_scene_scores_by_validation_reward(tmp_path, monkeypatch)
     pytest.importorskip("optuna")
     narrow = {"n_rounds": Int(2, 5), "max_depth": Int(2, 4)}
     monkeypatch.setattr("bopl.experiment.paper_search.paper_space", lambda dataset, method: narrow)
-    settings = {"trials": (0,), "study": tmp_path / "study.log", "n_samples": 600, "report": lambda text: None}
+    settings = {"trials": (0,), "study": tmp_path / "study.log", "n_samples": 600}
     result = tune("scene", "bopl-s-regr", n_configurations=2, **settings)
     assert 0.3 < result.value < 1.0
     assert result.policy.reward_translation == read_config("scene", "bopl-s-regr").policy["reward_translation"]
@@ -47,7 +47,7 @@ def narrow_digits(monkeypatch):
 
 def test_one_methods_study_is_not_anothers(tmp_path, monkeypatch):
     narrow_digits(monkeypatch)
-    settings = {"study": tmp_path / "study.log", "n_configurations": 1, "report": lambda text: None}
+    settings = {"study": tmp_path / "study.log", "n_configurations": 1}
     value = tune("digits", "bopl-s-regr", trials=(0,), **settings).value
     assert tune("digits", "bopl-s-regr", trials=(0,), **settings).value == value
     with pytest.raises(ValueError, match="another method; use another file"):
@@ -78,7 +78,7 @@ def test_a_search_scores_what_the_runner_would_measure(monkeypatch):
     pytest.importorskip("torch")
     narrow = {"n_epochs": Int(1, 2)}
     monkeypatch.setattr("bopl.experiment.paper_search.paper_space", lambda dataset, method: narrow)
-    settings = {"trials": (2, 3), "n_samples": 600, "device": "cpu", "report": lambda text: None}
+    settings = {"trials": (2, 3), "n_samples": 600, "device": "cpu"}
     result = tune("digits", "drr", n_configurations=1, **settings)
     known = read_config("digits", "drr").policy | result.settings
     tasks = [Task("digits", "drr", (trial,), known, 600, device="cpu") for trial in (2, 3)]

@@ -165,12 +165,12 @@ def test_other_settings_and_another_log_start_anew(log, tmp_path, changes, said)
     assert contents(tmp_path / "policy.bopl") == contents(tmp_path / "other.bopl")
 
 
-def test_another_version_starts_anew(log, whole, tmp_path, monkeypatch):
-    said, config = [], config_for(log, tmp_path / "policy.bopl", **SETTINGS["early"])
+def test_another_version_starts_anew(log, whole, tmp_path, monkeypatch, said):
+    config = config_for(log, tmp_path / "policy.bopl", **SETTINGS["early"])
     with pytest.raises(Cut):
         train(config, callbacks=[CutAt(1, 4)])
     monkeypatch.setattr(checkpoints, "versions", lambda: {"bopl": "0.1.0"})
-    train(config, say=said.append)
+    train(config)
     assert GOING_ON not in said
     assert contents(tmp_path / "policy.bopl") == whole["early"]
 

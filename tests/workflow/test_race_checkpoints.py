@@ -226,16 +226,16 @@ PIECES_CUTS = {
 
 
 @pytest.mark.parametrize("at", list(PIECES_CUTS))
-def test_race_over_pieces_goes_on_to_the_same_bytes(log, few_race, tmp_path, monkeypatch, at):
+def test_race_over_pieces_goes_on_to_the_same_bytes(log, few_race, tmp_path, monkeypatch, said, at):
     settings = {"include": ("ips",), "memory": "1"}
-    config, said, made = config_for(log, tmp_path / "policy.bopl", **settings), [], count(monkeypatch)
+    config, made = config_for(log, tmp_path / "policy.bopl", **settings), count(monkeypatch)
     train(config_for(log, tmp_path / "whole.bopl", **settings))
     n_whole = made["rounds"]
     with monkeypatch.context() as patched:
         cut_at(patched, *PIECES_CUTS[at])
         with pytest.raises(Cut):
             train(config)
-    train(config, say=said.append)
+    train(config)
     assert any("Read in 1 piece" in str(sentence) for sentence in said)
     assert said.count(checkpoints.GOING_ON) == 1
     assert made["rounds"] <= 2 * n_whole  # both runs together have done no more than the one that was not cut

@@ -130,7 +130,8 @@ def _report(error: BaseException, *, is_json: bool) -> int:
 def in_flags(sentence: str) -> str:
     """Return a message of the library with flags instead of parameters."""
     sentence = _ADVICE.sub(_as_flag, sentence.replace("has_propensity=False", "assume_propensity=…"))
-    sentence = re.sub(r"\bother_rewards\[\d+\]", "guard", sentence)  # guards are all the other rewards there are here
+    # Guards are all the other rewards there are here.
+    sentence = re.sub(r"\bother_rewards\b(?!\[')(\[\d+\])?", "guard", sentence)
     return re.sub(r"\bother_rewards\['([^']*)'\]", r"guard '\1'", sentence)
 
 

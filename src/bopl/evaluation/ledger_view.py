@@ -80,8 +80,10 @@ class LedgerView:
         """Return all that a verdict on one policy under one estimator looks at."""
         totals, facts = self.ledger.totals[place], self.facts[place]
         evidence = self.evidence(place, position, keep=intervals.value.needs_samples, replicates=replicates)
+        low, high = evidence.reward_range
+        limits = ((low, high), (low - high, high - low))
         value_bounds, bounds = (
-            totals.rounding.widened(position, which, found, facts.n_samples)
+            totals.rounding.widened(position, which, found, facts.n_samples, limits[which])
             for which, found in enumerate([intervals.value.value(evidence), intervals.uplift.uplift(evidence)])
         )
         return Case(

@@ -87,10 +87,16 @@ class RoundingTotals:
         self.fall += other.fall
         self.rise += other.rise
 
-    def widened(self, position: int, which: int, bounds: Bounds, n_samples: int) -> Bounds:
-        """Return the interval of the value (``which=0``) or the uplift (1), with what rounding can add at its ends."""
+    def widened(
+        self, position: int, which: int, bounds: Bounds, n_samples: int, limits: Bounds = (-np.inf, np.inf)
+    ) -> Bounds:
+        """Return the interval of the value (``which=0``) or the uplift (1), with what rounding can add at its ends.
+
+        Rounding takes no end beyond ``limits``, between which the truth lies whatever the propensities are.
+        """
         least, largest = self.total[position, :, which] / n_samples
-        return bounds[0] + float(least), bounds[1] + float(largest)
+        lower = max(bounds[0] + float(least), min(bounds[0], limits[0]))
+        return lower, min(bounds[1] + float(largest), max(bounds[1], limits[1]))
 
     def allowed(self, facts: WeightFacts) -> WeightFacts:
         """Return the facts with the z-score of what rounding does not explain of the mean weight."""
