@@ -274,8 +274,8 @@ def run(options, measure: str, cache: Path, **changes) -> dict:
     command = [sys.executable, __file__, "--settings", json.dumps(settings)]
     env = os.environ | {"BOPL_CACHE": str(cache)}
     if options.address_space:
-        # Addresses that libraries reserve and never use: a GiB by the allocator of arrow, 64 MiB for each thread by malloc,
-        # and the buffers of a BLAS thread for every core.
+        # Addresses that libraries reserve without using them: a GiB by arrow's allocator, 64 MiB a thread by malloc, and
+        # buffers of a BLAS thread for every core.
         env |= {
             "ARROW_DEFAULT_MEMORY_POOL": "system",
             "MALLOC_ARENA_MAX": "2",
