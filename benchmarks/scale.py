@@ -274,7 +274,7 @@ def run(options, measure: str, cache: Path, **changes) -> dict:
     command = [sys.executable, __file__, "--settings", json.dumps(settings)]
     env = os.environ | {"BOPL_CACHE": str(cache)}
     if options.address_space:
-        # Addresses that libraries reserve without using them: a GiB by arrow's allocator, 64 MiB a thread by malloc, and
+        # Addresses that libraries reserve without using them: a GiB by arrow's allocator, 64 MiB a thread by malloc,
         # buffers of a BLAS thread for every core.
         env |= {
             "ARROW_DEFAULT_MEMORY_POOL": "system",
