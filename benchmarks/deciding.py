@@ -62,7 +62,7 @@ def compiled_call(policy: bopl.BoostedPolicy) -> Callable[[Any], Any]:
 
     def call(row: Any) -> Any:
         score = np.zeros((1, N_ACTIONS))
-        trees._score_dense(row, 0, 1, score)
+        trees._score_one_by_one(row, 0, 1, score)
         return score
 
     return call
