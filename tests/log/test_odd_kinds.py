@@ -200,3 +200,16 @@ def test_dates_and_decimals_as_categories_can_be_written_and_read_again(tmp_path
     again = bopl.BanditLog.read(tmp_path / "log.parquet")
     assert again.fingerprint() == log.fingerprint()
     assert log.schema.columns[1].categories == ("2024-05-01", "2024-05-02")
+
+
+def test_ids_of_several_kinds_in_one_arrow_column_tell_duplicates_apart(tmp_path):
+    ids = pa.UnionArray.from_dense(
+        pa.array([0, 1] * (N // 2), pa.int8()),
+        pa.array(np.arange(N) // 2, pa.int32()),
+        [pa.array(np.arange(N // 2) // 2), pa.array([str(one) for one in range(N // 2)])],
+    )
+    odd = table(decision=ids)
+    with pa.ipc.new_file(tmp_path / "odd.arrow", odd.schema) as file:
+        file.write_table(odd)
+    log = bopl.BanditLog.read(tmp_path / "odd.arrow", **ROLES, ignore=["decision"], drop_duplicates="decision")
+    assert log.n_samples == N // 4 + N // 2  # every number is there twice, every text once

@@ -13,7 +13,7 @@ from scipy import sparse
 
 import bopl
 from bopl._archive import DOCUMENT, Archive, read_archive, write_archive
-from bopl.baseline import XGBRewardPolicy
+from bopl.baseline import LoggingPolicy, XGBRewardPolicy
 from bopl.boosting.checkpoint import FORMAT_NUMBER, read_checkpoint
 from bopl.learner.store import unpack_predictors
 from bopl.policy.scored import check_scores
@@ -222,3 +222,15 @@ def test_names_of_candidates_in_a_file_are_a_list_of_names(names):
     with pytest.raises(ValueError, match="'include' must be a list of names"):
         read_settings({"include": names}, defaults)
     assert read_settings({"include": ["dr"]}, defaults) == {"include": ["dr"]}
+
+
+@pytest.mark.parametrize("penalty", [[], [0.5], "much", -1.0, True])
+def test_a_penalty_that_is_no_number_is_refused_under_its_former_name(tmp_path, penalty):
+    LoggingPolicy().fit(informative_log()).save(tmp_path / "policy.bopl")
+    path = rewrite(
+        tmp_path / "policy.bopl",
+        tmp_path / "changed.bopl",
+        lambda document, arrays: document["settings"].update(inverse_penalty=penalty),
+    )
+    with pytest.raises(ValueError, match="C must be"):
+        bopl.load(path)

@@ -109,6 +109,7 @@ class LoggingPolicy(LearnedPolicy):
         """Restore what was learned."""
         if self.inverse_penalty is not None:
             self.C, self.inverse_penalty = self.inverse_penalty, None
+        check_number("C", self.C, low=0.0, low_open=True)
         n_actions = len(self.actions_)
         self.layout_ = unpack_layout(arrays, self.n_features_in_)
         self.coef_ = check_array(arrays, "coef", (self.layout_.n_inputs, n_actions))

@@ -47,6 +47,9 @@ def missing_rows(values: Any) -> BoolArray:
         series = np.array(series.to_list(), dtype=object)
     if isinstance(series, list | tuple):  # numpy would make text of a NaN among texts
         return np.array([is_missing(value) for value in series], dtype=np.bool_)
+    if hasattr(series, "is_null"):  # arrow's plain array, of which some kinds have no numpy
+        nulls: BoolArray = series.is_null(nan_is_null=True).to_numpy(zero_copy_only=False)
+        return nulls
     array = np.asarray(series)
     if array.dtype.kind == "f":
         return np.isnan(array)
