@@ -20,7 +20,7 @@ from bopl.evaluation.log_smoothing import smoothed_lower_bound
 from bopl.evaluation.moments import SampleSums, Spread
 
 Bounds = tuple[float, float]
-MIN_TAIL_REPLICATES = 5.0  # bootstrap replicates beyond an end of an interval; with fewer its place is chance
+MIN_TAIL_REPLICATES = 10.0  # bootstrap replicates beyond an end of an interval; with fewer its place is chance
 
 
 @dataclass(frozen=True)
