@@ -628,3 +628,26 @@ def test_large_labels_given_in_python_keep_their_digits():
     log = bopl.BanditLog(np.zeros((4, 1)), labels, [0, 1, 0, 1], [0.5] * 4)
     assert log.actions.tolist() == sorted(labels)
     assert log.action.tolist() == labels
+
+
+@pytest.mark.parametrize("extension", ["parquet", "csv", "arrow"])
+@pytest.mark.parametrize("lacking", [0, 1, 2])
+def test_a_column_that_some_files_lack_is_named_and_can_be_ignored(tmp_path, extension, lacking):
+    rng = np.random.default_rng(0)
+    for number in range(3):
+        columns = {"x": rng.random(4), "y": rng.random(4), "action": ["a", "b"] * 2, "reward": [0.5] * 4}
+        if number == lacking:
+            del columns["y"]
+        write_table({**columns, "propensity": [0.5] * 4}, tmp_path / f"{number}.{extension}")
+    readers = {"in memory": bopl.BanditLog.read}
+    if extension == "parquet":
+        readers["in pieces"] = lambda path, **settings: bopl.BanditLog.scan_parquet(path, **settings).to_log()
+    for read in readers.values():
+        with pytest.raises(ValueError, match=rf"has a column 'y' but '.*{lacking}\.{extension}' does not"):
+            read(str(tmp_path / f"*.{extension}"))
+        with pytest.raises(ValueError, match=rf"has a column 'y' but '.*{lacking}\.{extension}' does not"):
+            read(str(tmp_path / f"*.{extension}"), context=["x", "y"])
+        assert read(str(tmp_path / f"*.{extension}"), ignore=["y"]).feature_names == ("x",)
+        assert read(str(tmp_path / f"*.{extension}"), context=["x"]).feature_names == ("x",)
+        with pytest.raises(UsageError, match="there is no column 'z' to ignore"):
+            read(str(tmp_path / f"*.{extension}"), ignore=["z"])

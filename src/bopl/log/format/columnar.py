@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -29,29 +29,38 @@ _MOMENT = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d")
 class Wanted:
     """Which columns of a file are wanted: those listed, or all but some.
 
-    Those of ``text`` are text, whatever they look like; those of ``ids`` are where numbers would merge labels.
+    Those of ``text`` are text, whatever they look like; those of ``ids`` are where numbers would merge labels. Of
+    several files, ``seen`` collects all columns, as one to ignore need not be in each.
     """
 
     columns: Sequence[str] | None = None
     ignore: Sequence[str] = ()
     text: Sequence[str] = ()
     ids: Sequence[str] = ()
+    seen: set[str] | None = None
 
     def without(self, names: Collection[str]) -> Wanted:
         """Return what is wanted of a file if these columns come from elsewhere."""
         columns = None if self.columns is None else [name for name in self.columns if name not in names]
-        return Wanted(columns, [name for name in self.ignore if name not in names], self.text, self.ids)
+        return replace(self, columns=columns, ignore=[name for name in self.ignore if name not in names])
 
     def of(self, present: Sequence[str]) -> list[str]:
         """Return the wanted ones of the columns that a file has; all of them if some wanted one is absent."""
         check_unique_names(present, "the file")
-        unknown = [name for name in self.ignore if name not in present]
-        if unknown:
-            raise UsageError(f"there is no column {unknown[0]!r} to ignore.{did_you_mean(unknown[0], present)}")
+        if self.seen is None:
+            self.check_ignored(present)
+        else:
+            self.seen.update(present)
         if self.columns is None:
             return [name for name in present if name not in self.ignore and not _INDEX_COLUMN.fullmatch(name)]
         is_complete = set(self.columns) <= set(present)  # if not, who asked finds out, and can name all there are
         return list(dict.fromkeys(self.columns)) if is_complete else list(present)
+
+    def check_ignored(self, present: Collection[str]) -> None:
+        """Raise if a column to ignore is none of those that are there."""
+        unknown = [name for name in self.ignore if name not in present]
+        if unknown:
+            raise UsageError(f"there is no column {unknown[0]!r} to ignore.{did_you_mean(unknown[0], sorted(present))}")
 
 
 def read_parquet(file: Path, wanted: Wanted) -> Any:

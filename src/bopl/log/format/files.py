@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from glob import glob, has_magic
 from os import PathLike
@@ -57,6 +57,18 @@ def _check_distinct(files: Sequence[LogFile]) -> None:
         if path in seen:
             raise UsageError(f"path names {str(file.path)!r} more than once; name each file once.")
         seen.add(path)
+
+
+def check_same_columns(found: Mapping[str, Sequence[str]], columns: Collection[str] | None = None) -> None:
+    """Raise if a file has a column that another lacks; only ``columns`` count, or all if it is None."""
+    owners = {name: path for path, names in reversed([*found.items()]) for name in names}
+    for path, names in found.items():
+        absent = [name for name in owners if name not in names and (columns is None or name in columns)]
+        if absent:
+            raise ValueError(
+                f"{owners[absent[0]]!r} has a column {absent[0]!r} but {path!r} does not: files of one log must have "
+                "the same columns. Exclude it with ignore, or rewrite the file."
+            )
 
 
 def suffix_of(file: Path) -> str:

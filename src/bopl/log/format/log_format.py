@@ -12,7 +12,7 @@ from bopl._errors import UsageError, did_you_mean, quoted
 from bopl._registry import Registry
 from bopl.log.format.columnar import Wanted, read_arrow, read_csv, read_json_lines, read_parquet
 from bopl.log.format.dsjson import looks_like_dsjson, read_dsjson
-from bopl.log.format.files import LogFile, find_files, suffix_of
+from bopl.log.format.files import LogFile, check_same_columns, find_files, suffix_of
 from bopl.log.format.ids import with_ids_of_one_kind
 from bopl.log.format.log_parts import LogParts
 from bopl.log.format.open_bandit import ITEM_FILE, looks_like_open_bandit, open_bandit_parts
@@ -179,12 +179,18 @@ def read_tables(files: Sequence[LogFile], read: Callable[[Path, Wanted], Any], w
     """Return files of one kind as one table, with the columns that folders such as ``day=…`` stand for."""
     import pyarrow
 
+    if len(files) == 1:
+        return _read_one(files[0], read, wanted)
+    seen: set[str] = {name for file in files for name in file.partition}
+    wanted = replace(wanted, seen=seen)
     tables = [_read_one(file, read, wanted) for file in files]
-    if len(tables) == 1:
-        return tables[0]
+    wanted.check_ignored(seen)
     tables = with_ids_of_one_kind(with_one_description(tables), wanted.ids)
-    if read is read_json_lines:
+    if read is read_json_lines:  # an object names only what it has
         tables = _times_as_text(tables)
+    else:
+        found = {str(file.path): table.column_names for file, table in zip(files, tables, strict=True)}
+        check_same_columns(found, wanted.columns)
     try:
         return pyarrow.concat_tables(tables, promote_options="permissive")
     except (pyarrow.ArrowInvalid, pyarrow.ArrowTypeError) as error:

@@ -94,11 +94,6 @@ def _common_type(footers: Sequence[Footer], name: str) -> Any:
         )
     found = pyarrow.field(name, plain_type(owner.schema.field(name).type))
     for footer in footers:
-        if name not in footer.schema.names:
-            raise ValueError(
-                f"{owner.path!r} has a column {name!r} but {footer.path!r} does not: files of one log must have the "
-                "same columns. Exclude it with ignore, or rewrite the file."
-            )
         kind = plain_type(footer.schema.field(name).type)
         try:
             merged = pyarrow.unify_schemas(

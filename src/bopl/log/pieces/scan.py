@@ -13,6 +13,7 @@ from bopl._errors import UsageError
 from bopl.log.action import check_action_count, check_action_list, label_array, python_labels
 from bopl.log.check import check_features
 from bopl.log.cleaning import ChosenRows, no_row_left
+from bopl.log.format.files import check_same_columns
 from bopl.log.format.log_format import PARQUET
 from bopl.log.format.log_parts import LogParts
 from bopl.log.format.written_parts import table_parts
@@ -105,7 +106,12 @@ def _plan(
     """Find out from footers what the columns are; raise if one is not there or differs between files."""
     first = footers[0].schema
     with_one_description([footer.schema.empty_table() for footer in footers])
-    columns = wanted_columns(request, schema).of(first.names)
+    seen: set[str] = set()
+    wanted = replace(wanted_columns(request, schema), seen=seen)
+    found = {footer.path: wanted.of(footer.schema.names) for footer in footers}
+    wanted.check_ignored(seen)
+    check_same_columns(found, wanted.columns)
+    columns = found[footers[0].path]
     columns += further_columns(first, columns, request.ignore)
     types = common_types(footers, columns)
     meaning = meaning_of(request, _empty_parts(first, types), schema)
