@@ -41,6 +41,10 @@ with TemporaryDirectory() as folder:
         [*command, "export", f"{folder}/policy.bopl", "--to", "onnx"], capture_output=True, text=True, timeout=60
     )
     assert (missing.returncode, "bopl[onnx]" in missing.stderr) == (2, True), missing.stderr
+    # The paper's experiments are not in the wheel; the command says where they are.
+    assert find_spec("bopl_paper") is None
+    missing = subprocess.run([*command, "reproduce", "--quick"], capture_output=True, text=True, timeout=60)
+    assert (missing.returncode, "clone it and run `make setup`" in missing.stderr) == (2, True), missing.stderr
     loaded = bopl.load(f"{folder}/policy.bopl")
     assert bopl.evaluate(random_log(0), {"same": random_log(0).propensity}, estimators="ips").row()["uplift"] == 0.0
     print(loaded.policy_id)
