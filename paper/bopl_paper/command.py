@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from bopl._errors import UsageError
+from bopl.cli.options import Json
 from bopl.cli.output import Output
 from bopl_paper.names import (
     known_methods,
@@ -39,7 +40,6 @@ TOGETHER = typer.Option(0, min=0, help="Trials of a network to train in lockstep
 STUDY = typer.Option(None, help="File that a later call resumes; runs/study-DATASET-METHOD.log by default.")
 QUICK = typer.Option(False, "--quick", help="Minutes instead of hours: Scene in full, the rest on subsamples.")
 MINUTES = typer.Option(0.0, min=0.0, help="Stop after this many minutes and leave unfinished trials; 0 for no limit.")
-JSON = typer.Option(False, "--json", help="Print one JSON object and nothing else.")
 
 
 @dataclass(frozen=True)
@@ -135,7 +135,7 @@ def reproduce(
     threads: int = THREADS,
     device: str = DEVICE,
     out: Path | None = OUT,
-    json: bool = JSON,
+    json: Json = False,
 ) -> None:
     """Reproduce the paper's tables and figure: run what is missing, then print and write them.
 
@@ -158,7 +158,7 @@ def reproduce(
 
 
 @app.command("list")
-def show(out: Path | None = OUT, quick: bool = QUICK, json: bool = JSON) -> None:
+def show(out: Path | None = OUT, quick: bool = QUICK, json: Json = False) -> None:
     """List datasets and methods, with the trials that are done.
 
     Example: bopl reproduce list
@@ -192,7 +192,7 @@ def run(
     minutes: float = MINUTES,
     quick: bool = QUICK,
     out: Path | None = OUT,
-    json: bool = JSON,
+    json: Json = False,
 ) -> None:
     """Train and measure; finished trials are skipped, and a killed run can be resumed.
 
@@ -217,7 +217,7 @@ def noisy(
     together: int = TOGETHER,
     minutes: float = MINUTES,
     out: Path | None = OUT,
-    json: bool = JSON,
+    json: Json = False,
 ) -> None:
     """Train and measure with noisy rewards: 1 with probability 0.6 if the action is right, 0.2 if it is not.
 
@@ -243,7 +243,7 @@ def noisy(
 def table(
     quick: bool = QUICK,
     out: Path | None = OUT,
-    json: bool = JSON,
+    json: Json = False,
 ) -> None:
     """Print the tables and the paper's claims, and write them as Markdown and LaTeX beside the lines.
 
@@ -259,7 +259,7 @@ def figure(
     threads: int = THREADS,
     quick: bool = QUICK,
     out: Path | None = OUT,
-    json: bool = JSON,
+    json: Json = False,
 ) -> None:
     """Draw Figure 1, after running those of its three runs that are missing.
 
@@ -281,7 +281,7 @@ def search(
     threads: int = THREADS,
     device: str = DEVICE,
     study: Path | None = STUDY,
-    json: bool = JSON,
+    json: Json = False,
 ) -> None:
     """Search the paper's ranges for a method's settings, chosen by validation reward.
 
