@@ -5,6 +5,7 @@ It must not run where the extras are: the first lines look for that.
 
 import subprocess
 import sys
+import tarfile
 from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
@@ -41,6 +42,13 @@ with TemporaryDirectory() as folder:
         [*command, "export", f"{folder}/policy.bopl", "--to", "onnx"], capture_output=True, text=True, timeout=60
     )
     assert (missing.returncode, "bopl[onnx]" in missing.stderr) == (2, True), missing.stderr
+    # The paper's experiments are in the archive and not in the wheel; the command says where they are.
+    (archive,) = Path.cwd().glob("bopl-*.tar.gz")
+    with tarfile.open(archive) as source:
+        assert any(name.endswith("/paper/bopl_paper/command.py") for name in source.getnames())
+    assert find_spec("bopl_paper") is None
+    missing = subprocess.run([*command, "reproduce", "--quick"], capture_output=True, text=True, timeout=60)
+    assert (missing.returncode, "clone it and run `make setup`" in missing.stderr) == (2, True), missing.stderr
     loaded = bopl.load(f"{folder}/policy.bopl")
     assert bopl.evaluate(random_log(0), {"same": random_log(0).propensity}, estimators="ips").row()["uplift"] == 0.0
     print(loaded.policy_id)

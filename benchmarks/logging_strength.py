@@ -11,10 +11,10 @@ import argparse
 from dataclasses import replace
 from pathlib import Path
 
-from bopl.experiment.method import build_policy
-from bopl.experiment.result_line import read_results
 from bopl.simulation.dataset import load_dataset, paper_split
 from bopl.simulation.problem import simulate
+from bopl_paper.method import build_policy
+from bopl_paper.result_line import read_results
 
 RESULTS = Path(__file__).parents[1] / "results"
 

@@ -18,7 +18,8 @@ def house():
 
 @pytest.fixture(scope="module")
 def modules(house):
-    return [house.read_module(path) for path in sorted(house.PACKAGE.rglob("*.py"))]
+    packages = (house.PACKAGE, house.PAPER)
+    return [house.read_module(path, package) for package in packages for path in sorted(package.rglob("*.py"))]
 
 
 def test_no_module_is_too_long(house, modules):

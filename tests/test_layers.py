@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 PACKAGE = Path(__file__).parents[1] / "src" / "bopl"
+PAPER = "bopl_paper"  # not in the wheel
 # From left to right; a module may import what stands in an earlier group, or in its own folder.
 LAYERS = [
     {"_typing", "_errors"},
@@ -43,7 +44,7 @@ LAYERS = [
     {"search"},
     {"workflow"},
     {"serving", "mlflow", "testing"},
-    {"experiment", "demo"},
+    {"demo"},
     {"cli"},
     {"__main__"},
 ]
@@ -83,3 +84,20 @@ def test_module_imports_only_leftwards(path):
     assert room in RANK, f"{room} has no place in the order of layers"
     for imported in imported_rooms(path):
         assert imported == room or RANK[imported] < RANK[room], f"{room} imports {imported}, which is to its right"
+
+
+def imported_modules(node):
+    if isinstance(node, ast.ImportFrom):
+        return [node.module or ""]
+    return [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+
+
+def test_only_its_command_knows_of_the_papers_experiments():
+    found = [
+        (str(path.relative_to(PACKAGE)), type(outer).__name__)
+        for path in sorted(PACKAGE.rglob("*.py"))
+        for outer in ast.walk(ast.parse(path.read_text(encoding="utf8")))
+        for node in ast.iter_child_nodes(outer)
+        if any(name.split(".")[0] == PAPER for name in imported_modules(node))
+    ]
+    assert found == [("cli/reproduce.py", "If")]  # within a function, if it is installed

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from bopl.experiment.catalogue import (
+from bopl_paper.catalogue import (
     BOOSTED,
     COLUMNS,
     DATASETS,

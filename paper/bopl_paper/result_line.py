@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from bopl.experiment.catalogue import COLUMNS
+from bopl_paper.catalogue import COLUMNS
 
 Line = dict[str, Any]
 

@@ -7,8 +7,8 @@ from importlib.util import find_spec
 from typing import Any
 
 from bopl._settings import check_choice
-from bopl.experiment.catalogue import DEFAULT, NETWORKS
 from bopl.policy.scored import ScoredPolicy
+from bopl_paper.catalogue import DEFAULT, NETWORKS
 
 _OBJECTIVE_OF = {
     "bopl-regr": "ips",

@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import Any
 
 from bopl._errors import UsageError
-from bopl.experiment.catalogue import read_config
-from bopl.experiment.method import build_policy
-from bopl.experiment.task_run import make_problem
 from bopl.search import Float, Int, SearchResult, SimulatedScorer, search
 from bopl.search.space import Space
 from bopl.simulation import SimulatedProblem
+from bopl_paper.catalogue import read_config
+from bopl_paper.method import build_policy
+from bopl_paper.task_run import make_problem
 
 LOG_SCALED = ("learning_rate",)  # spans orders of magnitude; the paper does not say how it drew
 

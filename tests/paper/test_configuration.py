@@ -7,7 +7,7 @@ from importlib.resources import files
 import pytest
 
 import bopl
-from bopl.experiment.catalogue import (
+from bopl_paper.catalogue import (
     BOOSTED,
     COLUMNS,
     DATASETS,
@@ -22,8 +22,8 @@ from bopl.experiment.catalogue import (
     SPLITS,
     read_config,
 )
-from bopl.experiment.method import build_policy
-from bopl.experiment.task import Task, figure_plan, full_plan, identity, quick_plan, task_identity, without_done
+from bopl_paper.method import build_policy
+from bopl_paper.task import Task, figure_plan, full_plan, identity, quick_plan, task_identity, without_done
 
 TRAINED = [method for method in METHODS if method != "logging"]
 
@@ -102,9 +102,9 @@ def test_unknown_names_are_refused_with_those_that_are_known():
 
 
 def test_every_settings_file_is_read_by_somebody():
-    found = {path.name for path in (files("bopl.experiment") / "settings").iterdir()}
+    found = {path.name for path in (files("bopl_paper") / "settings").iterdir()}
     assert found == {*(set(DATASETS) - {"tmc2007_500_v1"}), "digits", "world", "figure"}
-    for folder in (files("bopl.experiment") / "settings").iterdir():
+    for folder in (files("bopl_paper") / "settings").iterdir():
         for path in folder.iterdir():
             assert {"seconds", "policy"} <= set(tomllib.loads(path.read_text()))
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from bopl.experiment.catalogue import COLUMNS, DEFAULT, GREEDY_LOGGING, NOISY_METHODS
-from bopl.experiment.result_line import Cell, Line, collect, collect_trials, paired_gap
-from bopl.experiment.result_table import cell_text, gap_text, is_tied
+from bopl_paper.catalogue import COLUMNS, DEFAULT, GREEDY_LOGGING, NOISY_METHODS
+from bopl_paper.result_line import Cell, Line, collect, collect_trials, paired_gap
+from bopl_paper.result_table import cell_text, gap_text, is_tied
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ import pytest
 from typer.testing import CliRunner
 
 from bopl import cli
-from bopl.experiment.catalogue import (
+from bopl_paper.catalogue import (
     DATASETS,
     DEFAULT,
     METHODS,
@@ -17,11 +17,11 @@ from bopl.experiment.catalogue import (
     SPLITS,
     read_config,
 )
-from bopl.experiment.claim import check_claims
-from bopl.experiment.default_standing import against_best, against_logging
-from bopl.experiment.figure import draw_figure, write_figure
-from bopl.experiment.paper_result import paper_direct_method, paper_reward
-from bopl.experiment.result_line import (
+from bopl_paper.claim import check_claims
+from bopl_paper.default_standing import against_best, against_logging
+from bopl_paper.figure import draw_figure, write_figure
+from bopl_paper.paper_result import paper_direct_method, paper_reward
+from bopl_paper.result_line import (
     Cell,
     append_lines,
     collect,
@@ -31,8 +31,8 @@ from bopl.experiment.result_line import (
     paired_gap,
     read_results,
 )
-from bopl.experiment.result_table import noisy_table, shortfalls, splits_table, table_1, table_2
-from bopl.experiment.task import figure_plan, quick_plan
+from bopl_paper.result_table import noisy_table, shortfalls, splits_table, table_1, table_2
+from bopl_paper.task import figure_plan, quick_plan
 
 
 def line(method="bopl-regr", dataset="scene", trial=0, reward=0.5, **more):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bopl.experiment.result_line import Cell
+from bopl_paper.result_line import Cell
 
 _DATASETS = ("covertype", "fashion_mnist", "scene", "tmc2007_500")
 _TABLE_1 = {

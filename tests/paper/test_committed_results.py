@@ -9,11 +9,11 @@ import pytest
 from typer.testing import CliRunner
 
 from bopl import cli
-from bopl.experiment.catalogue import COLUMNS, DATASETS, DEFAULT, METHODS, NOISY, NOISY_METHODS, PAPER_METHODS, SPLITS
-from bopl.experiment.paper_result import paper_reward
-from bopl.experiment.result_line import collect, read_results
-from bopl.experiment.result_table import TOLERANCE
-from bopl.experiment.task import current_lines, figure_plan, full_plan, without_done
+from bopl_paper.catalogue import COLUMNS, DATASETS, DEFAULT, METHODS, NOISY, NOISY_METHODS, PAPER_METHODS, SPLITS
+from bopl_paper.paper_result import paper_reward
+from bopl_paper.result_line import collect, read_results
+from bopl_paper.result_table import TOLERANCE
+from bopl_paper.task import current_lines, figure_plan, full_plan, without_done
 
 ROOT = Path(__file__).parents[2]
 RESULTS = ROOT / "results"

@@ -4,11 +4,11 @@ import pytest
 from typer.testing import CliRunner
 
 from bopl import cli
-from bopl.experiment.catalogue import DATASETS, PAPER_METHODS, read_config
-from bopl.experiment.paper_search import paper_space, tune
-from bopl.experiment.task import Task
-from bopl.experiment.task_run import run_task
 from bopl.search import Float, Int
+from bopl_paper.catalogue import DATASETS, PAPER_METHODS, read_config
+from bopl_paper.paper_search import paper_space, tune
+from bopl_paper.task import Task
+from bopl_paper.task_run import run_task
 
 
 @pytest.mark.parametrize("dataset", DATASETS)
@@ -30,7 +30,7 @@ def test_a_dataset_the_paper_does_not_know_has_no_ranges():
 def test_tiny_search_on_scene_scores_by_validation_reward(tmp_path, monkeypatch):
     pytest.importorskip("optuna")
     narrow = {"n_rounds": Int(2, 5), "max_depth": Int(2, 4)}
-    monkeypatch.setattr("bopl.experiment.paper_search.paper_space", lambda dataset, method: narrow)
+    monkeypatch.setattr("bopl_paper.paper_search.paper_space", lambda dataset, method: narrow)
     settings = {"trials": (0,), "study": tmp_path / "study.log", "n_samples": 600}
     result = tune("scene", "bopl-s-regr", n_configurations=2, **settings)
     assert 0.3 < result.value < 1.0
@@ -42,7 +42,7 @@ def narrow_digits(monkeypatch):
     """Search the digits, which need no download, in ranges that take no time."""
     pytest.importorskip("optuna")
     narrow = {"n_rounds": Int(2, 4), "max_depth": Int(2, 3)}
-    monkeypatch.setattr("bopl.experiment.paper_search.paper_space", lambda dataset, method: narrow)
+    monkeypatch.setattr("bopl_paper.paper_search.paper_space", lambda dataset, method: narrow)
 
 
 def test_one_methods_study_is_not_anothers(tmp_path, monkeypatch):
@@ -77,7 +77,7 @@ def test_a_search_scores_what_the_runner_would_measure(monkeypatch):
     pytest.importorskip("optuna")
     pytest.importorskip("torch")
     narrow = {"n_epochs": Int(1, 2)}
-    monkeypatch.setattr("bopl.experiment.paper_search.paper_space", lambda dataset, method: narrow)
+    monkeypatch.setattr("bopl_paper.paper_search.paper_space", lambda dataset, method: narrow)
     settings = {"trials": (2, 3), "n_samples": 600, "device": "cpu"}
     result = tune("digits", "drr", n_configurations=1, **settings)
     known = read_config("digits", "drr").policy | result.settings

@@ -8,11 +8,11 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from bopl.experiment.catalogue import DATASETS, DEFAULT, METHODS, NOISY, NOISY_FILE, SPLITS
-from bopl.experiment.claim import check_claims
-from bopl.experiment.default_standing import Standing, against_best, against_logging
-from bopl.experiment.result_line import Line
-from bopl.experiment.result_table import (
+from bopl_paper.catalogue import DATASETS, DEFAULT, METHODS, NOISY, NOISY_FILE, SPLITS
+from bopl_paper.claim import check_claims
+from bopl_paper.default_standing import Standing, against_best, against_logging
+from bopl_paper.result_line import Line
+from bopl_paper.result_table import (
     TOLERANCE,
     noisy_table,
     of_quick_run,
@@ -23,7 +23,7 @@ from bopl.experiment.result_table import (
     table_records,
 )
 
-logger = logging.getLogger(__name__)
+logger = logging.getLogger("bopl.paper.result_page")  # who hears the library hears this
 
 BESIDE_BEST = f"{METHODS[DEFAULT]} beside the best of the others, judged by the intervals"
 BESIDE_LOGGING = f"{METHODS[DEFAULT]} is never below the logging policy's most probable action by more than noise"
@@ -38,7 +38,7 @@ of right actions on the test contexts. Policies take their most probable action 
 - The worlds of 50 and 200 actions are those of `bopl.simulation.make_mixture`: 20,000 samples in 12 dimensions, two
   clusters per action, and a linear logging policy with 2% exploration.
 - Methods have the settings that the paper selected on the same data with deterministic rewards; those on the digits and
-  the worlds are in `src/bopl/experiment/settings/`. XGBoost grows its trees by histogram. The default has no settings.
+  the worlds are in `paper/bopl_paper/settings/`. XGBoost grows its trees by histogram. The default has no settings.
 - Bold is the best of a column, and what has an interval that overlaps the best one's.
 """
 

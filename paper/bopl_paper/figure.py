@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from bopl.experiment.catalogue import FIGURE_METHODS
-from bopl.experiment.result_line import Line
+from bopl_paper.catalogue import FIGURE_METHODS
+from bopl_paper.result_line import Line
 
 PANELS = {
     "gradient_norm": "norm of the gradient",

@@ -14,12 +14,12 @@ import pytest
 from typer.testing import CliRunner
 
 from bopl import cli
-from bopl.experiment.method import resolve_device
-from bopl.experiment.result_line import append_lines, read_results
-from bopl.experiment.runner import Clock, Outcome, run_plan
-from bopl.experiment.task import Task, without_done
-from bopl.experiment.task_run import _describe_race, make_problem, run_task
 from bopl.simulation import load_dataset, paper_split
+from bopl_paper.method import resolve_device
+from bopl_paper.result_line import append_lines, read_results
+from bopl_paper.runner import Clock, Outcome, run_plan
+from bopl_paper.task import Task, without_done
+from bopl_paper.task_run import _describe_race, make_problem, run_task
 
 SETTINGS = {"n_rounds": 5, "max_depth": 4, "min_child_weight": 5, "reward_translation": -0.2}
 TASK = Task("digits", "bopl-s-regr", (0,), SETTINGS)
@@ -74,7 +74,7 @@ def test_the_defaults_device_is_that_of_the_network_it_may_train(monkeypatch, is
     monkeypatch.setattr(torch.cuda, "is_available", lambda: is_there)
     assert resolve_device("bopl", "auto") == ("cuda" if is_there else "cpu")
     assert resolve_device("bopl-regr", "auto") == "cpu"
-    monkeypatch.setattr("bopl.experiment.method.find_spec", lambda package: None)
+    monkeypatch.setattr("bopl_paper.method.find_spec", lambda package: None)
     assert resolve_device("bopl", "auto") == "cpu"
 
 
@@ -83,9 +83,7 @@ def test_trials_of_networks_train_together_where_auto_means_a_gpu(tmp_path, monk
     torch = pytest.importorskip("torch")
     monkeypatch.setattr(torch.cuda, "is_available", lambda: is_there)
     planned = []
-    monkeypatch.setattr(
-        "bopl.experiment.runner.run_plan", lambda tasks, *args, **more: planned.extend(tasks) or Outcome()
-    )
+    monkeypatch.setattr("bopl_paper.runner.run_plan", lambda tasks, *args, **more: planned.extend(tasks) or Outcome())
     arguments = ["run", "--datasets", "digits", "--methods", "drr,bopl-regr", "--out", str(tmp_path)]
     assert CliRunner().invoke(cli.app, ["reproduce", *arguments]).exit_code == 0
     assert {len(task.trials) for task in planned if task.method == "drr"} == {size}
@@ -204,7 +202,7 @@ def test_runner_writes_what_is_missing_and_says_where_it_stands(tmp_path, said):
 
 
 def test_a_worker_that_dies_is_a_failure_of_its_task_alone(tmp_path, monkeypatch):
-    monkeypatch.setattr("bopl.experiment.runner.work", _die)
+    monkeypatch.setattr("bopl_paper.runner.work", _die)
     outcome = run_plan([TASK], tmp_path)
     assert "ended without a result (exit code 3" in outcome.failures[0]
 
@@ -217,7 +215,7 @@ def _die(connection):
 def test_small_tasks_share_a_process_full_ones_have_their_own_and_after_one_that_fails_the_others_go_on(
     tmp_path, monkeypatch, n_samples, n_processes
 ):
-    from bopl.experiment import runner
+    from bopl_paper import runner
 
     started, start = [], runner._start
     monkeypatch.setattr(runner, "_start", lambda task: started.append(task) or start(task))
@@ -241,8 +239,8 @@ def test_a_run_whose_time_is_up_ends_its_workers_and_says_what_is_left(tmp_path,
 
 ENDLESS = """
 import logging, sys, pathlib
-from bopl.experiment.task import Task
-from bopl.experiment.runner import run_plan
+from bopl_paper.task import Task
+from bopl_paper.runner import run_plan
 if __name__ == '__main__':
     settings = {'n_rounds': 100000, 'max_depth': 4, 'min_child_weight': 5}
     tasks = [Task('digits', 'logging', (0,)), Task('digits', 'bopl-regr', (0,), settings)]
@@ -356,7 +354,7 @@ def test_data_is_not_asked_for_when_every_trial_is_done(tmp_path):
 
 
 def test_failures_are_told_although_nothing_can_be_tabulated(tmp_path, monkeypatch):
-    from bopl.experiment import runner
+    from bopl_paper import runner
 
     outcomes = iter([Outcome(failures=["scene drr trial 0: it broke."]), Outcome(failures=[])])
     monkeypatch.setattr(runner, "run_plan", lambda *arguments, **options: next(outcomes))
@@ -397,9 +395,9 @@ def test_networks_run_where_neither_the_compiled_engine_nor_xgboost_is_installed
         "import sys\n"
         "sys.modules.update(dict.fromkeys(['numba', 'llvmlite', 'xgboost', 'optuna']))\n"
         "from bopl import cli\n"
-        "from bopl.experiment import runner\n"
-        "from bopl.experiment.task import Task\n"
-        "from bopl.experiment.task_run import run_task\n"
+        "from bopl_paper import runner\n"
+        "from bopl_paper.task import Task\n"
+        "from bopl_paper.task_run import run_task\n"
         "settings = {'n_hidden_layers': 1, 'first_layer_width': 8, 'n_epochs': 1}\n"
         "print(len(run_task(Task('digits', 'banditnet', (0, 1), settings, device='cpu', threads=2))))\n"
     )
@@ -412,8 +410,8 @@ def test_the_default_runs_where_xgboost_is_not_installed():
         "import sys\n"
         "sys.modules.update(dict.fromkeys(['xgboost', 'optuna']))\n"
         "from bopl import cli\n"
-        "from bopl.experiment.task import Task\n"
-        "from bopl.experiment.task_run import run_task\n"
+        "from bopl_paper.task import Task\n"
+        "from bopl_paper.task_run import run_task\n"
         "print(len(run_task(Task('digits', 'bopl', (0,), {'include': ['regression']}, 600))))\n"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
@@ -421,10 +419,10 @@ def test_the_default_runs_where_xgboost_is_not_installed():
 
 
 def test_methods_that_cannot_run_here_are_left_out_with_a_word(monkeypatch, capsys):
-    from bopl.cli import experiment_names
+    from bopl_paper import names
 
-    monkeypatch.setattr(experiment_names, "find_spec", lambda package: None)
+    monkeypatch.setattr(names, "find_spec", lambda package: None)
     left = ["logging", "brr-gb", "bopl-regr", "bopl-class", "bopl-s-regr", "bopl-s-class", "bopl"]
-    assert experiment_names.read_methods("all", print) == left
+    assert names.read_methods("all", print) == left
     assert "drr and banditnet are left out: they need torch, pip install 'bopl[deep]'" in capsys.readouterr().out
-    assert experiment_names.read_methods("drr", print) == ["drr"]  # asked for by name: its task says what is missing
+    assert names.read_methods("drr", print) == ["drr"]  # asked for by name: its task says what is missing

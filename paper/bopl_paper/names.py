@@ -13,7 +13,7 @@ _DEVICE = re.compile(r"auto|cpu|cuda(:\d+)?")
 
 def read_datasets(text: str, quick: bool) -> list[str]:
     """Return the datasets asked for; of all datasets, those that a run of this size has."""
-    from bopl.experiment import catalogue
+    from bopl_paper import catalogue
 
     everything = [name for name in catalogue.DATASETS if not quick or "_v1" not in name]
     return read_names(text, "datasets", list(catalogue.COLUMNS)) or everything
@@ -21,7 +21,7 @@ def read_datasets(text: str, quick: bool) -> list[str]:
 
 def read_methods(text: str, say: Callable[[str], None], everything: list[str] | None = None) -> list[str]:
     """Return the methods asked for; of all methods those that can run here, with a word about the others."""
-    from bopl.experiment import catalogue
+    from bopl_paper import catalogue
 
     runnable = everything or list(catalogue.METHODS)
     for package, extra, methods in (("torch", "deep", catalogue.NETWORKS), ("xgboost", "xgboost", ("brr-xgb",))):
@@ -33,7 +33,7 @@ def read_methods(text: str, say: Callable[[str], None], everything: list[str] | 
 
 def known_methods() -> list[str]:
     """Return all methods that can be named."""
-    from bopl.experiment import catalogue
+    from bopl_paper import catalogue
 
     return [*catalogue.METHODS, catalogue.GREEDY_LOGGING]
 
@@ -67,8 +67,8 @@ def read_trials(text: str) -> list[int]:
 
 def read_device(methods: list[str], device: str) -> str:
     """Return where networks will run: what ``auto`` means here, if there are networks to run at all."""
-    from bopl.experiment.catalogue import NETWORKS
-    from bopl.experiment.method import resolve_device
+    from bopl_paper.catalogue import NETWORKS
+    from bopl_paper.method import resolve_device
 
     if not _DEVICE.fullmatch(device):
         raise UsageError(f"--device takes auto, cpu or cuda; got {device!r}.")

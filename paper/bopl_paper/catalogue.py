@@ -138,7 +138,7 @@ def read_config(dataset: str, method: str) -> Config:
         return Config()
     column = COLUMNS.get(dataset)
     folder = dataset if column is None else column.settings
-    path = files("bopl.experiment") / "settings" / folder / f"{method}.toml"
+    path = files("bopl_paper") / "settings" / folder / f"{method}.toml"
     document = tomllib.loads(path.read_text(encoding="utf8"))
     policy, seconds = document["policy"], float(document["seconds"])
     if column is not None:

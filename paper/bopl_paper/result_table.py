@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from bopl.experiment.catalogue import (
+from bopl_paper.catalogue import (
     COLUMNS,
     DATASETS,
     DEFAULT,
@@ -16,8 +16,8 @@ from bopl.experiment.catalogue import (
     PAPER_METHODS,
     SPLITS,
 )
-from bopl.experiment.paper_result import paper_direct_method, paper_reward
-from bopl.experiment.result_line import Cell, Line, collect, collect_direct_method, collect_trials, paired_gap
+from bopl_paper.paper_result import paper_direct_method, paper_reward
+from bopl_paper.result_line import Cell, Line, collect, collect_direct_method, collect_trials, paired_gap
 
 TOLERANCE = 0.015  # below the paper's mean by more than this needs an explanation
 _EXTRA_DATASETS = ("digits",)

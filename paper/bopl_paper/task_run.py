@@ -11,9 +11,6 @@ import numpy as np
 
 from bopl._machine import peak_memory_mib, versions
 from bopl._typing import FloatArray
-from bopl.experiment.catalogue import COLUMNS, DEFAULT, LOGGING, read_config
-from bopl.experiment.method import build_policy, resolve_device
-from bopl.experiment.task import Task, shrink
 from bopl.policy.policy import Policy
 from bopl.simulation import (
     SimulatedProblem,
@@ -26,6 +23,9 @@ from bopl.simulation import (
     with_noisy_rewards,
 )
 from bopl.simulation.problem import LOGGING_SHARE
+from bopl_paper.catalogue import COLUMNS, DEFAULT, LOGGING, read_config
+from bopl_paper.method import build_policy, resolve_device
+from bopl_paper.task import Task, shrink
 
 if TYPE_CHECKING:
     from bopl.race import Leaderboard

@@ -17,12 +17,12 @@ from threading import Thread
 from typing import Any
 
 from bopl._machine import thread_variables
-from bopl.experiment.catalogue import COLUMNS
-from bopl.experiment.result_line import append_lines, read_results
-from bopl.experiment.task import Task, without_done
 from bopl.simulation.dataset import check_dataset
+from bopl_paper.catalogue import COLUMNS
+from bopl_paper.result_line import append_lines, read_results
+from bopl_paper.task import Task, without_done
 
-logger = logging.getLogger(__name__)
+logger = logging.getLogger("bopl.paper.runner")  # who hears the library hears this
 
 
 @dataclass
@@ -186,7 +186,7 @@ def work(connection: Connection) -> None:
         while True:
             task = connection.recv()
             try:
-                from bopl.experiment.task_run import run_task
+                from bopl_paper.task_run import run_task
 
                 connection.send(run_task(task))
             except Exception as error:

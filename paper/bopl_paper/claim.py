@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from bopl.experiment.catalogue import DATASETS, METHODS
-from bopl.experiment.result_line import Cell, Line, collect, collect_direct_method
-from bopl.experiment.result_table import cell_text
+from bopl_paper.catalogue import DATASETS, METHODS
+from bopl_paper.result_line import Cell, Line, collect, collect_direct_method
+from bopl_paper.result_table import cell_text
 
 Cells = Mapping[tuple[str, str], Cell]
 
