@@ -153,6 +153,12 @@ def description_of(table: Any) -> Written | None:
     return None if raw is None else Written.from_bytes(raw)
 
 
+def is_raw(table: Any) -> bool:
+    """Return whether an arrow table holds contexts as they came, from records that name only what they have."""
+    written = description_of(table)
+    return written is not None and written.is_raw
+
+
 def further_columns(schema: Any, columns: Sequence[str], ignore: Sequence[str]) -> list[str]:
     """Return the columns of an arrow schema that belong to the log beside those that are asked for by name."""
     raw = (schema.metadata or {}).get(KEY)

@@ -18,7 +18,7 @@ from bopl.log.format.log_parts import LogParts
 from bopl.log.format.open_bandit import ITEM_FILE, looks_like_open_bandit, open_bandit_parts
 from bopl.log.format.vowpal import open_text, read_vowpal
 from bopl.log.format.written_parts import table_parts
-from bopl.log.written import with_one_description
+from bopl.log.written import is_raw, with_one_description
 
 _MAX_FIRST_LINE = 1 << 20  # characters
 
@@ -186,11 +186,11 @@ def read_tables(files: Sequence[LogFile], read: Callable[[Path, Wanted], Any], w
     tables = [_read_one(file, read, wanted) for file in files]
     wanted.check_ignored(seen)
     tables = with_ids_of_one_kind(with_one_description(tables), wanted.ids)
-    if read is read_json_lines:  # an object names only what it has
+    if read is read_json_lines:
         tables = _times_as_text(tables)
-    else:
+    elif not is_raw(tables[0]):
         found = {str(file.path): table.column_names for file, table in zip(files, tables, strict=True)}
-        check_same_columns(found, wanted.columns)
+        check_same_columns(found, wanted.columns)  # records, in files of lines or of a loop, name only what they have
     try:
         return pyarrow.concat_tables(tables, promote_options="permissive")
     except (pyarrow.ArrowInvalid, pyarrow.ArrowTypeError) as error:
