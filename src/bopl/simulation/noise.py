@@ -8,7 +8,7 @@ import numpy as np
 
 from bopl._settings import check_number
 from bopl.log import BanditLog
-from bopl.simulation.problem import SimulatedProblem
+from bopl.simulation.simulated_problem import SimulatedProblem
 
 RIGHT_REWARD = 1.0  # of a right action with deterministic rewards; less is partial credit, and not right
 

@@ -6,16 +6,48 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from bopl._typing import FloatArray, IntArray
+from bopl._typing import AnyArray, FloatArray, IntArray
 from bopl.log import BanditLog
 from bopl.policy.policy import Policy
-from bopl.simulation.conversion import supervised_to_bandit, true_value
-from bopl.simulation.dataset import Dataset, Split, load_dataset, paper_split
+from bopl.simulation.conversion import reward_matrix, supervised_to_bandit, true_value
 from bopl.simulation.logging_policy import fit_logging_policy
 
 LOGGING_SHARE = 0.1  # of the training part, to fit the logging policy
 
 N_MEASURED = 20_000  # contexts on which the logging policy's reward is measured while its penalty is solved for
+
+
+@dataclass(frozen=True)
+class Dataset:
+    """Labelled data with the reward of every action.
+
+    Attributes
+    ----------
+    name : str
+    context : float32 ndarray of shape (n_samples, n_features)
+    reward : ndarray of shape (n_samples, n_actions)
+    actions : ndarray of shape (n_actions,)
+        Class numbers.
+    action_names : ndarray of str of shape (n_actions,)
+    logging_reward : float
+        Reward of the logging policy.
+    """
+
+    name: str
+    context: FloatArray
+    reward: FloatArray
+    actions: AnyArray
+    action_names: AnyArray
+    logging_reward: float
+
+
+@dataclass(frozen=True)
+class Split:
+    """Row numbers of the three parts."""
+
+    train: IntArray
+    validation: IntArray
+    test: IntArray
 
 
 @dataclass(frozen=True)
@@ -96,15 +128,20 @@ def simulate(dataset: Dataset, split: Split, *, trial: int = 0, epsilon: float =
     )
 
 
-def simulate_paper(name: str, *, trial: int = 0) -> SimulatedProblem:
-    """Simulate a trial on one of the paper's datasets; see `load_dataset` for the names and where the data is found."""
-    dataset = load_dataset(name)
-    return simulate(dataset, paper_split(dataset), trial=trial)
+def digits_dataset() -> Dataset:
+    """Return scikit-learn's digits: 1797 of them, 64 features, 10 actions."""
+    from sklearn.datasets import load_digits
+
+    context, label = load_digits(return_X_y=True)
+    actions = np.arange(10)
+    return Dataset(
+        "digits", context.astype(np.float32), reward_matrix(label, actions), actions, actions.astype(str), 0.5
+    )
 
 
 def simulate_digits(*, random_state: int = 0) -> SimulatedProblem:
     """Simulate a log of scikit-learn's digits: 64 features, 10 actions, a logging reward of about 0.5."""
-    dataset = load_dataset("digits")
+    dataset = digits_dataset()
     order = np.random.default_rng(random_state).permutation(len(dataset.context))
     test, validation, train = np.split(order, [round(0.2 * len(order)), round(0.25 * len(order))])
     return simulate(dataset, Split(train=train, validation=validation, test=test), trial=random_state)
