@@ -5,7 +5,7 @@ Names are imported when first used.
 
 from typing import TYPE_CHECKING
 
-from bopl._lazy import lazy_names
+from bopl._lazy import lazy_modules
 
 if TYPE_CHECKING:
     from bopl.evaluation.accumulate import ValueAccumulator as ValueAccumulator
@@ -44,59 +44,22 @@ if TYPE_CHECKING:
     from bopl.evaluation.whole_log import compare as compare
     from bopl.evaluation.whole_log import evaluate as evaluate
 
-__all__ = [
-    "ESTIMATORS",
-    "INTERVALS",
-    "IPS",
-    "SNIPS",
-    "BetaIPS",
-    "ClippedIPS",
-    "Comparison",
-    "DirectMethod",
-    "DoublyRobust",
-    "Estimate",
-    "Estimator",
-    "Evaluation",
-    "Guard",
-    "GuardResult",
-    "LearningCurve",
-    "MeanEstimator",
-    "Need",
-    "Plan",
-    "PolicyVerdict",
-    "SegmentEstimate",
-    "SelfNormalisedDR",
-    "ShrinkageDR",
-    "SwitchDR",
-    "Terms",
-    "TippingPoint",
-    "ValueAccumulator",
-    "compare",
-    "detectable_effect",
-    "estimate_propensity",
-    "evaluate",
-    "evaluate_parquet",
-    "learning_curve",
-    "plan",
-    "register_estimator",
-    "required_samples",
-]
-
-_NAMES_OF = {
-    "accumulate": ("ValueAccumulator",),
-    "curve": ("LearningCurve", "learning_curve"),
-    "estimator": ("BetaIPS", "ClippedIPS", "Estimator", "IPS", "MeanEstimator", "Need", "SNIPS"),
-    "estimator_registry": ("ESTIMATORS", "register_estimator"),
-    "interval": ("INTERVALS",),
-    "margin": ("Guard",),
-    "model_based": ("DirectMethod", "DoublyRobust", "SelfNormalisedDR", "ShrinkageDR", "SwitchDR"),
-    "parquet": ("evaluate_parquet",),
-    "planning": ("Plan", "detectable_effect", "plan", "required_samples"),
-    "propensity": ("estimate_propensity",),
-    "result": ("Evaluation",),
-    "row": ("Comparison", "Estimate", "GuardResult", "PolicyVerdict", "SegmentEstimate", "TippingPoint"),
-    "sample_terms": ("Terms",),
-    "whole_log": ("compare", "evaluate"),
-}
-
-__getattr__, __dir__ = lazy_names(__name__, {name: module for module, names in _NAMES_OF.items() for name in names})
+__all__, __getattr__, __dir__ = lazy_modules(
+    __name__,
+    {
+        "accumulate": "ValueAccumulator",
+        "curve": "LearningCurve learning_curve",
+        "estimator": "BetaIPS ClippedIPS Estimator IPS MeanEstimator Need SNIPS",
+        "estimator_registry": "ESTIMATORS register_estimator",
+        "interval": "INTERVALS",
+        "margin": "Guard",
+        "model_based": "DirectMethod DoublyRobust SelfNormalisedDR ShrinkageDR SwitchDR",
+        "parquet": "evaluate_parquet",
+        "planning": "Plan detectable_effect plan required_samples",
+        "propensity": "estimate_propensity",
+        "result": "Evaluation",
+        "row": "Comparison Estimate GuardResult PolicyVerdict SegmentEstimate TippingPoint",
+        "sample_terms": "Terms",
+        "whole_log": "compare evaluate",
+    },
+)
