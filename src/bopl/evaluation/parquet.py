@@ -7,8 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from bopl.evaluation.evaluation_settings import EvaluationSettings
-from bopl.evaluation.evaluation_task import EvaluationTask
+from bopl.evaluation.evaluation_task import EvaluationSettings, EvaluationTask
 from bopl.evaluation.margin import parse_guards
 from bopl.evaluation.pieces import PolicyColumn, evaluate_pieces
 from bopl.evaluation.result import Evaluation

@@ -10,7 +10,7 @@ import numpy as np
 
 from bopl._errors import UsageError
 from bopl.cluster import map_over
-from bopl.evaluation.accumulate import conclude
+from bopl.evaluation.answer import conclude
 from bopl.evaluation.books import Books
 from bopl.evaluation.evaluation_task import EvaluationTask
 from bopl.evaluation.log_sums import LogSums, sum_part

@@ -7,10 +7,9 @@ from dataclasses import replace
 
 from bopl._errors import UsageError
 from bopl._settings import check_number
-from bopl.evaluation.accumulate import conclude
+from bopl.evaluation.answer import conclude
 from bopl.evaluation.confounding import with_confounding
-from bopl.evaluation.evaluation_settings import EvaluationSettings
-from bopl.evaluation.evaluation_task import EvaluationTask
+from bopl.evaluation.evaluation_task import EvaluationSettings, EvaluationTask
 from bopl.evaluation.log_sums import sum_part
 from bopl.evaluation.pieces import check_suits_pieces, evaluate_pieces
 from bopl.evaluation.propensity_origin import PropensityOrigin
