@@ -9,8 +9,6 @@ from bopl._lazy import lazy_modules
 
 if TYPE_CHECKING:
     from bopl.evaluation.accumulate import ValueAccumulator as ValueAccumulator
-    from bopl.evaluation.curve import LearningCurve as LearningCurve
-    from bopl.evaluation.curve import learning_curve as learning_curve
     from bopl.evaluation.estimator import IPS as IPS
     from bopl.evaluation.estimator import SNIPS as SNIPS
     from bopl.evaluation.estimator import BetaIPS as BetaIPS
@@ -21,18 +19,20 @@ if TYPE_CHECKING:
     from bopl.evaluation.estimator_registry import ESTIMATORS as ESTIMATORS
     from bopl.evaluation.estimator_registry import register_estimator as register_estimator
     from bopl.evaluation.interval import INTERVALS as INTERVALS
-    from bopl.evaluation.margin import Guard as Guard
     from bopl.evaluation.model_based import DirectMethod as DirectMethod
     from bopl.evaluation.model_based import DoublyRobust as DoublyRobust
     from bopl.evaluation.model_based import SelfNormalisedDR as SelfNormalisedDR
     from bopl.evaluation.model_based import ShrinkageDR as ShrinkageDR
     from bopl.evaluation.model_based import SwitchDR as SwitchDR
     from bopl.evaluation.parquet import evaluate_parquet as evaluate_parquet
+    from bopl.evaluation.planning import LearningCurve as LearningCurve
     from bopl.evaluation.planning import Plan as Plan
     from bopl.evaluation.planning import detectable_effect as detectable_effect
+    from bopl.evaluation.planning import learning_curve as learning_curve
     from bopl.evaluation.planning import plan as plan
     from bopl.evaluation.planning import required_samples as required_samples
     from bopl.evaluation.propensity import estimate_propensity as estimate_propensity
+    from bopl.evaluation.question import Guard as Guard
     from bopl.evaluation.result import Evaluation as Evaluation
     from bopl.evaluation.row import Comparison as Comparison
     from bopl.evaluation.row import Estimate as Estimate
@@ -48,15 +48,14 @@ __all__, __getattr__, __dir__ = lazy_modules(
     __name__,
     {
         "accumulate": "ValueAccumulator",
-        "curve": "LearningCurve learning_curve",
         "estimator": "BetaIPS ClippedIPS Estimator IPS MeanEstimator Need SNIPS",
         "estimator_registry": "ESTIMATORS register_estimator",
         "interval": "INTERVALS",
-        "margin": "Guard",
         "model_based": "DirectMethod DoublyRobust SelfNormalisedDR ShrinkageDR SwitchDR",
         "parquet": "evaluate_parquet",
-        "planning": "Plan detectable_effect plan required_samples",
+        "planning": "LearningCurve Plan detectable_effect learning_curve plan required_samples",
         "propensity": "estimate_propensity",
+        "question": "Guard",
         "result": "Evaluation",
         "row": "Comparison Estimate GuardResult PolicyVerdict SegmentEstimate TippingPoint",
         "sample_terms": "Terms",

@@ -16,10 +16,9 @@ from bopl.evaluation.interval import MIN_TAIL_REPLICATES, Bounds, Normal, at_con
 from bopl.evaluation.ledger import Ledger
 from bopl.evaluation.ledger_view import Intervals, LedgerView, LogFacts
 from bopl.evaluation.log_sums import LogSums
-from bopl.evaluation.margin import Guard
 from bopl.evaluation.paired import PairTotals, compare_pair, paired_allowance
 from bopl.evaluation.policy_verdict import decide, guard_state
-from bopl.evaluation.question import Question
+from bopl.evaluation.question import Guard, Question
 from bopl.evaluation.result import Evaluation
 from bopl.evaluation.row import Comparison, Estimate, GuardResult, PolicyVerdict, SegmentEstimate
 from bopl.evaluation.verdict import Case, Goal, find_complaint

@@ -8,8 +8,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from bopl.evaluation.evaluation_task import EvaluationSettings, EvaluationTask
-from bopl.evaluation.margin import parse_guards
 from bopl.evaluation.pieces import PolicyColumn, evaluate_pieces
+from bopl.evaluation.question import parse_guards
 from bopl.evaluation.result import Evaluation
 from bopl.evaluation.sources import named_policies
 from bopl.log import PartitionedLog

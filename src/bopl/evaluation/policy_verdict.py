@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from bopl.evaluation.interval import Bounds
-from bopl.evaluation.margin import Guard
+from bopl.evaluation.question import Guard
 from bopl.evaluation.row import Comparison, Estimate, GuardResult, PolicyVerdict
 from bopl.evaluation.verdict import BETTER, INCONCLUSIVE, NOT_TRUSTWORTHY, WORSE
 

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from bopl._typing import FloatArray
-from bopl.evaluation.margin import parse_min_uplift
+from bopl.evaluation.question import parse_min_uplift
 from bopl.evaluation.sequential import (
     DifferenceBounds,
     DifferenceTerms,

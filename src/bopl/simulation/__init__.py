@@ -7,9 +7,15 @@ from typing import Any
 from bopl.simulation.conversion import reward_matrix, supervised_to_bandit, true_value
 from bopl.simulation.logging_policy import LinearLoggingPolicy, fit_logging_policy
 from bopl.simulation.mixture_world import Mixture, make_mixture, simulate_mixture
-from bopl.simulation.noise import with_noisy_rewards
 from bopl.simulation.shop import Shop, simulate_shop
-from bopl.simulation.simulated_problem import Dataset, SimulatedProblem, Split, simulate, simulate_digits
+from bopl.simulation.simulated_problem import (
+    Dataset,
+    SimulatedProblem,
+    Split,
+    simulate,
+    simulate_digits,
+    with_noisy_rewards,
+)
 from bopl.simulation.world import World, WorldSample, coverage_worlds, hopeless_world, make_world
 
 __all__ = [

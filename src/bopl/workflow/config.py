@@ -16,7 +16,7 @@ from bopl._settings import check_choice, check_number
 from bopl.workflow.toml import read_toml, to_toml
 
 if TYPE_CHECKING:
-    from bopl.evaluation.margin import Guard
+    from bopl.evaluation.question import Guard
     from bopl.log.request import LogRequest
 
 AUTO = "auto"
@@ -196,7 +196,7 @@ class TrainConfig:
         """The parsed guards."""
         if not self.guard:
             return ()
-        from bopl.evaluation.margin import parse_guards
+        from bopl.evaluation.question import parse_guards
 
         return parse_guards(self.guard)
 
