@@ -11,9 +11,9 @@ from bopl._settings import check_number
 from bopl.serving.book import VerdictBook, level_of_look
 from bopl.serving.events import EventStore
 from bopl.serving.folder import SUFFIX, LoopFolder
+from bopl.serving.joining import count_joined
 from bopl.serving.record import UNIFORM, PromotionRow
 from bopl.serving.standing import Standing
-from bopl.serving.trial import count_joined
 
 BY_HAND = "by hand"
 MAX_VERDICTS = 5  # that a status shows
