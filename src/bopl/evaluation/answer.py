@@ -17,11 +17,10 @@ from bopl.evaluation.ledger import Ledger
 from bopl.evaluation.ledger_view import Intervals, LedgerView, LogFacts
 from bopl.evaluation.log_sums import LogSums
 from bopl.evaluation.paired import PairTotals, compare_pair, paired_allowance
-from bopl.evaluation.policy_verdict import decide, guard_state
 from bopl.evaluation.question import Guard, Question
 from bopl.evaluation.result import Evaluation
 from bopl.evaluation.row import Comparison, Estimate, GuardResult, PolicyVerdict, SegmentEstimate
-from bopl.evaluation.verdict import Case, Goal, find_complaint
+from bopl.evaluation.verdict import Case, Goal, decide, find_complaint, guard_state
 
 
 class GuardChange(NamedTuple):

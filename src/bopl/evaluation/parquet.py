@@ -92,16 +92,9 @@ def evaluate_parquet(
     if not files:
         raise ValueError("there is no file to evaluate on: path is empty.")
     named, guards = named_policies(policies), parse_guards(guards)
+    guarded = [guard.reward for guard in guards]
     request = LogRequest(
-        files,
-        action=action,
-        reward=reward,
-        propensity=propensity,
-        group=group,
-        context=context,
-        other_rewards=[guard.reward for guard in guards],
-        segment=segment,
-        exact_propensity=exact_propensity,
+        files, action, reward, propensity, group=group, context=context, other_rewards=guarded, segment=segment
     )
     settings = EvaluationSettings(
         estimators=estimators,
