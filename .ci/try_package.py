@@ -49,6 +49,9 @@ with TemporaryDirectory() as folder:
     assert find_spec("bopl_paper") is None
     missing = subprocess.run([*command, "reproduce", "--quick"], capture_output=True, text=True, timeout=60)
     assert (missing.returncode, "clone it and run `make setup`" in missing.stderr) == (2, True), missing.stderr
+    code = "import bopl; bopl.simulation.load_dataset"
+    missing = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    assert "is now bopl_paper.dataset.load_dataset, in the repository" in missing.stderr, missing.stderr
     loaded = bopl.load(f"{folder}/policy.bopl")
     assert bopl.evaluate(random_log(0), {"same": random_log(0).propensity}, estimators="ips").row()["uplift"] == 0.0
     print(loaded.policy_id)

@@ -401,7 +401,8 @@ def one_log(leak: str | None, size: int, seed: int, number: int) -> dict[str, An
 
 def real_logs(seed: int) -> Iterator[tuple[str, bopl.BanditLog]]:
     """Yield the demo's log, a shop's, and labelled data whose actions a uniform or a linear policy has drawn."""
-    from bopl.simulation import load_dataset, simulate_digits, simulate_shop
+    from bopl.simulation import simulate_digits, simulate_shop
+    from bopl_paper.dataset import load_dataset
 
     yield "digits", simulate_digits(random_state=seed).train
     yield "shop", simulate_shop(8000, random_state=seed).to_log()

@@ -11,8 +11,8 @@ import argparse
 from dataclasses import replace
 from pathlib import Path
 
-from bopl.simulation.dataset import load_dataset, paper_split
-from bopl.simulation.problem import simulate
+from bopl.simulation import simulate
+from bopl_paper.dataset import load_dataset, paper_split
 from bopl_paper.method import build_policy
 from bopl_paper.result_line import read_results
 

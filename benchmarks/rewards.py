@@ -19,7 +19,8 @@ import numpy as np
 from workloads import PAPER_SETTINGS, Settings
 
 import bopl
-from bopl.simulation import SimulatedProblem, simulate_paper
+from bopl.simulation import SimulatedProblem
+from bopl_paper.dataset import simulate_paper
 
 LEARNERS = ("hist_tree", "xgb_hist")
 

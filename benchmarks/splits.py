@@ -19,9 +19,9 @@ from multiprocessing import get_context
 import numpy as np
 
 import bopl
-from bopl.simulation.dataset import load_dataset, paper_split
-from bopl.simulation.problem import simulate
+from bopl.simulation import simulate
 from bopl_paper.catalogue import METHODS, read_config
+from bopl_paper.dataset import load_dataset, paper_split
 from bopl_paper.method import build_policy
 from bopl_paper.result_line import mean_interval
 from bopl_paper.result_table import cell_text

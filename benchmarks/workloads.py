@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 import bopl
-from bopl.simulation import simulate_paper
+from bopl_paper.dataset import simulate_paper
 
 SHARED_DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
 if "BOPL_DATA" not in os.environ and SHARED_DATA.is_dir():

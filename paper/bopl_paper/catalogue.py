@@ -20,7 +20,7 @@ class Column:
     title : str
         Heading.
     data : str
-        Name for `bopl.simulation.load_dataset`; empty for a world.
+        Name for `bopl_paper.dataset.load_dataset`; empty for a world.
     settings : str
         Folder of the settings.
     file : str

@@ -17,8 +17,8 @@ from threading import Thread
 from typing import Any
 
 from bopl._machine import thread_variables
-from bopl.simulation.dataset import check_dataset
 from bopl_paper.catalogue import COLUMNS
+from bopl_paper.dataset import check_dataset
 from bopl_paper.result_line import append_lines, read_results
 from bopl_paper.task import Task, without_done
 

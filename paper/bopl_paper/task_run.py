@@ -15,15 +15,14 @@ from bopl.policy.policy import Policy
 from bopl.simulation import (
     SimulatedProblem,
     Split,
-    load_dataset,
     make_mixture,
-    paper_split,
     simulate,
     simulate_mixture,
     with_noisy_rewards,
 )
-from bopl.simulation.problem import LOGGING_SHARE
+from bopl.simulation.simulated_problem import LOGGING_SHARE
 from bopl_paper.catalogue import COLUMNS, DEFAULT, LOGGING, read_config
+from bopl_paper.dataset import load_dataset, paper_split
 from bopl_paper.method import build_policy, resolve_device
 from bopl_paper.task import Task, shrink
 

@@ -7,6 +7,8 @@ import logging
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from bopl._lazy import lazy_modules
+
 if TYPE_CHECKING:
     from bopl import baseline as baseline
     from bopl import cluster as cluster
@@ -45,80 +47,24 @@ __version__ = "0.2.0"
 
 logging.getLogger("bopl").addHandler(logging.NullHandler())  # nothing is printed unless a program asks for it
 
-_HOME_OF = {
-    "AutoPolicy": "bopl.race",
-    "BanditLog": "bopl.log",
-    "BlendedPolicy": "bopl.policy",
-    "BoostedPolicy": "bopl.policy",
-    "BoostedRewardModel": "bopl.reward",
-    "Callback": "bopl.boosting",
-    "CallbackAction": "bopl.boosting",
-    "Checkpoint": "bopl.boosting",
-    "Evaluation": "bopl.evaluation",
-    "Guard": "bopl.evaluation",
-    "HistTree": "bopl.learner",
-    "HistTreeClassifier": "bopl.learner",
-    "PartitionedLog": "bopl.log",
-    "Policy": "bopl.policy",
-    "TimeLimit": "bopl.boosting",
-    "ValueAccumulator": "bopl.evaluation",
-    "XGBTree": "bopl.learner",
-    "compare": "bopl.evaluation",
-    "concat": "bopl.log",
-    "estimate_propensity": "bopl.evaluation",
-    "evaluate": "bopl.evaluation",
-    "evaluate_parquet": "bopl.evaluation",
-    "load": "bopl.policy",
-    "outcomes": "bopl.log",
-    "paper_policy": "bopl.policy",
-}
 _MODULES = ("baseline", "cluster", "evaluation", "objective", "report", "search", "simulation", "theory")
-
-__all__ = [
-    "AutoPolicy",
-    "BanditLog",
-    "BlendedPolicy",
-    "BoostedPolicy",
-    "BoostedRewardModel",
-    "Callback",
-    "CallbackAction",
-    "Checkpoint",
-    "Evaluation",
-    "Guard",
-    "HistTree",
-    "HistTreeClassifier",
-    "PartitionedLog",
-    "Policy",
-    "TimeLimit",
-    "ValueAccumulator",
-    "XGBTree",
-    "baseline",
-    "cluster",
-    "compare",
-    "concat",
-    "estimate_propensity",
-    "evaluate",
-    "evaluate_parquet",
-    "evaluation",
-    "load",
-    "objective",
-    "outcomes",
-    "paper_policy",
-    "report",
-    "search",
-    "simulation",
-    "theory",
-]
+_NAMES, _get, _ = lazy_modules(
+    __name__,
+    {
+        "boosting": "Callback CallbackAction Checkpoint TimeLimit",
+        "evaluation": "Evaluation Guard ValueAccumulator compare estimate_propensity evaluate evaluate_parquet",
+        "learner": "HistTree HistTreeClassifier XGBTree",
+        "log": "BanditLog PartitionedLog concat outcomes",
+        "policy": "BlendedPolicy BoostedPolicy Policy load paper_policy",
+        "race": "AutoPolicy",
+        "reward": "BoostedRewardModel",
+    },
+)
+__all__ = sorted([*_NAMES, *_MODULES])
 
 
 def __getattr__(name: str) -> Any:
-    if name in _MODULES:
-        return import_module(f"bopl.{name}")
-    if name in _HOME_OF:
-        value = getattr(import_module(_HOME_OF[name]), name)
-        globals()[name] = value
-        return value
-    raise AttributeError(f"module 'bopl' has no attribute {name!r}")
+    return import_module(f"bopl.{name}") if name in _MODULES else _get(name)
 
 
 def __dir__() -> list[str]:

@@ -8,8 +8,8 @@ import pytest
 
 import bopl
 from bopl.evaluation.diagnosis import WeightTotals
-from bopl.evaluation.evaluation_settings import EvaluationSettings
-from bopl.evaluation.policy_verdict import overall_verdict
+from bopl.evaluation.evaluation_task import EvaluationSettings
+from bopl.evaluation.verdict import overall_verdict
 from bopl.simulation import make_world
 
 SAMPLE = make_world("plain").sample(0, n_samples=300)

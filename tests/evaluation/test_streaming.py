@@ -43,7 +43,7 @@ def test_a_pass_over_row_groups_equals_the_whole_log(parquet, interval):
     estimators = ESTIMATORS if interval in ("normal", "bootstrap") else "ips"
     whole = bopl.evaluate(LOG, {"new": PROB}, estimators=estimators, interval=interval, n_replicates=60)
     parts = bopl.evaluate_parquet(
-        parquet, {"new": "new"}, estimators=estimators, interval=interval, n_replicates=60, batch_rows=170, **ROLES
+        parquet, {"new": "new"}, estimators=estimators, interval=interval, n_replicates=60, **ROLES
     )
     pd.testing.assert_frame_equal(whole.table, parts.table, rtol=1e-11)
 
@@ -53,9 +53,19 @@ def test_policies_and_models_are_scored_batch_by_batch(parquet):
     arguments = {"estimators": ["ips", "dm", "dr", "sndr"], "reward_model": model}
     whole = bopl.evaluate(LOG, {"new": WorldPolicy()}, **arguments)
     parts = bopl.evaluate_parquet(
-        parquet, {"new": WorldPolicy()}, context=["x0", "x1", "x2", "x3"], batch_rows=333, **arguments, **ROLES
+        parquet, {"new": WorldPolicy()}, context=["x0", "x1", "x2", "x3"], **arguments, **ROLES
     )
     pd.testing.assert_frame_equal(whole.table, parts.table, rtol=1e-11)
+
+
+def test_rows_of_a_batch_are_a_setting_without_effect(parquet):
+    with pytest.warns(FutureWarning, match="batch_rows has no effect"):
+        bopl.evaluate_parquet(parquet, "new", batch_rows=170, **ROLES)
+
+
+def test_a_column_may_be_a_policy_beside_its_role(parquet):
+    row = bopl.evaluate_parquet(parquet, {"logging": "p"}, **ROLES).row("logging", "ips")
+    assert (row.uplift, row.mean_weight) == (0.0, 1.0)
 
 
 def test_several_files_are_one_log(parquet, tmp_path):
@@ -118,7 +128,7 @@ def test_groups_are_gathered_over_batches_and_files(parquet, tmp_path, kind, int
     pq.write_table(table.slice(0, 900), files[0])
     pq.write_table(table.slice(900), files[1])
     arguments = {"interval": interval, "n_replicates": 60}
-    parts = bopl.evaluate_parquet(files, {"new": "new"}, group="user", batch_rows=170, **arguments, **ROLES)
+    parts = bopl.evaluate_parquet(files, {"new": "new"}, group="user", **arguments, **ROLES)
     grouped = bopl.BanditLog(LOG.context, LOG.action, LOG.reward, LOG.propensity, group=pa.chunked_array([label]))
     whole = bopl.evaluate(grouped, {"new": PROB}, **arguments)
     pd.testing.assert_frame_equal(whole.table, parts.table, rtol=1e-11)
@@ -131,7 +141,7 @@ def test_a_sample_without_a_group_is_refused(parquet, missing):
     labels = pa.array([1.0] * 1499 + [missing])
     table = pq.read_table(parquet).append_column("user", labels)
     pq.write_table(table, parquet)
-    with pytest.raises(ValueError, match="group is missing in some samples: column 'user' has nulls"):
+    with pytest.raises(ValueError, match="group is missing in 1 of 1500 samples, the first at row 1499"):
         bopl.evaluate_parquet(parquet, "new", group="user", **ROLES)
 
 
@@ -156,7 +166,6 @@ def test_group_numbers_that_cannot_be_are_refused(group):
         ({"policies": "other"}, "no column 'other' .given as policy 'policy'."),
         ({"path": "missing.parquet"}, "there is no file 'missing.parquet'"),
         ({"path": []}, "there is no file to evaluate on"),
-        ({"batch_rows": 0}, "batch_rows must be at least 1"),
         ({"estimators": "dr"}, "needs the probabilities of all actions"),
         ({"policies": WorldPolicy(), "estimators": "dr"}, "need one that was fitted on other samples"),
     ],
@@ -257,6 +266,6 @@ def test_policies_that_remember_their_columns_need_no_names(tmp_path):
     pq.write_table(click_table(600), tmp_path / "log.parquet")
     log = bopl.BanditLog.read(tmp_path / "log.parquet", ignore=["user"], **roles)
     policy = bopl.BoostedPolicy(n_rounds=3, reward_translation=-0.3, random_state=0).fit(log)
-    streamed = bopl.evaluate_parquet(tmp_path / "log.parquet", {"new": policy}, **roles, batch_rows=100)
+    streamed = bopl.evaluate_parquet(tmp_path / "log.parquet", {"new": policy}, **roles)
     whole = bopl.evaluate(log, {"new": policy})
     assert streamed.row("new", "snips")["value"] == pytest.approx(whole.row("new", "snips")["value"], rel=1e-12)

@@ -526,7 +526,6 @@ def test_files_answer_as_the_log_in_memory_does(tmp_path):
         reward="reward",
         propensity="p",
         segment="country",
-        batch_rows=900,
         **settings,
     )
     assert streamed.decision("new")["verdict"] == whole.decision("new")["verdict"] == "better"

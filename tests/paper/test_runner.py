@@ -14,7 +14,7 @@ import pytest
 from typer.testing import CliRunner
 
 from bopl import cli
-from bopl.simulation import load_dataset, paper_split
+from bopl_paper.dataset import load_dataset, paper_split
 from bopl_paper.method import resolve_device
 from bopl_paper.result_line import append_lines, read_results
 from bopl_paper.runner import Clock, Outcome, run_plan

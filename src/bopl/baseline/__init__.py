@@ -5,7 +5,7 @@ Names are imported when first used: a network needs no compiled engine, a booste
 
 from typing import TYPE_CHECKING
 
-from bopl._lazy import lazy_names
+from bopl._lazy import lazy_modules
 
 if TYPE_CHECKING:
     from bopl.baseline.boosted_reward import BoostedRewardPolicy as BoostedRewardPolicy
@@ -16,25 +16,12 @@ if TYPE_CHECKING:
     from bopl.baseline.simple import UniformPolicy as UniformPolicy
     from bopl.baseline.xgb_reward import XGBRewardPolicy as XGBRewardPolicy
 
-__all__ = [
-    "BanditNetPolicy",
-    "BoostedRewardPolicy",
-    "DeepRewardPolicy",
-    "LoggingPolicy",
-    "UniformPolicy",
-    "XGBRewardPolicy",
-    "fit_together",
-]
-
-__getattr__, __dir__ = lazy_names(
+__all__, __getattr__, __dir__ = lazy_modules(
     __name__,
     {
-        "BanditNetPolicy": "deep",
-        "BoostedRewardPolicy": "boosted_reward",
-        "DeepRewardPolicy": "deep",
-        "LoggingPolicy": "simple",
-        "UniformPolicy": "simple",
-        "XGBRewardPolicy": "xgb_reward",
-        "fit_together": "deep",
+        "boosted_reward": "BoostedRewardPolicy",
+        "deep": "BanditNetPolicy DeepRewardPolicy fit_together",
+        "simple": "LoggingPolicy UniformPolicy",
+        "xgb_reward": "XGBRewardPolicy",
     },
 )

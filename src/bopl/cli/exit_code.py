@@ -36,6 +36,6 @@ def of_error(error: BaseException) -> int:
 
 def of_verdicts(verdicts: Iterable[str]) -> int:
     """Return the code of one or more verdicts: fine only if all policies are better."""
-    from bopl.evaluation.policy_verdict import overall_verdict
+    from bopl.evaluation.verdict import overall_verdict
 
     return {"better": FINE, "worse": WORSE}.get(overall_verdict(verdicts), NOT_ENOUGH_EVIDENCE)

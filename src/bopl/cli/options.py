@@ -33,18 +33,7 @@ PROPENSITY_SETTINGS = ("propensity", "assume_propensity", "exact_propensity")
 ROLE_SETTINGS = ("action", "reward", *PROPENSITY_SETTINGS, "time", "group", "format", *ROW_SETTINGS)
 LOG_SETTINGS = (*ROLE_SETTINGS, "context", "ignore", "categorical")
 EVALUATION_SETTINGS = ("estimators", "interval", "confidence", "min_uplift", "guard", "segment", "confounding")
-_LISTS = (
-    "more_logs",
-    "context",
-    "ignore",
-    "categorical",
-    "keep",
-    "drop_duplicates",
-    "include",
-    "exclude",
-    "estimators",
-    "guard",
-)
+_LISTS = [entry.name for entry in fields(TrainConfig) if "tuple" in str(entry.type)]
 
 
 def log_files(words: Iterable[str | Path]) -> tuple[list[str], list[str]]:

@@ -5,12 +5,10 @@ Names are imported when first used.
 
 from typing import TYPE_CHECKING
 
-from bopl._lazy import lazy_names
+from bopl._lazy import lazy_modules
 
 if TYPE_CHECKING:
     from bopl.evaluation.accumulate import ValueAccumulator as ValueAccumulator
-    from bopl.evaluation.curve import LearningCurve as LearningCurve
-    from bopl.evaluation.curve import learning_curve as learning_curve
     from bopl.evaluation.estimator import IPS as IPS
     from bopl.evaluation.estimator import SNIPS as SNIPS
     from bopl.evaluation.estimator import BetaIPS as BetaIPS
@@ -21,18 +19,20 @@ if TYPE_CHECKING:
     from bopl.evaluation.estimator_registry import ESTIMATORS as ESTIMATORS
     from bopl.evaluation.estimator_registry import register_estimator as register_estimator
     from bopl.evaluation.interval import INTERVALS as INTERVALS
-    from bopl.evaluation.margin import Guard as Guard
     from bopl.evaluation.model_based import DirectMethod as DirectMethod
     from bopl.evaluation.model_based import DoublyRobust as DoublyRobust
     from bopl.evaluation.model_based import SelfNormalisedDR as SelfNormalisedDR
     from bopl.evaluation.model_based import ShrinkageDR as ShrinkageDR
     from bopl.evaluation.model_based import SwitchDR as SwitchDR
     from bopl.evaluation.parquet import evaluate_parquet as evaluate_parquet
+    from bopl.evaluation.planning import LearningCurve as LearningCurve
     from bopl.evaluation.planning import Plan as Plan
     from bopl.evaluation.planning import detectable_effect as detectable_effect
+    from bopl.evaluation.planning import learning_curve as learning_curve
     from bopl.evaluation.planning import plan as plan
     from bopl.evaluation.planning import required_samples as required_samples
     from bopl.evaluation.propensity import estimate_propensity as estimate_propensity
+    from bopl.evaluation.question import Guard as Guard
     from bopl.evaluation.result import Evaluation as Evaluation
     from bopl.evaluation.row import Comparison as Comparison
     from bopl.evaluation.row import Estimate as Estimate
@@ -44,59 +44,21 @@ if TYPE_CHECKING:
     from bopl.evaluation.whole_log import compare as compare
     from bopl.evaluation.whole_log import evaluate as evaluate
 
-__all__ = [
-    "ESTIMATORS",
-    "INTERVALS",
-    "IPS",
-    "SNIPS",
-    "BetaIPS",
-    "ClippedIPS",
-    "Comparison",
-    "DirectMethod",
-    "DoublyRobust",
-    "Estimate",
-    "Estimator",
-    "Evaluation",
-    "Guard",
-    "GuardResult",
-    "LearningCurve",
-    "MeanEstimator",
-    "Need",
-    "Plan",
-    "PolicyVerdict",
-    "SegmentEstimate",
-    "SelfNormalisedDR",
-    "ShrinkageDR",
-    "SwitchDR",
-    "Terms",
-    "TippingPoint",
-    "ValueAccumulator",
-    "compare",
-    "detectable_effect",
-    "estimate_propensity",
-    "evaluate",
-    "evaluate_parquet",
-    "learning_curve",
-    "plan",
-    "register_estimator",
-    "required_samples",
-]
-
-_NAMES_OF = {
-    "accumulate": ("ValueAccumulator",),
-    "curve": ("LearningCurve", "learning_curve"),
-    "estimator": ("BetaIPS", "ClippedIPS", "Estimator", "IPS", "MeanEstimator", "Need", "SNIPS"),
-    "estimator_registry": ("ESTIMATORS", "register_estimator"),
-    "interval": ("INTERVALS",),
-    "margin": ("Guard",),
-    "model_based": ("DirectMethod", "DoublyRobust", "SelfNormalisedDR", "ShrinkageDR", "SwitchDR"),
-    "parquet": ("evaluate_parquet",),
-    "planning": ("Plan", "detectable_effect", "plan", "required_samples"),
-    "propensity": ("estimate_propensity",),
-    "result": ("Evaluation",),
-    "row": ("Comparison", "Estimate", "GuardResult", "PolicyVerdict", "SegmentEstimate", "TippingPoint"),
-    "sample_terms": ("Terms",),
-    "whole_log": ("compare", "evaluate"),
-}
-
-__getattr__, __dir__ = lazy_names(__name__, {name: module for module, names in _NAMES_OF.items() for name in names})
+__all__, __getattr__, __dir__ = lazy_modules(
+    __name__,
+    {
+        "accumulate": "ValueAccumulator",
+        "estimator": "BetaIPS ClippedIPS Estimator IPS MeanEstimator Need SNIPS",
+        "estimator_registry": "ESTIMATORS register_estimator",
+        "interval": "INTERVALS",
+        "model_based": "DirectMethod DoublyRobust SelfNormalisedDR ShrinkageDR SwitchDR",
+        "parquet": "evaluate_parquet",
+        "planning": "LearningCurve Plan detectable_effect learning_curve plan required_samples",
+        "propensity": "estimate_propensity",
+        "question": "Guard",
+        "result": "Evaluation",
+        "row": "Comparison Estimate GuardResult PolicyVerdict SegmentEstimate TippingPoint",
+        "sample_terms": "Terms",
+        "whole_log": "compare evaluate",
+    },
+)

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from bopl.evaluation.answer import Answers
-from bopl.evaluation.evaluation_settings import EvaluationSettings
-from bopl.evaluation.evaluation_task import EvaluationTask
+from bopl.evaluation.answer import conclude
+from bopl.evaluation.evaluation_task import EvaluationSettings, EvaluationTask
 from bopl.evaluation.log_sums import LogSums, add_part
-from bopl.evaluation.notes import describe_evaluation
 from bopl.evaluation.result import Evaluation
 from bopl.evaluation.sources import named_policies
 from bopl.log import BanditLog
@@ -144,24 +142,3 @@ class ValueAccumulator:
     def result(self) -> Evaluation:
         """Return the evaluation of all samples added so far."""
         return conclude(self._task, self._sums)
-
-
-def conclude(task: EvaluationTask, sums: LogSums | None) -> Evaluation:
-    """Return the evaluation that sums over a log amount to."""
-    if sums is None:
-        raise ValueError("nothing has been added yet: there is no result.")
-    sums.books.check_units()
-    assumptions = sums.assumptions(task)
-    answers = Answers(task, sums, assumptions)
-    return Evaluation(
-        answers.estimates,
-        task.interval.name,
-        task.interval.confidence,
-        sums.books.main.mean,
-        describe_evaluation(task, sums, assumptions),
-        decisions=answers.decisions(),
-        guards=answers.guards,
-        segments=answers.segments(),
-        comparisons=answers.comparisons,
-        estimators=task.estimators,
-    )

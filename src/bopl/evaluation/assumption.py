@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from bopl.evaluation.evaluation_settings import EvaluationSettings
+from bopl.evaluation.evaluation_task import EvaluationSettings
 from bopl.evaluation.interval import Interval
 
 

@@ -13,9 +13,8 @@ from bopl._typing import FloatArray
 from bopl.evaluation.assumption import Assumptions
 from bopl.evaluation.diagnosis import WeightFacts
 from bopl.evaluation.interval import Bounds, Evidence, Interval
-from bopl.evaluation.ledger import Ledger
+from bopl.evaluation.ledger import Ledger, PolicyTotals
 from bopl.evaluation.row import Estimate
-from bopl.evaluation.totals import PolicyTotals
 from bopl.evaluation.verdict import Allowance, Case, Goal, judge
 
 

@@ -1,20 +1,24 @@
-"""Evaluation of a log that does not fit into memory: one pass over Parquet row groups."""
+"""Evaluation of a log in Parquet files, which may have columns with the probabilities of policies."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import warnings
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
-from bopl._settings import check_number
-from bopl.evaluation.accumulate import conclude
-from bopl.evaluation.batches import Columns, find_batches
-from bopl.evaluation.evaluation_settings import EvaluationSettings
-from bopl.evaluation.evaluation_task import EvaluationTask
-from bopl.evaluation.log_sums import add_part
-from bopl.evaluation.margin import parse_guards
+from bopl.evaluation.evaluation_task import EvaluationSettings, EvaluationTask
+from bopl.evaluation.pieces import PolicyColumn, evaluate_pieces
+from bopl.evaluation.question import parse_guards
 from bopl.evaluation.result import Evaluation
 from bopl.evaluation.sources import named_policies
-from bopl.log.format.columnar import open_parquet
+from bopl.log import PartitionedLog
+from bopl.log.check import context_columns
+from bopl.log.column import Column
+from bopl.log.pieces.footer import common_types, find_footers
+from bopl.log.pieces.scan import scan
+from bopl.log.request import LogRequest
+from bopl.log.schema import LogSchema
 
 
 def evaluate_parquet(
@@ -44,12 +48,13 @@ def evaluate_parquet(
     exact_propensity: bool = False,
     random_state: int = 0,
     n_jobs: int | None = None,
-    batch_rows: int = 1 << 18,
+    batch_rows: int | None = None,
 ) -> Evaluation:
-    """Evaluate policies on a log in Parquet files in one pass, a batch of rows at a time.
+    """Evaluate policies on a log in Parquet files, one row group at a time; policies may be columns of the files.
 
     The result is that of `evaluate` on the whole log, but for rounding; with ``interval="bootstrap"`` too, because a
-    sample is drawn by its number.
+    sample is drawn by its number. A log whose policies are not columns can also be given to `evaluate`, as
+    `BanditLog.scan_parquet` returns it.
 
     Parameters
     ----------
@@ -67,33 +72,30 @@ def evaluate_parquet(
         then read once more beforehand).
     group : str, optional
         Name of the column with the group of each sample, such as a user: intervals then allow for dependent samples. A
-        group may be spread over batches and files. Memory grows with the number of groups, and the column is read once
-        more beforehand.
+        group may be spread over row groups and files. Memory grows with the number of groups, and the column is read
+        once more beforehand.
     guards : sequence of str or Guard, optional
         As for `evaluate`; the rewards they name are columns, which are not part of the context.
     segment : str, optional
         Name of the column with the segment of each sample.
     reward_model : fitted model, optional
         For estimators that need one: fitted on other samples than these.
-    batch_rows : int, default=262144
-        Rows in memory at a time.
+    batch_rows : int, optional
+        Deprecated: has no effect, a row group is read at a time.
     estimators, interval, confidence, min_uplift, against, head_to_head, simultaneous, logging_policy, n_replicates, \
     reward_range, min_propensity, exact_propensity, random_state, n_jobs
         As for `evaluate`; ``against`` is the name of one of the policies.
     """
-    check_number("batch_rows", batch_rows, low=1, integer=True)
-    files = [open_parquet(one) for one in ([path] if isinstance(path, str | Path) else path)]
+    if batch_rows is not None:
+        warnings.warn("batch_rows has no effect; it will be removed in 0.3.", FutureWarning, stacklevel=2)
+    files = [path] if isinstance(path, str | Path) else list(path)
     if not files:
         raise ValueError("there is no file to evaluate on: path is empty.")
-    named = named_policies(policies)
-    guards = parse_guards(guards)
-    columns = Columns(
-        roles={"action": action, "reward": reward, "propensity": propensity} | ({"group": group} if group else {}),
-        policies={name: policy for name, policy in named.items() if isinstance(policy, str)},
-        guards=tuple(guard.reward for guard in guards),
-        segment=segment,
+    named, guards = named_policies(policies), parse_guards(guards)
+    guarded = [guard.reward for guard in guards]
+    request = LogRequest(
+        files, action, reward, propensity, group=group, context=context, other_rewards=guarded, segment=segment
     )
-    columns.check(files, context)
     settings = EvaluationSettings(
         estimators=estimators,
         interval=interval,
@@ -109,11 +111,35 @@ def evaluate_parquet(
         random_state=random_state,
         n_jobs=n_jobs,
     )
-    n_samples = sum(file.metadata.num_rows for file in files)
-    task = EvaluationTask(settings, named, reward_model, logging_policy, n_samples=n_samples)
-    batches = find_batches(files, columns, task, context, actions, batch_rows)
-    sums = None
-    for batch, prob, numbers in batches.read():
-        sources = task.read(batch.with_exact_propensity(exact_propensity), prob, numbers)
-        sums = add_part(task, sums, sources)
-    return conclude(task, sums)
+    log, columns = _scan(request, named, actions, [reward_model, logging_policy])
+    task = EvaluationTask(settings, named, reward_model, logging_policy, n_samples=log.n_samples)
+    return evaluate_pieces(log.with_exact_propensity(exact_propensity), task, columns=columns)
+
+
+def _scan(
+    request: LogRequest, policies: Mapping[str, object], actions: object, models: Sequence[object]
+) -> tuple[PartitionedLog, dict[str, PolicyColumn]]:
+    """Return the log in its files, as those who look at its contexts know it, and the policies that are columns."""
+    footers = find_footers(request.path)
+    names = {name: policy for name, policy in policies.items() if isinstance(policy, str)}
+    for footer in footers:
+        context_columns(footer.schema.names, {f"policy {name!r}": column for name, column in names.items()}, None)
+    types = common_types(footers, list(names.values()))
+    taken = {*request.roles.values(), *request.carried, *(request.context or ())}
+    request = replace(request, ignore=sorted({*names.values()} - taken))
+    objects = [policy for name, policy in policies.items() if name not in names]
+    schema = None
+    if request.context is None:
+        # Where nobody looks at the context, a column that is read anyway stands for it.
+        is_idle = all(one is None for one in [*objects, *models])
+        schema = LogSchema((Column(request.roles["propensity"], "number"),)) if is_idle else _shared_schema(objects)
+    known = (getattr(one, "actions_", None) for one in [*objects, models[-1]])
+    actions = next((labels for labels in known if labels is not None), None) if actions is None else actions
+    columns = {name: PolicyColumn(column, types[column]) for name, column in names.items()}
+    return scan(request, footers, actions=actions, schema=schema), columns
+
+
+def _shared_schema(policies: Sequence[object]) -> LogSchema | None:
+    """Return how all of the policies read their columns; None if they do not say, or not the same."""
+    schemas = [getattr(policy, "schema_", None) for policy in policies]
+    return schemas[0] if schemas and all(schema == schemas[0] for schema in schemas) else None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -9,28 +10,40 @@ import numpy as np
 
 from bopl._errors import UsageError
 from bopl.cluster import map_over
-from bopl.evaluation.accumulate import conclude
+from bopl.evaluation.answer import conclude
 from bopl.evaluation.books import Books
 from bopl.evaluation.evaluation_task import EvaluationTask
 from bopl.evaluation.log_sums import LogSums, sum_part
 from bopl.evaluation.propensity_origin import PropensityOrigin
 from bopl.evaluation.result import Evaluation
 from bopl.log import PartitionedLog, Piece
-from bopl.log.pieces.spec import PieceSpec
+from bopl.log.pieces.spec import PieceSpec, read_piece
 
 
-def evaluate_pieces(log: PartitionedLog, task: EvaluationTask, cluster: Any = None) -> Evaluation:
+def evaluate_pieces(
+    log: PartitionedLog,
+    task: EvaluationTask,
+    cluster: Any = None,
+    *,
+    columns: Mapping[str, PolicyColumn] | None = None,
+) -> Evaluation:
     """Return the evaluation of a log in pieces; it is the same whoever sums up the pieces.
 
     Parameters
     ----------
     cluster : Cluster, distributed.Client or str, optional
         Where pieces are summed up; one after the other in this process by default.
+    columns : mapping of name to PolicyColumn, optional
+        Policies whose probabilities are in the files.
     """
     log.require_propensity()
-    given = _arrays(log, task)
-    task = replace(task, policies={**task.policies, **dict.fromkeys(given)})  # every piece brings its own rows
-    first, *others = [_Share(piece, _rows_of(given, piece)) for piece in log.pieces]
+    given, columns = _arrays(log, task), columns or {}
+    task = replace(
+        task, policies={**task.policies, **dict.fromkeys([*given, *columns])}
+    )  # every piece brings its own rows
+    first, *others = [
+        _Share(piece, {name: values[piece.rows] for name, values in given.items()}, columns) for piece in log.pieces
+    ]
     # The first piece chooses units and settings for all.
     sums = _summed(first, log.spec, task, None)
     books, rows = sums.books.empty(), [one.piece.n_rows for one in others]
@@ -81,18 +94,31 @@ def _arrays(log: PartitionedLog, task: EvaluationTask) -> dict[str, Any]:
 
 
 @dataclass(frozen=True, eq=False)
+class PolicyColumn:
+    """A column with a policy's probabilities of the logged actions."""
+
+    name: str
+    kind: Any  # pyarrow.DataType
+
+    def of(self, piece: Piece) -> Any:
+        """Return the probabilities of a whole row group."""
+        return read_piece(piece, (self.name,), {self.name: self.kind}).table[self.name].to_numpy()
+
+
+@dataclass(frozen=True, eq=False)
 class _Share:
-    """A piece, and the rows of policies that are arrays."""
+    """A piece, and the policies that it brings along: rows of arrays, and columns."""
 
     piece: Piece
-    policies: dict[str, Any] | None
+    arrays: Mapping[str, Any]
+    columns: Mapping[str, PolicyColumn]
 
-
-def _rows_of(given: dict[str, Any], piece: Piece) -> dict[str, Any] | None:
-    return {name: values[piece.rows] for name, values in given.items()} or None
+    @property
+    def policies(self) -> dict[str, Any]:
+        return {**self.arrays, **{name: column.of(self.piece) for name, column in self.columns.items()}}
 
 
 def _summed(share: _Share, spec: PieceSpec, task: EvaluationTask, books: Books | None) -> LogSums:
     """Return the sums of one piece."""
     part = spec.load(share.piece)
-    return sum_part(task, task.read(part, share.policies, part.group), share.piece.offset, books)
+    return sum_part(task, task.read(part, share.policies or None, part.group), share.piece.offset, books)

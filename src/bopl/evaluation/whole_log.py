@@ -7,10 +7,10 @@ from dataclasses import replace
 
 from bopl._errors import UsageError
 from bopl._settings import check_number
-from bopl.evaluation.accumulate import conclude
+from bopl._typing import FloatArray
+from bopl.evaluation.answer import conclude
 from bopl.evaluation.confounding import with_confounding
-from bopl.evaluation.evaluation_settings import EvaluationSettings
-from bopl.evaluation.evaluation_task import EvaluationTask
+from bopl.evaluation.evaluation_task import EvaluationSettings, EvaluationTask
 from bopl.evaluation.log_sums import sum_part
 from bopl.evaluation.pieces import check_suits_pieces, evaluate_pieces
 from bopl.evaluation.propensity_origin import PropensityOrigin
@@ -236,3 +236,28 @@ def compare(
         logging_policy=logging_policy,
         random_state=random_state,
     )
+
+
+def off_policy_score(
+    log: BanditLog, logged_prob: FloatArray, *, estimator: str = "snips", confidence: float | None = None
+) -> float:
+    """Return the estimated value of a policy, or a lower confidence bound on it (`bopl.evaluate`).
+
+    A policy that never agrees with the log gets the worst reward seen, because no sample supports it.
+
+    Parameters
+    ----------
+    log : BanditLog
+        Held-out samples.
+    logged_prob : ndarray of shape (n_samples,)
+        The policy's probabilities of the logged actions.
+    estimator : {"snips", "ips"}, default="snips"
+        Estimator of the value; `snips` is less noisy.
+    confidence : float in (0.5, 1), optional
+        Confidence level of the lower bound, one-sided; by default the value itself is returned.
+    """
+    if not logged_prob.any():
+        return float(log.reward.min())
+    two_sided = 0.95 if confidence is None else 2.0 * confidence - 1.0
+    row = evaluate(log, logged_prob, estimators=estimator, confidence=two_sided).row()
+    return row.value if confidence is None else row.ci_lower

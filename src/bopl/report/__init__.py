@@ -5,7 +5,7 @@ Names are imported when first used.
 
 from typing import TYPE_CHECKING
 
-from bopl._lazy import lazy_names
+from bopl._lazy import lazy_modules
 
 if TYPE_CHECKING:
     from bopl.report.report_page import render_page as render_page
@@ -13,14 +13,6 @@ if TYPE_CHECKING:
     from bopl.report.summary import SCHEMA as SCHEMA
     from bopl.report.summary import summarise as summarise
 
-__all__ = ["SCHEMA", "render_page", "summarise", "write_page"]
-
-__getattr__, __dir__ = lazy_names(
-    __name__,
-    {
-        "SCHEMA": "summary",
-        "render_page": "report_page",
-        "summarise": "summary",
-        "write_page": "report_page",
-    },
+__all__, __getattr__, __dir__ = lazy_modules(
+    __name__, {"report_page": "render_page write_page", "summary": "SCHEMA summarise"}
 )

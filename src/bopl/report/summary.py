@@ -16,7 +16,6 @@ from bopl.log.finding import Audit
 from bopl.report.feature import find_bins, read_columns
 from bopl.report.movement import describe_actions, describe_segments, describe_weights, follow_policy, shown_actions
 from bopl.report.plain import plain
-from bopl.report.race_summary import describe_race
 from bopl.report.reasons import (
     describe_effects,
     describe_examples,
@@ -24,7 +23,7 @@ from bopl.report.reasons import (
     find_reasons,
     important_columns,
 )
-from bopl.report.training_summary import describe_training
+from bopl.report.training_summary import describe_race, describe_training
 from bopl.report.verdict_summary import describe_estimates, describe_verdict
 
 SCHEMA = "bopl.report/1"

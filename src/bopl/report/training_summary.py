@@ -1,4 +1,4 @@
-"""What the rounds of a fit did, thinned to what a chart can show."""
+"""What training did, for the page: the race, and the rounds, thinned to what a chart can show."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from bopl._typing import IntArray
+from bopl.race import AutoPolicy
 from bopl.report.parts import boosted_parts
 from bopl.report.plain import plain
 
@@ -20,6 +21,14 @@ COLUMNS = (
     "validation_value",
     "effective_sample_size",
 )
+
+
+def describe_race(policy: Any) -> dict[str, Any] | None:
+    """Return the leaderboard of the race that chose a policy, or None for a policy that no race has chosen."""
+    if not isinstance(policy, AutoPolicy):
+        return None
+    found = policy.leaderboard_.to_dict()
+    return {**plain(found), "is_logging": policy.is_logging_, "is_interrupted": policy.is_interrupted_}
 
 
 def describe_training(policy: Any) -> dict[str, Any] | None:

@@ -13,7 +13,7 @@ from bopl._logged import logged_entries
 from bopl._settings import check_choice, check_number
 from bopl._typing import FloatArray
 from bopl.boosting.loop import INTERRUPTED
-from bopl.evaluation.off_policy_score import off_policy_score
+from bopl.evaluation.whole_log import off_policy_score
 from bopl.log import BanditLog
 from bopl.reward.folds import draw_folds
 from bopl.simulation import SimulatedProblem

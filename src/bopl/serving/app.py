@@ -15,8 +15,8 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, PlainTextResponse, Response
 from starlette.routing import Route
 
+from bopl.serving.admission import App, Limits
 from bopl.serving.failure import StoreError
-from bopl.serving.limits import App, Limits
 from bopl.serving.live import LiveFigures
 from bopl.serving.record import DecisionRow
 from bopl.serving.requests import BadRequestError, read_activate, read_decide, read_reward

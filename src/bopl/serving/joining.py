@@ -191,6 +191,13 @@ def joined_files(target: Path) -> list[Path]:
     return sorted(file for file in target.glob("*.parquet") if _NAME.fullmatch(file.name))
 
 
+def count_joined(log: Path) -> int:
+    """Return the number of joined decisions."""
+    from pyarrow import parquet
+
+    return sum(parquet.read_metadata(file).num_rows for file in joined_files(log))
+
+
 def written_until(target: Path) -> int:
     """Return the time of the last decision that is written, 0 where there is none."""
     files = joined_files(target)

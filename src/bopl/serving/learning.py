@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from bopl._typing import FloatArray
-from bopl.evaluation import Evaluation, evaluate
+from bopl.evaluation import Evaluation
 from bopl.evaluation.estimator_registry import ESTIMATORS
 from bopl.evaluation.verdict import BETTER
 from bopl.log import BanditLog
@@ -22,9 +22,9 @@ from bopl.serving.columns import ROLES
 from bopl.serving.settings import LoopSettings
 from bopl.workflow.auditing import audit_for_training
 from bopl.workflow.config import AUTO, TrainConfig, make_config
-from bopl.workflow.judging import chosen_estimators, fit_reward_model, probabilities_on
+from bopl.workflow.judging import chosen_estimators, evaluate_as_set, fit_reward_model, probabilities_on
 from bopl.workflow.racing import race
-from bopl.workflow.reading import noting_unseen, read_training_log
+from bopl.workflow.reading import noting, read_training_log
 from bopl.workflow.run_folder import without_machine
 from bopl.workflow.sharpness import sharpen_trained
 from bopl.workflow.step_clock import StepClock
@@ -171,19 +171,9 @@ def judge_against(
     names = [name for name in chosen_estimators(config) if config.estimators is not None or ESTIMATORS[name].is_default]
     if reward_model is None and config.estimators is None:
         names = [name for name in names if not ESTIMATORS[name].needs]
-    return evaluate(
-        held_out,
-        {NEW: policy, **others, **({} if running is None else {RUNNING: running})},
-        against=None if running is None else RUNNING,
-        estimators=names,
-        interval=config.interval,
-        confidence=config.confidence,
-        min_uplift=config.min_uplift,
-        guards=config.guard,
-        reward_model=reward_model,
-        random_state=config.random_state,
-        n_jobs=config.n_jobs,
-    )
+    policies = {NEW: policy, **others, **({} if running is None else {RUNNING: running})}
+    against = None if running is None else RUNNING
+    return evaluate_as_set(config, held_out, policies, names, reward_model=reward_model, against=against)
 
 
 def _judgeable(
@@ -208,7 +198,7 @@ def _probabilities(policy: Any, log: BanditLog, division: Division, config: Trai
         return uniform[division.test]
     roles: dict[str, Any] = dict(ROLES)
     named = replace(config, **roles, context=None, ignore=(), categorical=(), keep=())
-    with noting_unseen():
+    with noting():
         found = probabilities_on(policy, log, named)
     return _on_known(found, log)[division.test]
 

@@ -8,12 +8,12 @@ from typing import Any
 
 from bopl._errors import UsageError, checking_usage, did_you_mean
 from bopl._settings import check_number
-from bopl.serving.book import CANDIDATE, VerdictBook, level_of_look
+from bopl.serving.book import VerdictBook, level_of_look
 from bopl.serving.events import EventStore
 from bopl.serving.folder import SUFFIX, LoopFolder
+from bopl.serving.joining import count_joined
 from bopl.serving.record import UNIFORM, PromotionRow
 from bopl.serving.standing import Standing
-from bopl.serving.trial import count_joined
 
 BY_HAND = "by hand"
 MAX_VERDICTS = 5  # that a status shows
@@ -114,8 +114,7 @@ def status(folder: str | Path) -> LoopStatus:
             counted = "SELECT count(*), coalesce(sum(time > ?), 0) FROM decision"
             n_decisions, n_open = connection.execute(counted, (watermark,)).fetchone()
             rewards = dict(connection.execute("SELECT status, count(*) FROM reward GROUP BY status ORDER BY status"))
-    entries = book.entries()
-    n_looks = sum(one["kind"] == CANDIDATE and one["running"] == standing.running for one in entries)
+    n_looks = len(book.looks(standing.running))
     return LoopStatus(
         promotion=standing.now,
         running=standing.running,
@@ -129,7 +128,7 @@ def status(folder: str | Path) -> LoopStatus:
         next_confidence=level_of_look(settings.confidence, n_looks + 1),
         policies=list(loop.policy_files()),
         promotions=list(standing.promotions),
-        verdicts=entries[-MAX_VERDICTS:],
+        verdicts=book.entries()[-MAX_VERDICTS:],
     )
 
 

@@ -18,7 +18,7 @@ from bopl.serving.folder import LoopFolder
 from bopl.serving.settings import LoopSettings
 
 if TYPE_CHECKING:
-    from bopl.serving.limits import App
+    from bopl.serving.admission import App
 
 TOKEN_VARIABLE = "BOPL_TOKEN"
 MIN_TOKEN = 16  # characters
@@ -146,7 +146,7 @@ async def _tell(server: Any, listener: socket.socket, ready: Callable[[str], Non
 def _make_server(app: App, settings: LoopSettings) -> Any:
     import uvicorn
 
-    from bopl.serving.protocol import protocol_with_timeout
+    from bopl.serving.header_timeout import protocol_with_timeout
 
     logging.getLogger("bopl.serving").setLevel(logging.INFO)
     logging.getLogger("uvicorn.error").setLevel(logging.ERROR)  # a line for every bad request would fill the disk

@@ -6,7 +6,6 @@ Nothing heavy is imported here: the command reads the settings before it knows w
 from __future__ import annotations
 
 import ipaddress
-import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
@@ -16,7 +15,7 @@ from typing import Any
 from bopl._errors import UsageError, checking_usage, did_you_mean
 from bopl._settings import check_choice, check_number
 from bopl.workflow.config import TrainConfig
-from bopl.workflow.toml import to_toml
+from bopl.workflow.toml import read_toml, to_toml
 
 SERVE, APPRENTICE = "serve", "apprentice"
 MODES = (SERVE, APPRENTICE)
@@ -136,22 +135,17 @@ def read_settings(path: str | Path) -> LoopSettings:
             f"there is no {file.name!r} in {str(file.parent)!r}: it is not the folder of a loop; make one with "
             "`bopl serve FOLDER --init`."
         )
-    try:
-        found = tomllib.loads(file.read_text(encoding="utf8"))
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise UsageError(f"{str(path)!r} is not valid TOML: {error}.") from None
-    known = [entry.name for entry in fields(LoopSettings)]
-    unknown = [name for name in found if name not in known]
-    if unknown:
-        raise UsageError(f"{str(path)!r} sets {unknown[0]!r}, which is not a setting.{did_you_mean(unknown[0], known)}")
-    given: dict[str, Any] = {name: tuple(value) if isinstance(value, list) else value for name, value in found.items()}
+    given = _with_tuples(read_toml(file, LoopSettings))
     if isinstance(given.get(TRAIN), dict):
-        lists = {name: tuple(value) if isinstance(value, list) else value for name, value in given[TRAIN].items()}
-        given[TRAIN] = MappingProxyType(lists)
+        given[TRAIN] = MappingProxyType(_with_tuples(given[TRAIN]))
     try:
         return replace(LoopSettings(), **given).check()
     except UsageError as error:
         raise UsageError(f"{str(path)!r}: {error}") from None
+
+
+def _with_tuples(values: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: tuple(value) if isinstance(value, list) else value for name, value in values.items()}
 
 
 def _check(settings: LoopSettings) -> None:

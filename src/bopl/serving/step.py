@@ -16,15 +16,14 @@ from bopl._listener import Hear, deprecated_listener
 from bopl._lock import only_writer
 from bopl.evaluation.verdict import BETTER, WORSE
 from bopl.serving.book import CANDIDATE, RAMP, VerdictBook, level_of_look
-from bopl.serving.canary import CanaryVerdict, finite, judge_trial
+from bopl.serving.canary import CanaryVerdict, finite, judge_trial, trial_rows
 from bopl.serving.events import EventStore
 from bopl.serving.folder import SUFFIX, LoopFolder, load_policy_file
-from bopl.serving.joining import JoinResult, join
+from bopl.serving.joining import JoinResult, count_joined, join
 from bopl.serving.learning import NEW, Learned, learn
 from bopl.serving.record import UNIFORM, PromotionRow
 from bopl.serving.settings import APPRENTICE, LoopSettings
 from bopl.serving.standing import Standing
-from bopl.serving.trial import count_joined, trial_rows
 
 logger = logging.getLogger(__name__)
 START, RAISE, LOWER, KEEP, ROLL_BACK, WAIT = "start", "raise", "lower", "keep", "roll back", "wait"

@@ -6,18 +6,17 @@ Nothing heavy is imported here: the command makes its flags from these settings 
 from __future__ import annotations
 
 import os
-import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from bopl._errors import UsageError, checking_usage, did_you_mean
+from bopl._errors import UsageError, checking_usage
 from bopl._settings import check_choice, check_number
-from bopl.workflow.toml import to_toml
+from bopl.workflow.toml import read_toml, to_toml
 
 if TYPE_CHECKING:
-    from bopl.evaluation.margin import Guard
+    from bopl.evaluation.question import Guard
     from bopl.log.request import LogRequest
 
 AUTO = "auto"
@@ -197,7 +196,7 @@ class TrainConfig:
         """The parsed guards."""
         if not self.guard:
             return ()
-        from bopl.evaluation.margin import parse_guards
+        from bopl.evaluation.question import parse_guards
 
         return parse_guards(self.guard)
 
@@ -243,17 +242,7 @@ def read_config(path: str | Path | None) -> dict[str, Any]:
     file = Path(path)
     if not file.is_file():
         raise FileNotFoundError(f"there is no configuration file {str(path)!r}; check the path.")
-    try:
-        found = tomllib.loads(file.read_text(encoding="utf8"))
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise UsageError(f"{str(path)!r} is not valid TOML: {error}.") from None
-    known = [entry.name for entry in fields(TrainConfig)]
-    unknown = [name for name in found if name not in known]
-    if unknown and unknown[0] in RENAMED:
-        raise UsageError(f"{str(path)!r} sets {unknown[0]!r}, which is now called {RENAMED[unknown[0]]!r}.")
-    if unknown:
-        raise UsageError(f"{str(path)!r} sets {unknown[0]!r}, which is not a setting.{did_you_mean(unknown[0], known)}")
-    return found
+    return read_toml(file, TrainConfig, RENAMED)
 
 
 def make_config(*sources: Mapping[str, Any]) -> TrainConfig:

@@ -23,7 +23,7 @@ from bopl.log.schema import LogSchema
 from bopl.log.written import further_columns
 from bopl.policy import load
 from bopl.policy.policy import draw_actions
-from bopl.workflow.reading import noting_unseen, schema_of
+from bopl.workflow.reading import noting, schema_of
 from bopl.workflow.reading_scale import Scale, choose_scale
 from bopl.workflow.run_folder import check_writable
 from bopl.workflow.sharpness import with_sharpness
@@ -95,7 +95,7 @@ def decide(
     decider.check_names()
     labels = decider.policy.actions_
     count, is_certain, columns = np.zeros(len(labels), dtype=np.int64), True, []
-    with noting_unseen() as unseen, writing_parts(out) as write:
+    with noting() as unseen, writing_parts(out) as write:
         for chosen, table in _decided(decider, contexts, format, scale, cluster):
             count += chosen
             is_certain &= bool((table[decider.columns[1]].to_numpy() == 1.0).all())

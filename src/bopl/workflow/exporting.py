@@ -20,7 +20,7 @@ from bopl.log.format import read_parts
 from bopl.policy import load
 from bopl.policy.onnx_raw import check_raw, raw_inputs
 from bopl.report.parts import boosted_parts, winner
-from bopl.workflow.reading import noting_unseen, schema_of
+from bopl.workflow.reading import noting, schema_of
 from bopl.workflow.run_folder import check_writable
 from bopl.workflow.sharpness import with_sharpness
 
@@ -105,13 +105,13 @@ def export(
         raise UsageError(
             f"a {type(policy).__name__} cannot be exported, but a BoostedPolicy can; bopl predict supports all."
         )
-    with noting_unseen(), _refusing_as_usage():
+    with noting(), _refusing_as_usage():
         checked = target.rows(policy) if rows is None else target.rows_of(policy, rows)
     temporary = path.with_name(f".{path.stem}.part{target.extension}")
     try:
         with _refusing_as_usage():
             target.write(policy, temporary)
-        with noting_unseen():
+        with noting():
             ours = policy.decision_function(checked)
             difference = _largest_difference(target.score(policy, temporary, checked), ours)
         if not difference <= TOLERANCE:
@@ -226,25 +226,16 @@ def _score_onnx(policy: Any, path: Path, rows: Any, *, raw: bool = False) -> Flo
     return np.asarray(session.run(["score"], inputs)[0])
 
 
-def _write_xgboost(policy: Any, path: Path) -> None:
-    policy.to_xgboost(path)
-
-
-def _write_onnx(policy: Any, path: Path, *, raw: bool = False) -> None:
-    policy.to_onnx(path, raw=raw)
+def _write_raw(policy: Any, path: Path) -> None:
+    policy.to_onnx(path, raw=True)
 
 
 TARGETS = {
-    "xgboost": Target(".json", _write_xgboost, _score_xgboost, False, contexts_at_splits, _contexts_of),
-    "onnx": Target(".onnx", _write_onnx, _score_onnx, True, contexts_at_splits, _contexts_of),
+    "xgboost": Target(
+        ".json", lambda one, to: one.to_xgboost(to), _score_xgboost, False, contexts_at_splits, _contexts_of
+    ),
+    "onnx": Target(".onnx", lambda one, to: one.to_onnx(to), _score_onnx, True, contexts_at_splits, _contexts_of),
 }
 RAW_TARGETS = {
-    "onnx": Target(
-        ".onnx",
-        partial(_write_onnx, raw=True),
-        partial(_score_onnx, raw=True),
-        True,
-        raw_rows_at_splits,
-        _raw_rows_of,
-    )
+    "onnx": Target(".onnx", _write_raw, partial(_score_onnx, raw=True), True, raw_rows_at_splits, _raw_rows_of)
 }

@@ -18,7 +18,7 @@ from bopl.workflow.auditing import audit_for_training
 from bopl.workflow.config import AUTO, TrainConfig
 from bopl.workflow.judging import align_policy, policy_names, read_for_policies
 from bopl.workflow.racing import race
-from bopl.workflow.reading import describe_log, noting_unseen, read_training_log, split_log
+from bopl.workflow.reading import describe_log, noting, read_training_log, split_log
 from bopl.workflow.sharpness import describe_acting, sharpen_trained
 from bopl.workflow.step_clock import StepClock
 from bopl.workflow.training import boost
@@ -96,7 +96,7 @@ def plan_file(config: TrainConfig, files: Sequence[str | Path], question: PlanQu
         log = read_training_log(config)
         return _planned(log, None, config, question, [])
     policies = {name: load(file) for name, file in zip(policy_names(files), files, strict=True)}
-    with noting_unseen() as unseen:
+    with noting() as unseen:
         read = read_for_policies(policies, config)
         aligned = {name: align_policy(policy, read.log) for name, policy in read.policies.items()}
         found = _planned(read.log, aligned, config, question, read.acting)

@@ -24,7 +24,7 @@ from bopl.policy import load
 from bopl.reward import BoostedRewardModel
 from bopl.reward.prediction import predict_rewards
 from bopl.workflow.config import TrainConfig
-from bopl.workflow.reading import fill_propensity, noting_unseen, read_log_for, schema_of
+from bopl.workflow.reading import fill_propensity, noting, read_log_for, schema_of
 from bopl.workflow.reading_scale import WHOLE, Scale, scale_of
 from bopl.workflow.sharpness import describe_acting, with_sharpness
 from bopl.workflow.translation import drawn_part
@@ -146,7 +146,7 @@ def evaluate_files(
     names = policy_names(files)
     policies = {name: load(file) for name, file in zip(names, files, strict=True)}
     against = None if running is None else names[-1]
-    with noting_unseen() as unseen:
+    with noting() as unseen:
         read = read_for_policies(policies, config, scale_of(config))
         evaluation = evaluate_on(
             read.log, read.policies, config, quick=True, against=against, head_to_head=head_to_head

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import logging
 import warnings
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,6 +17,7 @@ from bopl.race import AutoPolicy, Leaderboard
 from bopl.report.parts import boosted_parts
 from bopl.report.plain import MINUS, within_text
 from bopl.workflow.config import TrainConfig
+from bopl.workflow.reading import noting
 from bopl.workflow.step_clock import StepClock
 
 logger = logging.getLogger(__name__)
@@ -46,12 +45,14 @@ def race(
         progress=progress,
         random_state=config.random_state,
     )
-    with clock.step("train"), _told(level), warnings.catch_warnings():
+    with clock.step("train"), noting(PartTrainedWarning) as parts, warnings.catch_warnings():
         warnings.simplefilter("ignore", LeakWarning)  # the audit has reported them; the rest is to be kept
         if isinstance(log, PartitionedLog):
             policy.fit(log, keeper=keeper, cluster=config.cluster, memory=config.memory)
         else:
             policy.fit(log, keeper=keeper)
+    for sentence in parts:  # on which part of the log the winner was trained
+        logger.log(level, sentence[:1].upper() + sentence[1:])
     logger.log(level, LeaderboardTable(policy.leaderboard_))
     logger.log(level, policy.leaderboard_.verdict)
     if policy.leaderboard_.n_parts == 1:  # the table says so for a cross-validation
@@ -61,20 +62,6 @@ def race(
     if was_interrupted:
         logger.log(level, "Interrupted: the policy is the best of those trained so far.")
     return policy, was_interrupted
-
-
-@contextmanager
-def _told(level: int) -> Iterator[None]:
-    """Say on which part of a log a winner is trained, instead of warning; leave other warnings as they are."""
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always", PartTrainedWarning)
-        yield
-    for warning in caught:
-        if issubclass(warning.category, PartTrainedWarning):
-            sentence = str(warning.message)
-            logger.log(level, sentence[:1].upper() + sentence[1:])
-        else:
-            warnings.warn_explicit(warning.message, warning.category, warning.filename, warning.lineno)
 
 
 @dataclass(frozen=True)

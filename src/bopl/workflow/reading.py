@@ -70,14 +70,14 @@ def check_policy_reads(request: LogRequest) -> None:
 
 
 @contextmanager
-def noting_unseen() -> Iterator[list[str]]:
-    """Collect, as sentences, what would be warned of where contexts hold categories that a policy does not know."""
+def noting(kind: type[Warning] = UnseenCategoryWarning) -> Iterator[list[str]]:
+    """Collect warnings of one kind as sentences, by default of categories that a policy does not know."""
     noted: list[str] = []
     with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always", UnseenCategoryWarning)
+        warnings.simplefilter("always", kind)
         yield noted
     for warning in caught:
-        if issubclass(warning.category, UnseenCategoryWarning):
+        if issubclass(warning.category, kind):
             noted.append(str(warning.message))
         else:
             warnings.warn_explicit(warning.message, warning.category, warning.filename, warning.lineno)

@@ -11,7 +11,7 @@ from bopl._errors import UsageError
 from bopl.policy import load
 from bopl.workflow.config import TrainConfig
 from bopl.workflow.judging import align_policy, evaluate_on, rows_warnings, warnings_about
-from bopl.workflow.reading import fill_propensity, noting_unseen, read_log_for
+from bopl.workflow.reading import fill_propensity, noting, read_log_for
 from bopl.workflow.run_folder import check_writable
 from bopl.workflow.sharpness import with_sharpness
 from bopl.workflow.step_clock import StepClock
@@ -53,7 +53,7 @@ def report_log(config: TrainConfig, policy_file: str | Path, out: Path) -> tuple
     _check_page(out, read=[config.log, policy_file])
     clock = StepClock()
     policy = with_sharpness(load(policy_file), config.inverse_temperature)
-    with clock.step("read"), noting_unseen() as unseen:
+    with clock.step("read"), noting() as unseen:
         log = fill_propensity(read_log_for(policy, config.request()), config.assume_propensity, config.random_state)
     judged = align_policy(policy, log)
     with clock.step("audit"):

@@ -1,10 +1,30 @@
-"""A flat TOML document: what the standard library reads, written."""
+"""Settings in TOML: read with their names checked, and written."""
 
 from __future__ import annotations
 
 import json
+import tomllib
 from collections.abc import Mapping
+from dataclasses import fields
+from pathlib import Path
 from typing import Any
+
+from bopl._errors import UsageError, did_you_mean
+
+
+def read_toml(file: Path, kind: type, renamed: Mapping[str, str] | None = None) -> dict[str, Any]:
+    """Return the settings in a file, after checking that they are fields of a record; ``renamed`` has former names."""
+    try:
+        found = tomllib.loads(file.read_text(encoding="utf8"))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise UsageError(f"{str(file)!r} is not valid TOML: {error}.") from None
+    known = [entry.name for entry in fields(kind)]
+    for name in found:
+        if name in (renamed or {}):
+            raise UsageError(f"{str(file)!r} sets {name!r}, which is now called {(renamed or {})[name]!r}.")
+        if name not in known:
+            raise UsageError(f"{str(file)!r} sets {name!r}, which is not a setting.{did_you_mean(name, known)}")
+    return found
 
 
 def to_toml(values: Mapping[str, Any], headings: Mapping[str, str]) -> str:

@@ -12,7 +12,7 @@ from bopl._logged import logged_entries
 from bopl._typing import FloatArray
 from bopl.boosting import Workbench
 from bopl.boosting.loop import INTERRUPTED
-from bopl.evaluation.off_policy_score import off_policy_score
+from bopl.evaluation.whole_log import off_policy_score
 from bopl.log import BanditLog, PartitionedLog
 from bopl.policy import BoostedPolicy
 

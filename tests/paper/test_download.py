@@ -9,10 +9,9 @@ import threading
 import numpy as np
 import pytest
 
-from bopl.simulation import dataset as datasets
-from bopl.simulation import load_dataset
-from bopl.simulation.dataset import SOURCES, Source, content_digest
-from bopl.simulation.download import OpenML
+from bopl_paper import dataset as datasets
+from bopl_paper.dataset import SOURCES, Source, content_digest, load_dataset
+from bopl_paper.download import OpenML
 
 CONTEXT = np.arange(12, dtype=np.float32).reshape(6, 2)
 LABEL = np.array([[1, 0], [0, 1], [1, 1], [1, 0], [0, 1], [1, 0]])

@@ -1,4 +1,4 @@
-"""The paper's four supervised datasets and the digits: found on disk or downloaded, checked, split as in the paper."""
+"""The paper's four supervised datasets: found on disk or downloaded, checked, split and logged as in the paper."""
 
 from __future__ import annotations
 
@@ -13,9 +13,10 @@ from typing import Any
 
 import numpy as np
 
-from bopl._typing import AnyArray, FloatArray, IntArray
-from bopl.simulation.conversion import reward_matrix
-from bopl.simulation.download import OpenML, download, is_offline
+from bopl._typing import AnyArray
+from bopl.simulation import Dataset, SimulatedProblem, Split, reward_matrix, simulate
+from bopl.simulation.simulated_problem import digits_dataset
+from bopl_paper.download import OpenML, download, is_offline
 
 
 @dataclass(frozen=True)
@@ -33,39 +34,6 @@ class Source:
     split_seed: int = 0
     logging_reward: float = 0.5  # of the paper's logging policy
     openml: OpenML | None = None  # where it is downloaded from
-
-
-@dataclass(frozen=True)
-class Dataset:
-    """Labelled data with the reward of every action.
-
-    Attributes
-    ----------
-    name : str
-    context : float32 ndarray of shape (n_samples, n_features)
-    reward : ndarray of shape (n_samples, n_actions)
-    actions : ndarray of shape (n_actions,)
-        Class numbers.
-    action_names : ndarray of str of shape (n_actions,)
-    logging_reward : float
-        Reward of the paper's logging policy.
-    """
-
-    name: str
-    context: FloatArray
-    reward: FloatArray
-    actions: AnyArray
-    action_names: AnyArray
-    logging_reward: float
-
-
-@dataclass(frozen=True)
-class Split:
-    """Row numbers of the three parts."""
-
-    train: IntArray
-    validation: IntArray
-    test: IntArray
 
 
 def _read_covertype(arrays: Any) -> tuple[AnyArray, AnyArray, AnyArray]:
@@ -181,7 +149,7 @@ def load_dataset(name: str) -> Dataset:
     """
     path = _find_dataset(name)
     if path is None:
-        return _digits()
+        return digits_dataset()
     source = SOURCES[name]
     context, label, action_names = _read_checked(path, source)
     actions = np.arange(len(action_names))
@@ -210,16 +178,6 @@ def _find_dataset(name: str) -> Path | None:
     if name not in SOURCES:
         raise ValueError(f"name must be one of {', '.join(map(repr, [*SOURCES, 'digits']))}; got {name!r}.")
     return _find(SOURCES[name])
-
-
-def _digits() -> Dataset:
-    from sklearn.datasets import load_digits
-
-    context, label = load_digits(return_X_y=True)
-    actions = np.arange(10)
-    return Dataset(
-        "digits", context.astype(np.float32), reward_matrix(label, actions), actions, actions.astype(str), 0.5
-    )
 
 
 def data_folders() -> list[Path]:
@@ -308,3 +266,9 @@ def paper_split(dataset: Dataset, *, random_state: int | None = None) -> Split:
         test, rest = order[:n_test], order[n_test:]
     n_validation = round(source.validation_share * len(rest))
     return Split(train=rest[n_validation:], validation=rest[:n_validation], test=test)
+
+
+def simulate_paper(name: str, *, trial: int = 0) -> SimulatedProblem:
+    """Simulate a trial on one of the paper's datasets; see `load_dataset` for the names and where the data is found."""
+    dataset = load_dataset(name)
+    return simulate(dataset, paper_split(dataset), trial=trial)

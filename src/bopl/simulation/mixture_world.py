@@ -9,8 +9,7 @@ import numpy as np
 from bopl._settings import check_number
 from bopl._typing import FloatArray, IntArray
 from bopl.simulation.conversion import reward_matrix
-from bopl.simulation.dataset import Dataset, Split
-from bopl.simulation.problem import LOGGING_SHARE, SimulatedProblem, simulate
+from bopl.simulation.simulated_problem import LOGGING_SHARE, Dataset, SimulatedProblem, Split, simulate
 
 N_VALIDATION, N_TEST = 1_000, 10_000
 LOGGING_REWARD = 0.3

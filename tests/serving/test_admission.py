@@ -7,8 +7,7 @@ import time
 import pytest
 
 from bopl._errors import UsageError
-from bopl.serving.hosts import AllowedHosts
-from bopl.serving.rate import ClientRates, RateLimit, client_of
+from bopl.serving.admission import AllowedHosts, ClientRates, RateLimit, client_of
 from bopl.serving.server import read_token, serve
 from bopl.serving.settings import LoopSettings
 from loops import Server, make_loop
