@@ -719,6 +719,32 @@ def test_few_groups_are_not_trusted_however_many_their_samples():
         assert ("has 8 groups, fewer than 30" in row["reason"]) == (n_groups == 8)
 
 
+def test_groups_of_which_a_few_are_most_of_the_log_are_not_trusted():
+    log, reward = verdict_log(), np.random.default_rng(0).normal(size=4000)
+    group = np.arange(4000) % 80
+    new, running = (constant_policy(log, [one, *[(1.0 - one) / 3.0] * 3]) for one in (0.4, 0.2))
+    for largest, n_large in ((0, 0), (2000, 1), (3000, 5)):
+        group[:largest] = np.arange(largest) % max(n_large, 1)
+        uneven = bopl.BanditLog(log.context, log.action, reward, log.propensity, group=group)
+        evaluation = bopl.evaluate(uneven, {"new": new}, against=running, estimators="snips")
+        assert evaluation.row("new")["n"] == 4000
+        verdicts = {evaluation.row("new")["verdict"], evaluation.decision("new")["verdict"]}
+        assert verdicts == {"inconclusive" if largest == 0 else "not trustworthy"}
+        assert ("A few large groups decide" in evaluation.row("new")["reason"]) == (largest > 0)
+        assert ("A few large groups decide" in evaluation.decision("new")["reason"]) == (largest > 0)
+
+
+def test_a_policy_that_differs_in_a_few_groups_is_not_trusted():
+    log, reward = verdict_log(), np.random.default_rng(0).normal(size=4000)
+    group = np.arange(4000) % 80
+    grouped = bopl.BanditLog(log.context, log.action, reward, log.propensity, group=group)
+    for n_other, verdict in ((5, "not trustworthy"), (80, "inconclusive")):
+        other = constant_policy(log, [0.4, 0.2, 0.2, 0.2])
+        other[group >= n_other] = 0.25
+        row = bopl.evaluate(grouped, {"new": other}, estimators="snips").row()
+        assert row["verdict"] == verdict
+
+
 def test_one_huge_reward_is_not_trusted():
     log = verdict_log(n=4000)
     reward = np.random.default_rng(0).normal(size=4000)

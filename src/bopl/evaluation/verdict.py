@@ -13,6 +13,7 @@ from bopl._trust import (
     MAX_SINGLE_SHARE,
     MAX_TOP_SHARE,
     MAX_UNSUPPORTED,
+    MIN_EQUAL_GROUPS,
     MIN_ESS,
     MIN_GROUPS,
     MIN_REWARDED,
@@ -135,7 +136,7 @@ def find_complaint(case: Case, *, is_paired: bool = False) -> str | None:
     if not case.estimator.can_decide:
         return MODEL_ALONE
     if case.uses_weights:
-        complaint = _weight_complaint(case.interval, facts) or _size_complaint(case, is_paired)
+        complaint = _weight_complaint(case, is_paired) or _size_complaint(case, is_paired)
         if complaint is not None:
             return complaint
     if not all(math.isfinite(bound) for bound in case.bounds):
@@ -143,25 +144,40 @@ def find_complaint(case: Case, *, is_paired: bool = False) -> str | None:
     return None
 
 
-def _weight_complaint(interval: Interval, facts: WeightFacts) -> str | None:
+def _weight_complaint(case: Case, is_paired: bool) -> str | None:
     """Return what is wrong with the weights, whatever is estimated from them."""
+    facts, is_bound = case.facts, case.interval.is_bound
     if facts.max == 0.0:
         return "The policy gives probability zero to every logged action: the log says nothing about it."
     if facts.gap <= SAME_POLICY:
         return None  # of the logging policy nothing has to be inferred
-    if not interval.is_bound and facts.n_groups is not None and facts.n_groups < MIN_GROUPS:
+    if not is_bound and facts.n_groups is not None and facts.n_groups < MIN_GROUPS:
         # Before the mean weight: its standard error comes from the groups.
         return (
             f"The log has {facts.n_groups} groups, fewer than {MIN_GROUPS}: how much they differ from each other "
             "cannot be told, and the interval cannot be relied on."
         )
+    lopsided = None if is_bound or is_paired else lopsided_groups(facts.differing_groups)
+    if lopsided is not None:
+        return lopsided
     if is_mean_off(facts.mean, facts.mean_z):
         return _mean_complaint(facts)
-    if interval.is_bound or facts.ess >= MIN_ESS:
+    if is_bound or facts.ess >= MIN_ESS:
         return None
     return (
         f"To this policy the log is worth {_counted(facts.ess)}, fewer than {MIN_ESS:.0f}: the interval cannot be "
         f"relied on. {_few_because(facts)}"
+    )
+
+
+def lopsided_groups(n_groups: float | None) -> str | None:
+    """Return the complaint that a few groups decide, given how many there are in effect, or None if enough do."""
+    if n_groups is None or n_groups >= MIN_EQUAL_GROUPS:
+        return None
+    return (
+        f"A few large groups decide: those that tell the two policies apart are worth {n_groups:.0f} of equal size, "
+        f"fewer than {MIN_EQUAL_GROUPS:.0f}. How much groups differ from each other cannot be told, and the interval "
+        "cannot be relied on."
     )
 
 
