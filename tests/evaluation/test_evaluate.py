@@ -719,6 +719,35 @@ def test_few_groups_are_not_trusted_however_many_their_samples():
         assert ("has 8 groups, fewer than 30" in row["reason"]) == (n_groups == 8)
 
 
+def log_without_an_action(reward, n=16_000):
+    """A log of three actions that each earn the same, of four; and a policy that also takes the fourth, seldom."""
+    action = np.repeat([0, 1, 2], [4 * n // 10, 3 * n // 10, 3 * n // 10])
+    propensity = np.array([0.4, 0.3, 0.3])[action]
+    log = bopl.BanditLog(np.zeros((n, 1)), action, reward, propensity, actions=[0, 1, 2, 3])
+    return log, np.tile([*(0.991 * np.array([0.2, 0.3, 0.5])), 0.009], (n, 1))
+
+
+def test_actions_that_were_never_taken_do_not_make_costs_look_lower():
+    cost = -1.0 + 0.3 * np.random.default_rng(0).normal(size=16_000)
+    log, policy = log_without_an_action(cost)
+    evaluation = bopl.evaluate(log, policy, estimators="ips")
+    assert evaluation.row()["uplift_ci_lower"] > 0.0  # as if the fourth action cost nothing
+    assert evaluation.decision()["verdict"] == "inconclusive"
+    found = "0.9% of the policy's choices are actions that were never taken; the verdict allows 0.012 for it."
+    assert found in evaluation.decision()["reason"]
+
+
+def test_what_is_allowed_for_actions_that_were_never_taken_does_not_depend_on_a_shift_of_the_rewards():
+    click = (np.arange(16_000) % 10 < 3).astype(float)
+    allowed = []
+    for shift in (0.0, 1000.0):
+        log, policy = log_without_an_action(click + shift)
+        for name in ("snips", "beta_ips"):
+            reason = bopl.evaluate(log, policy, estimators=name).decision()["reason"]
+            allowed.append(reason.split("allows ")[1])
+    assert set(allowed) == {"0.0041 for it."}  # 0.009 times the standard deviation
+
+
 def test_groups_of_which_a_few_are_most_of_the_log_are_not_trusted():
     log, reward = verdict_log(), np.random.default_rng(0).normal(size=4000)
     group = np.arange(4000) % 80

@@ -114,6 +114,11 @@ class RewardTotals:
         return float(self.moments.mean[0])
 
     @property
+    def standard_deviation(self) -> float:
+        """Standard deviation of the rewards."""
+        return float(np.sqrt(self.moments.scatter[0, 0] / self.moments.n_samples))
+
+    @property
     def share(self) -> float:
         """Share of the samples that carry the variance of the rewards, as `bopl._weight.reward_share` has it."""
         if self.low == self.high:

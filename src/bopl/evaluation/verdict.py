@@ -27,6 +27,7 @@ from bopl.evaluation.interval import Bounds, Evidence, Interval
 
 BETTER, WORSE, INCONCLUSIVE, NOT_TRUSTWORTHY = "better", "worse", "inconclusive", "not trustworthy"
 DECIDED = (BETTER, WORSE)
+MENTIONED = 1e-3  # share of a policy's choices that were never taken: below, what they may earn is not worth a sentence
 NEGLIGIBLE = 1e-3  # of what the logging policy earns: a difference that hardly anybody would act on
 
 LOGGING = "the logging policy"
@@ -51,7 +52,7 @@ class Goal:
 
 
 class Allowance(NamedTuple):
-    """By how much a difference may be lower, and higher, than an estimate with clipped weights says."""
+    """By how much a difference may be lower, and higher, than an estimate says that does not see all of a policy."""
 
     below: float = 0.0
     above: float = 0.0
@@ -69,7 +70,7 @@ class Case:
     interval: Interval  # interval of the uplift
     facts: WeightFacts
     lost_weight: float  # share of the weights that the estimator clipped off
-    allowance: Allowance  # what that share may be worth
+    allowance: Allowance  # what that share, and actions that were never taken, may be worth
     uplift: float
     # Intervals of the value and of the uplift.
     value_bounds: Bounds
@@ -101,11 +102,20 @@ def judge(case: Case) -> tuple[str, str]:
         reason = "The policy is the logging policy on this log, but for rounding: there is no difference to see."
         return INCONCLUSIVE, reason + note
     verdict, reason = compare_bounds(case.uplift, case.allowance.around(case.bounds), case.goal)
+    return verdict, reason + _allowance_sentence(case) + note
+
+
+def _allowance_sentence(case: Case) -> str:
+    """Return what the verdict allows for, as a sentence; empty if for hardly anything."""
+    hidden = []
     if case.lost_weight > MAX_UNSUPPORTED:
         left = "is left to the reward model" if case.estimator.needs_model else "is clipped off"
-        size = max(case.allowance)
-        reason += f" {case.lost_weight:.0%} of the policy's probability {left}; the verdict allows {size:.2g} for it."
-    return verdict, reason + note
+        hidden.append(f"{case.lost_weight:.0%} of the policy's probability {left}")
+    if case.facts.unsupported_mass > MENTIONED:
+        hidden.append(f"{case.facts.unsupported_mass:.1%} of the policy's choices are actions that were never taken")
+    if not hidden:
+        return ""
+    return f" {' and '.join(hidden)}; the verdict allows {max(case.allowance):.2g} for it."
 
 
 def find_complaint(case: Case, *, is_paired: bool = False) -> str | None:
