@@ -719,6 +719,46 @@ def test_few_groups_are_not_trusted_however_many_their_samples():
         assert ("has 8 groups, fewer than 30" in row["reason"]) == (n_groups == 8)
 
 
+@pytest.mark.parametrize("labels", [[0, 1], [1, 0, 2], ["keep", "drop"], [False, True]])
+def test_actions_do_not_pass_for_probabilities_of_logged_actions(labels):
+    rng = np.random.default_rng(0)
+    context, action = rng.normal(size=(3000, 1)), rng.integers(0, 2, 3000)
+    reward = rng.random(3000) < 0.3 + 0.2 * (action == (context[:, 0] > 0))
+    log = bopl.BanditLog(context, np.array(labels)[action], reward, np.full(3000, 0.5), actions=labels)
+    chosen = np.array(labels)[(context[:, 0] > 0).astype(int)]
+    for given in (chosen, chosen.tolist(), pd.Series(chosen)):
+        with pytest.raises(ValueError, match="holds actions such as"):
+            bopl.evaluate(log, given)
+    logged, of_all = (chosen == log.action).astype(float), (chosen[:, None] == log.actions).astype(float)
+    assert bopl.evaluate(log, logged).decision()["verdict"] == "better"
+    assert bopl.evaluate(log, of_all).decision()["verdict"] == "better"
+
+
+def test_policies_have_names_that_differ_as_text():
+    log = verdict_log()
+    even, odd = constant_policy(log, [0.25] * 4), constant_policy(log, [0.4, 0.2, 0.2, 0.2])
+    with pytest.raises(ValueError, match="several policies have the name '1'"):
+        bopl.evaluate(log, {1: even, "1": odd})
+    evaluation = bopl.evaluate(log, {1: even, 2: odd}, estimators="snips")
+    assert evaluation.row(2) is evaluation.row("2") is evaluation.primary_row(2)
+    assert evaluation.decision(2) is evaluation.decision("2")
+
+
+@pytest.mark.parametrize("reward_range", [1, "01", (0, 1, 2), ("a", 1), (None, 1)])
+def test_a_range_that_is_no_pair_of_numbers_is_refused(reward_range):
+    log = verdict_log()
+    with pytest.raises(ValueError, match="reward_range must be two finite numbers"):
+        bopl.evaluate(log, constant_policy(log, [0.25] * 4), reward_range=reward_range)
+
+
+def test_a_class_or_a_list_of_policies_is_refused_with_the_way_out():
+    log = verdict_log()
+    with pytest.raises(TypeError, match="is the class BoostedPolicy; pass a fitted policy"):
+        bopl.evaluate(log, bopl.BoostedPolicy)
+    with pytest.raises(TypeError, match="several policies need names: pass a mapping"):
+        bopl.evaluate(log, [bopl.baseline.UniformPolicy().fit(log)] * 2)
+
+
 def log_without_an_action(reward, n=16_000):
     """A log of three actions that each earn the same, of four; and a policy that also takes the fourth, seldom."""
     action = np.repeat([0, 1, 2], [4 * n // 10, 3 * n // 10, 3 * n // 10])

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from scipy.special import ndtri
 
+from bopl._settings import check_number
 from bopl._typing import FloatArray
 from bopl.evaluation.moments import SampleSums
 from bopl.evaluation.planning import Plan, plan, policy_weights
@@ -105,6 +106,10 @@ def learning_curve(
     >>> bopl.evaluation.learning_curve(log, {500: small, 1000: large}).still_rises
     True
     """
+    if not isinstance(policies, Mapping):
+        raise TypeError("a learning curve takes a mapping from the numbers of training samples to policies.")
+    for n_trained in policies:
+        check_number("the number of samples that a policy was trained on", n_trained, low=0, integer=True)
     if len(policies) < 2:
         raise ValueError(f"a learning curve needs policies of at least two sizes; got {len(policies)}.")
     ordered = dict(sorted(policies.items()))
