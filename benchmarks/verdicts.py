@@ -59,11 +59,11 @@ class Drawn:
             return (self.rng.random(self.n_samples) < mean).astype(float)
         return mean * self.rng.lognormal(-0.72, 1.2, size=self.n_samples)  # mean 1, heavy tail
 
-    def log(self, **others: Any) -> bopl.BanditLog:
+    def log(self, group: Any = None, **others: Any) -> bopl.BanditLog:
         """Return the log."""
         propensity = self.prob[np.arange(self.n_samples), self.action]
-        actions = list(range(N_ACTIONS))
-        return bopl.BanditLog(self.context, self.action, self.reward, propensity, actions=actions, other_rewards=others)
+        named = {"actions": list(range(N_ACTIONS)), "group": group, "other_rewards": others}
+        return bopl.BanditLog(self.context, self.action, self.reward, propensity, **named)
 
     def moved(self, towards: Any, share: float) -> Any:
         """Return the logging policy with a share of its decisions given to some actions."""
@@ -181,8 +181,49 @@ def race(rng: np.random.Generator) -> Answer:
     return trained(rng)
 
 
+def groups(rng: np.random.Generator) -> Answer:
+    """Equal on average over 80 users with tastes of their own, who visit very unequally often."""
+    n_users, n_samples = 80, 1500
+    visits = rng.pareto(1.2, n_users) + 0.2
+    user = rng.choice(n_users, p=visits / visits.sum(), size=n_samples)
+    drawn = Drawn(rng, FLAT, n_samples)
+    drawn.context = rng.normal(size=(n_users, 2))[user] + 0.1 * rng.normal(size=(n_samples, 2))
+    taste = np.clip(0.4 + 0.15 * rng.normal(size=(n_users, N_ACTIONS)), 0.01, 0.99)
+    drawn.reward = (rng.random(n_samples) < taste[user, drawn.action]).astype(float)
+    log, policy = drawn.log(group=user), drawn.shuffled()
+    evaluation = bopl.evaluate(log, policy, estimators="snips")
+    row = evaluation.row()
+    return evaluation.decision()["verdict"], row["uplift_ci_lower"] <= 0.0 <= row["uplift_ci_upper"]
+
+
+def unseen(rng: np.random.Generator) -> Answer:
+    """Costs, equal by all actions; 0.9% of the policy's choices are an action that was never taken; by `ips`."""
+    n_samples, prob = 4000, np.array([0.4, 0.3, 0.3, 0.0])
+    action = rng.choice(N_ACTIONS, p=prob, size=n_samples)
+    cost = -1.0 + 0.3 * rng.normal(size=n_samples)
+    context, actions = rng.normal(size=(n_samples, 2)), list(range(N_ACTIONS))
+    log = bopl.BanditLog(context, action, cost, prob[action], actions=actions)
+    policy = np.tile([*(0.991 * np.array([0.2, 0.3, 0.5])), 0.009], (n_samples, 1))
+    evaluation = bopl.evaluate(log, policy, estimators="ips")
+    row = evaluation.row()
+    return evaluation.decision()["verdict"], row["uplift_ci_lower"] <= 0.0 <= row["uplift_ci_upper"]
+
+
+def segments(rng: np.random.Generator) -> Answer:
+    """Costs, equal; twelve segments of 250 decisions: is the policy called better, or else worse, in any of them?"""
+    drawn = Drawn(rng, FLAT, 3000)
+    drawn.reward = -drawn.reward
+    found = bopl.evaluate(
+        drawn.log(), drawn.shuffled(), estimators="snips", segment=rng.integers(0, 12, drawn.n_samples)
+    ).segments
+    verdicts = {one.verdict for one in found}
+    held = all(one.uplift_ci_lower <= 0.0 <= one.uplift_ci_upper for one in found)
+    return next((one for one in ("better", "worse") if one in verdicts), "inconclusive"), held
+
+
 WORLDS: dict[str, Callable[[np.random.Generator], Answer]] = {
-    one.__name__: one for one in (equal, worse, better, tails, rare, small, head, guards, twenty, chain, race)
+    one.__name__: one
+    for one in (equal, worse, better, tails, rare, small, head, guards, twenty, chain, race, groups, unseen, segments)
 }
 WHOLE = ("chain", "race")  # minutes, not seconds
 VERDICTS = ("better", "worse", "inconclusive", "not trustworthy")

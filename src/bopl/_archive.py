@@ -14,6 +14,7 @@ import math
 import zipfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from os import PathLike
 from pathlib import Path
 from typing import IO, Any
 
@@ -23,6 +24,7 @@ from bopl._files import replaced_file
 from bopl._typing import AnyArray
 
 DOCUMENT = "document.json"
+_N_HEAD = 30 + len(DOCUMENT)  # bytes in front of the contents of the first member
 _DIGEST_LENGTH = 64  # hexadecimal digits of a SHA-256
 _MIN_UNPACKED, _MAX_RATIO = 1 << 26, 250  # bytes that any file may unpack to, and bytes for each byte of the file
 _MAX_HEADER = 1 << 12  # bytes of the description in front of an array
@@ -101,8 +103,7 @@ def _digest(stream: IO[bytes], n_bytes: int) -> bytes:
     """Return the hash of the first bytes of a file."""
     digest = hashlib.sha256()
     stream.seek(0)
-    while n_bytes > 0:
-        chunk = stream.read(min(_CHUNK, n_bytes))
+    while n_bytes > 0 and (chunk := stream.read(min(_CHUNK, n_bytes))):  # others may cut the file meanwhile
         digest.update(chunk)
         n_bytes -= len(chunk)
     return digest.hexdigest().encode()
@@ -125,17 +126,32 @@ def read_archive(path: str | Path, kind: str, newest_format: int, *, expected_by
     ValueError
         The file is not such an archive, is damaged, or was written by a newer version.
     """
+    if not isinstance(path, str | PathLike):
+        raise TypeError(f"the path of a {kind} file must be text or a Path; got {type(path).__name__}.")
     if not Path(path).is_file():
         raise FileNotFoundError(f"there is no {kind} file {str(path)!r}; check the path.")
-    content = Path(path).read_bytes()
-    if not content.startswith(b"PK\x03\x04"):
-        raise ValueError(f"{str(path)!r} is not a bopl {kind} file.")
-    body, digest = content[:-_DIGEST_LENGTH], content[-_DIGEST_LENGTH:]
-    if not _is_digest(digest) and not _is_our_zip(content):
-        raise ValueError(f"{str(path)!r} is not a bopl {kind} file.")
-    if hashlib.sha256(body).hexdigest().encode() != digest:
-        raise ValueError(f"{str(path)!r} is damaged: truncated or altered since it was written. Use another copy.")
+    with Path(path).open("rb") as file:
+        _check_whole(file, path, kind)
+        content = file.read()
+    if hashlib.sha256(content[:-_DIGEST_LENGTH]).hexdigest().encode() != content[-_DIGEST_LENGTH:]:
+        raise _damaged(path)
     return _parse(path, content, kind, newest_format, max(_MIN_UNPACKED, _MAX_RATIO * len(content)) + expected_bytes)
+
+
+def _check_whole(file: IO[bytes], path: str | Path, kind: str) -> None:
+    """Raise if an open file is not ours, or is large and damaged, before all of it is in memory: it may be huge."""
+    head, size = file.read(_N_HEAD), file.seek(0, io.SEEK_END)
+    file.seek(max(size - _DIGEST_LENGTH, 0))
+    digest = file.read()
+    if not head.startswith(b"PK\x03\x04") or (not _is_digest(digest) and not _is_our_zip(head)):
+        raise ValueError(f"{str(path)!r} is not a bopl {kind} file.")
+    if size > _MIN_UNPACKED and _digest(file, size - _DIGEST_LENGTH) != digest:
+        raise _damaged(path)
+    file.seek(0)
+
+
+def _damaged(path: str | Path) -> ValueError:
+    return ValueError(f"{str(path)!r} is damaged: truncated or altered since it was written. Use another copy.")
 
 
 def _is_digest(digest: bytes) -> bool:
@@ -144,7 +160,7 @@ def _is_digest(digest: bytes) -> bool:
 
 def _is_our_zip(content: bytes) -> bool:
     """Whether the first member is the one we write first: tells a truncated file of ours from a foreign zip."""
-    return content[30 : 30 + len(DOCUMENT)] == DOCUMENT.encode()
+    return content[30:_N_HEAD] == DOCUMENT.encode()
 
 
 def _parse(path: str | Path, content: bytes, kind: str, newest_format: int, max_unpacked: int) -> Archive:

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from bopl._errors import quoted
+from bopl._errors import quoted, shortened
 from bopl._logged import logged_entries
 from bopl._native import column_names, is_frame, unmasked
 from bopl._typing import AnyArray, BoolArray, FloatArray, IntArray
@@ -142,6 +142,8 @@ def read_policy(policy: object, log: LogRows, name: str = "the policy") -> Polic
     """
     if isinstance(policy, PolicyOnRows):
         return replace(read_policy(policy.action_prob, log, name), on_rows=policy)
+    if isinstance(policy, type):
+        raise TypeError(f"{name} is the class {policy.__name__}; pass a fitted policy, {policy.__name__}(…).fit(log).")
     if hasattr(policy, "predict_proba"):
         order = _column_order(policy, log, name)
         return PolicyReader(log, name, policy, order, "action_mask" in signature(policy.predict_proba).parameters)
@@ -150,7 +152,11 @@ def read_policy(policy: object, log: LogRows, name: str = "the policy") -> Polic
             f"{name} must be a policy with predict_proba, an array of shape (n_samples, n_actions) or one of shape "
             f"(n_samples,); got {type(policy).__name__}."
         )
-    order = _frame_order(column_names(policy), log, name) if is_frame(policy) else None
+    order = None
+    if is_frame(policy):
+        order = _frame_order(column_names(policy), log, name)
+    else:
+        _check_no_labels(policy, log, name)
     try:
         array = np.asarray(unmasked(policy), dtype=np.float64)
     except (TypeError, ValueError):
@@ -191,6 +197,19 @@ def _frame_order(names: Sequence[Any], log: LogRows, name: str) -> IntArray | No
             "columns after all actions, or pass an array with columns in the order of log.actions."
         )
     return None
+
+
+def _check_no_labels(policy: Any, log: LogRows, name: str) -> None:
+    """Raise if a policy was given by the actions it takes, which could pass for probabilities where there are two."""
+    given, labels = np.asarray(policy), log.actions
+    kinds = {"i": "iu", "u": "iu", "b": "b", "U": "U", "O": "OU"}.get(given.dtype.kind, "")
+    if given.ndim != 1 or labels.dtype.kind not in kinds or not set(given.tolist()) <= set(labels.tolist()):
+        return
+    raise ValueError(
+        f"{name} holds actions such as {shortened(given[0])}, not probabilities. For those of the logged actions pass "
+        "(chosen == log.action).astype(float), and for those of all actions "
+        "(chosen[:, None] == log.actions).astype(float)."
+    )
 
 
 def _check_logged(prob: FloatArray, name: str, n_samples: int) -> None:

@@ -719,6 +719,101 @@ def test_few_groups_are_not_trusted_however_many_their_samples():
         assert ("has 8 groups, fewer than 30" in row["reason"]) == (n_groups == 8)
 
 
+@pytest.mark.parametrize("labels", [[0, 1], [1, 0, 2], ["keep", "drop"], [False, True]])
+def test_actions_do_not_pass_for_probabilities_of_logged_actions(labels):
+    rng = np.random.default_rng(0)
+    context, action = rng.normal(size=(3000, 1)), rng.integers(0, 2, 3000)
+    reward = rng.random(3000) < 0.3 + 0.2 * (action == (context[:, 0] > 0))
+    log = bopl.BanditLog(context, np.array(labels)[action], reward, np.full(3000, 0.5), actions=labels)
+    chosen = np.array(labels)[(context[:, 0] > 0).astype(int)]
+    for given in (chosen, chosen.tolist(), pd.Series(chosen)):
+        with pytest.raises(ValueError, match="holds actions such as"):
+            bopl.evaluate(log, given)
+    logged, of_all = (chosen == log.action).astype(float), (chosen[:, None] == log.actions).astype(float)
+    assert bopl.evaluate(log, logged).decision()["verdict"] == "better"
+    assert bopl.evaluate(log, of_all).decision()["verdict"] == "better"
+
+
+def test_policies_have_names_that_differ_as_text():
+    log = verdict_log()
+    even, odd = constant_policy(log, [0.25] * 4), constant_policy(log, [0.4, 0.2, 0.2, 0.2])
+    with pytest.raises(ValueError, match="several policies have the name '1'"):
+        bopl.evaluate(log, {1: even, "1": odd})
+    evaluation = bopl.evaluate(log, {1: even, 2: odd}, estimators="snips")
+    assert evaluation.row(2) is evaluation.row("2") is evaluation.primary_row(2)
+    assert evaluation.decision(2) is evaluation.decision("2")
+
+
+@pytest.mark.parametrize("reward_range", [1, "01", (0, 1, 2), ("a", 1), (None, 1)])
+def test_a_range_that_is_no_pair_of_numbers_is_refused(reward_range):
+    log = verdict_log()
+    with pytest.raises(ValueError, match="reward_range must be two finite numbers"):
+        bopl.evaluate(log, constant_policy(log, [0.25] * 4), reward_range=reward_range)
+
+
+def test_a_class_or_a_list_of_policies_is_refused_with_the_way_out():
+    log = verdict_log()
+    with pytest.raises(TypeError, match="is the class BoostedPolicy; pass a fitted policy"):
+        bopl.evaluate(log, bopl.BoostedPolicy)
+    with pytest.raises(TypeError, match="several policies need names: pass a mapping"):
+        bopl.evaluate(log, [bopl.baseline.UniformPolicy().fit(log)] * 2)
+
+
+def log_without_an_action(reward, n=16_000):
+    """A log of three actions that each earn the same, of four; and a policy that also takes the fourth, seldom."""
+    action = np.repeat([0, 1, 2], [4 * n // 10, 3 * n // 10, 3 * n // 10])
+    propensity = np.array([0.4, 0.3, 0.3])[action]
+    log = bopl.BanditLog(np.zeros((n, 1)), action, reward, propensity, actions=[0, 1, 2, 3])
+    return log, np.tile([*(0.991 * np.array([0.2, 0.3, 0.5])), 0.009], (n, 1))
+
+
+def test_actions_that_were_never_taken_do_not_make_costs_look_lower():
+    cost = -1.0 + 0.3 * np.random.default_rng(0).normal(size=16_000)
+    log, policy = log_without_an_action(cost)
+    evaluation = bopl.evaluate(log, policy, estimators="ips")
+    assert evaluation.row()["uplift_ci_lower"] > 0.0  # as if the fourth action cost nothing
+    assert evaluation.decision()["verdict"] == "inconclusive"
+    found = "0.9% of the policy's choices are actions that were never taken; the verdict allows 0.012 for it."
+    assert found in evaluation.decision()["reason"]
+
+
+def test_what_is_allowed_for_actions_that_were_never_taken_does_not_depend_on_a_shift_of_the_rewards():
+    click = (np.arange(16_000) % 10 < 3).astype(float)
+    allowed = []
+    for shift in (0.0, 1000.0):
+        log, policy = log_without_an_action(click + shift)
+        for name in ("snips", "beta_ips"):
+            reason = bopl.evaluate(log, policy, estimators=name).decision()["reason"]
+            allowed.append(reason.split("allows ")[1])
+    assert set(allowed) == {"0.0041 for it."}  # 0.009 times the standard deviation
+
+
+def test_groups_of_which_a_few_are_most_of_the_log_are_not_trusted():
+    log, reward = verdict_log(), np.random.default_rng(0).normal(size=4000)
+    group = np.arange(4000) % 80
+    new, running = (constant_policy(log, [one, *[(1.0 - one) / 3.0] * 3]) for one in (0.4, 0.2))
+    for largest, n_large in ((0, 0), (2000, 1), (3000, 5)):
+        group[:largest] = np.arange(largest) % max(n_large, 1)
+        uneven = bopl.BanditLog(log.context, log.action, reward, log.propensity, group=group)
+        evaluation = bopl.evaluate(uneven, {"new": new}, against=running, estimators="snips")
+        assert evaluation.row("new")["n"] == 4000
+        verdicts = {evaluation.row("new")["verdict"], evaluation.decision("new")["verdict"]}
+        assert verdicts == {"inconclusive" if largest == 0 else "not trustworthy"}
+        assert ("A few large groups decide" in evaluation.row("new")["reason"]) == (largest > 0)
+        assert ("A few large groups decide" in evaluation.decision("new")["reason"]) == (largest > 0)
+
+
+def test_a_policy_that_differs_in_a_few_groups_is_not_trusted():
+    log, reward = verdict_log(), np.random.default_rng(0).normal(size=4000)
+    group = np.arange(4000) % 80
+    grouped = bopl.BanditLog(log.context, log.action, reward, log.propensity, group=group)
+    for n_other, verdict in ((5, "not trustworthy"), (80, "inconclusive")):
+        other = constant_policy(log, [0.4, 0.2, 0.2, 0.2])
+        other[group >= n_other] = 0.25
+        row = bopl.evaluate(grouped, {"new": other}, estimators="snips").row()
+        assert row["verdict"] == verdict
+
+
 def test_one_huge_reward_is_not_trusted():
     log = verdict_log(n=4000)
     reward = np.random.default_rng(0).normal(size=4000)

@@ -68,3 +68,11 @@ def test_one_policy_makes_no_curve():
     log = two_action_log(0)
     with pytest.raises(ValueError, match="at least two sizes; got 1"):
         learning_curve(log, {100: policy(0.5, log)})
+
+
+def test_sizes_must_be_numbers_of_samples():
+    log = bopl.BanditLog(np.zeros((100, 1)), np.arange(100) % 2, np.arange(100) % 3, np.full(100, 0.5))
+    policy = np.full((100, 2), 0.5)
+    for given, message in (({"small": policy, "large": policy}, "must be an integer"), ([policy, policy], "a mapping")):
+        with pytest.raises(TypeError, match=message):
+            bopl.evaluation.learning_curve(log, given)

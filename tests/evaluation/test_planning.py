@@ -81,3 +81,12 @@ def test_plans_and_curves_do_not_depend_on_the_unit_of_the_rewards(factor):
     sizes = {10: np.tile([0.5, 0.5], (2000, 1)), 20: policy}
     curves = [bopl.evaluation.learning_curve(one, sizes) for one in (log, scaled)]
     assert curves[1].gain_ci_lower == pytest.approx(factor * curves[0].gain_ci_lower)
+
+
+def test_nothing_is_planned_from_rewards_that_are_all_the_same():
+    action = np.arange(2000) % 2
+    for reward in (0.0, 1.0, 0.1):
+        log = bopl.BanditLog(np.zeros((2000, 1)), action, np.full(2000, reward), np.full(2000, 0.5))
+        row = bopl.evaluation.plan(log, {"new": np.tile([0.2, 0.8], (2000, 1))}, min_uplift=0.1).rows[0]
+        assert row.uplift == row.uplift_ci_lower == row.uplift_ci_upper == 0.0
+        assert np.isnan([row.detectable, row.n_for_min_uplift, row.n_for_ab_test]).all()

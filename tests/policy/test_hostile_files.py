@@ -3,6 +3,7 @@
 import hashlib
 import io
 import json
+import tracemalloc
 import zipfile
 
 import numpy as np
@@ -119,6 +120,30 @@ def test_a_small_file_that_unpacks_to_much_is_refused(tmp_path, model):
     members["bomb.npy"] = bytes(1 << 27)
     with pytest.raises(ValueError, match=r"unpacks to [\d,]+ bytes, more than a file of"):
         bopl.load(packed(tmp_path / "bomb.bopl", members.items()))
+
+
+@pytest.mark.parametrize("has_head", [False, True])
+@pytest.mark.parametrize("has_tail", [False, True])
+def test_a_huge_file_with_a_hole_is_refused_without_reading_it_into_memory(tmp_path, model, has_head, has_tail):
+    content, path = model.read_bytes(), tmp_path / "huge.bopl"
+    with path.open("wb") as file:
+        file.write(content if has_head else b"")
+        file.truncate(1 << 28)
+        file.seek(0, 2)
+        file.write(content if has_tail else b"")
+    tracemalloc.start()
+    try:
+        with pytest.raises(ValueError, match=r"is not a bopl policy file|is damaged"):
+            bopl.load(path)
+        assert tracemalloc.get_traced_memory()[1] < 1 << 24
+    finally:
+        tracemalloc.stop()
+
+
+@pytest.mark.parametrize("path", [None, 3, b"policy.bopl", ["policy.bopl"]])
+def test_a_path_that_is_none_is_refused_in_one_sentence(path):
+    with pytest.raises(TypeError, match="the path of a policy file must be text or a Path"):
+        bopl.load(path)
 
 
 @pytest.mark.parametrize("shape", ["(1000000000000,)", "(-1,)", "(4611686018427387904, 4)", "()"])

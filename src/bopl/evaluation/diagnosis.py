@@ -9,7 +9,7 @@ import numpy as np
 
 from bopl._typing import BoolArray, FloatArray, IntArray
 from bopl._weight import deciding_share, mean_weight_z, tail_index, top_share
-from bopl.evaluation.moments import MomentSum, SampleSums
+from bopl.evaluation.moments import GroupSum, MomentSum, SampleSums
 from bopl.evaluation.sample_terms import Terms
 from bopl.log import BanditLog
 from bopl.log.row_sketch import RowSketch
@@ -42,6 +42,8 @@ class WeightFacts:
     unsupported_mass: float
     trained_share: float  # share of the samples that the policy was trained on, as far as it remembers
     n_groups: int | None  # groups of dependent samples
+    # Effective groups that tell the policy from the logging policy, as `differing` counts samples.
+    differing_groups: float | None = None
     reward_share: float = 1.0  # share of the samples that carry the variance of the rewards; 0 if all are the same
     # Mean weight of the policy that takes every eligible action alike, and how many standard errors it is from 1: off
     # only if the propensities are.
@@ -112,6 +114,11 @@ class RewardTotals:
         return float(self.moments.mean[0])
 
     @property
+    def standard_deviation(self) -> float:
+        """Standard deviation of the rewards."""
+        return float(np.sqrt(self.moments.scatter[0, 0] / self.moments.n_samples))
+
+    @property
     def share(self) -> float:
         """Share of the samples that carry the variance of the rewards, as `bopl._weight.reward_share` has it."""
         if self.low == self.high:
@@ -128,9 +135,13 @@ class DecidingRewards:
 
     def __init__(self) -> None:
         self.reward = self.corrected = MomentSum.empty(1)
+        self.groups: GroupSum | None = None  # sums of ``|w - w'|``
 
-    def add(self, gap: FloatArray, terms: Terms) -> None:
+    def add(self, gap: FloatArray, terms: Terms, group: IntArray | None) -> None:
         """Add samples that tell the two apart by ``gap``."""
+        if group is not None:
+            self.groups = self.groups or GroupSum(1)
+            self.groups.add(gap[:, None], group)
         self.reward = self.reward + MomentSum.of(terms.reward[:, None], gap)
         if terms.policy_reward_hat is not None:
             left = terms.reward - terms.policy_reward_hat
@@ -139,6 +150,18 @@ class DecidingRewards:
     def merge(self, other: DecidingRewards) -> None:
         """Add the sums of another shard."""
         self.reward, self.corrected = self.reward + other.reward, self.corrected + other.corrected
+        if other.groups is not None:
+            self.groups = self.groups or GroupSum(1)
+            self.groups.merge(other.groups)
+
+    @property
+    def n_groups(self) -> float | None:
+        """Effective groups that tell the two apart, ``sum(g)² / sum(g²)``; None without groups."""
+        if self.groups is None:
+            return None
+        apart = self.groups.total[:, 0]
+        square = float((apart**2).sum())
+        return float(apart.sum()) ** 2 / square if square > 0.0 else 0.0
 
     def share(self, of_all: float, *, has_model: bool = False) -> float:
         """Return the share of the samples that carry the variance of the rewards, given that of the whole log."""
@@ -206,7 +229,7 @@ class WeightTotals:
         weight = terms.importance_weight
         contribution = weight * np.abs(terms.reward)
         gap = np.abs(weight - 1.0)
-        self.deciding.add(gap, terms)
+        self.deciding.add(gap, terms, group)
         self.weight.add(weight[:, None], group)
         self.gap += float(gap.sum())
         self.max = max(self.max, float(weight.max()))
@@ -283,6 +306,7 @@ class WeightTotals:
             unsupported_mass=self._unsupported_mass(action_count),
             trained_share=trained_share,
             n_groups=None if self.weight.groups is None else self.weight.groups.n_groups,
+            differing_groups=self.deciding.n_groups,
             reward_share=reward_share,
             uniform_mean=uniform[0],
             uniform_z=uniform[1],

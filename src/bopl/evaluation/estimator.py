@@ -61,6 +61,9 @@ class Estimator(ABC):
         Whether `bounded_terms` gives the range of the terms, from which bounds on their mean follow.
     is_weighted_mean : bool
         Whether the estimate is ``mean(w r)`` itself, for bounds that look at weights and rewards one by one.
+    shifts_with_rewards : bool
+        Whether a constant added to all rewards is added to the value, on every log: actions that the log never took
+        then count as much as the policy's other choices.
     carries_verdict : bool
         Whether a verdict may rest on it; that of a reward model alone may not.
     priority : int
@@ -82,6 +85,7 @@ class Estimator(ABC):
     clips_weights: ClassVar[bool] = False
     has_bounded_terms: ClassVar[bool] = False
     is_weighted_mean: ClassVar[bool] = False
+    shifts_with_rewards: ClassVar[bool] = False
     carries_verdict: ClassVar[bool] = True
     priority: ClassVar[int] = 50
     is_default: ClassVar[bool] = False
@@ -291,6 +295,7 @@ class SNIPS(Estimator):
     is_monotone_in_weight: ClassVar[bool] = True
     is_unbiased: ClassVar[bool] = False
     is_tuned_for_rounding: ClassVar[bool] = True
+    shifts_with_rewards: ClassVar[bool] = True
     priority: ClassVar[int] = 15
     is_default: ClassVar[bool] = True
     title: ClassVar[str] = "Self-normalised IPS"
@@ -337,6 +342,7 @@ class BetaIPS(Estimator):
 
     name: ClassVar[str] = "beta_ips"
     is_unbiased: ClassVar[bool] = False  # of order 1/n: beta is estimated from the same samples
+    shifts_with_rewards: ClassVar[bool] = True
     priority: ClassVar[int] = 20
     title: ClassVar[str] = "IPS with the best baseline"
     about: ClassVar[str] = "Like IPS, less the part of its noise that the weights themselves explain."

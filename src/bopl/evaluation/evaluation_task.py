@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from numbers import Real
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -50,8 +51,9 @@ class EvaluationSettings:
     def __post_init__(self) -> None:
         check_number("random_state", self.random_state, low=0, integer=True)
         if self.reward_range is not None:
-            low, high = self.reward_range
-            if not (np.isfinite(low) and np.isfinite(high) and low <= high):
+            ends = tuple(self.reward_range) if isinstance(self.reward_range, Iterable) else ()
+            is_pair = len(ends) == 2 and all(isinstance(end, Real) and np.isfinite(end) for end in ends)
+            if not is_pair or ends[0] > ends[1]:
                 raise ValueError(
                     f"reward_range must be two finite numbers, the smaller one first; got {self.reward_range}."
                 )

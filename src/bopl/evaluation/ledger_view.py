@@ -90,7 +90,7 @@ class LedgerView:
             intervals.uplift,
             facts,
             lost_weight=float(totals.lost_weight[position] / facts.n_samples),
-            allowance=self._allowance(totals, position, intervals.uplift),
+            allowance=self._allowance(place, position, evidence, intervals.uplift),
             uplift=evidence.uplift * self.ledger.unit,
             value_bounds=self._scaled(value_bounds),
             bounds=self._scaled(bounds),
@@ -99,16 +99,42 @@ class LedgerView:
             goal=goal,
         )
 
-    def _allowance(self, totals: PolicyTotals, position: int, interval: Interval) -> Allowance:
+    def _allowance(self, place: int, position: int, evidence: Evidence, interval: Interval) -> Allowance:
+        """Return what the estimate does not see of the policy may be worth; bounds are bounds on all of it already."""
+        if interval.is_bound:
+            return Allowance()
+        clipped = self._clipped_allowance(self.ledger.totals[place], position)
+        unseen = self._unseen_allowance(self.facts[place].unsupported_mass, evidence)
+        return Allowance(clipped.below + unseen.below, clipped.above + unseen.above)
+
+    def _unseen_allowance(self, mass: float, evidence: Evidence) -> Allowance:
+        """Return what actions that the log never took may earn beside what the estimate takes them for.
+
+        Their mean reward is taken to lie in the range of the rewards, and within a standard deviation of their mean. A
+        self-normalised estimate takes them for the policy's other choices, others for nothing or for what a reward
+        model says.
+        """
+        if not mass > 0.0:  # NaN if it is not known
+            return Allowance()
+        reward, estimator = self.ledger.reward, evidence.estimator
+        centre, deviation = reward.mean, reward.standard_deviation
+        least, most = max(reward.low, centre - deviation), min(reward.high, centre + deviation)
+        if estimator.needs_model:
+            taken_for = [least, most]
+        else:
+            taken_for = [evidence.value] if estimator.shifts_with_rewards else [0.0, evidence.value]
+        unit = mass * self.ledger.unit
+        return Allowance(max(max(taken_for) - least, 0.0) * unit, max(most - min(taken_for), 0.0) * unit)
+
+    def _clipped_allowance(self, totals: PolicyTotals, position: int) -> Allowance:
         """Return what clipped weights may hide: the share that is lost, times the root mean square of the rewards.
 
         With a reward model, of what it leaves unexplained; see `bopl.evaluation.model_based.bounded_mse`. Rewards that
-        are never negative cannot make a policy worth less than its clipped estimate, nor costs more; and bounds are
-        bounds on the policy's value already.
+        are never negative cannot make a policy worth less than its clipped estimate, nor costs more.
         """
         n_samples, reward = totals.weights.weight.n_samples, self.ledger.reward
         lost = float(totals.lost_weight[position] / n_samples)
-        if interval.is_bound or lost <= 0.0:
+        if lost <= 0.0:
             return Allowance()
         # Weights have the mean 1: a log with fewer large ones than expected has lost more than it shows.
         lost += max(1.0 - float(totals.weights.weight.mean[0]), 0.0)

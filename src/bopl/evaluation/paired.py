@@ -26,6 +26,7 @@ from bopl.evaluation.verdict import (
     compare_bounds,
     few_rewards,
     find_complaint,
+    lopsided_groups,
 )
 
 
@@ -87,7 +88,7 @@ class PairTotals:
         self.sums.add(self.estimator.paired_moments(first, second), group)
         self.rounding.add(0, self.estimator, [first, second], self.estimator.paired_moments, self.sums.mean)
         gap = np.abs(first.importance_weight - second.importance_weight)
-        self.deciding.add(gap, first)
+        self.deciding.add(gap, first, group)
         self.gap += float(gap.sum())
         self.square_gap += float((gap**2).sum())
 
@@ -120,6 +121,9 @@ class PairTotals:
             found = find_complaint(case, is_paired=True)
             if found is not None:
                 return f"The log cannot answer for {name}. {found}"
+        lopsided = lopsided_groups(self.deciding.n_groups)
+        if lopsided is not None:
+            return lopsided
         sizes = (self.differing, *(case.facts.ess for case in cases))
         share = self.deciding.share(cases[0].facts.reward_share, has_model=cases[0].estimator.needs_model)
         few = few_rewards(min(sizes) * share)

@@ -169,6 +169,10 @@ def _row(
     if total.mean[1] > 0.0:
         std_dev = total.spread(estimator.uplift_gradient(total.mean)).std_err * math.sqrt(log.n_samples) * unit
     half = float(ndtri(0.5 + confidence / 2.0)) * std_dev / math.sqrt(log.n_samples)
+    # No decisions are planned from a log that shows no spread, such as one whose rewards are all the same.
+    spread, ab_spread = (
+        one if np.ptp(log.reward) > 0.0 and one > 0.0 else math.nan for one in (std_dev, _ab_std_dev(terms) * unit)
+    )
     levels = {"confidence": confidence, "power": power}
     effect = uplift if min_uplift is None else min_uplift
     return PlanRow(
@@ -178,12 +182,12 @@ def _row(
         uplift_ci_upper=uplift + half,
         n=log.n_samples,
         std_dev=std_dev,
-        detectable=detectable_effect(std_dev, log.n_samples, **levels),
-        n_for_min_uplift=math.nan if min_uplift is None else required_samples(std_dev, min_uplift, **levels),
-        n_for_uplift=required_samples(std_dev, uplift, **levels),
-        n_for_lower=required_samples(std_dev, uplift - half, **levels),
-        n_for_upper=required_samples(std_dev, uplift + half, **levels),
-        n_for_ab_test=required_samples(_ab_std_dev(terms) * unit, effect, **levels),
+        detectable=detectable_effect(spread, log.n_samples, **levels),
+        n_for_min_uplift=math.nan if min_uplift is None else required_samples(spread, min_uplift, **levels),
+        n_for_uplift=required_samples(spread, uplift, **levels),
+        n_for_lower=required_samples(spread, uplift - half, **levels),
+        n_for_upper=required_samples(spread, uplift + half, **levels),
+        n_for_ab_test=required_samples(ab_spread, effect, **levels),
     )
 
 
@@ -285,6 +289,10 @@ def learning_curve(
     >>> bopl.evaluation.learning_curve(log, {500: small, 1000: large}).still_rises
     True
     """
+    if not isinstance(policies, Mapping):
+        raise TypeError("a learning curve takes a mapping from the numbers of training samples to policies.")
+    for n_trained in policies:
+        check_number("the number of samples that a policy was trained on", n_trained, low=0, integer=True)
     if len(policies) < 2:
         raise ValueError(f"a learning curve needs policies of at least two sizes; got {len(policies)}.")
     ordered = dict(sorted(policies.items()))

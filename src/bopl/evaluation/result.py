@@ -72,9 +72,9 @@ class Evaluation(Tabular):
     comparisons: tuple[Comparison, ...] = ()
     estimators: tuple[Estimator, ...] = ()
 
-    def decision(self, policy: str | None = None) -> PolicyVerdict:
+    def decision(self, policy: object = None) -> PolicyVerdict:
         """Return the verdict on a policy; its name may be left out if there is just one."""
-        found = [one for one in self.decisions if policy in (None, one.policy)]
+        found = [one for one in self.decisions if policy is None or one.policy == str(policy)]
         if len(found) != 1:
             raise KeyError(
                 f"{len(found)} verdicts are on policy {policy!r}; there are some on "
@@ -85,9 +85,10 @@ class Evaluation(Tabular):
     def _columns(self) -> dict[str, list[Any]]:
         return {name: [row[name] for row in self.rows] for name in COLUMNS}
 
-    def row(self, policy: str | None = None, estimator: str | None = None) -> Estimate:
+    def row(self, policy: object = None, estimator: str | None = None) -> Estimate:
         """Return the only row of a policy and estimator; either may be left out if there is just one."""
-        found = [row for row in self.rows if policy in (None, row.policy) and estimator in (None, row.estimator)]
+        own = [row for row in self.rows if policy is None or row.policy == str(policy)]
+        found = [row for row in own if estimator in (None, row.estimator)]
         if len(found) != 1:
             raise KeyError(
                 f"{len(found)} rows have policy {policy!r} and estimator {estimator!r}; there are "
@@ -95,9 +96,9 @@ class Evaluation(Tabular):
             )
         return found[0]
 
-    def primary_row(self, policy: str | None = None) -> Estimate:
+    def primary_row(self, policy: object = None) -> Estimate:
         """Return the row of the estimator that decides about a policy; about the first one by default."""
-        name = self.rows[0].policy if policy is None else policy
+        name = self.rows[0].policy if policy is None else str(policy)
         found = [row for row in self.rows if row.policy == name]
         if not found:
             raise KeyError(f"no row has policy {name!r}; there are {', '.join({row.policy: 0 for row in self.rows})}.")

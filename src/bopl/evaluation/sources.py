@@ -131,7 +131,13 @@ def named_policies(policies: object) -> dict[str, object]:
     if isinstance(policies, Mapping):
         if not policies:
             raise ValueError("there is no policy to evaluate: policies is empty.")
-        return {str(name): policy for name, policy in policies.items()}
+        names = [str(name) for name in policies]
+        twice = [name for place, name in enumerate(names) if name in names[:place]]
+        if twice:
+            raise ValueError(f"several policies have the name {twice[0]!r}: names are compared as text.")
+        return dict(zip(names, policies.values(), strict=True))
+    if isinstance(policies, list | tuple) and any(hasattr(one, "predict_proba") for one in policies):
+        raise TypeError("several policies need names: pass a mapping such as {'first': …, 'second': …}.")
     return {"policy": policies}
 
 

@@ -14,6 +14,7 @@ from bopl._trust import (
     MAX_SINGLE_SHARE,
     MAX_TOP_SHARE,
     MAX_UNSUPPORTED,
+    MIN_EQUAL_GROUPS,
     MIN_ESS,
     MIN_GROUPS,
     MIN_REWARDED,
@@ -30,6 +31,7 @@ from bopl.evaluation.row import Comparison, Estimate, GuardResult, PolicyVerdict
 BETTER, WORSE, INCONCLUSIVE, NOT_TRUSTWORTHY = "better", "worse", "inconclusive", "not trustworthy"
 DECIDED = (BETTER, WORSE)
 KEPT, BROKEN, UNDECIDED = "kept", "broken", "undecided"  # of a guard
+MENTIONED = 1e-3  # share of a policy's choices that were never taken: below, what they may earn is not worth a sentence
 NEGLIGIBLE = 1e-3  # of what the logging policy earns: a difference that hardly anybody would act on
 
 LOGGING = "the logging policy"
@@ -54,7 +56,7 @@ class Goal:
 
 
 class Allowance(NamedTuple):
-    """By how much a difference may be lower, and higher, than an estimate with clipped weights says."""
+    """By how much a difference may be lower, and higher, than an estimate says that does not see all of a policy."""
 
     below: float = 0.0
     above: float = 0.0
@@ -72,7 +74,7 @@ class Case:
     interval: Interval  # interval of the uplift
     facts: WeightFacts
     lost_weight: float  # share of the weights that the estimator clipped off
-    allowance: Allowance  # what that share may be worth
+    allowance: Allowance  # what that share, and actions that were never taken, may be worth
     uplift: float
     # Intervals of the value and of the uplift.
     value_bounds: Bounds
@@ -104,11 +106,20 @@ def judge(case: Case) -> tuple[str, str]:
         reason = "The policy is the logging policy on this log, but for rounding: there is no difference to see."
         return INCONCLUSIVE, reason + note
     verdict, reason = compare_bounds(case.uplift, case.allowance.around(case.bounds), case.goal)
+    return verdict, reason + _allowance_sentence(case) + note
+
+
+def _allowance_sentence(case: Case) -> str:
+    """Return what the verdict allows for, as a sentence; empty if for hardly anything."""
+    hidden = []
     if case.lost_weight > MAX_UNSUPPORTED:
         left = "is left to the reward model" if case.estimator.needs_model else "is clipped off"
-        size = max(case.allowance)
-        reason += f" {case.lost_weight:.0%} of the policy's probability {left}; the verdict allows {size:.2g} for it."
-    return verdict, reason + note
+        hidden.append(f"{case.lost_weight:.0%} of the policy's probability {left}")
+    if case.facts.unsupported_mass > MENTIONED:
+        hidden.append(f"{case.facts.unsupported_mass:.1%} of the policy's choices are actions that were never taken")
+    if not hidden:
+        return ""
+    return f" {' and '.join(hidden)}; the verdict allows {max(case.allowance):.2g} for it."
 
 
 def find_complaint(case: Case, *, is_paired: bool = False) -> str | None:
@@ -139,7 +150,7 @@ def find_complaint(case: Case, *, is_paired: bool = False) -> str | None:
     if not case.estimator.can_decide:
         return MODEL_ALONE
     if case.uses_weights:
-        complaint = _weight_complaint(case.interval, facts) or _size_complaint(case, is_paired)
+        complaint = _weight_complaint(case, is_paired) or _size_complaint(case, is_paired)
         if complaint is not None:
             return complaint
     if not all(math.isfinite(bound) for bound in case.bounds):
@@ -147,25 +158,40 @@ def find_complaint(case: Case, *, is_paired: bool = False) -> str | None:
     return None
 
 
-def _weight_complaint(interval: Interval, facts: WeightFacts) -> str | None:
+def _weight_complaint(case: Case, is_paired: bool) -> str | None:
     """Return what is wrong with the weights, whatever is estimated from them."""
+    facts, is_bound = case.facts, case.interval.is_bound
     if facts.max == 0.0:
         return "The policy gives probability zero to every logged action: the log says nothing about it."
     if facts.gap <= SAME_POLICY:
         return None  # of the logging policy nothing has to be inferred
-    if not interval.is_bound and facts.n_groups is not None and facts.n_groups < MIN_GROUPS:
+    if not is_bound and facts.n_groups is not None and facts.n_groups < MIN_GROUPS:
         # Before the mean weight: its standard error comes from the groups.
         return (
             f"The log has {facts.n_groups} groups, fewer than {MIN_GROUPS}: how much they differ from each other "
             "cannot be told, and the interval cannot be relied on."
         )
+    lopsided = None if is_bound or is_paired else lopsided_groups(facts.differing_groups)
+    if lopsided is not None:
+        return lopsided
     if is_mean_off(facts.mean, facts.mean_z):
         return _mean_complaint(facts)
-    if interval.is_bound or facts.ess >= MIN_ESS:
+    if is_bound or facts.ess >= MIN_ESS:
         return None
     return (
         f"To this policy the log is worth {_counted(facts.ess)}, fewer than {MIN_ESS:.0f}: the interval cannot be "
         f"relied on. {_few_because(facts)}"
+    )
+
+
+def lopsided_groups(n_groups: float | None) -> str | None:
+    """Return the complaint that a few groups decide, given how many there are in effect, or None if enough do."""
+    if n_groups is None or n_groups >= MIN_EQUAL_GROUPS:
+        return None
+    return (
+        f"A few large groups decide: those that tell the two policies apart are worth {n_groups:.0f} of equal size, "
+        f"fewer than {MIN_EQUAL_GROUPS:.0f}. How much groups differ from each other cannot be told, and the interval "
+        "cannot be relied on."
     )
 
 
