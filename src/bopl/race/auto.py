@@ -144,6 +144,7 @@ class AutoPolicy(DelegatedPolicy):
             Memory that a log in pieces may take on this machine, such as ``"4GB"``; half of the free memory by
             default.
         """
+        keeper = keeper or Keeper()
         if isinstance(context, PartitionedLog):
             return self._fit_pieces(context, sample_weight, cluster, memory, keeper)
         if cluster is not None or memory is not None:
@@ -165,7 +166,7 @@ class AutoPolicy(DelegatedPolicy):
         return self
 
     def _fit_pieces(
-        self, log: PartitionedLog, sample_weight: Any, cluster: Any, memory: int | str | None, keeper: Keeper | None
+        self, log: PartitionedLog, sample_weight: Any, cluster: Any, memory: int | str | None, keeper: Keeper
     ) -> AutoPolicy:
         """Race the candidates on a random part of a log in pieces, and train the winner on all of it."""
         log.require_propensity()
@@ -195,7 +196,7 @@ class AutoPolicy(DelegatedPolicy):
         return self
 
     def _workbench(
-        self, log: BanditLog, weight: FloatArray | None, seed: int, outcome: Outcome, keeper: Keeper | None = None
+        self, log: BanditLog, weight: FloatArray | None, seed: int, outcome: Outcome, keeper: Keeper
     ) -> Workbench:
         """Return the workbench for training winners on a log in memory."""
         return Workbench(
@@ -220,7 +221,7 @@ class AutoPolicy(DelegatedPolicy):
         log: BanditLog | PartitionedLog,
         weight: FloatArray | None,
         fitting: Callable[[Outcome, int, float], WinnerFit],
-        keeper: Keeper | None = None,
+        keeper: Keeper,
     ) -> None:
         """Race on a log, or on a part of a large one, and train the winners on all of it."""
         seed = int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
@@ -245,7 +246,7 @@ class AutoPolicy(DelegatedPolicy):
         seed: int,
         began: float,
         progress: RaceProgress,
-        keeper: Keeper | None,
+        keeper: Keeper,
     ) -> Outcome:
         """Return the outcome of the race on a log, or on a part of one with this many samples."""
         names = tuple(one for one in choose(self.include, self.exclude) if one.suits(raced))

@@ -6,7 +6,7 @@ import time
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import cached_property
 from typing import Any, Protocol
 
 import numpy as np
@@ -43,14 +43,14 @@ class InMemory:
     n_jobs : int or None
     deadline : float
         On the monotonic clock.
-    keeper : Keeper, optional
+    keeper : Keeper
         Stores the rounds as they are made.
     """
 
     make_workbench: Callable[[], Workbench]
     n_jobs: int | None
     deadline: float
-    keeper: Keeper | None = None
+    keeper: Keeper
 
     @cached_property
     def _workbench(self) -> Workbench:
@@ -60,8 +60,6 @@ class InMemory:
         """Return a winner, trained on all samples."""
         workbench = self._workbench
         policy = unfitted(winner, workbench.log.n_samples, self.n_jobs)
-        if self.keeper is None:
-            return policy.fit(workbench.log, workbench=workbench, callbacks=limits(self.deadline))
         self.keeper.fit(policy, workbench.log, workbench=workbench, callbacks=limits(self.deadline))
         return policy
 
@@ -84,7 +82,7 @@ class OverPieces:
     deadline : float
         On the monotonic clock.
     seed : int
-    keeper : Keeper, optional
+    keeper : Keeper
         Stores the rounds as they are made.
     """
 
@@ -97,14 +95,14 @@ class OverPieces:
     n_jobs: int | None
     deadline: float
     seed: int
-    keeper: Keeper | None = None
+    keeper: Keeper
 
     def fit(self, winner: Contender) -> BoostedPolicy:
         """Return a winner, trained on all samples."""
         policy = unfitted(winner, self.log.n_samples, self.n_jobs).set_params(n_folds=self.n_folds)
-        fit = policy.fit if self.keeper is None else partial(self.keeper.fit, policy)
         try:
-            fit(
+            self.keeper.fit(
+                policy,
                 self.log,
                 sample_weight=self.sample_weight,
                 cluster=self.cluster,

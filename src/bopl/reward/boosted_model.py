@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from copy import copy
 from dataclasses import dataclass, replace
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import numpy as np
 from sklearn.base import BaseEstimator, clone
@@ -25,6 +26,8 @@ from bopl.log import BanditLog
 from bopl.log.context import read_context, with_columns
 from bopl.log.row_sketch import RowSketch
 from bopl.objective import StepTarget
+
+MAX_KEPT = 200_000  # with more samples, logged pairs are binned again for every model: they take much memory
 
 
 @dataclass(frozen=True)
@@ -90,10 +93,14 @@ class BoostedRewardModel(BaseEstimator):
         self.learning_rate = learning_rate
         self.random_state = random_state
 
-    def fit(self, log: BanditLog, *, sample_weight: FloatArray | None = None) -> BoostedRewardModel:
-        """Fit the model to the rewards of the logged actions."""
+    def fit(
+        self, log: BanditLog, *, sample_weight: FloatArray | None = None, pairs: BoundPairs | None = None
+    ) -> BoostedRewardModel:
+        """Fit the model to the rewards of the logged actions; ``pairs`` are shared with other fits on the log."""
         weight = np.ones(log.n_samples) if sample_weight is None else sample_weight
-        run = RewardBinding(log, self.learner_for(log)).boost(self, weight, seed=self.random_state or 0)
+        learner = self.learner_for(log)
+        binding = (BoundPairs() if pairs is None else pairs).of(log, learner)
+        run = binding.boost(self, weight, seed=self.random_state or 0, learner=learner)
         for _ in range(self.n_rounds):
             run.add_round()
         return self.take(run, log)
@@ -192,6 +199,26 @@ class RewardBinding:
         model.check_settings()
         bound = self._bound.rebound(learner or self._bound.settings, seed=seed)
         return RewardRun(bound, self._reward, weight[self.order], model.learning_rate)
+
+    def serves(self, learner: HistTree) -> bool:
+        """Return whether trees with these settings can be boosted on these bins."""
+        return self._bound.serves(learner)
+
+
+class BoundPairs:
+    """The logged pairs of logs, binned once for all models while a log is in memory."""
+
+    def __init__(self) -> None:
+        self._bound = WeakKeyDictionary[BanditLog, list[RewardBinding]]()
+
+    def of(self, log: BanditLog, learner: HistTree) -> RewardBinding:
+        """Return the pairs of a log; ``learner`` is that of `BoostedRewardModel.learner_for`."""
+        known = self._bound.setdefault(log, [])
+        found = next((one for one in known if one.serves(learner)), None)
+        if found is None:
+            found = RewardBinding(log, learner)
+            known += [found] if log.n_samples <= MAX_KEPT else []
+        return found
 
 
 class RewardRun:

@@ -16,6 +16,7 @@ import numpy as np
 from bopl._machine import versions
 from bopl._typing import AnyArray, FloatArray
 from bopl.boosting import BoostingState, CallbackAction, Checkpoint, Workbench
+from bopl.boosting.keeper import Keeper
 from bopl.boosting.loop import AnyCallback
 from bopl.log import BanditLog, PartitionedLog
 from bopl.policy import BoostedPolicy
@@ -36,7 +37,7 @@ NO_ROOM = "There is no checkpoint, so a killed run would start from the beginnin
 T = TypeVar("T")
 
 
-class Checkpoints:
+class Checkpoints(Keeper):
     """The progress of the fits of a run and of the parts of its race: hidden files in its folder, one for each.
 
     Their names contain a digest of the settings, the versions and the log: only an identical run finds them.
@@ -50,6 +51,7 @@ class Checkpoints:
     """
 
     def __init__(self, folder: Path, config: TrainConfig, origin: Sequence[str]) -> None:
+        super().__init__()
         settings = {name: value for name, value in config.to_dict().items() if name not in INDIFFERENT}
         facts = json.dumps([settings, versions(), *origin], sort_keys=True, default=str)
         self._folder, self._key = folder, hashlib.sha256(facts.encode()).hexdigest()[:16]

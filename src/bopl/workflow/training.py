@@ -150,7 +150,7 @@ def _run(config: TrainConfig, folder: RunFolder, progress: bool, callbacks: Sequ
     logger.info(f"Judging on the {len(held_out):,} held-out samples.")
     with _telling_of(folder.out):
         with clock.step("evaluate"):
-            reward_model = fit_reward_model(rest, config)
+            reward_model = fit_reward_model(rest, config, checkpoints.pairs)
             # Held-out samples in memory are scored once, for the verdict and for the report.
             if isinstance(held_out, BanditLog):
                 judged, cluster = read_policy(policy, held_out).kept().given, None

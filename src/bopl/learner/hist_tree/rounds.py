@@ -86,10 +86,11 @@ class TreeRounds(Generic[Source]):
         self.n_always = 0
         self._bound = engine.bind(rows, has_count=settings.min_samples_leaf > 1)
 
-    def use_settings(self, settings: HistTree, *, seed: int) -> None:
+    def use_settings(self, settings: HistTree, engine: TreeEngine[Source], *, seed: int) -> None:
         """Fit trees with other settings from now on; working memory is kept where it has what they need."""
-        if (settings.min_samples_leaf > 1) != (self.settings.min_samples_leaf > 1):
-            self._bound = self._engine.bind(self._rows, has_count=settings.min_samples_leaf > 1)
+        has_count = settings.min_samples_leaf > 1
+        if has_count != (self.settings.min_samples_leaf > 1) or engine != self._engine:
+            self._engine, self._bound = engine, engine.bind(self._rows, has_count=has_count)
         self.settings, self._seed = settings, _seed_of(settings, seed)
 
     def fit(self, source: Source, largest: float, weights: WeightSummary, round_idx: int) -> FittedTree:
