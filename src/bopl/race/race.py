@@ -243,7 +243,7 @@ class Race:
         going = [one for one in alive if not one.is_over]
         if n_rounds == 0 or n_rounds == RUNGS[-1]:
             return going
-        ranked = sorted(going, key=lambda one: -np.inf if one.best is None else one.best.rank, reverse=True)
+        ranked = sorted(going, key=_rank, reverse=True)
         n_kept = max(MIN_KEPT, -(-len(alive) // 2))
         for one in ranked[n_kept:]:
             one.status = f"dropped after {one.n_rounds} rounds"
