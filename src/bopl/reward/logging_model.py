@@ -303,6 +303,7 @@ class LoggingTerm:
     """``log_factor · ln pi_0(a | x) + prob_factor · pi_0(a | x)`` as a predictor of scores or rewards."""
 
     kind: ClassVar[str] = "logging"
+    has_exact_rows: ClassVar[bool] = True
 
     model: LoggingModel
     log_factor: float = 1.0
