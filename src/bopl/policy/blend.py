@@ -17,13 +17,14 @@ from bopl.log import BanditLog
 from bopl.policy.boosted import BoostedPolicy
 from bopl.policy.mean_prob import MIN_PROB, content_of, mean_prob, shares_of, sharpened_prob
 from bopl.policy.packed import PackedPolicy
+from bopl.policy.scored import ShownAsCard
 
 if TYPE_CHECKING:
     from bopl.boosting import History
     from bopl.policy.explanation import Explanation
 
 
-class BlendedPolicy(PackedPolicy):
+class BlendedPolicy(ShownAsCard, PackedPolicy):
     """The mean of several policies' probabilities.
 
     Parameters

@@ -14,13 +14,14 @@ from bopl.boosting import Ensemble
 from bopl.log.action import encode_actions
 from bopl.log.check import check_lengths
 from bopl.policy.packed import PackedPolicy
+from bopl.policy.scored import ShownAsCard
 from bopl.reward.logging_model import LoggingTerm
 
 if TYPE_CHECKING:
     from bopl.policy.explanation import Explanation
 
 
-class EnsemblePolicy(PackedPolicy):
+class EnsemblePolicy(ShownAsCard, PackedPolicy):
     """A softmax policy over an ensemble, however it was fitted.
 
     Attributes

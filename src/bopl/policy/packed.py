@@ -1,4 +1,4 @@
-"""`PackedPolicy`: a policy that is written to one file, and shown as a card in notebooks."""
+"""`PackedPolicy`: a policy that is written to one file."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from pathlib import Path
 from sklearn.utils.validation import check_is_fitted
 
 from bopl._archive import Packed
-from bopl.policy.scored import ScoredPolicy, ShownAsCard
+from bopl.policy.scored import ScoredPolicy
 
 
-class PackedPolicy(ShownAsCard, ScoredPolicy):
+class PackedPolicy(ScoredPolicy):
     """A policy that packs itself as JSON facts and arrays."""
 
     @abstractmethod
@@ -20,7 +20,7 @@ class PackedPolicy(ShownAsCard, ScoredPolicy):
 
     def save(self, path: str | Path) -> None:
         """Write the policy to one file that `bopl.load` reads: JSON and plain arrays in a zip, nothing executable."""
-        from bopl.policy.model_file import save_packed
+        from bopl.policy.model_file import write_policy
 
         check_is_fitted(self)
-        save_packed(self, path)
+        write_policy(self, path)
