@@ -50,7 +50,8 @@ class Registry(MutableMapping[str, T], Generic[T]):
 
     def __setitem__(self, name: str, value: T) -> None:
         if name in self._own and name in self._known and _full_name(self[name]) != _full_name(value):
-            raise ValueError(f"{name!r} is one of bopl's own {self._noun}; give {_full_name(value)} another name.")
+            noun = self.group.rpartition(".")[2]
+            raise ValueError(f"{name!r} is one of bopl's own {noun}; give {_full_name(value)} another name.")
         self._known[name] = value
 
     def __delitem__(self, name: str) -> None:
@@ -88,10 +89,6 @@ class Registry(MutableMapping[str, T], Generic[T]):
             yield
         finally:
             self._known = before
-
-    @property
-    def _noun(self) -> str:
-        return self.group.rpartition(".")[2]
 
     @cached_property
     def _offered(self) -> dict[str, EntryPoint]:
