@@ -14,7 +14,7 @@ from bopl.learner.hist_tree.engine import EngineRows
 from bopl.learner.hist_tree.grid import largest_of
 from bopl.learner.hist_tree.inputs import check_tree_settings
 from bopl.learner.hist_tree.levels import Pieces, PiecesEngine
-from bopl.learner.hist_tree.memory import MemoryEngine, MemorySource
+from bopl.learner.hist_tree.memory_engine import MemoryEngine, MemorySource
 from bopl.learner.hist_tree.predictor import HistTreePredictor
 from bopl.learner.hist_tree.rounds import TreeRounds, WeightSummary
 from bopl.learner.hist_tree.storage import BinnedContext

@@ -16,9 +16,8 @@ from bopl.learner.hist_tree.action_split import ActionTable
 from bopl.learner.hist_tree.apply import GrownTree
 from bopl.learner.hist_tree.assembly import make_tree
 from bopl.learner.hist_tree.compilation import announced_compilation
-from bopl.learner.hist_tree.engine import EngineRows, GrowthTask, TreeEngine
+from bopl.learner.hist_tree.engine import EngineRows, GrowthTask, Limits, TreeEngine
 from bopl.learner.hist_tree.grid import Grid, largest_of
-from bopl.learner.hist_tree.limits import Limits
 from bopl.learner.hist_tree.problem import make_grids
 from bopl.learner.hist_tree.prune import keep_best_splits
 from bopl.learner.hist_tree.tree import Tree
