@@ -9,9 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from bopl.reward.boosted_model import BoundPairs
 
 if TYPE_CHECKING:
-    from bopl._typing import FloatArray
     from bopl.boosting.loop import AnyCallback
-    from bopl.boosting.workbench import Workbench
     from bopl.log import BanditLog, PartitionedLog
 
 T = TypeVar("T")
@@ -53,24 +51,7 @@ class Keeper:
         return False
 
     def fit(
-        self,
-        policy: Any,
-        log: BanditLog | PartitionedLog,
-        *,
-        sample_weight: FloatArray | None = None,
-        validation: BanditLog | PartitionedLog | None = None,
-        callbacks: Sequence[AnyCallback] = (),
-        workbench: Workbench | None = None,
-        cluster: Any = None,
-        memory: int | str | None = None,
+        self, fit: Callable[..., Any], log: BanditLog | PartitionedLog, callbacks: Sequence[AnyCallback] = ()
     ) -> None:
-        """Fit a policy round by round, from where an earlier run stopped; arguments are those of its ``fit``."""
-        policy.fit(
-            log,
-            sample_weight=sample_weight,
-            validation=validation,
-            callbacks=callbacks,
-            workbench=workbench,
-            cluster=cluster,
-            memory=memory,
-        )
+        """Call a policy's ``fit`` with a log and callbacks, from where an earlier run stopped."""
+        fit(log, callbacks=callbacks)

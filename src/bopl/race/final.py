@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 import warnings
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, Protocol
 
 import numpy as np
@@ -78,8 +78,8 @@ class InMemory:
     def fit(self, winner: Contender) -> BoostedPolicy:
         """Return a winner, trained on all samples."""
         policy = unfitted(winner, self.log.n_samples, self.training.n_jobs)
-        callbacks = limits(self.training.deadline)
-        self.training.keeper.fit(policy, self.log, workbench=self._workbench, callbacks=callbacks)
+        fit = partial(policy.fit, workbench=self._workbench)
+        self.training.keeper.fit(fit, self.log, limits(self.training.deadline))
         return policy
 
 
@@ -106,15 +106,9 @@ class OverPieces:
         """Return a winner, trained on all samples."""
         n_samples = self.log.n_samples
         policy = unfitted(winner, n_samples, self.training.n_jobs).set_params(n_folds=folds_for(n_samples))
+        fit = partial(policy.fit, sample_weight=self.sample_weight, cluster=self.cluster, memory=self.memory)
         try:
-            self.training.keeper.fit(
-                policy,
-                self.log,
-                sample_weight=self.sample_weight,
-                cluster=self.cluster,
-                memory=self.memory,
-                callbacks=limits(self.training.deadline),
-            )
+            self.training.keeper.fit(fit, self.log, limits(self.training.deadline))
         except TypeError as error:  # its learner needs the log in memory
             self._warn(str(error))
             return self._drawn.fit(winner)
