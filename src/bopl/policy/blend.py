@@ -16,8 +16,7 @@ from bopl._typing import FloatArray
 from bopl.log import BanditLog
 from bopl.policy.boosted import BoostedPolicy
 from bopl.policy.deciding import MIN_PROB, BlendDeciding, shares_of
-from bopl.policy.packed import PackedPolicy
-from bopl.policy.scored import ShownAsCard
+from bopl.policy.scored import PackedPolicy, ShownAsCard
 
 if TYPE_CHECKING:
     from bopl.boosting import History

@@ -13,8 +13,7 @@ from bopl._typing import FloatArray
 from bopl.log.action import encode_actions
 from bopl.log.check import check_lengths
 from bopl.policy.deciding import EnsembleDeciding
-from bopl.policy.packed import PackedPolicy
-from bopl.policy.scored import ShownAsCard
+from bopl.policy.scored import PackedPolicy, ShownAsCard
 from bopl.reward.logging_model import LoggingTerm
 
 if TYPE_CHECKING:

@@ -11,8 +11,7 @@ from bopl._archive import Archive
 from bopl._archive import Packed as Packed
 from bopl._typing import AnyArray, BoolArray, ContextMatrix, FloatArray
 from bopl.log import BanditLog
-from bopl.policy.packed import PackedPolicy
-from bopl.policy.scored import as_training_log
+from bopl.policy.scored import PackedPolicy, as_training_log
 
 
 class LearnedPolicy(PackedPolicy):

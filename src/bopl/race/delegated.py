@@ -10,8 +10,7 @@ from sklearn.utils.validation import check_is_fitted
 from bopl._typing import BoolArray, ContextMatrix, FloatArray
 from bopl.policy.blend import BlendedPolicy
 from bopl.policy.boosted import BoostedPolicy
-from bopl.policy.packed import PackedPolicy
-from bopl.policy.scored import ShownAsCard
+from bopl.policy.scored import PackedPolicy, ShownAsCard
 
 if TYPE_CHECKING:
     from bopl.boosting import History
