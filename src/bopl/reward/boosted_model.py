@@ -20,7 +20,7 @@ from bopl.learner import HistTree, with_categories
 from bopl.learner.hist_tree.bound import BoundHistTree
 from bopl.learner.hist_tree.predict import FlatEnsemble
 from bopl.learner.hist_tree.predictor import HistTreePredictor, stack_trees
-from bopl.learner.hist_tree.tree import ACTION_SPLIT, WORD_BITS, Tree
+from bopl.learner.hist_tree.tree import ACTION_SPLIT, WORD_BITS, Tree, n_words
 from bopl.learner.store import MIN_PARALLEL_ROWS
 from bopl.log import BanditLog
 from bopl.log.context import read_context, with_columns
@@ -267,7 +267,7 @@ def score_all_actions(tree: Tree, n_actions: int, n_action_features: int = 0) ->
     # identity. Other nodes stay as they are.
     at = tree.feature == tree.n_features - 1
     action = np.where(at, tree.threshold, -1.0).astype(np.int32)
-    right_actions = np.zeros((tree.n_nodes, -(-n_actions // WORD_BITS)), dtype=np.uint64)
+    right_actions = np.zeros((tree.n_nodes, n_words(n_actions)), dtype=np.uint64)
     nodes = np.flatnonzero(at)
     word, bit = np.divmod(action[nodes], WORD_BITS)
     right_actions[nodes, word] = np.uint64(1) << bit.astype(np.uint64)
