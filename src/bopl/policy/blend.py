@@ -14,8 +14,8 @@ from bopl._archive import Archive, Packed
 from bopl._settings import check_number
 from bopl._typing import FloatArray
 from bopl.log import BanditLog
+from bopl.policy.action_prob import MIN_PROB, BlendDeciding, shares_of
 from bopl.policy.boosted import BoostedPolicy
-from bopl.policy.deciding import MIN_PROB, BlendDeciding, shares_of
 from bopl.policy.scored import PackedPolicy, ShownAsCard
 
 if TYPE_CHECKING:

@@ -11,8 +11,8 @@ from typing import Any
 from bopl._archive import Archive
 from bopl._settings import check_number
 from bopl._typing import BoolArray, ContextMatrix, FloatArray
+from bopl.policy.action_prob import BlendDeciding, EnsembleDeciding, shares_of
 from bopl.policy.boosted_file import ensemble_from
-from bopl.policy.deciding import BlendDeciding, EnsembleDeciding, shares_of
 from bopl.policy.model_file import (
     check_parts,
     from_plain,

@@ -12,7 +12,7 @@ from sklearn.utils.validation import check_is_fitted
 from bopl._typing import FloatArray
 from bopl.log.action import encode_actions
 from bopl.log.check import check_lengths
-from bopl.policy.deciding import EnsembleDeciding
+from bopl.policy.action_prob import EnsembleDeciding
 from bopl.policy.scored import PackedPolicy, ShownAsCard
 from bopl.reward.logging_model import LoggingTerm
 
