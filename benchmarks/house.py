@@ -283,7 +283,11 @@ def walk(rows: int, rounds: int) -> None:
     with tempfile.TemporaryDirectory() as folder:
         log.to_parquet(Path(folder) / "shop.parquet")
         single = ["--objective", "ips", "--n-rounds", str(rounds)]
-        for name, more in (("`bopl train`, one objective", single), ("`bopl train`, the race", [])):
+        for name, more in (
+            ("`bopl train`, one objective", single),
+            ("`bopl train`, the race", []),
+            ("`bopl train`, the race of `dr`", ["--include", "dr"]),
+        ):
             words = ["train", f"{folder}/shop.parquet", "--out", f"{folder}/{len(more)}.bopl", *more]
             with redirect_stdout(io.StringIO()):
                 journeys[name].along(partial(_exit_code, command, words))

@@ -49,8 +49,9 @@ class Registry(MutableMapping[str, T], Generic[T]):
         return found
 
     def __setitem__(self, name: str, value: T) -> None:
-        if name in self._own and name in self._known and _full_name(self[name]) != _full_name(value):
-            raise ValueError(f"{name!r} is one of bopl's own {self._noun}; give {_full_name(value)} another name.")
+        if name in self._own and name in self._known and full_name(self[name]) != full_name(value):
+            noun = self.group.rpartition(".")[2]
+            raise ValueError(f"{name!r} is one of bopl's own {noun}; give {full_name(value)} another name.")
         self._known[name] = value
 
     def __delitem__(self, name: str) -> None:
@@ -89,10 +90,6 @@ class Registry(MutableMapping[str, T], Generic[T]):
         finally:
             self._known = before
 
-    @property
-    def _noun(self) -> str:
-        return self.group.rpartition(".")[2]
-
     @cached_property
     def _offered(self) -> dict[str, EntryPoint]:
         """What installed packages offer; built-in names cannot be overridden."""
@@ -125,6 +122,7 @@ def _entry_points() -> tuple[EntryPoint, ...]:
     return tuple(sorted((one for group in groups for one in installed.select(group=group)), key=lambda one: one.name))
 
 
-def _full_name(value: Any) -> str:
+def full_name(value: Any) -> str:
+    """Return module and name of a class, or of that of an object."""
     kind = value if isinstance(value, type) else type(value)
     return f"{kind.__module__}.{kind.__qualname__}"

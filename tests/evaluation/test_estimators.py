@@ -3,11 +3,11 @@
 import numpy as np
 import pytest
 
+from bopl._weight import snips_value
 from bopl.evaluation import ESTIMATORS, ClippedIPS, ShrinkageDR, SwitchDR
 from bopl.evaluation.model_based import bounded_mse
 from bopl.evaluation.moments import MomentSum
 from bopl.evaluation.sample_terms import Pilot, Terms
-from bopl.objective.value import ips_value, snips_value
 
 NAMES = sorted(ESTIMATORS)
 
@@ -55,9 +55,9 @@ def test_value_is_the_textbook_formula(name):
     assert estimator.value(mean) == pytest.approx(plain_value(name, terms, estimator), rel=1e-12)
 
 
-def test_ips_and_snips_are_the_values_that_training_watches():
+def test_ips_is_the_plain_mean_and_snips_the_value_that_training_watches():
     terms = make_terms()
-    for name, formula in (("ips", ips_value), ("snips", snips_value)):
+    for name, formula in (("ips", lambda weight, reward: np.mean(weight * reward)), ("snips", snips_value)):
         estimator = tuned(name, terms)
         value = estimator.value(estimator.moments(terms).mean(axis=0))
         assert value == pytest.approx(formula(terms.importance_weight, terms.reward), rel=1e-12)

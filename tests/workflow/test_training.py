@@ -19,6 +19,8 @@ import bopl
 from bopl import _policy_reader
 from bopl.boosting.ensemble import Ensemble
 from bopl.boosting.loop import INTERRUPTED
+from bopl.learner.hist_tree import learner
+from bopl.learner.hist_tree.codes import bin_context
 from bopl.race.leaderboard import Entry, Leaderboard
 from bopl.workflow import training
 from bopl.workflow.config import TrainConfig
@@ -50,6 +52,19 @@ def test_candidates_put_zero_between_the_least_reward_and_beyond_the_mean(reward
 def test_equal_rewards_leave_nothing_to_choose_by():
     with pytest.raises(ValueError, match="all 4 rewards are 2: nothing distinguishes"):
         candidates(np.full(4, 2.0))
+
+
+def test_a_race_bins_every_array_once(tmp_path, monkeypatch):
+    binned = Counter()
+
+    def count(context, columns):
+        binned[context.shape, context.tobytes()] += 1
+        return bin_context(context, columns)
+
+    monkeypatch.setattr(learner, "bin_context", count)
+    train(config_for(tmp_path, objective="auto", include=("dr",), n_rounds=100, max_depth=12))
+    # The training part as well: for the logging policy, for the winner's reward model and for the verdict's.
+    assert set(binned.values()) == {1}, [(shape, n) for (shape, _), n in binned.items()]
 
 
 @pytest.mark.parametrize("is_kept", [True, False])

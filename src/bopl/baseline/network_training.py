@@ -15,10 +15,10 @@ import numpy as np
 
 from bopl._torch import import_torch, pick_device
 from bopl._typing import FloatArray, IntArray
+from bopl._weight import snips_value
 from bopl.baseline.network import Network, fit_scaling, layer_widths
 from bopl.log import BanditLog
 from bopl.log.input_layout import category_sizes
-from bopl.objective.value import snips_value
 
 Tensor: TypeAlias = Any  # torch is an optional dependency: it is imported when a network is trained
 

@@ -15,12 +15,11 @@ import numpy as np
 from bopl._exact import Limbs, no_limbs, value_of
 from bopl._interrupt import Threads
 from bopl._typing import AnyArray, FloatArray
-from bopl._weight import effective_sample_size
+from bopl._weight import effective_sample_size, snips_value
 from bopl.boosting import ascent_kernel as kernel
 from bopl.log import BanditLog
 from bopl.objective import BoundObjective, RewardTerms, TrainingData
 from bopl.objective.softmax import log_softmax
-from bopl.objective.value import snips_value
 
 MIN_PARALLEL = 1 << 16  # (sample, action) pairs below which threads cost more than they save
 

@@ -12,7 +12,7 @@ from bopl._settings import check_number
 from bopl._typing import AnyArray
 from bopl.boosting.callback import BoostingState, Callback, CallbackAction
 from bopl.boosting.history import COLUMNS
-from bopl.boosting.store import pack_rounds, read_records, unpack_rounds
+from bopl.boosting.round_store import pack_rounds, read_records, unpack_rounds
 from bopl.log import BanditLog
 from bopl.log.identical import content_digest, sample_keys
 

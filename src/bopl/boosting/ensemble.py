@@ -15,10 +15,6 @@ from bopl.boosting.step import Step
 from bopl.learner.base import Predictor
 from bopl.learner.store import Scorer, stack_predictors
 
-# A service logs probabilities one record at a time, and an evaluation recomputes them in a batch: they agree to the bit
-# where no matrix product, whose order depends on its size, is involved.
-EXACT_KINDS = ("hist_tree", "sparse_tree", "logging")  # predictors that add up every row in the same order
-
 
 @dataclass(frozen=True)
 class Round:
@@ -49,7 +45,9 @@ class Ensemble:
     @property
     def has_exact_rows(self) -> bool:
         """Whether the digits of a row's scores do not depend on the other rows."""
-        return all(getattr(one, "kind", None) in EXACT_KINDS for one in self.predictors)
+        # A service logs probabilities one record at a time, and an evaluation recomputes them in a batch: they agree to
+        # the bit where no matrix product, whose order depends on its size, is involved.
+        return all(getattr(one, "has_exact_rows", False) for one in self.predictors)
 
     def score(self, context: ContextMatrix) -> FloatArray:
         """Return the ensemble's scores of shape (n_samples, n_actions)."""

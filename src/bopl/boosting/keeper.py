@@ -1,22 +1,30 @@
-"""`Keeper`: stores the results of long work, so that the same work can resume from there after a crash."""
+"""`Keeper`: what the parts of long work share, and can resume from after a crash."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from bopl.reward.boosted_model import BoundPairs
 
 if TYPE_CHECKING:
-    from bopl._typing import FloatArray
     from bopl.boosting.loop import AnyCallback
-    from bopl.boosting.workbench import Workbench
     from bopl.log import BanditLog, PartitionedLog
 
 T = TypeVar("T")
 
 
-class Keeper(Protocol):
-    """Files of finished work, by name; they are used only if log, settings and versions are the same."""
+class Keeper:
+    """Keeps binned pairs in memory, and no files; `bopl.workflow.checkpoints` adds files of finished work.
+
+    Attributes
+    ----------
+    pairs : BoundPairs
+    """
+
+    def __init__(self) -> None:
+        self.pairs = BoundPairs()
 
     def recall(self, name: str, read: Callable[[Path], T]) -> T | None:
         """Return what was stored under a name; None if there is nothing, or nothing readable.
@@ -27,6 +35,7 @@ class Keeper(Protocol):
         read : callable
             Returns the contents of a file, or raises ValueError.
         """
+        return None
 
     def keep(self, name: str, write: Callable[[Path], None], *, seconds: float) -> bool:
         """Store finished work under a name, if it took longer than writing it does; return whether it was stored.
@@ -39,17 +48,10 @@ class Keeper(Protocol):
         seconds : float
             How long the work took.
         """
+        return False
 
     def fit(
-        self,
-        policy: Any,
-        log: BanditLog | PartitionedLog,
-        *,
-        sample_weight: FloatArray | None = None,
-        validation: BanditLog | PartitionedLog | None = None,
-        callbacks: Sequence[AnyCallback] = (),
-        workbench: Workbench | None = None,
-        cluster: Any = None,
-        memory: int | str | None = None,
+        self, fit: Callable[..., Any], log: BanditLog | PartitionedLog, callbacks: Sequence[AnyCallback] = ()
     ) -> None:
-        """Fit a policy round by round, from where an earlier run stopped; arguments are those of its ``fit``."""
+        """Call a policy's ``fit`` with a log and callbacks, from where an earlier run stopped."""
+        fit(log, callbacks=callbacks)

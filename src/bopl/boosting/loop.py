@@ -265,12 +265,8 @@ class BoostingRun:
             del fitted  # its prediction is as large as the scores, and the next one would come on top of it
             requests = [callback(state) for callback in callbacks]  # every callback has seen this round
             if CallbackAction.STOP in requests:
-                return _reason_of(callbacks[requests.index(CallbackAction.STOP)])
+                return getattr(callbacks[requests.index(CallbackAction.STOP)], "stop_reason", Callback.stop_reason)
         return None
-
-
-def _reason_of(callback: AnyCallback) -> str:
-    return getattr(callback, "stop_reason", Callback.stop_reason)
 
 
 class Recorder:

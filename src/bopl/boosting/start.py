@@ -7,7 +7,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from bopl._settings import check_choice
 from bopl._typing import ContextMatrix, FloatArray
 from bopl.learner.base import Predictor
 from bopl.learner.store import stack_predictors
@@ -45,11 +44,6 @@ class Start:
             self.predictors + other.predictors,
             self.coefficients + other.coefficients,
         )
-
-
-def check_start(start: str) -> None:
-    """Raise unless ``start`` names a start."""
-    check_choice("start", start, STARTS)
 
 
 def mean_of(kind: str, predictors: Sequence[Sequence[Predictor]], coefficients: Sequence[Sequence[float]]) -> Start:

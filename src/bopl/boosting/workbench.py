@@ -21,12 +21,10 @@ from bopl.learner import BoundLearner, HistTree, bind_learner, with_categories
 from bopl.learner.hist_tree.bound import BoundHistTree
 from bopl.learner.store import learner_settings
 from bopl.log import BanditLog
-from bopl.reward.boosted_model import BoostedRewardModel, RewardBinding
+from bopl.reward.boosted_model import BoostedRewardModel
 from bopl.reward.cross_fitting import CrossFit, cross_fit
 from bopl.reward.kept_models import can_be_kept, read_cross_fit, write_cross_fit
 from bopl.reward.logging_model import LoggingModel, LoggingTerm, fit_logging_model
-
-MAX_KEPT = 200_000  # with more samples, logged pairs are binned again for every reward model: they take much memory
 
 
 class Workbench:
@@ -45,7 +43,7 @@ class Workbench:
     logging_model : LoggingModel, optional
         The logging policy, if it was learned before, for example from more samples: it does not depend on rewards.
     keeper : Keeper, optional
-        Keeps reward models, under names that begin with ``name``.
+        Keeps binned pairs, and reward models under names that begin with ``name``.
     name : str, default="fit"
         Name of the work in files that store it.
     """
@@ -66,11 +64,10 @@ class Workbench:
         self.n_folds = n_folds
         self.seed = seed
         self._bound: BoundHistTree | None = None
-        self._pairs: dict[str, RewardBinding] = {}
         self._rewards: dict[str, RewardFit] = {}
         self._logging: LoggingFit | None = None
         self._logging_model = logging_model
-        self._keeper, self._name = keeper, name
+        self._keeper, self._name = keeper or Keeper(), name
 
     def bind(self, learner: Any, *, seed: int) -> BoundLearner:
         """Return a learner bound to the log; trees of the engine share their bins if their settings allow it."""
@@ -78,7 +75,7 @@ class Workbench:
             return bind_learner(learner, self.log, seed=seed)
         learner = with_categories(learner, self.log)
         # Binning takes as long as some rounds; the row order and the working memory come with the bins.
-        if self._bound is not None and _bins_of(learner) == _bins_of(self._bound.settings):
+        if self._bound is not None and self._bound.serves(learner):
             return self._bound.rebound(learner, seed=seed)
         bound = learner.bind(self.log, seed=seed)
         self._bound = self._bound or bound
@@ -128,13 +125,13 @@ class Workbench:
         return find_prior(logging.model, values_of(sums), has_spread(variance))
 
     def _fit_logging(self) -> LoggingFit:
-        model = self._logging_model or fit_logging_model(self.log, seed=self.seed)
+        model = self._logging_model or fit_logging_model(self.log, seed=self.seed, pairs=self._keeper.pairs)
         # Not masked, as new contexts are not: which actions are eligible is left to the softmax of the scores.
         return LoggingFit(model, np.asfortranarray(model.log_prob(self.log.context)))
 
     def _kept_fit(self, key: str, model: Any, log: BanditLog, is_over: Callable[[], bool]) -> CrossFit:
         """Return what an earlier run fitted and stored, or fit and store it."""
-        if self._keeper is None or not can_be_kept(model):
+        if not can_be_kept(model):
             return self._cross_fit(model, log, is_over)
         name = f"{self._name} {key}"
         reading = partial(
@@ -155,23 +152,18 @@ class Workbench:
         return fitted
 
     def _cross_fit(self, model: Any, log: BanditLog, is_over: Callable[[], bool]) -> CrossFit:
+        binding = None
+        if isinstance(model, BoostedRewardModel):  # the pairs are those of the log, whichever rewards are learned
+            binding = self._keeper.pairs.of(self.log, model.learner_for(log)).with_reward(log.reward)
         return cross_fit(
             log,
             model,
             n_folds=self.n_folds,
             seed=self.seed,
             sample_weight=self.sample_weight,
-            binding=self._binding(model, log) if isinstance(model, BoostedRewardModel) else None,
+            binding=binding,
             is_over=is_over,
         )
-
-    def _binding(self, model: BoostedRewardModel, log: BanditLog) -> RewardBinding:
-        learner = model.learner_for(log)
-        key = str(_bins_of(learner))
-        binding = self._pairs.get(key) or RewardBinding(log, learner)
-        if log.n_samples <= MAX_KEPT:
-            self._pairs[key] = binding
-        return binding.with_reward(log.reward)
 
 
 @dataclass(frozen=True, eq=False)
@@ -227,11 +219,6 @@ def reward_start(models: Sequence[Any], prior: Prior | None, factor: float) -> S
     if prior is not None:
         start = Start("reward_model", (prior.term, *start.predictors), (factor, *start.coefficients))
     return start
-
-
-def _bins_of(learner: HistTree) -> tuple[Any, ...]:
-    categorical = None if learner.categorical is None else tuple(learner.categorical)
-    return learner.max_bins, categorical, learner.n_jobs
 
 
 def describe_model(model: Any) -> str:

@@ -15,7 +15,10 @@ if TYPE_CHECKING:
 
 
 class Predictor(Protocol):
-    """A fitted ``f(x, a)`` for all actions at once."""
+    """A fitted ``f(x, a)`` for all actions at once.
+
+    A class whose rows have the same bits alone and in a batch may declare ``has_exact_rows = True``.
+    """
 
     def predict(self, context: ContextMatrix) -> FloatArray:
         """Return scores of shape (n_samples, n_actions)."""

@@ -8,7 +8,7 @@ from dataclasses import dataclass, fields, is_dataclass, replace
 from typing import Any, ClassVar
 
 from bopl._errors import did_you_mean
-from bopl._registry import Registry
+from bopl._registry import Registry, full_name
 from bopl._settings import check_choice
 from bopl.objective.dr import DR
 from bopl.objective.ips import IPS
@@ -178,7 +178,7 @@ def home_of(objective: Objective) -> str | None:
 def check_objective(objective: Objective) -> None:
     """Raise if a policy fitted with this objective could not be saved and loaded with it."""
     kind, registered = type(objective), OBJECTIVES.get(objective.name)
-    if registered is not None and _full_name(registered) != _full_name(kind):
+    if registered is not None and full_name(registered) != full_name(kind):
         raise ValueError(
             f"the objectives {kind.__name__} and {registered.__name__} have the same name {objective.name!r}: a saved "
             f"policy would be loaded with the latter. Give {kind.__name__} another name."
@@ -188,10 +188,6 @@ def check_objective(objective: Objective) -> None:
             f"the objective {kind.__name__} has attributes that cannot be saved ({', '.join(vars(objective))}): make "
             "the class a frozen dataclass, whose fields are saved and compared."
         )
-
-
-def _full_name(kind: type) -> tuple[str, str]:
-    return kind.__module__, kind.__qualname__
 
 
 def _imported_class(home: str | None, name: str) -> type | None:

@@ -12,18 +12,18 @@ from sklearn.utils.validation import check_is_fitted
 
 from bopl._archive import Archive, Packed
 from bopl._settings import check_number
-from bopl._typing import BoolArray, ContextMatrix, FloatArray
+from bopl._typing import FloatArray
 from bopl.log import BanditLog
+from bopl.policy.action_prob import MIN_PROB, BlendDeciding, shares_of
 from bopl.policy.boosted import BoostedPolicy
-from bopl.policy.mean_prob import MIN_PROB, content_of, mean_prob, shares_of, sharpened_prob
-from bopl.policy.packed import PackedPolicy
+from bopl.policy.scored import PackedPolicy, ShownAsCard
 
 if TYPE_CHECKING:
     from bopl.boosting import History
     from bopl.policy.explanation import Explanation
 
 
-class BlendedPolicy(PackedPolicy):
+class BlendedPolicy(ShownAsCard, BlendDeciding, PackedPolicy):
     """The mean of several policies' probabilities.
 
     Parameters
@@ -52,6 +52,8 @@ class BlendedPolicy(PackedPolicy):
     >>> bopl.BlendedPolicy.of(parts).predict([[1.0, 0.0], [-1.0, 0.0]]).tolist()
     [1, 0]
     """
+
+    policies_: tuple[BoostedPolicy, ...]
 
     def __init__(
         self,
@@ -112,22 +114,6 @@ class BlendedPolicy(PackedPolicy):
         matrix = self._read(context)
         return self._sharp_mean(matrix, self._read_mask(action_mask, matrix.shape[0]), float(factor))
 
-    @property
-    def has_exact_rows(self) -> bool:
-        """Whether the digits of a row's probabilities do not depend on the other rows."""
-        return all(policy.has_exact_rows for policy in self.policies_)
-
-    def _prob(self, matrix: ContextMatrix, mask: BoolArray | None) -> FloatArray:
-        return self._sharp_mean(matrix, mask, float(self.trained_inverse_temperature))
-
-    def _sharp_mean(self, matrix: ContextMatrix, mask: BoolArray | None, factor: float) -> FloatArray:
-        """Return the mean of the parts' probabilities at an inverse temperature."""
-        return sharpened_prob(self._mean(matrix, mask), mask, factor)
-
-    def _mean(self, matrix: ContextMatrix, mask: BoolArray | None) -> FloatArray:
-        """Return the mean of the parts' probabilities."""
-        return mean_prob(self.policies_, self.weights_, matrix, mask)
-
     def decision_function(self, context: Any) -> FloatArray:
         """Return the logarithm of the mean probabilities, of shape (n_samples, n_actions)."""
         return np.log(np.maximum(self._mean(self._read(context), None), MIN_PROB))
@@ -136,10 +122,6 @@ class BlendedPolicy(PackedPolicy):
         """Return the most probable eligible action for each context."""
         matrix = self._read(context)
         return self.actions_[self._mean(matrix, self._read_mask(action_mask, matrix.shape[0])).argmax(axis=1)]
-
-    def content(self) -> Packed:
-        """Return the parts' ids and their shares."""
-        return content_of(self.policies_, self.weights_)
 
     def _state(self) -> list[Any]:
         parts = getattr(self, "policies_", ())

@@ -26,7 +26,6 @@ from bopl.log.log_split import divide_latest
 from bopl.objective.training_data import check_sample_weight
 from bopl.policy.boosting_plan import BoostingPlan
 from bopl.policy.ensemble_policy import EnsemblePolicy
-from bopl.policy.identity import ensemble_content
 from bopl.policy.over_pieces import is_in_pieces
 from bopl.policy.scored import as_training_log
 
@@ -283,26 +282,17 @@ class BoostedPolicy(EnsemblePolicy):
         seed: int,
         resume_from: str | Path | None,
     ) -> None:
-        settings = plan.round_settings(workbench.sample_weight, workbench.n_folds, workbench.seed)
-        resumed = None
-        if resume_from is not None:
-            resumed = read_checkpoint(resume_from, workbench.log, settings, self.n_rounds)
         watch = None if validation is None else Validation(validation, self.early_stopping_rounds)
         watchers: list[AnyCallback] = ([watch] if watch else []) + ([ProgressBar()] if self.progress else [])
-        seed = seed if resumed is None else resumed.seed
-        problem = plan.problem(workbench)
-        if resumed is not None:
-            resumed.start = problem.start
+        problem, state = self._opened(plan, workbench, seed, resume_from)
         result = fit_ensemble(
             problem,
-            workbench.bind(plan.learner, seed=seed),
+            workbench.bind(plan.learner, seed=state.seed),
             plan.step_rule,
             n_rounds=self.n_rounds,
             n_jobs=plan.n_threads,
-            seed=seed,
-            settings=settings,
             callbacks=[*watchers, *callbacks],
-            resumed=resumed,
+            resumed=state,
         )
         n_kept = len(result.ensemble.rounds) if watch is None or watch.best_value == -np.inf else watch.best_n_rounds
         self.adopt(result, workbench.log, n_kept, *([] if validation is None else [validation]))
@@ -315,6 +305,14 @@ class BoostedPolicy(EnsemblePolicy):
         It has made no round yet, or those of a checkpoint of the same run.
         """
         plan = BoostingPlan.of(self)
+        problem, state = self._opened(plan, workbench, seed, resume_from)
+        bound = workbench.bind(plan.learner, seed=state.seed)
+        return problem, BoostingRun.begin(problem, bound, plan.step_rule, state, n_jobs=plan.n_threads)
+
+    def _opened(
+        self, plan: BoostingPlan, workbench: Workbench, seed: int, resume_from: str | Path | None
+    ) -> tuple[Problem, BoostingState]:
+        """Return the problem, and the state before the first round or that of a checkpoint."""
         settings = plan.round_settings(workbench.sample_weight, workbench.n_folds, workbench.seed)
         if resume_from is None:
             state = BoostingState(workbench.log, self.n_rounds, seed, settings=settings)
@@ -322,8 +320,7 @@ class BoostedPolicy(EnsemblePolicy):
             state = read_checkpoint(resume_from, workbench.log, settings, self.n_rounds)
         problem = plan.problem(workbench)
         state.start = problem.start
-        bound = workbench.bind(plan.learner, seed=seed)
-        return problem, BoostingRun.begin(problem, bound, plan.step_rule, state, n_jobs=plan.n_threads)
+        return problem, state
 
     def adopt(self, result: BoostingResult, log: BanditLog, n_rounds: int, *watched: BanditLog) -> BoostedPolicy:
         """Use the first rounds of a result.
@@ -350,7 +347,7 @@ class BoostedPolicy(EnsemblePolicy):
     def content(self) -> Packed:
         """Return the trees with their coefficients; for predictors without a plain form, what they were fitted with."""
         try:
-            return ensemble_content(self.ensemble_)
+            return super().content()
         except TypeError:
             rows = None if self.training_rows_ is None else self.training_rows_.digest
             return {"rows": rows, "learner": repr(self.learner), "n_rounds": self.n_rounds_}, {}

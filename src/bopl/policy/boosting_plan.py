@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from bopl._exact import exact_mean
-from bopl._settings import check_number
+from bopl._settings import check_choice, check_number
 from bopl._typing import FloatArray
 from bopl.boosting import Problem, Start, StepRule
-from bopl.boosting.start import check_start
+from bopl.boosting.start import STARTS
 from bopl.boosting.workbench import Workbench, describe_model
 from bopl.learner import default_learner
 from bopl.learner.store import learner_settings
@@ -160,7 +160,7 @@ def _check_settings(policy: BoostedPolicy, validation: Any) -> None:
     check_number("n_rounds", policy.n_rounds, low=0, integer=True)
     check_number("reward_translation", policy.reward_translation, low_open=True, high_open=True)
     if policy.start is not None:
-        check_start(policy.start)
+        check_choice("start", policy.start, STARTS)
     check_number("start_sharpness", policy.start_sharpness, low=0.0, high=np.inf, high_open=True)
     check_number("n_folds", policy.n_folds, low=2, integer=True)
     check_number("learning_rate", policy.learning_rate, low=0.0, high=1.0, low_open=True)

@@ -11,10 +11,8 @@ from typing import Any
 from bopl._archive import Archive
 from bopl._settings import check_number
 from bopl._typing import BoolArray, ContextMatrix, FloatArray
-from bopl.learner.store import Packed
+from bopl.policy.action_prob import BlendDeciding, EnsembleDeciding, shares_of
 from bopl.policy.boosted_file import ensemble_from
-from bopl.policy.identity import ensemble_content
-from bopl.policy.mean_prob import content_of, mean_prob, shares_of, sharpened_prob
 from bopl.policy.model_file import (
     check_parts,
     from_plain,
@@ -65,27 +63,15 @@ class Decider(RecordPolicy):
         return read_fitted_context(context, self.n_features_in_, names, self._class)
 
 
-class BoostedDecider(Decider):
+class BoostedDecider(EnsembleDeciding, Decider):
     """The deciding part of a `bopl.BoostedPolicy`."""
 
     def __init__(self, archive: Archive) -> None:
         super().__init__(archive, archive.document["settings"].get("inverse_temperature", 1.0))
         self.ensemble_ = ensemble_from(self, archive)
 
-    def content(self) -> Packed:
-        """Return the predictors with their coefficients."""
-        return ensemble_content(self.ensemble_)
 
-    @property
-    def has_exact_rows(self) -> bool:
-        """Whether the digits of a row's probabilities do not depend on the other rows."""
-        return self.ensemble_.has_exact_rows
-
-    def _prob(self, matrix: ContextMatrix, mask: BoolArray | None) -> FloatArray:
-        return self._softmax(self.ensemble_.score(matrix), mask)
-
-
-class BlendedDecider(Decider):
+class BlendedDecider(BlendDeciding, Decider):
     """The deciding part of a `bopl.BlendedPolicy`."""
 
     def __init__(self, archive: Archive) -> None:
@@ -93,19 +79,6 @@ class BlendedDecider(Decider):
         self.policies_ = [BoostedDecider(part) for part in part_archives(archive, [BOOSTED])]
         check_parts(self, self.policies_)
         self.weights_ = shares_of(archive.document["weights"], len(self.policies_))
-
-    def content(self) -> Packed:
-        """Return the parts' ids and their shares."""
-        return content_of(self.policies_, self.weights_)
-
-    @property
-    def has_exact_rows(self) -> bool:
-        """Whether the digits of a row's probabilities do not depend on the other rows."""
-        return all(policy.has_exact_rows for policy in self.policies_)
-
-    def _prob(self, matrix: ContextMatrix, mask: BoolArray | None) -> FloatArray:
-        mixed = mean_prob(self.policies_, self.weights_, matrix, mask)
-        return sharpened_prob(mixed, mask, self.inverse_temperature)
 
 
 def load_decider(path: str | Path) -> Any:

@@ -9,18 +9,18 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from bopl._typing import BoolArray, ContextMatrix, FloatArray
-from bopl.boosting import Ensemble
+from bopl._typing import FloatArray
 from bopl.log.action import encode_actions
 from bopl.log.check import check_lengths
-from bopl.policy.packed import PackedPolicy
+from bopl.policy.action_prob import EnsembleDeciding
+from bopl.policy.scored import PackedPolicy, ShownAsCard
 from bopl.reward.logging_model import LoggingTerm
 
 if TYPE_CHECKING:
     from bopl.policy.explanation import Explanation
 
 
-class EnsemblePolicy(PackedPolicy):
+class EnsemblePolicy(ShownAsCard, EnsembleDeciding, PackedPolicy):
     """A softmax policy over an ensemble, however it was fitted.
 
     Attributes
@@ -29,20 +29,10 @@ class EnsemblePolicy(PackedPolicy):
         Its start and its rounds.
     """
 
-    ensemble_: Ensemble
-
     def decision_function(self, context: Any) -> FloatArray:
         """Return the ensemble's scores before the softmax, of shape (n_samples, n_actions)."""
         matrix = self._read(context)
         return self.ensemble_.score(matrix)
-
-    @property
-    def has_exact_rows(self) -> bool:
-        """Whether the digits of a row's probabilities do not depend on the other rows."""
-        return self.ensemble_.has_exact_rows
-
-    def _prob(self, matrix: ContextMatrix, mask: BoolArray | None) -> FloatArray:
-        return self._softmax(self.ensemble_.score(matrix), mask)
 
     def staged_decision_function(self, context: Any) -> Iterator[FloatArray]:
         """Yield the scores after every round, each of shape (n_samples, n_actions)."""

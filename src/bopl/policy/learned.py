@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from pathlib import Path
 from typing import Any, ClassVar, Self
 
 import numpy as np
-from sklearn.utils.validation import check_is_fitted
 
 from bopl._archive import Archive
 from bopl._archive import Packed as Packed
 from bopl._typing import AnyArray, BoolArray, ContextMatrix, FloatArray
 from bopl.log import BanditLog
-from bopl.policy.scored import ScoredPolicy, as_training_log
+from bopl.policy.scored import PackedPolicy, as_training_log
 
 
-class LearnedPolicy(ScoredPolicy):
+class LearnedPolicy(PackedPolicy):
     """A policy that learns from a log, and is saved, loaded, served and judged like ours.
 
     A subclass is a scikit-learn estimator (settings in ``__init__``, of plain types) and defines four methods: `learn`,
@@ -91,13 +89,10 @@ class LearnedPolicy(ScoredPolicy):
         settings = {name: getattr(self, name) for name in self.deciding_settings}
         return {"learned": facts, "settings": settings}, arrays
 
-    def save(self, path: str | Path) -> None:
-        """Write the policy to one file that `bopl.load` reads: JSON and plain arrays in a zip, nothing executable."""
-        from bopl.policy.model_file import write_policy
-
-        check_is_fitted(self)
+    def pack(self) -> Packed:
+        """Return the settings and what was learned."""
         facts, arrays = self.pack_learned()
-        write_policy(self, {"settings": self._plain_settings(), "learned": facts}, arrays, path)
+        return {"settings": self._plain_settings(), "learned": facts}, arrays
 
     @classmethod
     def from_archive(cls, archive: Archive) -> Self:

@@ -26,12 +26,6 @@ MAX_PARTS = 1000
 _ROW_FACTS = ("is_whole", "alike", "n_samples", "digest")
 
 
-def save_packed(policy: Any, path: str | Path) -> None:
-    """Write a fitted policy that packs itself."""
-    facts, arrays = policy.pack()
-    write_policy(policy, facts, arrays, path)
-
-
 def nest(policies: Sequence[Any]) -> Packed:
     """Return policies as parts of another's document: facts of each, and arrays with names ``part/0/…``."""
     packed = [with_common(policy, *policy.pack()) for policy in policies]
@@ -144,10 +138,10 @@ def policy_from(archive: Archive) -> Any:
     return POLICIES[name].from_archive(archive)  # type: ignore[attr-defined]
 
 
-def write_policy(policy: Any, facts: dict[str, Any], arrays: dict[str, Any], path: str | Path) -> None:
+def write_policy(policy: Any, path: str | Path) -> None:
     """Write a fitted policy: what all policies have in common, with its own facts and arrays."""
     check_known(type(policy))
-    write_archive(path, Archive(KIND, FORMAT_NUMBER, *with_common(policy, facts, arrays)))
+    write_archive(path, Archive(KIND, FORMAT_NUMBER, *with_common(policy, *policy.pack())))
 
 
 def with_common(policy: Any, facts: dict[str, Any], arrays: dict[str, Any]) -> Packed:

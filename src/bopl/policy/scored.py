@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from copy import copy
+from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
@@ -19,6 +20,7 @@ from bopl._logged import logged_entries
 from bopl._native import is_frame
 from bopl._settings import check_number
 from bopl._typing import BoolArray, ContextMatrix, FloatArray
+from bopl._weight import snips_value
 from bopl.log import BanditLog
 from bopl.log.action import label_array, python_labels
 from bopl.log.check import check_mask
@@ -27,7 +29,6 @@ from bopl.log.learnable import check_learnable
 from bopl.log.outcome import is_outcomes, read_outcomes
 from bopl.log.row_sketch import RowSketch
 from bopl.objective.softmax import softmax
-from bopl.objective.value import snips_value
 from bopl.policy.drawing import draw_labels
 from bopl.policy.policy import read_fitted_context
 from bopl.policy.records import RecordPolicy
@@ -251,6 +252,21 @@ class ScoredPolicy(RecordPolicy, BaseEstimator):
         # be logged, not the right answer, so a policy is no classifier.
         tags.classifier_tags = ClassifierTags()
         return tags
+
+
+class PackedPolicy(ScoredPolicy):
+    """A policy that packs itself as JSON facts and arrays, for one file."""
+
+    @abstractmethod
+    def pack(self) -> Packed:
+        """Return what was learned as JSON facts and arrays."""
+
+    def save(self, path: str | Path) -> None:
+        """Write the policy to one file that `bopl.load` reads: JSON and plain arrays in a zip, nothing executable."""
+        from bopl.policy.model_file import write_policy
+
+        check_is_fitted(self)
+        write_policy(self, path)
 
 
 class ShownAsCard:

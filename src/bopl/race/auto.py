@@ -16,7 +16,7 @@ from bopl._archive import Archive
 from bopl._errors import UsageError
 from bopl._settings import check_number
 from bopl._typing import FloatArray
-from bopl.boosting import TimeLimit, Workbench
+from bopl.boosting import TimeLimit
 from bopl.boosting.keeper import Keeper
 from bopl.boosting.loop import INTERRUPTED
 from bopl.learner.store import Packed
@@ -30,7 +30,7 @@ from bopl.policy.scored import as_training_log
 from bopl.race.candidate import choose
 from bopl.race.contender import SHARPNESS
 from bopl.race.delegated import DelegatedPolicy
-from bopl.race.final import InMemory, OverPieces, WinnerFit, folds_for
+from bopl.race.final import InMemory, OverPieces, Training, WinnerFit
 from bopl.race.leaderboard import Leaderboard
 from bopl.race.progress import RaceProgress
 from bopl.race.race import Outcome, Race, RaceSettings, make_panel
@@ -144,6 +144,7 @@ class AutoPolicy(DelegatedPolicy):
             Memory that a log in pieces may take on this machine, such as ``"4GB"``; half of the free memory by
             default.
         """
+        keeper = keeper or Keeper()
         if isinstance(context, PartitionedLog):
             return self._fit_pieces(context, sample_weight, cluster, memory, keeper)
         if cluster is not None or memory is not None:
@@ -155,17 +156,12 @@ class AutoPolicy(DelegatedPolicy):
         self._check_settings()
         weight = check_sample_weight(sample_weight, log.n_samples)
         warn_of_leaks(log)
-
-        def fitting(outcome: Outcome, seed: int, deadline: float) -> WinnerFit:
-            bench = partial(self._workbench, log, weight, seed, outcome, keeper)
-            return InMemory(bench, self.n_jobs, deadline, keeper)
-
-        self._race_and_train(log, weight, fitting, keeper)
+        self._race_and_train(log, weight, partial(InMemory, log, weight), keeper)
         self._remember(log)
         return self
 
     def _fit_pieces(
-        self, log: PartitionedLog, sample_weight: Any, cluster: Any, memory: int | str | None, keeper: Keeper | None
+        self, log: PartitionedLog, sample_weight: Any, cluster: Any, memory: int | str | None, keeper: Keeper
     ) -> AutoPolicy:
         """Race the candidates on a random part of a log in pieces, and train the winner on all of it."""
         log.require_propensity()
@@ -173,40 +169,11 @@ class AutoPolicy(DelegatedPolicy):
         if log.n_samples <= MAX_WHOLE:  # which a race holds in memory
             return self.fit(log.to_log(), sample_weight=weight, keeper=keeper)
         self._check_settings()
-
-        def fitting(outcome: Outcome, seed: int, deadline: float) -> WinnerFit:
-            return OverPieces(
-                log,
-                weight,
-                cluster,
-                memory,
-                partial(self._workbench, seed=seed, outcome=outcome, keeper=keeper),
-                n_folds=folds_for(log.n_samples),
-                n_jobs=self.n_jobs,
-                deadline=deadline,
-                seed=seed,
-                keeper=keeper,
-            )
-
-        self._race_and_train(log, weight, fitting, keeper)
+        self._race_and_train(log, weight, partial(OverPieces, log, weight, cluster, memory), keeper)
         seen = self.best_policy_.training_rows_
         assert seen is not None
         self._remember_facts(log, seen)
         return self
-
-    def _workbench(
-        self, log: BanditLog, weight: FloatArray | None, seed: int, outcome: Outcome, keeper: Keeper | None = None
-    ) -> Workbench:
-        """Return the workbench for training winners on a log in memory."""
-        return Workbench(
-            log,
-            sample_weight=weight,
-            n_folds=folds_for(log.n_samples),
-            seed=seed,
-            logging_model=outcome.logging_model,
-            keeper=keeper,
-            name="winner",
-        )
 
     def _check_settings(self) -> None:
         if self.minutes is not None:
@@ -219,8 +186,8 @@ class AutoPolicy(DelegatedPolicy):
         self,
         log: BanditLog | PartitionedLog,
         weight: FloatArray | None,
-        fitting: Callable[[Outcome, int, float], WinnerFit],
-        keeper: Keeper | None = None,
+        trainer: Callable[[Training], WinnerFit],
+        keeper: Keeper,
     ) -> None:
         """Race on a log, or on a part of a large one, and train the winners on all of it."""
         seed = int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
@@ -235,7 +202,8 @@ class AutoPolicy(DelegatedPolicy):
                 check_learnable(log)
                 warn_of_leaks(log)
             outcome = self._race(log, n_samples, weight, seed, began, progress, keeper)
-            self._finish(outcome, fitting(outcome, seed, deadline), deadline, progress)
+            training = Training(self.n_jobs, deadline, seed, outcome.logging_model, keeper)
+            self._finish(outcome, trainer(training), deadline, progress)
 
     def _race(
         self,
@@ -245,7 +213,7 @@ class AutoPolicy(DelegatedPolicy):
         seed: int,
         began: float,
         progress: RaceProgress,
-        keeper: Keeper | None,
+        keeper: Keeper,
     ) -> Outcome:
         """Return the outcome of the race on a log, or on a part of one with this many samples."""
         names = tuple(one for one in choose(self.include, self.exclude) if one.suits(raced))

@@ -14,7 +14,7 @@ from bopl._torch import has_torch
 from bopl.learner import HistTree
 from bopl.log import BanditLog
 from bopl.log.context import is_sparse
-from bopl.objective import DR, IPS, Clipped, ExponentialSmoothing, Surrogate
+from bopl.objective import DR, IPS, Clipped, ExponentialSmoothing, Surrogate, get_objective
 from bopl.policy import BoostedPolicy
 from bopl.reward import BoostedRewardModel, NetworkRewardModel
 
@@ -57,8 +57,8 @@ class Candidate:
     @property
     def needs_reward_model(self) -> bool:
         """Whether it needs a reward model."""
-        objective = self.settings.get("objective", "dr")
-        return objective == "dr" or isinstance(objective, DR) or "reward_model" in (self.settings.get("start") or "")
+        objective = get_objective(self.settings.get("objective", BoostedPolicy().objective))
+        return objective.needs_reward_model or "reward_model" in (self.settings.get("start") or "")
 
     def suits(self, log: BanditLog) -> bool:
         """Return whether it can and should race on this log."""

@@ -79,7 +79,7 @@ class Panel:
     logging_model : LoggingModel
     judged_by : str
         Description of the judging samples.
-    keeper : Keeper, optional
+    keeper : Keeper
         Stores the rounds of the contenders.
     """
 
@@ -88,8 +88,8 @@ class Panel:
         arenas: list[Arena],
         log: BanditLog,
         logging_model: LoggingModel,
-        judged_by: str = "",
-        keeper: Keeper | None = None,
+        judged_by: str,
+        keeper: Keeper,
     ) -> None:
         self.arenas = arenas
         self.log = log
@@ -184,7 +184,7 @@ class Contender:
         n_before, began = len(run.state.rounds), time.monotonic()
         reason = run.add_rounds(min(target, self.candidate.n_rounds))
         self._unkept[number] += time.monotonic() - began
-        if self._panel.keeper is not None and len(run.state.rounds) > n_before:
+        if len(run.state.rounds) > n_before:
             writing = partial(write_checkpoint, state=run.state)
             if self._panel.keeper.keep(self._name(number), writing, seconds=self._unkept[number]):
                 self._unkept[number] = 0.0
@@ -192,8 +192,6 @@ class Contender:
 
     def _recall(self, number: int) -> tuple[Problem, BoostingRun] | None:
         """Return the run of one arena with the stored rounds; None if there are none."""
-        if self._panel.keeper is None:
-            return None
         workbench = self._panel.arenas[number].workbench
         return self._panel.keeper.recall(
             self._name(number), lambda path: self._policy.begin(workbench, seed=self._seed, resume_from=path)

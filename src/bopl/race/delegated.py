@@ -10,14 +10,14 @@ from sklearn.utils.validation import check_is_fitted
 from bopl._typing import BoolArray, ContextMatrix, FloatArray
 from bopl.policy.blend import BlendedPolicy
 from bopl.policy.boosted import BoostedPolicy
-from bopl.policy.packed import PackedPolicy
+from bopl.policy.scored import PackedPolicy, ShownAsCard
 
 if TYPE_CHECKING:
     from bopl.boosting import History
     from bopl.policy.explanation import Explanation
 
 
-class DelegatedPolicy(PackedPolicy):
+class DelegatedPolicy(ShownAsCard, PackedPolicy):
     """A policy whose predictions, importances and exports are those of ``best_policy_``."""
 
     best_policy_: BoostedPolicy | BlendedPolicy

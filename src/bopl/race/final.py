@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 import warnings
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import Any, Protocol
@@ -12,13 +11,14 @@ from typing import Any, Protocol
 import numpy as np
 
 from bopl._errors import PartTrainedWarning
-from bopl._typing import FloatArray, IntArray
+from bopl._typing import FloatArray
 from bopl.boosting import TimeLimit, Workbench
 from bopl.boosting.keeper import Keeper
 from bopl.log import BanditLog, PartitionedLog
 from bopl.policy.boosted import BoostedPolicy
 from bopl.race.contender import Contender
 from bopl.race.raced_part import part_in_memory
+from bopl.reward.logging_model import LoggingModel
 
 FINAL_FOLDS = ((100_000, 4), (500_000, 3), (np.inf, 2))  # folds of cross-fitting the winner's reward model, by samples
 ROUNDS_GROWTH = 0.25  # the number of rounds grows with this power of the number of samples
@@ -33,36 +33,53 @@ class WinnerFit(Protocol):
 
 
 @dataclass(frozen=True)
-class InMemory:
-    """Trains winners on a log in memory.
+class Training:
+    """What the training of all winners has in common.
 
     Attributes
     ----------
-    make_workbench : callable
-        Returns the workbench for all winners; called once, if there is anything to train.
     n_jobs : int or None
     deadline : float
         On the monotonic clock.
-    keeper : Keeper, optional
+    seed : int
+    logging_model : LoggingModel
+        Of the race.
+    keeper : Keeper
         Stores the rounds as they are made.
     """
 
-    make_workbench: Callable[[], Workbench]
     n_jobs: int | None
     deadline: float
-    keeper: Keeper | None = None
+    seed: int
+    logging_model: LoggingModel
+    keeper: Keeper
+
+
+@dataclass(frozen=True)
+class InMemory:
+    """Trains winners on a log in memory."""
+
+    log: BanditLog
+    sample_weight: FloatArray | None
+    training: Training
 
     @cached_property
     def _workbench(self) -> Workbench:
-        return self.make_workbench()
+        return Workbench(
+            self.log,
+            sample_weight=self.sample_weight,
+            n_folds=folds_for(self.log.n_samples),
+            seed=self.training.seed,
+            logging_model=self.training.logging_model,
+            keeper=self.training.keeper,
+            name="winner",
+        )
 
     def fit(self, winner: Contender) -> BoostedPolicy:
         """Return a winner, trained on all samples."""
-        workbench = self._workbench
-        policy = unfitted(winner, workbench.log.n_samples, self.n_jobs)
-        if self.keeper is None:
-            return policy.fit(workbench.log, workbench=workbench, callbacks=limits(self.deadline))
-        self.keeper.fit(policy, workbench.log, workbench=workbench, callbacks=limits(self.deadline))
+        policy = unfitted(winner, self.log.n_samples, self.training.n_jobs)
+        fit = partial(policy.fit, workbench=self._workbench)
+        self.training.keeper.fit(fit, self.log, limits(self.training.deadline))
         return policy
 
 
@@ -76,48 +93,29 @@ class OverPieces:
     sample_weight : ndarray of shape (n_samples,) or None
     cluster, memory
         As for `BoostedPolicy.fit`.
-    make_workbench : callable
-        Makes the workbench of a log in memory and its weights.
-    n_folds : int
-        Folds of cross-fitting reward models.
-    n_jobs : int or None
-    deadline : float
-        On the monotonic clock.
-    seed : int
-    keeper : Keeper, optional
-        Stores the rounds as they are made.
+    training : Training
     """
 
     log: PartitionedLog
     sample_weight: FloatArray | None
     cluster: Any
     memory: int | str | None
-    make_workbench: Callable[..., Workbench]
-    n_folds: int
-    n_jobs: int | None
-    deadline: float
-    seed: int
-    keeper: Keeper | None = None
+    training: Training
 
     def fit(self, winner: Contender) -> BoostedPolicy:
         """Return a winner, trained on all samples."""
-        policy = unfitted(winner, self.log.n_samples, self.n_jobs).set_params(n_folds=self.n_folds)
-        fit = policy.fit if self.keeper is None else partial(self.keeper.fit, policy)
+        n_samples = self.log.n_samples
+        policy = unfitted(winner, n_samples, self.training.n_jobs).set_params(n_folds=folds_for(n_samples))
+        fit = partial(policy.fit, sample_weight=self.sample_weight, cluster=self.cluster, memory=self.memory)
         try:
-            fit(
-                self.log,
-                sample_weight=self.sample_weight,
-                cluster=self.cluster,
-                memory=self.memory,
-                callbacks=limits(self.deadline),
-            )
+            self.training.keeper.fit(fit, self.log, limits(self.training.deadline))
         except TypeError as error:  # its learner needs the log in memory
             self._warn(str(error))
             return self._drawn.fit(winner)
         return policy
 
     def _warn(self, reason: str) -> None:
-        n_drawn = self._part[0].n_samples
+        n_drawn = self._drawn.log.n_samples
         if n_drawn < self.log.n_samples:
             warnings.warn(
                 f"the winner is trained on {n_drawn:,} of {self.log.n_samples:,} samples, drawn at random: {reason}",
@@ -126,14 +124,10 @@ class OverPieces:
             )
 
     @cached_property
-    def _part(self) -> tuple[BanditLog, IntArray]:
-        return part_in_memory(self.log, self.memory, self.seed)
-
-    @cached_property
     def _drawn(self) -> InMemory:
-        log, rows = self._part
+        log, rows = part_in_memory(self.log, self.memory, self.training.seed)
         weight = None if self.sample_weight is None else self.sample_weight[rows]
-        return InMemory(lambda: self.make_workbench(log, weight), self.n_jobs, self.deadline, self.keeper)
+        return InMemory(log, weight, self.training)
 
 
 def folds_for(n_samples: int) -> int:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from bopl._logged import logged_entries
 from bopl._typing import FloatArray
 from bopl._weight import mean_std_err
 from bopl.log import BanditLog
@@ -62,10 +63,10 @@ class Judge:
 
     def _parts(self, action_prob: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
         """Return the reward model's estimate, the importance weight, and the residual of the reward."""
-        log, rows = self.log, np.arange(self.log.n_samples)
+        log = self.log
         direct = np.einsum("ia,ia->i", action_prob, self.reward_estimate)
-        weight = action_prob[rows, log.action_idx] / log.propensity
-        return direct, weight, log.reward - self.reward_estimate[rows, log.action_idx]
+        weight = logged_entries(action_prob, log.action_idx) / log.propensity
+        return direct, weight, log.reward - logged_entries(self.reward_estimate, log.action_idx)
 
 
 LOW_QUANTILE = 0.01

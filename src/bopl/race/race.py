@@ -94,6 +94,7 @@ def make_panel(
     log: BanditLog, settings: RaceSettings, *, sample_weight: FloatArray | None = None, keeper: Keeper | None = None
 ) -> Panel:
     """Divide the samples and prepare the judges."""
+    keeper = keeper or Keeper()
     _check_units(log)
     divisions: list[tuple[AnyArray, AnyArray]]
     if settings.n_parts == 1:
@@ -113,15 +114,14 @@ def make_panel(
     return Panel(arenas, log.subset(order), model, judged_by, keeper)
 
 
-def _fit_logging(log: BanditLog, seed: int, keeper: Keeper | None) -> LoggingModel:
+def _fit_logging(log: BanditLog, seed: int, keeper: Keeper) -> LoggingModel:
     """Return the logging policy, learned or recalled."""
-    model = None if keeper is None else keeper.recall("logging", partial(read_logging_model, log=log))
+    model = keeper.recall("logging", partial(read_logging_model, log=log))
     if model is None:
         began = time.monotonic()
-        model = fit_logging_model(log, seed=seed)
-        if keeper is not None:
-            writing = partial(write_logging_model, model=model, log=log)
-            keeper.keep("logging", writing, seconds=time.monotonic() - began)
+        model = fit_logging_model(log, seed=seed, pairs=keeper.pairs)
+        writing = partial(write_logging_model, model=model, log=log)
+        keeper.keep("logging", writing, seconds=time.monotonic() - began)
     return model
 
 
@@ -152,7 +152,7 @@ def _make_arena(
     settings: RaceSettings,
     sample_weight: FloatArray | None,
     logging_model: LoggingModel,
-    keeper: Keeper | None,
+    keeper: Keeper,
     name: str,
 ) -> Arena:
     weight = None if sample_weight is None else sample_weight[train] / sample_weight[train].mean()
@@ -243,7 +243,7 @@ class Race:
         going = [one for one in alive if not one.is_over]
         if n_rounds == 0 or n_rounds == RUNGS[-1]:
             return going
-        ranked = sorted(going, key=lambda one: -np.inf if one.best is None else one.best.rank, reverse=True)
+        ranked = sorted(going, key=_rank, reverse=True)
         n_kept = max(MIN_KEPT, -(-len(alive) // 2))
         for one in ranked[n_kept:]:
             one.status = f"dropped after {one.n_rounds} rounds"

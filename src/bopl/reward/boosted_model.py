@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from copy import copy
 from dataclasses import dataclass, replace
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import numpy as np
 from sklearn.base import BaseEstimator, clone
@@ -19,12 +20,14 @@ from bopl.learner import HistTree, with_categories
 from bopl.learner.hist_tree.bound import BoundHistTree
 from bopl.learner.hist_tree.predict import FlatEnsemble
 from bopl.learner.hist_tree.predictor import HistTreePredictor, stack_trees
-from bopl.learner.hist_tree.tree import ACTION_SPLIT, WORD_BITS, Tree
+from bopl.learner.hist_tree.tree import ACTION_SPLIT, WORD_BITS, Tree, n_words
 from bopl.learner.store import MIN_PARALLEL_ROWS
 from bopl.log import BanditLog
 from bopl.log.context import read_context, with_columns
 from bopl.log.row_sketch import RowSketch
 from bopl.objective import StepTarget
+
+MAX_KEPT = 200_000  # with more samples, logged pairs are binned again for every model: they take much memory
 
 
 @dataclass(frozen=True)
@@ -90,10 +93,14 @@ class BoostedRewardModel(BaseEstimator):
         self.learning_rate = learning_rate
         self.random_state = random_state
 
-    def fit(self, log: BanditLog, *, sample_weight: FloatArray | None = None) -> BoostedRewardModel:
-        """Fit the model to the rewards of the logged actions."""
+    def fit(
+        self, log: BanditLog, *, sample_weight: FloatArray | None = None, pairs: BoundPairs | None = None
+    ) -> BoostedRewardModel:
+        """Fit the model to the rewards of the logged actions; ``pairs`` are shared with other fits on the log."""
         weight = np.ones(log.n_samples) if sample_weight is None else sample_weight
-        run = RewardBinding(log, self.learner_for(log)).boost(self, weight, seed=self.random_state or 0)
+        learner = self.learner_for(log)
+        binding = (BoundPairs() if pairs is None else pairs).of(log, learner)
+        run = binding.boost(self, weight, seed=self.random_state or 0, learner=learner)
         for _ in range(self.n_rounds):
             run.add_round()
         return self.take(run, log)
@@ -193,6 +200,26 @@ class RewardBinding:
         bound = self._bound.rebound(learner or self._bound.settings, seed=seed)
         return RewardRun(bound, self._reward, weight[self.order], model.learning_rate)
 
+    def serves(self, learner: HistTree) -> bool:
+        """Return whether trees with these settings can be boosted on these bins."""
+        return self._bound.serves(learner)
+
+
+class BoundPairs:
+    """The logged pairs of logs, binned once for all models while a log is in memory."""
+
+    def __init__(self) -> None:
+        self._bound = WeakKeyDictionary[BanditLog, list[RewardBinding]]()
+
+    def of(self, log: BanditLog, learner: HistTree) -> RewardBinding:
+        """Return the pairs of a log; ``learner`` is that of `BoostedRewardModel.learner_for`."""
+        known = self._bound.setdefault(log, [])
+        found = next((one for one in known if one.serves(learner)), None)
+        if found is None:
+            found = RewardBinding(log, learner)
+            known += [found] if log.n_samples <= MAX_KEPT else []
+        return found
+
 
 class RewardRun:
     """Least-squares boosting of the rewards of some samples, round by round.
@@ -240,7 +267,7 @@ def score_all_actions(tree: Tree, n_actions: int, n_action_features: int = 0) ->
     # identity. Other nodes stay as they are.
     at = tree.feature == tree.n_features - 1
     action = np.where(at, tree.threshold, -1.0).astype(np.int32)
-    right_actions = np.zeros((tree.n_nodes, -(-n_actions // WORD_BITS)), dtype=np.uint64)
+    right_actions = np.zeros((tree.n_nodes, n_words(n_actions)), dtype=np.uint64)
     nodes = np.flatnonzero(at)
     word, bit = np.divmod(action[nodes], WORD_BITS)
     right_actions[nodes, word] = np.uint64(1) << bit.astype(np.uint64)

@@ -27,6 +27,7 @@ from bopl.reward.linear_score import linear_score
 
 if TYPE_CHECKING:
     from bopl.log import BanditLog
+    from bopl.reward.boosted_model import BoundPairs
 
 MAX_SAMPLES = 30_000  # more hardly improve a linear model
 MIN_SAMPLES, MAX_PRODUCTS = 5_000, 120_000_000  # fewer with many inputs or actions: rows · inputs · actions
@@ -131,14 +132,14 @@ class LoggingModel:
         )
 
 
-def fit_logging_model(log: BanditLog, *, seed: int = 0) -> LoggingModel:
+def fit_logging_model(log: BanditLog, *, seed: int = 0, pairs: BoundPairs | None = None) -> LoggingModel:
     """Learn the logging policy from the logged propensities, without using rewards.
 
     Minimises the squared error of ``ln pi_0(a_i | x_i) - ln p_i``. The penalty, and whether there is a floor
     under the propensities (uniform exploration), are chosen to predict held-out samples best. If a linear model
-    is not enough, boosted trees learn its residuals.
+    is not enough, boosted trees learn its residuals; ``pairs`` are shared with other fits on the log.
     """
-    from bopl.reward.boosted_model import BoostedRewardModel  # which a fitted model does not need
+    from bopl.reward.boosted_model import BoostedRewardModel, BoundPairs  # which a fitted model does not need
     from bopl.reward.cross_fitting import cross_fit
 
     model = _fit_linear(log, seed)
@@ -148,7 +149,9 @@ def fit_logging_model(log: BanditLog, *, seed: int = 0) -> LoggingModel:
         model = _fit_linear(log, seed, has_floor=False)
     logged = logged_entries(model.log_prob(log.context, log.action_mask), log.action_idx)
     left = log.with_reward(np.log(np.maximum(log.propensity, MIN_PROB)) - logged)
-    fitted = cross_fit(left, BoostedRewardModel(n_rounds=TREE_ROUNDS), n_folds=2, seed=seed)
+    trees = BoostedRewardModel(n_rounds=TREE_ROUNDS)
+    binding = (BoundPairs() if pairs is None else pairs).of(log, trees.learner_for(log)).with_reward(left.reward)
+    fitted = cross_fit(left, trees, n_folds=2, seed=seed, binding=binding)
     return with_trees(model, fitted)
 
 
@@ -300,6 +303,7 @@ class LoggingTerm:
     """``log_factor · ln pi_0(a | x) + prob_factor · pi_0(a | x)`` as a predictor of scores or rewards."""
 
     kind: ClassVar[str] = "logging"
+    has_exact_rows: ClassVar[bool] = True
 
     model: LoggingModel
     log_factor: float = 1.0

@@ -14,11 +14,11 @@ from typing import Any, TypeVar
 import numpy as np
 
 from bopl._machine import versions
-from bopl._typing import AnyArray, FloatArray
-from bopl.boosting import BoostingState, CallbackAction, Checkpoint, Workbench
+from bopl._typing import AnyArray
+from bopl.boosting import BoostingState, CallbackAction, Checkpoint
+from bopl.boosting.keeper import Keeper
 from bopl.boosting.loop import AnyCallback
 from bopl.log import BanditLog, PartitionedLog
-from bopl.policy import BoostedPolicy
 from bopl.workflow.config import TrainConfig
 
 logger = logging.getLogger(__name__)
@@ -36,7 +36,7 @@ NO_ROOM = "There is no checkpoint, so a killed run would start from the beginnin
 T = TypeVar("T")
 
 
-class Checkpoints:
+class Checkpoints(Keeper):
     """The progress of the fits of a run and of the parts of its race: hidden files in its folder, one for each.
 
     Their names contain a digest of the settings, the versions and the log: only an identical run finds them.
@@ -50,6 +50,7 @@ class Checkpoints:
     """
 
     def __init__(self, folder: Path, config: TrainConfig, origin: Sequence[str]) -> None:
+        super().__init__()
         settings = {name: value for name, value in config.to_dict().items() if name not in INDIFFERENT}
         facts = json.dumps([settings, versions(), *origin], sort_keys=True, default=str)
         self._folder, self._key = folder, hashlib.sha256(facts.encode()).hexdigest()[:16]
@@ -87,32 +88,14 @@ class Checkpoints:
         return self._folder / f".fit-{hashlib.sha256(name.encode()).hexdigest()[:16]}-{self._key}.checkpoint"
 
     def fit(
-        self,
-        policy: BoostedPolicy,
-        log: BanditLog | PartitionedLog,
-        *,
-        sample_weight: FloatArray | None = None,
-        validation: BanditLog | PartitionedLog | None = None,
-        callbacks: Sequence[AnyCallback] = (),
-        workbench: Workbench | None = None,
-        cluster: Any = None,
-        memory: int | str | None = None,
+        self, fit: Callable[..., Any], log: BanditLog | PartitionedLog, callbacks: Sequence[AnyCallback] = ()
     ) -> None:
         """Fit a policy, starting from its checkpoint if an earlier run has left one."""
         self._n_fits += 1
         path = self._folder / f".fit-{self._n_fits}-{self._key}.checkpoint"
         is_large = isinstance(log, BanditLog) and 8 * log.n_samples * log.n_actions > MAX_BYTES  # pieces keep scores
-        keeper = [] if is_large else [RunCheckpoint(path, self._say_once)]
-        fit = partial(
-            policy.fit,
-            log,
-            sample_weight=sample_weight,
-            validation=validation,
-            callbacks=[*callbacks, *keeper],
-            workbench=workbench,
-            cluster=cluster,
-            memory=memory,
-        )
+        writer = [] if is_large else [RunCheckpoint(path, self._say_once)]
+        fit = partial(fit, log, callbacks=[*callbacks, *writer])
         if path.is_file():
             try:
                 fit(resume_from=path)

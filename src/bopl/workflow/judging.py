@@ -22,6 +22,7 @@ from bopl.log.duplicate import audit_duplicates
 from bopl.log.finding import PROBLEM
 from bopl.policy import load
 from bopl.reward import BoostedRewardModel
+from bopl.reward.boosted_model import BoundPairs
 from bopl.reward.prediction import predict_rewards
 from bopl.workflow.config import TrainConfig
 from bopl.workflow.reading import fill_propensity, noting, read_log_for, schema_of
@@ -33,12 +34,14 @@ MAX_REWARD_SAMPLES = 200_000  # of the reward model: it only makes estimates mor
 MAX_MODEL_ACTIONS = 256  # the reward model has a bin for every action
 
 
-def fit_reward_model(log: BanditLog | PartitionedLog, config: TrainConfig) -> Any:
+def fit_reward_model(
+    log: BanditLog | PartitionedLog, config: TrainConfig, pairs: BoundPairs | None = None
+) -> BoostedRewardModel | None:
     """Return a reward model of the training samples for the estimators that need one, or None."""
     if log.n_actions > MAX_MODEL_ACTIONS or not any(map(estimator_needs_model, chosen_estimators(config))):
         return None
     part = drawn_part(log, MAX_REWARD_SAMPLES, [config.random_state, 3])
-    return BoostedRewardModel(random_state=config.random_state).fit(part)
+    return BoostedRewardModel(random_state=config.random_state).fit(part, pairs=pairs)
 
 
 def judge(

@@ -15,6 +15,7 @@ from bopl._listener import Hear, deprecated_listener
 from bopl._policy_reader import read_policy
 from bopl._progress import RunLine, current_line
 from bopl.boosting import TimeLimit, Workbench
+from bopl.boosting.keeper import Keeper
 from bopl.boosting.loop import AnyCallback
 from bopl.evaluation import Evaluation
 from bopl.learner import HistTree
@@ -150,7 +151,7 @@ def _run(config: TrainConfig, folder: RunFolder, progress: bool, callbacks: Sequ
     logger.info(f"Judging on the {len(held_out):,} held-out samples.")
     with _telling_of(folder.out):
         with clock.step("evaluate"):
-            reward_model = fit_reward_model(rest, config)
+            reward_model = fit_reward_model(rest, config, checkpoints.pairs)
             # Held-out samples in memory are scored once, for the verdict and for the report.
             if isinstance(held_out, BanditLog):
                 judged, cluster = read_policy(policy, held_out).kept().given, None
@@ -303,10 +304,10 @@ class _Fitting:
     ) -> None:
         """Fit a policy within its share of the time."""
         limit = [] if self.config.minutes is None else [TimeLimit(60.0 * share * self.config.minutes)]
-        fit = policy.fit if self.checkpoints is None else partial(self.checkpoints.fit, policy)
+        fit = partial(policy.fit, validation=validation, workbench=workbench)
         if isinstance(log, PartitionedLog):
             fit = partial(fit, cluster=self.config.cluster, memory=self.config.memory)
-        fit(log, validation=validation, callbacks=[*limit, *self.callbacks], workbench=workbench)
+        (self.checkpoints or Keeper()).fit(fit, log, [*limit, *self.callbacks])
 
 
 def make_policy(config: TrainConfig, translation: float) -> BoostedPolicy:

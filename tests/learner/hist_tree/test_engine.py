@@ -11,12 +11,11 @@ from bopl.learner.hist_tree.apply import GrownTree
 from bopl.learner.hist_tree.assembly import make_tree
 from bopl.learner.hist_tree.binning import fit_columns
 from bopl.learner.hist_tree.codes import bin_context
-from bopl.learner.hist_tree.engine import EngineRows, GrowthTask
+from bopl.learner.hist_tree.engine import EngineRows, GrowthTask, Limits
 from bopl.learner.hist_tree.grid import largest_of
 from bopl.learner.hist_tree.held_rows import HeldRows, run_wave
 from bopl.learner.hist_tree.levels import PiecesEngine
-from bopl.learner.hist_tree.limits import Limits
-from bopl.learner.hist_tree.memory import MemoryEngine, MemorySource
+from bopl.learner.hist_tree.memory_engine import MemoryEngine, MemorySource
 from bopl.learner.hist_tree.problem import Target, make_grids
 from bopl.learner.hist_tree.rows import take_rows
 from bopl.learner.hist_tree.wave import Answer

@@ -14,7 +14,7 @@ from bopl.learner.hist_tree.engine import EngineRows
 from bopl.learner.hist_tree.grid import largest_of
 from bopl.learner.hist_tree.inputs import check_tree_settings
 from bopl.learner.hist_tree.levels import Pieces, PiecesEngine
-from bopl.learner.hist_tree.memory import MemoryEngine, MemorySource
+from bopl.learner.hist_tree.memory_engine import MemoryEngine, MemorySource
 from bopl.learner.hist_tree.predictor import HistTreePredictor
 from bopl.learner.hist_tree.rounds import TreeRounds, WeightSummary
 from bopl.learner.hist_tree.storage import BinnedContext
@@ -69,9 +69,9 @@ class BoundHistTree:
         self._rounds.n_always = n_columns
 
     def rebound(self, settings: HistTree, *, seed: int) -> BoundHistTree:
-        """Return a learner with other settings on the same bins, in the same order and with the same working memory.
+        """Return a learner with other settings on the same bins and in the same order.
 
-        The two must not fit at the same time.
+        The two share working memory where they can, and must not fit at the same time.
 
         Raises
         ------
@@ -79,16 +79,26 @@ class BoundHistTree:
             The settings need other bins: ``max_bins`` or ``categorical`` differ.
         """
         check_tree_settings(settings)
-        for name in ("max_bins", "categorical"):
-            own, other_value = getattr(self.settings, name), getattr(settings, name)
-            if _as_plain(own) != _as_plain(other_value):
-                raise ValueError(
-                    f"the contexts were binned with {name}={own!r}; {name}={other_value!r} needs a binding of its own."
-                )
+        if differing := self._differing_bins(settings):
+            name = differing[0]
+            raise ValueError(
+                f"the contexts were binned with {name}={getattr(self.settings, name)!r}; "
+                f"{name}={getattr(settings, name)!r} needs a binding of its own."
+            )
         other = copy(self)
+        other._n_jobs = settings.n_threads
         other._rounds = copy(self._rounds)
-        other._rounds.use_settings(settings, seed=seed)
+        other._rounds.use_settings(settings, MemoryEngine(other._n_jobs), seed=seed)
         return other
+
+    def serves(self, settings: HistTree) -> bool:
+        """Return whether other settings have the same bins, so that `rebound` takes them."""
+        return not self._differing_bins(settings)
+
+    def _differing_bins(self, settings: HistTree) -> list[str]:
+        own = self.settings
+        names = ("max_bins", "categorical")
+        return [name for name in names if _as_plain(getattr(own, name)) != _as_plain(getattr(settings, name))]
 
     def fit(self, target: StepTarget, round_idx: int) -> FittedStep:
         """Fit one tree to a round's gradient and weight; return it with its values on the training contexts."""

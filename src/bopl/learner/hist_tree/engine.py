@@ -2,15 +2,15 @@
 
 An engine is bound to the rows of one log (`TreeEngine.bind`) and grows one tree per round (`BoundEngine.grow`). Its
 trees are tables of nodes over histogram positions; `rounds` makes trees over raw contexts of them, in the same way for
-all engines. `memory.MemoryEngine` keeps the rows in memory, `levels.PiecesEngine` asks the pieces of a log, wherever
-those are; an engine on another device would be a third. All grow the same tree, to the last bit.
+all engines. `memory_engine.MemoryEngine` keeps the rows in memory, `levels.PiecesEngine` asks the pieces of a log,
+wherever those are; an engine on another device would be a third. All grow the same tree, to the last bit.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeVar
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,7 +18,6 @@ from numpy.typing import NDArray
 from bopl.learner.hist_tree.action_split import ActionTable
 from bopl.learner.hist_tree.apply import GrownTree
 from bopl.learner.hist_tree.grid import Grid
-from bopl.learner.hist_tree.limits import Limits
 from bopl.learner.hist_tree.predict import flatten
 from bopl.learner.hist_tree.storage import BinnedContext
 from bopl.learner.hist_tree.tree import Tree
@@ -47,6 +46,19 @@ class EngineRows:
     has_mask: bool = False
     mask: NDArray[np.bool_] | None = None
     place: NDArray[np.int32] | None = None
+
+
+class Limits(NamedTuple):
+    """What bounds a tree, and what its randomness is drawn from, as the kernels read it."""
+
+    max_depth: int
+    min_child_weight: float
+    min_samples_leaf: int
+    large: int  # problems of at least this many contexts go back to the caller
+    reg_lambda: float = 0.0
+    colsample: float = 1.0
+    n_always: int = 0  # columns at the end that every node may split, however few are drawn
+    seed: int = 0
 
 
 @dataclass(frozen=True, eq=False)

@@ -153,6 +153,16 @@ def _divide(  # type: ignore[no-untyped-def]
 
 
 @njit(nogil=True, cache=True, inline="always")
+def _split_of_actions(slot, actions, action_table, limits, target, scratch_out):  # type: ignore[no-untyped-def]
+    """Return the best action split of an open node: its gain, feature and action; without a slot there is none."""
+    found = NO_SCORE, BY_IDENTITY, -1
+    if slot >= 0 and len(actions) > 1:
+        sums, floats = scratch_out.action_sums[slot], scratch_out.action_floats
+        found = find_action_split(sums, actions, action_table, limits, target, floats)
+    return found
+
+
+@njit(nogil=True, cache=True, inline="always")
 def _queue_sides(queue, members, actions, split, node, action_table, is_right_out):  # type: ignore[no-untyped-def]
     """Let both sides of an action split wait as problems of their own, below an open node; return the queue."""
     feature, action, child = split
@@ -224,11 +234,7 @@ def grow(binned, target, action_table, limits, rows, actions, depth, path, scale
                 pending = push(pending, members, actions, top.depth, node, top.path)
                 continue
             gain = context_gain(stack.split[n_open].score, sums, problem)  # 0 without a slot: there is no score, either
-            action_gain, feature, action = NO_SCORE, BY_IDENTITY, -1
-            if slot >= 0 and len(actions) > 1:
-                action_gain, feature, action = find_action_split(
-                    scratch.action_sums[slot], actions, action_table, limits, target, scratch.action_floats
-                )
+            action_gain, feature, action = _split_of_actions(slot, actions, action_table, limits, target, scratch)
             if max(gain, action_gain) <= MIN_GAIN:
                 write_leaf(members, row_gradient, row_weight, actions, limits, target, nodes[node], step_out)
                 give_slot(slot, scratch.slots)

@@ -112,14 +112,13 @@ def _bundle(
     columns: tuple[ColumnBins, ...],
     is_free: Callable[[int, list[int]], bool],
     cover: Callable[[list[int]], float],
-    max_bins: int = MAX_BINS,
 ) -> list[list[int]]:
     """Group neighbouring indicator columns of which no row has two, where together they cover half of the rows."""
     bundles: list[list[int]] = []
     members: list[int] = []
     for j in [*range(len(columns)), -1]:
         is_indicator = j >= 0 and columns[j].is_indicator
-        if is_indicator and len(members) < max_bins - 1 and is_free(j, members):
+        if is_indicator and len(members) < MAX_BINS - 1 and is_free(j, members):
             members.append(j)
             continue
         if len(members) > 1 and cover(members) >= MIN_BUNDLE_COVER:
@@ -128,7 +127,7 @@ def _bundle(
     return bundles
 
 
-def find_bundles(bins: NDArray[np.uint8], columns: tuple[ColumnBins, ...], max_bins: int = MAX_BINS) -> list[list[int]]:
+def find_bundles(bins: NDArray[np.uint8], columns: tuple[ColumnBins, ...]) -> list[list[int]]:
     """Return the bundles of rows that are all here; ``bins`` is (n_features, n_samples)."""
     taken = np.zeros(bins.shape[1], bool)
     seen: list[int] = []
@@ -145,4 +144,4 @@ def find_bundles(bins: NDArray[np.uint8], columns: tuple[ColumnBins, ...], max_b
     def cover(members: list[int]) -> float:
         return sum(int(np.count_nonzero(bins[j])) for j in members) / bins.shape[1]
 
-    return _bundle(columns, is_free, cover, max_bins)
+    return _bundle(columns, is_free, cover)

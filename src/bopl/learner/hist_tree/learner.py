@@ -89,12 +89,17 @@ class HistTree(BaseEstimator):
         self.n_jobs = n_jobs
         self.random_state = random_state
 
+    @property
+    def n_threads(self) -> int:
+        """The number of threads: ``n_jobs``, or all processors."""
+        return (os.cpu_count() or 1) if self.n_jobs is None else self.n_jobs
+
     def bind(self, log: Any, *, seed: int) -> BoundHistTree:
         """Check the settings, bin the log's contexts once, and return the learner of its rounds."""
         check_tree_settings(self)
         context = as_context(log.context)
         categorical = categorical_mask(self.categorical, context.shape[1], getattr(log, "feature_names", None))
-        n_jobs = (os.cpu_count() or 1) if self.n_jobs is None else self.n_jobs
+        n_jobs = self.n_threads
         with announced_compilation():
             columns = fit_columns(context, self.max_bins, categorical, n_actions=log.n_actions)
             binned = bin_context(context, columns)

@@ -15,10 +15,9 @@ from numpy.typing import NDArray
 
 from bopl.learner.hist_tree.action_split import ActionTable
 from bopl.learner.hist_tree.apply import GrownTree
-from bopl.learner.hist_tree.engine import EngineRows, GrowthTask
+from bopl.learner.hist_tree.engine import EngineRows, GrowthTask, Limits
 from bopl.learner.hist_tree.grid import largest_of
-from bopl.learner.hist_tree.limits import Limits
-from bopl.learner.hist_tree.memory import MemoryEngine, MemorySource
+from bopl.learner.hist_tree.memory_engine import MemoryEngine, MemorySource
 from bopl.learner.hist_tree.problem import make_grids
 from bopl.learner.hist_tree.storage import BinnedContext
 

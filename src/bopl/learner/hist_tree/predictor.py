@@ -38,6 +38,7 @@ class HistTreePredictor:
     """
 
     kind: ClassVar[str] = "hist_tree"
+    has_exact_rows: ClassVar[bool] = True
     zero_is_missing: ClassVar[bool] = False
 
     tree: Tree

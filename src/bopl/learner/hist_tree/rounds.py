@@ -16,9 +16,8 @@ from bopl.learner.hist_tree.action_split import ActionTable
 from bopl.learner.hist_tree.apply import GrownTree
 from bopl.learner.hist_tree.assembly import make_tree
 from bopl.learner.hist_tree.compilation import announced_compilation
-from bopl.learner.hist_tree.engine import EngineRows, GrowthTask, TreeEngine
+from bopl.learner.hist_tree.engine import EngineRows, GrowthTask, Limits, TreeEngine
 from bopl.learner.hist_tree.grid import Grid, largest_of
-from bopl.learner.hist_tree.limits import Limits
 from bopl.learner.hist_tree.problem import make_grids
 from bopl.learner.hist_tree.prune import keep_best_splits
 from bopl.learner.hist_tree.tree import Tree
@@ -86,10 +85,11 @@ class TreeRounds(Generic[Source]):
         self.n_always = 0
         self._bound = engine.bind(rows, has_count=settings.min_samples_leaf > 1)
 
-    def use_settings(self, settings: HistTree, *, seed: int) -> None:
+    def use_settings(self, settings: HistTree, engine: TreeEngine[Source], *, seed: int) -> None:
         """Fit trees with other settings from now on; working memory is kept where it has what they need."""
-        if (settings.min_samples_leaf > 1) != (self.settings.min_samples_leaf > 1):
-            self._bound = self._engine.bind(self._rows, has_count=settings.min_samples_leaf > 1)
+        has_count = settings.min_samples_leaf > 1
+        if has_count != (self.settings.min_samples_leaf > 1) or engine != self._engine:
+            self._engine, self._bound = engine, engine.bind(self._rows, has_count=has_count)
         self.settings, self._seed = settings, _seed_of(settings, seed)
 
     def fit(self, source: Source, largest: float, weights: WeightSummary, round_idx: int) -> FittedTree:
