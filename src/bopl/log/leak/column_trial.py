@@ -136,10 +136,11 @@ class Trial:
             return effect[self.action_idx[rows]] * weight - effect.mean()
         return effect[self.action_idx[rows]] * weight - (self.action_mask[rows] @ effect) / self.n_eligible[rows]
 
-    def z_of(self, values: FloatArray) -> float:
-        """Return the z-score of the mean of the contrast times some values, which is 0 for what is honest."""
-        assert self.contrast is not None
-        part = self.contrast * values
+    def z_of(self, values: FloatArray, contrast: FloatArray | None = None) -> float:
+        """Return the z-score of the mean of a contrast times some values, which is 0 for what is honest."""
+        contrast = self.contrast if contrast is None else contrast
+        assert contrast is not None
+        part = contrast * values
         if self.group is not None:
             part = np.asarray(np.bincount(self.group, weights=part), dtype=np.float64)
         return float(part.sum() / max(float(np.sqrt((part**2).sum())), 1e-300))
