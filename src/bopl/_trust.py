@@ -11,6 +11,7 @@ MIN_MEAN_GAP = 2e-3  # … unless the distance is one that rounded propensities 
 MIN_ESS = 50.0  # effective samples
 MIN_REWARDED = 30.0  # effective samples with a reward that decides: skewed sums of fewer are not normal yet
 MIN_GROUPS = 30  # independent groups, if the samples of a group are not
+MIN_EQUAL_GROUPS = 20.0  # groups of equal size with as much spread as those there are: one with a fifth of all samples
 SAME_POLICY = 1e-3  # root mean square of w - 1 that rounded propensities may leave of the logging policy
 MAX_SINGLE_SHARE = 0.25  # share of sum(w²) in the largest weight; the central limit theorem wants it near zero …
 MAX_HEAVY_SINGLE_SHARE = 0.1  # … nearer still if the tail is heavy by the next two limits

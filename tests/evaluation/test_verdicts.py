@@ -672,3 +672,19 @@ def test_a_policy_within_a_search_or_a_pipeline_is_known_by_its_training_rows():
     for one in found:
         reason = bopl.evaluate(LOG, one.fit(LOG.context, outcomes)).decision()["reason"]
         assert "was trained on 100% of these samples" in reason
+
+
+def test_a_group_with_most_of_the_samples_lets_no_verdict_stand():
+    rng = np.random.default_rng(0)
+    n, n_groups, verdicts = 2000, 400, []
+    for share in (0.6, 0.3, 0.05):
+        group = np.where(np.arange(n) < share * n, 0, 1 + rng.integers(n_groups, size=n))
+        action = rng.integers(2, size=n)
+        reward = rng.normal(size=(n_groups + 1, 2))[group, action] + rng.normal(size=n)  # on the whole the same
+        log = bopl.BanditLog(rng.normal(size=(n, 1)), action, reward, np.full(n, 0.5), group=group)
+        row = bopl.evaluate(log, {"new": np.tile([0.1, 0.9], (n, 1))}, estimators=["ips"]).primary_row()
+        verdicts.append(row.verdict)
+        if row.verdict == "not trustworthy":
+            assert row.reason.startswith("A few groups hold most of the log")
+    assert verdicts[:2] == ["not trustworthy"] * 2
+    assert verdicts[2] != "not trustworthy"

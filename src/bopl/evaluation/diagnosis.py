@@ -47,6 +47,7 @@ class WeightFacts:
     # only if the propensities are.
     uniform_mean: float = 1.0
     uniform_z: float = 0.0
+    n_equal_groups: float | None = None  # to how many groups of equal size they amount
 
 
 class TrainedRows:
@@ -286,6 +287,7 @@ class WeightTotals:
             reward_share=reward_share,
             uniform_mean=uniform[0],
             uniform_z=uniform[1],
+            n_equal_groups=None if self.weight.groups is None else self.weight.groups.n_equal_groups,
         )
 
     def _unsupported_mass(self, action_count: FloatArray) -> float:

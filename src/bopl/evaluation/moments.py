@@ -184,6 +184,11 @@ class GroupSum:
         """Groups that have samples."""
         return int((self.count > 0).sum())
 
+    @property
+    def n_equal_groups(self) -> float:
+        """To how many groups of equal size they amount, ``n² / sum_c n_c²``."""
+        return float(self.count.sum() ** 2 / (self.count**2).sum())
+
     def spread(self, gradient: FloatArray, mean: FloatArray) -> Spread:
         """Return the spread of ``gradient · mean`` if groups are independent, samples within one are not.
 

@@ -13,6 +13,7 @@ from bopl._trust import (
     MAX_SINGLE_SHARE,
     MAX_TOP_SHARE,
     MAX_UNSUPPORTED,
+    MIN_EQUAL_GROUPS,
     MIN_ESS,
     MIN_GROUPS,
     MIN_REWARDED,
@@ -154,6 +155,11 @@ def _weight_complaint(interval: Interval, facts: WeightFacts) -> str | None:
         return (
             f"The log has {facts.n_groups} groups, fewer than {MIN_GROUPS}: how much they differ from each other "
             "cannot be told, and the interval cannot be relied on."
+        )
+    if not interval.is_bound and facts.n_equal_groups is not None and facts.n_equal_groups < MIN_EQUAL_GROUPS:
+        return (
+            f"A few groups hold most of the log: its {facts.n_groups:,} groups are worth {facts.n_equal_groups:.1f} of "
+            f"equal size, fewer than {MIN_EQUAL_GROUPS:.0f}, and the interval cannot be relied on."
         )
     if is_mean_off(facts.mean, facts.mean_z):
         return _mean_complaint(facts)
