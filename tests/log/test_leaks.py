@@ -170,3 +170,9 @@ def test_traces_of_the_reward_are_named_where_actions_differ_only_by_context():
         assert {name: (leak.knows, leak.certainty) for name, leak in found.items()} == {"dwell": ("reward", "sure")}
         assert set(leaks_of(personal_log(6000, seed, dwell=dwell, liked=liked))) == {"dwell", "liked"}
         assert leaks_of(personal_log(6000, seed)) == {}
+
+
+def test_leaks_of_a_log_of_one_group_are_looked_for():
+    frame = shop(2000, added=order_id, user=lambda frame, rng: "one")
+    assert set(leaks_of(frame, group="user")) == {"added"}
+    assert leaks_of(frame.drop(columns="added"), group="user") == {}

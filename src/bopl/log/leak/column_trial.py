@@ -150,14 +150,15 @@ def make_trial(log: BanditLog, rows: IntArray) -> Trial:
     """Return what the columns of a log are tried on, with these of its rows."""
     group = None if log.group is None else np.unique(log.group[rows], return_inverse=True)[1]
     n_units = len(rows) if group is None else int(group.max()) + 1
-    half = np.random.default_rng(_SEED).permutation(n_units) % 2 == 0
+    is_divided = group is None or n_units < 2  # a single group cannot be in one half, and has no spread either
+    half = np.random.default_rng(_SEED).permutation(len(rows) if is_divided else n_units) % 2 == 0
     reward = log.reward[rows]
     value, count = np.unique(reward, return_counts=True)
     has_mode = 2 * int(count.max()) >= len(rows) and len(value) > 1
     event = reward != value[count.argmax()] if has_mode else None
     is_given = log.propensity_source in ("logged", "balanced", "uniform")
     return Trial(
-        half=half if group is None else half[group],
+        half=half if is_divided or group is None else half[group],
         group=group,
         action_idx=log.action_idx[rows],
         n_actions=log.n_actions,
