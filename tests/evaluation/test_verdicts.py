@@ -13,6 +13,8 @@ from sklearn.preprocessing import FunctionTransformer
 
 import bopl
 from bopl._errors import UsageError
+from bopl.cli.output import Output
+from bopl.cli.table import evaluation_tables
 from bopl.evaluation import IPS, ClippedIPS, DirectMethod, Guard, MeanEstimator, Need, ShrinkageDR, SwitchDR
 
 RNG = np.random.default_rng(5)
@@ -688,3 +690,17 @@ def test_a_group_with_most_of_the_samples_lets_no_verdict_stand():
             assert row.reason.startswith("A few groups hold most of the log")
     assert verdicts[:2] == ["not trustworthy"] * 2
     assert verdicts[2] != "not trustworthy"
+
+
+def test_no_control_character_of_a_label_reaches_the_terminal(capsys):
+    rng = np.random.default_rng(0)
+    n, evil = 400, "\x1b]0;title\x07\u202ered"
+    log = bopl.BanditLog(
+        rng.normal(size=(n, 1)), rng.integers(2, size=n), rng.random(n), np.full(n, 0.5), segment=[evil, "plain"] * 200
+    )
+    evaluation = bopl.evaluate(log, {evil: np.tile([0.1, 0.9], (n, 1))})
+    output = Output(is_json=False)
+    output.say_each([*evaluation_tables(evaluation), evaluation, f"said of {evil}"])
+    said = capsys.readouterr().out + str(evaluation)
+    assert not set("\x1b\x07\u202e") & set(said)
+    assert "said of \\x1b]0;title\\x07\\u202ered" in said

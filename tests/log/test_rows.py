@@ -254,7 +254,7 @@ def test_rows_selected_by_what_the_decision_brought_about_are_noted():
         audit = bopl.BanditLog.from_frame(table, **ROLES, where=where).audit()
         return next((finding.sentence for finding in audit.findings if finding.check == "selection"), "")
 
-    assert said("x > 0") == ""
+    assert said("x > 0") == said("click < 5") == ""
     assert "by the reward 'click', which the decision itself brought about" in said("x > -1 and click < 0.9")
     assert "by the action 'item'" in said("item in (0, 1)")
 

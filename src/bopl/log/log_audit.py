@@ -90,7 +90,7 @@ def _doubtful_labels(labels: Sequence[object]) -> list[Finding]:
 
 def _selection_findings(log: BanditLog) -> list[Finding]:
     """Return a note if rows were selected by what the decision brought about; nothing otherwise."""
-    if log.schema is None or log.origin is None or log.origin.where is None:
+    if log.schema is None or log.origin is None or log.origin.where is None or log.origin.n_filtered == 0:
         return []
     named = Where.parse(log.origin.where).columns
     others = [(name, "reward") for name in log.other_rewards if name in named]
