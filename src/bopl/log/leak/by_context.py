@@ -63,12 +63,13 @@ def _learn(
     def tables(code: IntArray) -> tuple[FloatArray, FloatArray, FloatArray]:
         count, total = _by_cell(trial, code, learned, target)
         odds = np.log((count + PRIOR * share) / ((count.sum(axis=1, keepdims=True) + PRIOR) * share))
+        odds[count == 0.0] = -np.inf  # it may have been impossible there, and f must be 0 then
         return count, _interaction(count, total, variance), odds
 
     size = np.zeros((2, len(codes)))
     for place, code in enumerate(codes):
         count, effects, odds = tables(code)
-        size[:, place] = (count * effects**2).sum(), (count * odds).sum()
+        size[:, place] = (count * effects**2).sum(), (count[count > 0.0] * odds[count > 0.0]).sum()
     count, total = _by_cell(trial, np.zeros_like(trial.action_idx), learned, target)
     effect: FloatArray = np.repeat(_shrunk(total / np.maximum(count, 1.0), count, variance), len(tried), axis=0)
     log_prob: FloatArray = np.zeros_like(effect)
@@ -76,7 +77,8 @@ def _learn(
         effect += tables(codes[place])[1][codes[place][tried]]
     for place in np.argsort(-size[1], kind="stable")[:MAX_COLUMNS]:
         log_prob += tables(codes[place])[2][codes[place][tried]]
-    prob: FloatArray = share * np.exp(log_prob - log_prob.max(axis=1, keepdims=True))
+    peak = log_prob.max(axis=1, keepdims=True)
+    prob: FloatArray = share * np.exp(log_prob - np.where(np.isfinite(peak), peak, 0.0))
     return effect, prob
 
 
