@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from difflib import get_close_matches
 from typing import Any
+
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 
 
 class UsageError(ValueError):
@@ -48,8 +51,16 @@ def did_you_mean(name: str, known: Sequence[str]) -> str:
 
 def quoted(names: Sequence[object], *, limit: int = 8) -> str:
     """Return names as they go into a message: quoted, separated by commas, cut after ``limit``."""
-    shown = ", ".join(repr(name) for name in names[:limit])
+    shown = ", ".join(shortened(name, limit=100) for name in names[:limit])
     return shown if len(names) <= limit else f"{shown} and {len(names) - limit} more"
+
+
+def visible(text: str) -> str:
+    """Return text that a terminal shows as it is: control characters, and those that turn the direction, are escaped.
+
+    Labels and names come from files that anybody may have written.
+    """
+    return _CONTROL.sub(lambda found: found[0].encode("unicode_escape").decode("ascii"), text)
 
 
 def shortened(value: Any, *, limit: int = 60) -> str:

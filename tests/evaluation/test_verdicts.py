@@ -13,6 +13,8 @@ from sklearn.preprocessing import FunctionTransformer
 
 import bopl
 from bopl._errors import UsageError
+from bopl.cli.output import Output
+from bopl.cli.table import evaluation_tables
 from bopl.evaluation import IPS, ClippedIPS, DirectMethod, Guard, MeanEstimator, Need, ShrinkageDR, SwitchDR
 
 RNG = np.random.default_rng(5)
@@ -671,3 +673,33 @@ def test_a_policy_within_a_search_or_a_pipeline_is_known_by_its_training_rows():
     for one in found:
         reason = bopl.evaluate(LOG, one.fit(LOG.context, outcomes)).decision()["reason"]
         assert "was trained on 100% of these samples" in reason
+
+
+def test_a_group_with_most_of_the_samples_lets_no_verdict_stand():
+    rng = np.random.default_rng(0)
+    n, n_groups, verdicts = 2000, 400, []
+    for share in (0.6, 0.3, 0.05):
+        group = np.where(np.arange(n) < share * n, 0, 1 + rng.integers(n_groups, size=n))
+        action = rng.integers(2, size=n)
+        reward = rng.normal(size=(n_groups + 1, 2))[group, action] + rng.normal(size=n)  # on the whole the same
+        log = bopl.BanditLog(rng.normal(size=(n, 1)), action, reward, np.full(n, 0.5), group=group)
+        row = bopl.evaluate(log, {"new": np.tile([0.1, 0.9], (n, 1))}, estimators=["ips"]).primary_row()
+        verdicts.append(row.verdict)
+        if row.verdict == "not trustworthy":
+            assert "groups" in row.reason and "equal size" in row.reason
+    assert verdicts[:2] == ["not trustworthy"] * 2
+    assert verdicts[2] != "not trustworthy"
+
+
+def test_no_control_character_of_a_label_reaches_the_terminal(capsys):
+    rng = np.random.default_rng(0)
+    n, evil = 400, "\x1b]0;title\x07\u202ered"
+    log = bopl.BanditLog(
+        rng.normal(size=(n, 1)), rng.integers(2, size=n), rng.random(n), np.full(n, 0.5), segment=[evil, "plain"] * 200
+    )
+    evaluation = bopl.evaluate(log, {evil: np.tile([0.1, 0.9], (n, 1))})
+    output = Output(is_json=False)
+    output.say_each([*evaluation_tables(evaluation), evaluation, f"said of {evil}"])
+    said = capsys.readouterr().out + str(evaluation)
+    assert not set("\x1b\x07\u202e") & set(said)
+    assert "said of \\x1b]0;title\\x07\\u202ered" in said

@@ -3,6 +3,7 @@
 import datetime
 import gzip
 import json
+import os
 
 import numpy as np
 import pyarrow as pa
@@ -651,3 +652,31 @@ def test_a_column_that_some_files_lack_is_named_and_can_be_ignored(tmp_path, ext
         assert read(str(tmp_path / f"*.{extension}"), context=["x"]).feature_names == ("x",)
         with pytest.raises(UsageError, match="there is no column 'z' to ignore"):
             read(str(tmp_path / f"*.{extension}"), ignore=["z"])
+
+
+@pytest.mark.parametrize("labels", [["1e5", "100000", "7"], ["+1", "1", "2"], ["1e-1", "0.1", "2"]])
+def test_labels_written_in_two_ways_are_two_labels(tmp_path, labels):
+    lines = [f"{row},{labels[row % 3]},{row % 2},0.5" for row in range(12)]
+    (tmp_path / "log.csv").write_text("\n".join(["x,item,click,p", *lines]))
+    assert sorted(bopl.BanditLog.read(tmp_path / "log.csv", **ROLES).actions) == sorted(labels)
+
+
+def test_zeros_after_a_point_and_spaces_make_no_other_label(tmp_path):
+    lines = [f"{row},{['1', '1.0', ' 2', '2'][row % 4]},{row % 2},0.5" for row in range(12)]
+    (tmp_path / "log.csv").write_text("\n".join(["x,item,click,p", *lines]))
+    assert bopl.BanditLog.read(tmp_path / "log.csv", **ROLES).actions.tolist() == [1, 2]
+
+
+def test_paths_that_are_no_files_are_told_apart(tmp_path):
+    (tmp_path / "loop.csv").symlink_to(tmp_path / "loop.csv")
+    (tmp_path / "gone.csv").symlink_to(tmp_path / "nowhere.csv")
+    os.mkfifo(tmp_path / "pipe.csv")
+    for path, message in (
+        ("", "path is empty"),
+        (tmp_path / "loop.csv", "is a link to a file that is not there"),
+        (tmp_path / "gone.csv", "is a link to a file that is not there"),
+        (tmp_path / "pipe.csv", "is a device or a pipe"),
+        ("a" * 5000 + ".csv", r"there is no file '.*…: file name too long\."),
+    ):
+        with pytest.raises((UsageError, FileNotFoundError), match=message):
+            bopl.BanditLog.read(path, **ROLES)

@@ -140,3 +140,39 @@ def test_columns_left_out_are_out_of_context_names_and_schema():
         log.without_columns(["colour"])
     with pytest.raises(ValueError, match="no context column is left"):
         log.without_columns([column.name for column in log.schema.columns])
+
+
+def personal_log(n_samples, seed, **columns):
+    """Actions that earn the same on the whole and not in any context; drawn by a policy that knows some of it."""
+    rng = np.random.default_rng(seed)
+    context, n_actions = rng.normal(size=(n_samples, 3)), 5
+    prob = np.exp(0.7 * context @ rng.normal(size=(3, n_actions)))
+    prob /= prob.sum(axis=1, keepdims=True)
+    action = (prob.cumsum(axis=1) > rng.random((n_samples, 1))).argmax(axis=1)
+    own = np.arange(n_samples), action
+    rate = 1.0 / (1.0 + np.exp(0.8 - 0.8 * (context @ rng.normal(size=(3, n_actions)))[own]))
+    frame = pd.DataFrame(context, columns=["x0", "x1", "x2"])
+    frame = frame.assign(banner=action, click=(rng.random(n_samples) < rate).astype(int), p=prob[own])
+    return frame.assign(**{name: make(frame, rng) for name, make in columns.items()})
+
+
+def dwell(frame, rng):
+    return rng.exponential(size=len(frame)) * (1.0 + 5.0 * frame["click"])
+
+
+def liked(frame, rng):
+    return np.where(rng.random(len(frame)) < 0.8, frame["click"], rng.random(len(frame)) < 0.3).astype(float)
+
+
+def test_traces_of_the_reward_are_named_where_actions_differ_only_by_context():
+    for seed in range(3):
+        found = leaks_of(personal_log(6000, seed, dwell=dwell))
+        assert {name: (leak.knows, leak.certainty) for name, leak in found.items()} == {"dwell": ("reward", "sure")}
+        assert set(leaks_of(personal_log(6000, seed, dwell=dwell, liked=liked))) == {"dwell", "liked"}
+        assert leaks_of(personal_log(6000, seed)) == {}
+
+
+def test_leaks_of_a_log_of_one_group_are_looked_for():
+    frame = shop(2000, added=order_id, user=lambda frame, rng: "one")
+    assert set(leaks_of(frame, group="user")) == {"added"}
+    assert leaks_of(frame.drop(columns="added"), group="user") == {}

@@ -233,3 +233,32 @@ def test_percentages_beside_actions_that_cannot_be_counted_are_one_sentence():
     table = pa.table({"x": [1.0, 2.0], "a": pa.array([[[1]], [[2]]]), "r": [0.0, 1.0], "p": [50.0, 0.5]})
     with pytest.raises(ValueError, match="propensity must lie in"):
         bopl.BanditLog.from_frame(table, action="a", reward="r", propensity="p")
+
+
+def test_a_column_is_a_condition_only_if_it_is_true_or_false():
+    table = pd.DataFrame({"x": [0.5, 1.0, 2.0, 0.0], "item": ["a", "b"] * 2, "click": [1, 0, 1, 0], "p": 0.5})
+    table = table.assign(flag=[1.0, None, 0.0, 1.0], truth=[True, False, True, True])
+    for where, n_samples in (("flag", 2), ("not flag", 1), ("truth", 3), ("truth and flag", 2)):
+        assert bopl.BanditLog.from_frame(table, **ROLES, where=where, actions=["a", "b"]).n_samples == n_samples
+    for name in ("x", "item"):
+        with pytest.raises(UsageError, match=f"where uses '{name}' as a condition, but it is not true or false"):
+            bopl.BanditLog.from_frame(table, **ROLES, where=name)
+
+
+def test_rows_selected_by_what_the_decision_brought_about_are_noted():
+    rng = np.random.default_rng(0)
+    n = 400
+    table = pd.DataFrame({"x": rng.normal(size=n), "item": rng.integers(3, size=n), "click": rng.random(n), "p": 1 / 3})
+
+    def said(where):
+        audit = bopl.BanditLog.from_frame(table, **ROLES, where=where).audit()
+        return next((finding.sentence for finding in audit.findings if finding.check == "selection"), "")
+
+    assert said("x > 0") == said("click < 5") == ""
+    assert "by the reward 'click', which the decision itself brought about" in said("x > -1 and click < 0.9")
+    assert "by the action 'item'" in said("item in (0, 1)")
+
+
+def test_infinite_propensities_are_not_taken_for_another_unit():
+    with pytest.raises(ValueError, match="Infinite values usually come from a division by zero"):
+        bopl.BanditLog(np.ones((4, 1)), ["a", "b"] * 2, [1, 0] * 2, [0.5, np.inf, 0.5, 0.5])

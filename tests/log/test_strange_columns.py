@@ -106,3 +106,35 @@ def test_what_cannot_be_meant_is_refused_in_one_sentence(case):
     make, kind, sentence = REFUSED[case]
     with pytest.raises(kind, match=sentence):
         make()
+
+
+@pytest.mark.parametrize("make", [lambda x: pd.cut(x, 4), lambda x: pd.Categorical([(1, 2), (3, 4)] * 20)])
+def test_labels_that_are_no_labels_are_named(make):
+    table = frame()
+    for role, name in (("action", "a"), ("group", "z"), ("context", "z")):
+        named = {**ROLES, **({"group": "z"} if role == "group" else {})}
+        with pytest.raises(TypeError, match=f"column '{name}' holds .*, whose values cannot be used as labels"):
+            bopl.BanditLog.from_frame(table.assign(**{name: make(table["x"])}), **named)
+
+
+def test_a_column_of_objects_that_are_all_missing_is_missing():
+    log = bopl.BanditLog.from_frame(frame(z=pd.Series([None] * N, dtype=object)), **ROLES)
+    assert np.isnan(log.context[:, 1]).all()
+
+
+def test_numbers_that_became_text_are_noted_and_codes_are_not():
+    whole = [str(20 + row) for row in range(N)]
+    table = frame(
+        age=["-", *whole[1:]],
+        price=[f"{row},50" for row in range(N)],
+        total=[f"1,{row:03}" for row in range(N)],
+        zip=whole,
+        size=["M", "L"] * 20,
+        sku=[f"{row}-b" for row in range(N)],
+    )
+    found = bopl.BanditLog.from_frame(table, **ROLES).audit()["numbers_as_text"]
+    assert found.status == "note"
+    assert all(f"'{name}' holds text such as" in found.sentence for name in ("age", "price", "total"))
+    assert all(f"'{name}'" not in found.sentence for name in ("zip", "size", "sku"))
+    clean = bopl.BanditLog.from_frame(table[["x", "zip", "size", "sku", "a", "r", "p"]], **ROLES)
+    assert "numbers_as_text" not in [finding.check for finding in clean.audit().findings]

@@ -13,6 +13,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
+from bopl._errors import visible
 from bopl._interrupt import SigtermAsCtrlC
 from bopl.cli import exit_code
 from bopl.cli.audit import audit
@@ -123,7 +124,7 @@ def _report(error: BaseException, *, is_json: bool) -> int:
     if is_json:
         typer.echo(json.dumps({"error": sentence, "exit_code": code}, ensure_ascii=False))
     if sentence:
-        typer.echo(f"bopl: {sentence}", err=True)
+        typer.echo(f"bopl: {visible(sentence)}", err=True)
     return code
 
 

@@ -12,6 +12,7 @@ from typing import Any
 
 import typer
 
+from bopl._errors import visible
 from bopl._listener import listening
 
 
@@ -32,7 +33,8 @@ class Output:
         if not self.is_json:
             from rich.console import Console
 
-            Console(highlight=False, soft_wrap=isinstance(text, str)).print(text, markup=False)
+            is_plain = isinstance(text, str)
+            Console(highlight=False, soft_wrap=is_plain).print(visible(str(text)) if is_plain else text, markup=False)
 
     def say_each(self, texts: Iterable[object]) -> None:
         """Print one after another."""

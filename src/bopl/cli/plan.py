@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from bopl._errors import UsageError, checking_usage
+from bopl._errors import UsageError, checking_usage, visible
 from bopl.cli import exit_code
 from bopl.cli.options import LOG_SETTINGS, Json, LogFile, with_settings
 from bopl.cli.output import Output
@@ -127,7 +127,7 @@ def _table(found: FilePlan) -> Any:
         half = (row["uplift_ci_upper"] - row["uplift_ci_lower"]) / 2.0
         asked = [] if found.min_uplift is None else [_count(row["n_for_min_uplift"])]
         table.add_row(
-            Text(row["policy"]),
+            Text(visible(row["policy"])),
             f"{row['uplift']:+.3g} ± {half:.2g}" if isfinite(half) else "unknown",
             f"{row['detectable']:.3g}" if isfinite(row["detectable"]) else "unknown",
             *asked,

@@ -6,6 +6,8 @@ from collections.abc import Container, Iterable
 from math import isnan
 from typing import TYPE_CHECKING, Any
 
+from bopl._errors import visible
+
 if TYPE_CHECKING:
     from bopl.evaluation import Evaluation
 
@@ -31,7 +33,7 @@ def evaluation_tables(evaluation: Evaluation) -> list[Any]:
     first = narrow_table(headings, headings[2:4], title=evaluation.title)
     for row in evaluation.rows:
         first.add_row(
-            Text(row.policy),
+            Text(visible(row.policy)),
             row.estimator,
             "unknown" if isnan(row.value) else f"{row.value:.4g}",
             "" if isnan(row.uplift) else Text(between_text(row.uplift, row.uplift_ci_lower, row.uplift_ci_upper)),

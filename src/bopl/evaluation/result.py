@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from bopl._errors import visible
 from bopl._record import Record
 from bopl._table import Tabular
 from bopl.evaluation.estimator import Estimator
@@ -165,10 +166,12 @@ class Evaluation(Tabular):
         rows_of: dict[tuple[str, str], list[str]] = {}
         for row in self.rows:
             rows_of.setdefault((row.policy, row.reason), []).append(row.estimator)
-        lines = [f"{policy} ({', '.join(names)}): {reason}" for (policy, reason), names in rows_of.items()]
+        lines = [f"{visible(policy)} ({', '.join(names)}): {reason}" for (policy, reason), names in rows_of.items()]
         said = {row.reason for row in self.rows}
         return lines + [
-            f"Verdict on {one.policy}: {one.verdict}. {one.reason}" for one in self.decisions if one.reason not in said
+            f"Verdict on {visible(one.policy)}: {one.verdict}. {one.reason}"
+            for one in self.decisions
+            if one.reason not in said
         ]
 
     def __str__(self) -> str:
@@ -215,7 +218,9 @@ def part_rows(evaluation: Evaluation) -> list[tuple[str, tuple[str, ...], list[t
         ("Head to head", ("policy", "compared with", "difference and its interval", "verdict"), list(compared)),
         ("Segments", ("policy", "segment", "samples", "uplift and its interval", "verdict"), list(segments)),
     ]
-    return [part for part in parts if part[2]]
+    return [
+        (title, heads, [tuple(visible(cell) for cell in row) for row in rows]) for title, heads, rows in parts if rows
+    ]
 
 
 def between_text(difference: float, lower: float, upper: float) -> str:
@@ -227,7 +232,7 @@ def row_cells(row: Estimate) -> tuple[str, str, str, str, str]:
     """Return policy, estimator, value, uplift and effective samples of a row as text."""
     value = f"{row.value:.4g} [{row.ci_lower:.4g}, {row.ci_upper:.4g}]"
     uplift = between_text(row.uplift, row.uplift_ci_lower, row.uplift_ci_upper)
-    return row.policy, row.estimator, value, uplift, f"{row.ess:,.0f}"
+    return visible(row.policy), row.estimator, value, uplift, f"{row.ess:,.0f}"
 
 
 def _plain(rows: Sequence[Record]) -> list[dict[str, Any]]:

@@ -205,7 +205,7 @@ def kind_of(values: nw.Series[Any]) -> Kind | None:
     dtype = values.dtype
     if dtype == nw.Boolean:
         return "flag"
-    if dtype.is_numeric() or (dtype == nw.Unknown and _is_empty(values)):
+    if dtype.is_numeric() or (dtype in (nw.Unknown, nw.Object) and _is_empty(values)):
         return "number"
     if is_timestamp(values):
         return "time"
@@ -285,6 +285,12 @@ def distinct_values(values: nw.Series[Any]) -> tuple[list[Category], IntArray]:
                 f"column {values.name!r} holds {column.type}, whose values cannot be used as labels; turn them "
                 "into text or numbers."
             ) from None
+    held = column.type.value_type
+    if pyarrow.types.is_nested(held) or isinstance(held, pyarrow.BaseExtensionType):  # such as intervals of pandas.cut
+        raise TypeError(
+            f"column {values.name!r} holds {getattr(held, 'extension_name', held)}, whose values cannot be used as "
+            "labels; turn them into text or numbers."
+        )
     indices = column.indices.cast(pyarrow.int64())  # they may be unsigned
     position = indices.fill_null(-1).to_numpy(zero_copy_only=False)
     return _without_repeats(column.dictionary.to_pylist(), position)

@@ -17,6 +17,7 @@ from bopl.log.leak.leak import ACTION
 from bopl.log.leak.view import column_views
 from bopl.log.propensity_audit import FEW_SAMPLES, logging_policy_finding, propensity_findings
 from bopl.log.weight_audit import weight_findings
+from bopl.log.where import Where
 
 if TYPE_CHECKING:
     from bopl.log.bandit_log import BanditLog
@@ -41,6 +42,7 @@ def audit_log(
     seen = log if seen is None else seen
     findings = [
         *([] if log.origin is None else log.origin.findings()),
+        *_selection_findings(log),
         audit_duplicates(_without_told_actions(seen, leaks)),
         *_doubtful_labels(log.actions.tolist()),
         *_logged_findings(log),
@@ -84,6 +86,27 @@ def _doubtful_labels(labels: Sequence[object]) -> list[Finding]:
     if empty:
         said.append(f"{quoted(empty)} as an action looks like a missing value that became text: is it an action?")
     return [Finding("action_labels", NOTE, float(len(alike) + len(empty)), " ".join(said))] if said else []
+
+
+def _selection_findings(log: BanditLog) -> list[Finding]:
+    """Return a note if rows were selected by what the decision brought about; nothing otherwise."""
+    if log.schema is None or log.origin is None or log.origin.where is None or log.origin.n_filtered == 0:
+        return []
+    named = Where.parse(log.origin.where).columns
+    others = [(name, "reward") for name in log.other_rewards if name in named]
+    by = [(name, role) for role in ("action", "propensity", "reward") if (name := log.schema.roles.get(role)) in named]
+    if not by + others:
+        return []
+    listed = " and ".join(f"the {role} {name!r}" for name, role in by + others)
+    return [
+        Finding(
+            "selection",
+            NOTE,
+            float(len(by + others)),
+            f"The rows were selected by {listed}, which the decision itself brought about: the propensities are not "
+            "those of the rows that are left, and estimates hold for these alone. Select by what was known before.",
+        )
+    ]
 
 
 def _logged_findings(log: BanditLog) -> list[Finding]:

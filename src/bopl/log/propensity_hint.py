@@ -56,7 +56,11 @@ def propensity_hint(
         if is_percent and not (above.all() and _is_nearer_inverse(values, n_actions)):
             return "Values up to 100 usually mean percentages: divide by 100."
         return "Values far above 1 usually mean inverse propensities: pass 1 / propensity."
-    kind = "percentages" if is_percent else "another unit, such as inverse propensities,"
+    if np.isinf(values[above]).any():
+        return (
+            f"{_rows_text(bad, shared)}Infinite values usually come from a division by zero: correct them, or {DROP}."
+        )
+    kind = "percentages" if is_percent else "another unit, such as inverse propensities"
     return (
         f"Only some rows seem to hold {kind}, so converting the whole column would be wrong. "
         f"{_rows_text(above, shared_value(above, columns))}Convert only those rows, or {DROP}."

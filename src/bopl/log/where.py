@@ -67,6 +67,13 @@ class Compared:
 
 
 @dataclass(frozen=True)
+class Flag:
+    """Whether a column of booleans, or of nothing but 0 and 1, is true."""
+
+    column: Name
+
+
+@dataclass(frozen=True)
 class Missing:
     """Whether a column is missing."""
 
@@ -206,7 +213,7 @@ class _Parser:
         if sign is None or sign.kind != "sign" or sign.value not in COMPARISONS:
             if isinstance(left, Name):
                 self._place -= sign is not None
-                return Compared("equal", left, True)  # a column of booleans stands for itself
+                return Flag(left)
             raise self._error("a comparison such as ==", sign)
         right = self._operand()
         if not isinstance(left, Name) and not isinstance(right, Name):
@@ -304,7 +311,22 @@ def _evaluate(tree: Any, column: Columns) -> Any:
         return reduce(compute.and_kleene if tree.word == "and" else compute.or_kleene, parts)
     if isinstance(tree, Missing):
         return compute.is_null(_plain(column(tree.column.name)), nan_is_null=True)
+    if isinstance(tree, Flag):
+        return _true(_plain(column(tree.column.name)), tree.column.name)
     return _compare(tree, column)
+
+
+def _true(values: Any, name: str) -> Any:
+    """Return whether a column is true, or raise if it holds what is neither true nor false."""
+    from pyarrow import compute, types
+
+    if not types.is_boolean(values.type):
+        is_number = types.is_integer(values.type) or types.is_floating(values.type)
+        if not is_number or not set(compute.unique(values).to_pylist()) <= {0, 1, None}:
+            raise UsageError(
+                f"where uses {name!r} as a condition, but it is not true or false; compare it with a value."
+            )
+    return compute.equal(values, _scalar(True, values.type, name))
 
 
 def _compare(tree: Compared, column: Columns) -> Any:

@@ -8,7 +8,7 @@ from glob import glob, has_magic
 from os import PathLike
 from pathlib import Path
 
-from bopl._errors import UsageError, did_you_mean
+from bopl._errors import UsageError, did_you_mean, shortened
 
 PACKED = (".gz", ".bz2", ".zst", ".lz4")
 
@@ -33,6 +33,9 @@ def find_files(path: str | Path | Sequence[str | Path]) -> list[LogFile]:
     if not isinstance(path, str | PathLike):
         raise TypeError(f"path must be text or a Path that names files; got {type(path).__name__}.")
     given = Path(path)
+    if str(path) == "":
+        raise UsageError("path is empty; name a file, a folder or a pattern.")
+    _check_kind(given)
     if given.is_file():
         return [LogFile(given)]
     if given.is_dir():
@@ -47,6 +50,19 @@ def find_files(path: str | Path | Sequence[str | Path]) -> list[LogFile]:
         return found
     beside = [one.name for one in given.parent.iterdir()] if given.parent.is_dir() else []
     raise FileNotFoundError(f"there is no file {str(path)!r}; check the path.{did_you_mean(given.name, beside)}")
+
+
+def _check_kind(path: Path) -> None:
+    """Raise if something has that name that cannot be read as a file."""
+    try:
+        is_there, is_link = path.exists(), path.is_symlink()
+    except (OSError, ValueError) as error:  # a loop of links, a name that is too long
+        reason = (getattr(error, "strerror", None) or str(error)).lower()
+        raise FileNotFoundError(f"there is no file {shortened(str(path))}: {reason}.") from None
+    if is_link and not is_there:
+        raise FileNotFoundError(f"{str(path)!r} is a link to a file that is not there.")
+    if is_there and not (path.is_file() or path.is_dir()):
+        raise UsageError(f"{str(path)!r} is a device or a pipe; write the log to a file and read that.")
 
 
 def _check_distinct(files: Sequence[LogFile]) -> None:

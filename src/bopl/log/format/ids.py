@@ -34,9 +34,21 @@ def with_exact_ids(table: Any, ids: Sequence[str], as_text: Callable[[str], Any]
             continue
         written = as_text(name)
         pattern = _ZEROS if types.is_integer(kind) else _INEXACT
-        if compute.any(compute.match_substring_regex(written, pattern)).as_py():
+        if compute.any(compute.match_substring_regex(written, pattern)).as_py() or _merges(table[name], written):
             table = table.set_column(table.column_names.index(name), name, written)
     return table
+
+
+def _merges(values: Any, written: Any) -> bool:
+    """Return whether labels that are written in different ways, but for spaces and zeros after a point, are one number.
+
+    ``1e5`` is not ``100000``, and ``+1`` is not ``1``.
+    """
+    from pyarrow import compute
+
+    texts = compute.unique(written).cast("string")
+    texts = compute.replace_substring_regex(compute.utf8_trim_whitespace(texts), r"\.0*$", "")
+    return bool(compute.count_distinct(texts).as_py() > compute.count_distinct(values).as_py())
 
 
 def with_exact_json_ids(table: Any, ids: Sequence[str], file: Path) -> Any:

@@ -136,10 +136,11 @@ class Trial:
             return effect[self.action_idx[rows]] * weight - effect.mean()
         return effect[self.action_idx[rows]] * weight - (self.action_mask[rows] @ effect) / self.n_eligible[rows]
 
-    def z_of(self, values: FloatArray) -> float:
-        """Return the z-score of the mean of the contrast times some values, which is 0 for what is honest."""
-        assert self.contrast is not None
-        part = self.contrast * values
+    def z_of(self, values: FloatArray, contrast: FloatArray | None = None) -> float:
+        """Return the z-score of the mean of a contrast times some values, which is 0 for what is honest."""
+        contrast = self.contrast if contrast is None else contrast
+        assert contrast is not None
+        part = contrast * values
         if self.group is not None:
             part = np.asarray(np.bincount(self.group, weights=part), dtype=np.float64)
         return float(part.sum() / max(float(np.sqrt((part**2).sum())), 1e-300))
@@ -149,14 +150,15 @@ def make_trial(log: BanditLog, rows: IntArray) -> Trial:
     """Return what the columns of a log are tried on, with these of its rows."""
     group = None if log.group is None else np.unique(log.group[rows], return_inverse=True)[1]
     n_units = len(rows) if group is None else int(group.max()) + 1
-    half = np.random.default_rng(_SEED).permutation(n_units) % 2 == 0
+    is_divided = group is None or n_units < 2  # a single group cannot be in one half, and has no spread either
+    half = np.random.default_rng(_SEED).permutation(len(rows) if is_divided else n_units) % 2 == 0
     reward = log.reward[rows]
     value, count = np.unique(reward, return_counts=True)
     has_mode = 2 * int(count.max()) >= len(rows) and len(value) > 1
     event = reward != value[count.argmax()] if has_mode else None
     is_given = log.propensity_source in ("logged", "balanced", "uniform")
     return Trial(
-        half=half if group is None else half[group],
+        half=half if is_divided or group is None else half[group],
         group=group,
         action_idx=log.action_idx[rows],
         n_actions=log.n_actions,

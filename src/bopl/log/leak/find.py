@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from bopl._typing import AnyArray, IntArray
+from bopl._typing import AnyArray, FloatArray, IntArray
 from bopl.log.by_column import each_column
 from bopl.log.context import is_sparse
 from bopl.log.finding import PROBLEM, Finding
 from bopl.log.leak.action_test import told_action, try_action
+from bopl.log.leak.by_context import coarse_code, contrast_by_context
 from bopl.log.leak.column_bins import MISSING, BinnedColumn, bin_column, constant_column
 from bopl.log.leak.column_trial import Trial, make_trial
 from bopl.log.leak.identifier import judge_identifier
 from bopl.log.leak.late import judge_time, lags
 from bopl.log.leak.leak import OUTCOME, REWARD, TIME, Leak
-from bopl.log.leak.reward_test import try_reward
+from bopl.log.leak.reward_test import RewardTest, try_reward
 from bopl.log.leak.rules import ERROR, Suspicion, judge_action, judge_reward, judge_told_action
 from bopl.log.leak.view import ColumnView, column_views, striking_columns
 from bopl.log.propensity_audit import propensity_findings
@@ -29,6 +31,9 @@ MAX_CELLS = 20_000_000  # samples times columns that are looked at: of wide logs
 MIN_ROWS = 20_000  # … but no fewer than these
 MIN_SAMPLES = 100  # below which nothing can be said
 MAX_CONSTANT_Z = 4.0  # of what needs no column: beyond it the propensities themselves are wrong
+MAX_ROWS = 50_000  # from which it is learned what actions earn in which context …
+MAX_ENTRIES = 5_000_000  # … and samples times actions
+MAX_BY_CONTEXT = 16  # columns that are blamed by it, one by one
 _SEED = 20_141
 
 
@@ -51,7 +56,32 @@ def find_leaks(log: BanditLog, propensities: Sequence[Finding] | None = None) ->
         tried = views
     asking = _Asking(trial, log, rows, context, _suspicion(trial, log, propensities))
     found = each_column(asking.ask, tried, len(rows))
+    if asking.given.are_propensities_sound and trial.target.min() < trial.target.max():
+        blamed = _ask_by_context(asking, log, [view for view, leak in zip(tried, found, strict=True) if leak is None])
+        found = [leak or blamed.get(view.name) for view, leak in zip(tried, found, strict=True)]
     return tuple(leak for leak in found if leak is not None)
+
+
+def _ask_by_context(asking: _Asking, log: BanditLog, views: Sequence[ColumnView]) -> dict[str | int, Leak]:
+    """Return which of the columns that nothing is known of go with what actions earn in one context or another.
+
+    What actions earn is learned from these columns themselves. One that leaks spoils it for the others, but goes with
+    it most: so one is blamed at a time, and the others are asked anew without it.
+    """
+    asking = asking.of_fewer(min(MAX_ROWS, MAX_ENTRIES // log.n_actions, MAX_CELLS // max(log.n_features, 1)))
+    codes = {view.name: asking.codes(view) for view in views}
+    blamed: dict[str | int, Leak] = {}
+    left = list(views)
+    while left and len(blamed) < MAX_BY_CONTEXT:
+        contrast = contrast_by_context(asking.trial, [code for view in left for code in codes[view.name]])
+        ask = partial(asking.ask_late, contrast=contrast)
+        found = [one for one in each_column(ask, left, asking.trial.n_samples) if one is not None]
+        if not found:
+            break
+        _, leak = max(found, key=lambda one: one[0])
+        blamed[leak.column] = leak
+        left = [view for view in left if view.name != leak.column]
+    return blamed
 
 
 def _rows(log: BanditLog) -> IntArray:
@@ -86,37 +116,71 @@ class _Asking:
         self._log, self._rows, self._context = log, rows, context
         self._constant_told = told_action(trial, constant_column(trial.n_samples))
 
+    def of_fewer(self, n_rows: int) -> _Asking:
+        """Return what is asked on so many of the samples, if there are more."""
+        if n_rows >= len(self._rows):
+            return self
+        chosen = np.sort(np.random.default_rng(_SEED).permutation(len(self._rows))[:n_rows])
+        rows = self._rows[chosen]
+        return _Asking(make_trial(self._log, rows), self._log, rows, self._context[chosen], self.given)
+
     def ask(self, view: ColumnView) -> Leak | None:
         """Return the worst of what a column knows, or nothing."""
-        values = list(view.values(self._context))
-        lag = lags(view, values, None if self._log.time is None else self._log.time[self._rows])
-        parts = values if lag is None else [*values, lag]
-        n_events = 0 if self.trial.event is None else int(self.trial.event.sum())
-        binned = ((bin_column(part, is_category=view.is_category, n_events=n_events), part) for part in parts)
-        pairs = [(column, part) for column, part in binned if np.ptp(column.code) > 0]
+        values, lag = self._values(view)
+        pairs = list(self._binned(view, values if lag is None else [*values, lag]))
         by_action = _worst([self._action(view, column) for column, _ in pairs])
         if by_action is not None and by_action.is_sure:  # what gives the action away goes with what it earned as well
             return by_action
         by_reward = _worst([self._reward(view, *pair) for pair in pairs])
         return by_reward or by_action or judge_time(view, lag) or self._identifier(view)
 
-    def _identifier(self, view: ColumnView) -> Leak | None:
-        if view.column is None or is_sparse(self._log.context):
-            return None
-        return judge_identifier(view.column, self._log.context[:, view.place[0]])
+    def ask_late(self, view: ColumnView, contrast: FloatArray) -> tuple[float, Leak] | None:
+        """Return how surely a column goes with what the drawn action earned by a contrast, if it does, and the leak."""
+        found = []
+        for column, values in self._binned(view, self._values(view)[0]):
+            for test, knows in self._tests(view, column, values, contrast):
+                leak = judge_reward(view.name, test, self.given, knows)
+                if leak is not None and test.honest_z > self.given.honest_limit:  # the rest is asked already
+                    found.append((test.honest_z, leak))
+        return max(found, key=lambda one: one[0], default=None)
+
+    def codes(self, view: ColumnView) -> list[IntArray]:
+        """Return a column in few bins."""
+        return [coarse_code(part, is_category=view.is_category) for part in self._values(view)[0]]
+
+    def _values(self, view: ColumnView) -> tuple[list[AnyArray], FloatArray | None]:
+        """Return the values of a column, and how long after the decision they lie if they are times."""
+        values = list(view.values(self._context))
+        return values, lags(view, values, None if self._log.time is None else self._log.time[self._rows])
+
+    def _binned(self, view: ColumnView, parts: Sequence[AnyArray]) -> Iterator[tuple[BinnedColumn, AnyArray]]:
+        n_events = 0 if self.trial.event is None else int(self.trial.event.sum())
+        for part in parts:
+            column = bin_column(part, is_category=view.is_category, n_events=n_events)
+            if np.ptp(column.code) > 0:
+                yield column, part
 
     def _reward(self, view: ColumnView, column: BinnedColumn, values: AnyArray) -> Leak | None:
         if self.trial.target.min() == self.trial.target.max():
             return None
+        tests = self._tests(view, column, values)
+        return next((leak for test, knows in tests if (leak := judge_reward(view.name, test, self.given, knows))), None)
+
+    def _tests(
+        self, view: ColumnView, column: BinnedColumn, values: AnyArray, contrast: FloatArray | None = None
+    ) -> Iterator[tuple[RewardTest, str]]:
+        """Yield what a column tells of the reward, as it is and in two bins, and what it is called if that is late."""
         kind = "number" if view.column is None else view.column.kind
         is_outcome = kind in ("number", "flag") and column.common not in (-1, MISSING)
         knows = TIME if kind == "time" else OUTCOME if is_outcome else REWARD
-        test = try_reward(self.trial, column, None if view.is_category else values)
-        leak = judge_reward(view.name, test, self.given, knows)
-        coarse = column.coarse()
-        if leak is not None or coarse is None:
-            return leak
-        return judge_reward(view.name, try_reward(self.trial, coarse), self.given, knows)
+        yield try_reward(self.trial, column, None if view.is_category else values, contrast), knows
+        if (coarse := column.coarse()) is not None:
+            yield try_reward(self.trial, coarse, contrast=contrast), knows
+
+    def _identifier(self, view: ColumnView) -> Leak | None:
+        if view.column is None or is_sparse(self._log.context):
+            return None
+        return judge_identifier(view.column, self._log.context[:, view.place[0]])
 
     def _action(self, view: ColumnView, column: BinnedColumn) -> Leak | None:
         if self.trial.n_actions < 2:

@@ -58,7 +58,9 @@ class RewardTest:
     is_copy: bool = False
 
 
-def try_reward(trial: Trial, column: BinnedColumn, values: AnyArray | None = None) -> RewardTest:
+def try_reward(
+    trial: Trial, column: BinnedColumn, values: AnyArray | None = None, contrast: FloatArray | None = None
+) -> RewardTest:
     """Predict rewards by the bins of a column, and ask which came first.
 
     Parameters
@@ -67,11 +69,14 @@ def try_reward(trial: Trial, column: BinnedColumn, values: AnyArray | None = Non
     column : BinnedColumn
     values : array of shape (n_samples,), optional
         The values in the bins, if they are numbers.
+    contrast : array of shape (n_samples,), optional
+        Another contrast than the one of the trial.
     """
+    contrast = trial.contrast if contrast is None else contrast
     predicted, is_told = _predict(trial, column)
     error = ((trial.target - predicted) ** 2).sum()
     explained = 1.0 - float(error / max(trial.spread, 1e-300))
-    honest_z, leak_z = _order(trial, predicted) if trial.contrast is not None and explained > 0.0 else (0.0, 0.0)
+    honest_z, leak_z = _order(trial, predicted, contrast) if contrast is not None and explained > 0.0 else (0.0, 0.0)
     if trial.event is None or not is_told.any():
         is_copy = values is not None and explained > MIN_COPY and _is_copy(trial, values)
         return RewardTest(explained, honest_z=honest_z, leak_z=leak_z, is_copy=is_copy)
@@ -115,7 +120,7 @@ def _predict(trial: Trial, column: BinnedColumn) -> tuple[FloatArray, BoolArray]
     return predicted, is_told
 
 
-def _order(trial: Trial, predicted: FloatArray) -> tuple[float, float]:
+def _order(trial: Trial, predicted: FloatArray, contrast: FloatArray) -> tuple[float, float]:
     """Return the z-scores of "it came before the action" and of "it came of the reward"."""
     centred, through = np.empty_like(predicted), np.empty_like(predicted)
     n_bins = int(trial.reward_bin.max()) + 1
@@ -124,4 +129,4 @@ def _order(trial: Trial, predicted: FloatArray) -> tuple[float, float]:
         mean = np.bincount(trial.reward_bin[learned], weights=predicted[learned], minlength=n_bins) / count
         through[tried] = mean[trial.reward_bin[tried]] - predicted[learned].mean()
         centred[tried] = predicted[tried] - predicted[learned].mean()
-    return trial.z_of(centred), trial.z_of(centred - through)
+    return trial.z_of(centred, contrast), trial.z_of(centred - through, contrast)
