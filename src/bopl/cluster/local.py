@@ -77,7 +77,9 @@ class ThisMachine(Cluster):
         pieces = HandingOut(order.pieces, self._tidy)
         n_threads = min(self._n_threads, len(order.pieces))
         if n_threads <= 1:
-            return merge_answers([self.shelf.carry_out(order, pieces)], order.add)
+            answer = merge_answers([self.shelf.carry_out(order, pieces)], order.add)
+            self._tidy()
+            return answer
         with Threads(n_threads) as threads:
             waiting = {threads.submit(self.shelf.carry_out, order, pieces) for _ in range(n_threads)}
             answers = []
@@ -85,10 +87,11 @@ class ThisMachine(Cluster):
                 done = threads.wait(waiting)
                 waiting -= done
                 answers += [future.result() for future in done]
+        self._tidy()
         return merge_answers(answers, order.add)
 
     def _tidy(self) -> None:
-        """Before a piece: if memory might not suffice for it, return what allocators hold on to."""
+        """Return what allocators hold on to, if memory might not suffice for a piece."""
         if self._per_piece and _held() + self._per_piece > self.memory:
             trim_memory()
 

@@ -15,7 +15,7 @@ from bopl.learner.pieces.keys import KEYS_AT_ONCE
 
 CODE = 72 * MIB  # libraries and compiled code that a fit loads
 KEY_BYTES = 32  # of a hash that the owner holds, with what it takes to count it
-COUNT_BYTES = 2 * MIB  # of a column whose values are being counted
+COUNT_BYTES = 5 * MIB  # of a column whose values are being counted
 COLUMN_BYTES = 20  # of an entry of the context while its piece is read or changed: copies, codes and the number itself
 ACTION_BYTES = 26  # of an action of a sample: scores, gradients, the prediction and a copy
 ROW_BYTES = 150  # of everything else of a sample
