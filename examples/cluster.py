@@ -61,7 +61,7 @@ def main():
     train, test = log.split(0.3, by="group", random_state=0)
     files = {
         "in memory": saved(a_policy().fit(train.to_log()), "memory.bopl"),
-        "out of core": saved(a_policy().fit(train, memory="500MB"), "pieces.bopl"),
+        "out of core": saved(a_policy().fit(train, memory="2GB"), "pieces.bopl"),
     }
     workers = LocalCluster(n_workers=2, threads_per_worker=1, host="127.0.0.1", dashboard_address=":0", silence_logs=50)
     with workers, Client(workers) as client:

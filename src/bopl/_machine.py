@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import cache
 from importlib import metadata
 from pathlib import Path
@@ -77,6 +78,13 @@ def return_unused_memory() -> None:
     arrow = sys.modules.get("pyarrow")
     if arrow is not None:
         arrow.default_memory_pool().release_unused()
+
+
+def trim_memory() -> None:
+    """Give back to the system all memory that allocators hold for later, as far as they can."""
+    return_unused_memory()
+    with suppress(OSError, TypeError, AttributeError):  # only glibc has it
+        ctypes.CDLL(None).malloc_trim(0)
 
 
 def available_memory() -> int | None:

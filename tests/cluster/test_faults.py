@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 import bopl
-from bopl.cluster import CacheWarning, ThisMachine
+from bopl.cluster import CacheWarning, MemoryBudgetWarning, ThisMachine
 from bopl.learner.hist_tree import levels
 
 distributed = pytest.importorskip("distributed")
@@ -242,7 +242,7 @@ def test_a_file_that_is_another_after_the_scan_is_named_out_of_core(files, piece
     if how == "changed":
         files[1].write_bytes(files[2].read_bytes())
     with pytest.raises((OSError, ValueError), match=rf"1\.parquet.*{how}"):
-        a_policy().fit(pieces, memory="500MB")
+        a_policy().fit(pieces, memory="2GB")
     assert not list((tmp_path / "cache").glob("*"))
 
 
@@ -284,6 +284,7 @@ def test_a_full_disk_under_the_states_is_one_sentence(many, tmp_path):
     with small_disk(tmp_path / "disk", "64k") as disk:
         with (
             ThisMachine("1MB", cache=disk / "cache") as machine,
+            pytest.warns(MemoryBudgetWarning, match="1.0 MB is exceeded"),
             pytest.raises(OSError, match=r"states of the log's pieces .* the disk is full\. Free some space") as caught,
         ):
             a_policy(2).fit(many, cluster=machine)

@@ -4,7 +4,7 @@ from bopl.cluster.add import add_exact
 from bopl.cluster.cache import ArrayCache, CacheWarning
 from bopl.cluster.choice import using_cluster
 from bopl.cluster.local import ThisMachine
-from bopl.cluster.memory import parse_bytes
+from bopl.cluster.memory import MemoryBudgetWarning, WorkingMemory, parse_bytes
 from bopl.cluster.once import map_over
 from bopl.cluster.placement import Placement
 from bopl.cluster.seam import Cluster
@@ -14,9 +14,11 @@ __all__ = [
     "ArrayCache",
     "CacheWarning",
     "Cluster",
+    "MemoryBudgetWarning",
     "Placement",
     "ThisMachine",
     "Traffic",
+    "WorkingMemory",
     "add_exact",
     "map_over",
     "parse_bytes",

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import errno
 import re
+from dataclasses import dataclass
 
 from bopl._errors import UsageError
 from bopl._machine import available_memory
 
+MIB = 1 << 20
 _UNITS = {"": 1, "b": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12} | {
     "ki": 1 << 10,
     "mi": 1 << 20,
@@ -47,6 +49,26 @@ def in_words(n_bytes: float) -> str:
         if n_bytes >= size:
             return f"{n_bytes / size:.{0 if n_bytes >= 100 * size else 1}f} {unit}"
     return f"{n_bytes:.0f} bytes"
+
+
+class MemoryBudgetWarning(UserWarning):
+    """A memory budget is too small for a fit, which takes more."""
+
+
+@dataclass(frozen=True)
+class WorkingMemory:
+    """Bytes that a fit takes beside the states of its pieces.
+
+    Attributes
+    ----------
+    shared : int
+        Taken once.
+    per_piece : int
+        Taken for each piece that is processed at the same time.
+    """
+
+    shared: int
+    per_piece: int
 
 
 def memory_budget(memory: int | float | str | None) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any, Protocol, runtime_checkable
 
+from bopl.cluster.memory import WorkingMemory
 from bopl.cluster.order import Answer, Build, Order
 from bopl.cluster.placement import Placement
 
@@ -26,6 +27,10 @@ class Cluster(Protocol):
     ) -> Placement:
         """Return the pieces as a `Placement`; their states are built at the first verb."""
         return Placement(self, pieces, build, settled, rows)
+
+    def reserve(self, work: WorkingMemory) -> None:
+        """Note what a fit takes beside the states of its pieces, before it begins; by default, nothing is done."""
+        return
 
     def carry_out(self, order: Order) -> Answer:
         """Apply an order to its pieces, on any workers; report the pieces without a state as missing."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -65,18 +65,31 @@ class Shelf:
         missing, n_built = [], 0
         total = order.change.begin()
         for piece_idx in pieces:
-            kept = self._take(order, piece_idx)
-            opened = self._open(order, kept)
-            if opened is None and order.recipe is not None:
-                kept, opened = None, Opened(order.recipe.make(piece_idx, self.cache))
-                n_built += 1
-            if opened is None:
+            is_there, is_built, total = self._carry_out_one(order, piece_idx, total)
+            n_built += is_built
+            if not is_there:
                 missing.append(piece_idx)
-                continue
-            state, total = order.change.apply(piece_idx, opened.state, total, order.add)
-            self._put(order, piece_idx, state, opened, None if order.change.changes else kept)
         busy = time.perf_counter() - began
         return Answer(total, tuple(missing), (busy,), n_bytes(total), n_built, n_tasks=1)
+
+    def _carry_out_one(self, order: Order, piece_idx: int, total: Any) -> tuple[bool, bool, Any]:
+        """Apply an order to a piece; return whether its state was there or could be built, was built, and the total.
+
+        Nothing refers to the state afterwards, so that it is released before the next one is opened or built.
+        """
+        kept = self._take(order, piece_idx)
+        opened, is_built = self._open(order, kept), False
+        if opened is None and order.recipe is not None:
+            kept, opened, is_built = None, Opened(order.recipe.make(piece_idx, self.cache)), True
+        if opened is None:
+            return False, False, total
+        state, total = order.change.apply(piece_idx, opened.state, total, order.add)
+        self._put(order, piece_idx, state, opened, None if order.change.changes else kept)
+        return True, is_built, total
+
+    def allow(self, budget: int) -> None:
+        """Let states take this much memory from now on."""
+        self._budget = budget
 
     def _take(self, order: Order, piece_idx: int) -> _Kept | None:
         kept = self._pop(order, piece_idx)
@@ -144,12 +157,15 @@ class Shelf:
 
 
 class HandingOut(Iterator[int]):
-    """An iterator that several threads may share."""
+    """An iterator that several threads may share; ``before`` is called before each piece."""
 
-    def __init__(self, pieces: tuple[int, ...]) -> None:
+    def __init__(self, pieces: tuple[int, ...], before: Callable[[], None] | None = None) -> None:
         self._pieces = iter(pieces)
+        self._before = before
         self._lock = threading.Lock()
 
     def __next__(self) -> int:
+        if self._before is not None:
+            self._before()
         with self._lock:
             return next(self._pieces)

@@ -19,6 +19,7 @@ from bopl.boosting.pieces.certificate import optimal_risk
 from bopl.boosting.pieces.models import AfterPrior, PiecesBench, StartModels, own_reward
 from bopl.boosting.pieces.state import BuildPolicy
 from bopl.boosting.pieces.validation import PiecesValidation
+from bopl.boosting.pieces.working import working_memory
 from bopl.boosting.workbench import LoggingFit, reward_start
 from bopl.cluster import Cluster, Placement
 from bopl.learner import HistTree, with_categories
@@ -93,6 +94,7 @@ def fit_over_pieces(
         rows, watched = log.split_rows(policy.validation_fraction, by="latest", random_state=seed)
         weight = None if weight is None else check_sample_weight(weight[rows], len(rows))
         log, validation = log.subset(rows), log.subset(watched)
+    cluster.reserve(working_memory(log, _tree_of(plan, log)))
     with ExitStack() as stack:
         ready = _prepare(plan, log, cluster, weight, seed, validation)
         settings = plan.round_settings(weight, policy.n_folds, seed)

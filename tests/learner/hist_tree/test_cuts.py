@@ -1,11 +1,13 @@
 """Cuts of columns in pieces beside those of the whole column."""
 
+from collections import Counter
+
 import numpy as np
 import pytest
 
 from bopl.learner.hist_tree import cuts
 from bopl.learner.hist_tree.binning import ColumnCounts, fit_column
-from bopl.learner.hist_tree.cuts import ColumnTally, find_bins, key_values, order_keys, refined
+from bopl.learner.hist_tree.cuts import ColumnTally, CountedKeys, Finer, find_bins, key_values, order_keys
 
 
 def bins_of(parts, max_bins, n_actions):
@@ -18,7 +20,7 @@ def bins_of(parts, max_bins, n_actions):
             asked = search.send(answer)
         except StopIteration as end:
             return end.value, tally.listed is None
-        found = [refined(one, asked) for one in counts]
+        found = [CountedKeys.of(one).refined(asked) for one in counts]
         answer = sum(found[1:], found[0])
 
 
@@ -60,10 +62,26 @@ def test_a_pass_answers_with_a_fraction_of_the_values_however_many_there_are():
     search = find_bins(ColumnTally.of(counts), 256, n_actions=10)
     asked, n_blocks = next(search), []
     while asked is not None:
-        answer = refined(counts, asked)
+        answer = CountedKeys.of(counts).refined(asked)
         n_blocks.append(len(answer.first))
         try:
             asked = search.send(answer)
         except StopIteration:
             asked = None
     assert max(n_blocks) < 250_000, "a pass over many pieces holds this many blocks of every column"
+
+
+@pytest.mark.parametrize("is_rounded", [False, True])
+def test_blocks_of_parts_add_up_to_what_a_plain_count_finds(is_rounded):
+    rng = np.random.default_rng(4)
+    parts = [rng.normal(size=n).astype(np.float32) for n in (400, 1, 0, 90)]
+    if is_rounded:  # values that occur several times, and a missing one
+        parts = [np.append(np.round(part, 1), np.float32(np.nan)) for part in parts]
+    kept = [CountedKeys.of(ColumnCounts.of(part)) for part in parts]
+    assert all((one.count is None) == (not is_rounded) or len(one.keys) < 2 for one in kept)
+    keys = order_keys(np.concatenate(parts)[~np.isnan(np.concatenate(parts))])
+    needed = np.unique(keys >> np.uint32(20) << np.uint32(20))[::2]
+    found = sum((one.refined(Finer(needed, 20, 16)) for one in kept[1:]), kept[0].refined(Finer(needed, 20, 16)))
+    expected = Counter((key >> 16 << 16) for key in keys.tolist() if key >> 20 << 20 in set(needed.tolist()))
+    assert dict(zip(found.first.tolist(), found.count.tolist(), strict=True)) == expected
+    assert (np.diff(found.first.astype(np.int64)) > 0).all()

@@ -3,7 +3,7 @@
 A column of few distinct values is counted value by value. One of many is narrowed down: floats are turned into integers
 of the same order, counted by their leading bits, and of the blocks of values only those are counted more finely in
 which a rank lies that the cuts are chosen by. After a few passes these ranks are known to the value, and the rest was
-never listed.
+never listed. A piece sorts its values once, and keeps them for all passes.
 """
 
 from __future__ import annotations
@@ -15,6 +15,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from bopl._kernel import njit
+from bopl._typing import AnyArray
 from bopl.learner.hist_tree.binning import (
     MAX_BINS,
     RANK_DTYPE,
@@ -68,9 +70,30 @@ class Blocks:
         return cls(first[begin], np.add.reduceat(count, begin, dtype=np.int64))
 
     def __add__(self, other: Blocks) -> Blocks:
-        first, count = np.concatenate([self.first, other.first]), np.concatenate([self.count, other.count])
-        order = np.argsort(first, kind="stable")  # which merges the two ascending runs
-        return Blocks.of(first[order], count[order], 0)
+        n = len(self.first) + len(other.first)
+        first, count = np.empty(n, np.uint32), np.empty(n, np.int64)
+        both = (_read_only(array) for array in (self.first, self.count, other.first, other.count))
+        n = _merge(*both, first, count)
+        return Blocks(first[:n].copy(), count[:n].copy())  # as long as they are
+
+
+@njit(nogil=True, cache=True)
+def _merge(first, count, other_first, other_count, first_out, count_out):  # type: ignore[no-untyped-def]
+    """Merge ascending blocks, and return how many there are."""
+    i, j, n = 0, 0, 0
+    while i < len(first) or j < len(other_first):
+        is_first = j >= len(other_first) or (i < len(first) and first[i] <= other_first[j])
+        block, number = (first[i], count[i]) if is_first else (other_first[j], other_count[j])
+        if n > 0 and first_out[n - 1] == block:
+            count_out[n - 1] += number
+        else:
+            first_out[n], count_out[n] = block, number
+            n += 1
+        if is_first:
+            i += 1
+        else:
+            j += 1
+    return n
 
 
 @dataclass(frozen=True)
@@ -149,15 +172,57 @@ class Finer:
     finer: int
 
 
-def refined(counts: ColumnCounts, asked: Finer) -> Blocks:
-    """Return the values of some blocks of one shift in the blocks of a finer one."""
-    needed, shift, finer = asked.needed, asked.shift, asked.finer
-    value, count, _ = _present(counts)
-    keys = order_keys(value)
-    block = keys >> np.uint32(shift) << np.uint32(shift)
-    at = np.minimum(np.searchsorted(needed, block), max(len(needed) - 1, 0))
-    is_needed = needed[at] == block if len(needed) else np.zeros(len(block), bool)
-    return Blocks.of(keys[is_needed], count[is_needed], finer)
+@dataclass(frozen=True)
+class CountedKeys:
+    """The distinct values of a piece's column as ascending keys, missing ones left out, and how often each occurs.
+
+    It is kept from pass to pass, so that values are sorted once: ``count`` is None if no value occurs twice.
+    """
+
+    keys: Keys
+    count: NDArray[np.uint32] | None
+
+    @classmethod
+    def of(cls, counts: ColumnCounts) -> CountedKeys:
+        """Return counted values as keys."""
+        value, count, _ = _present(counts)
+        return cls(order_keys(value), None if count.max(initial=1) == 1 else count.astype(np.uint32))
+
+    def refined(self, asked: Finer) -> Blocks:
+        """Return the values of some blocks of one shift in the blocks of a finer one."""
+        n = len(self.keys)
+        first, found = np.empty(n, np.uint32), np.empty(n, np.int64)
+        count = np.zeros(0, np.uint32) if self.count is None else self.count
+        arrays = (_read_only(array) for array in (self.keys, count, asked.needed))
+        n = _refine(*arrays, np.uint32(asked.shift), np.uint32(asked.finer), first, found)
+        return Blocks(first[:n].copy(), found[:n].copy())
+
+
+@njit(nogil=True, cache=True)
+def _refine(keys, count, needed, shift, finer, first_out, count_out):  # type: ignore[no-untyped-def]
+    """Count the values of the needed blocks in finer ones, and return how many there are."""
+    at, n = 0, 0
+    for i in range(len(keys)):
+        block = keys[i] >> shift << shift
+        while at < len(needed) and needed[at] < block:
+            at += 1
+        if at == len(needed):
+            break
+        if needed[at] != block:
+            continue
+        first, number = keys[i] >> finer << finer, np.int64(1) if len(count) == 0 else np.int64(count[i])
+        if n > 0 and first_out[n - 1] == first:
+            count_out[n - 1] += number
+        else:
+            first_out[n], count_out[n] = first, number
+            n += 1
+    return n
+
+
+def _read_only(array: AnyArray) -> AnyArray:
+    view = array.view()  # arrays of both kinds come, and each would be compiled for
+    view.flags.writeable = False
+    return view
 
 
 def find_bins(
@@ -165,8 +230,8 @@ def find_bins(
 ) -> Generator[Finer, Blocks, ColumnBins]:
     """Find the bins of a column; see `fit_column`.
 
-    A generator: it asks for `refined` blocks, is sent them added up over all pieces, and returns the bins, so that one
-    pass over the pieces serves many columns.
+    A generator: it asks for refined blocks (see `CountedKeys`), is sent them added up over all pieces, and returns the
+    bins, so that one pass over the pieces serves many columns.
 
     Parameters
     ----------

@@ -47,6 +47,7 @@ from bopl.learner.hist_tree.split import SPLIT, Histogram
 from bopl.learner.hist_tree.wave import BRANCH, COUNT, DIVIDE, Answer, NodeSets, Rows, TreeTask, Wave
 
 GATHER_ROWS = 4096  # a node of fewer rows is sent and grown whole
+GATHER_BYTES = 1 << 24  # rows of such nodes that one wave sends; at least one node's
 
 
 class Pieces(Protocol):
@@ -172,7 +173,8 @@ class _Growth:
     # -- Waves ------------------------------------------------------------------------------------------------------
 
     def _next_wave(self, shared: TreeTask, is_first: bool) -> None:
-        divided, measured, counted, gathered = self._divided, self._measured, self._counted, self._gathered
+        divided, measured, counted = self._divided, self._measured, self._counted
+        gathered = self._take_gathered()
         asked = [(pair.counted, pair.has_histogram) for pair in divided] + counted
         wave = Wave(
             np.array(self._divides, DIVIDE),
@@ -184,7 +186,7 @@ class _Growth:
             self._n_nodes,
         )
         self._divided, self._divides, self._branches = [], [], []
-        self._measured, self._counted, self._gathered = [], [], []
+        self._measured, self._counted = [], []
         answer = self._pieces.wave(wave, shared, is_first)
         counts = counts_by_node(answer.counts, wave.how)
         for pair, n_left in zip(divided, answer.n_left.tolist(), strict=True):
@@ -340,6 +342,17 @@ class _Growth:
                 self._look(child)
 
     # -- Small nodes --------------------------------------------------------------------------------------------------
+
+    def _take_gathered(self) -> list[OpenNode]:
+        """Take nodes that wait for their rows, as many as may be sent at once; the others wait for later waves."""
+        n_bytes, n_taken = 0, 0
+        for node in self._gathered:
+            n_bytes += node.n_rows * (3 * len(self._layout.columns) + 8 * len(node.actions) + 8)
+            if n_taken and n_bytes > GATHER_BYTES:
+                break
+            n_taken += 1
+        taken, self._gathered = self._gathered[:n_taken], self._gathered[n_taken:]
+        return taken
 
     def _grow_gathered(self, nodes: list[OpenNode], rows: dict[int, Rows]) -> None:
         if not nodes:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -13,7 +13,7 @@ from bopl._typing import AnyArray, BoolArray
 from bopl.cluster import Placement
 from bopl.learner.hist_tree.binning import ColumnBins, ColumnCounts, count_values
 from bopl.learner.hist_tree.codes import store_context
-from bopl.learner.hist_tree.cuts import Blocks, ColumnTally, Finer, find_bins, refined
+from bopl.learner.hist_tree.cuts import Blocks, ColumnTally, CountedKeys, Finer, find_bins
 from bopl.learner.hist_tree.inputs import as_context
 from bopl.learner.hist_tree.layout import BinFacts, Layout, bin_facts, choose_layout
 from bopl.learner.hist_tree.storage import BinnedContext
@@ -29,10 +29,14 @@ ReadContext = Callable[[BanditLog], Any]
 
 @dataclass(frozen=True)
 class LoadedPiece:
-    """The state of a piece before it is binned: the piece itself; an empty one has no log."""
+    """The state of a piece before it is binned: the piece itself; an empty one has no log.
+
+    While bins are found, it has the values of some columns by their number, sorted once for all passes.
+    """
 
     part: Part
     log: BanditLog | None
+    counted: dict[int, CountedKeys] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -100,13 +104,14 @@ def find_layout(placed: Placement, read: ReadContext, max_bins: int, categorical
     columns: list[ColumnBins] = []
     for first in range(0, len(categorical), COLUMNS_AT_ONCE):
         some = range(first, min(first + COLUMNS_AT_ONCE, len(categorical)))
-        tallies = placed.reduce(_tallies, read, some, add=_add_each)
+        tallies = placed.update_reduce(_count, read, some, add=_add_each)
         searches = {
             j: find_bins(tally, max_bins, n_actions=n_actions, is_categorical=bool(categorical[j]), name=str(j))
             for j, tally in zip(some, tallies, strict=True)
         }
-        found = _search(searches, lambda asked: placed.reduce(_refined, read, asked, add=_add_each))
+        found = _search(searches, lambda asked: placed.reduce(_refined, asked, add=_add_each))
         columns += [found[j] for j in some]
+    placed.update(_without_counted)
     facts = placed.reduce(_facts, read, tuple(columns), add=add_some)
     assert facts is not None
     return choose_layout(tuple(columns), facts)
@@ -140,20 +145,26 @@ def without_rows(layout: Layout, *, is_sparse: bool) -> BinnedContext:
     return store_context(nothing, layout)
 
 
-def _counts(state: LoadedPiece, read: ReadContext, columns: Iterable[int]) -> list[ColumnCounts]:
-    if state.log is None:
-        return [ColumnCounts(np.zeros(0, np.float32), np.zeros(0, np.int64)) for _ in columns]
-    context = read(state.log)
-    return [count_values(context, j) for j in columns]
+def _count(state: LoadedPiece, read: ReadContext, columns: Sequence[int]) -> tuple[LoadedPiece, list[ColumnTally]]:
+    context = None if state.log is None else read(state.log)
+    counted, tallies = {}, []
+    for j in columns:
+        counts = (
+            ColumnCounts(np.zeros(0, np.float32), np.zeros(0, np.int64))
+            if context is None
+            else count_values(context, j)
+        )
+        counted[j] = CountedKeys.of(counts)
+        tallies.append(ColumnTally.of(counts))
+    return replace(state, counted=counted), tallies
 
 
-def _tallies(state: LoadedPiece, read: ReadContext, columns: Iterable[int]) -> list[ColumnTally]:
-    return [ColumnTally.of(counts) for counts in _counts(state, read, columns)]
+def _refined(state: LoadedPiece, asked: list[tuple[int, Finer]]) -> list[Blocks]:
+    return [state.counted[j].refined(finer) for j, finer in asked]
 
 
-def _refined(state: LoadedPiece, read: ReadContext, asked: list[tuple[int, Finer]]) -> list[Blocks]:
-    counts = _counts(state, read, [j for j, _ in asked])
-    return [refined(one, finer) for one, (_, finer) in zip(counts, asked, strict=True)]
+def _without_counted(state: LoadedPiece) -> LoadedPiece:
+    return replace(state, counted={})
 
 
 def _add_each(one: list[Any], other: list[Any]) -> list[Any]:

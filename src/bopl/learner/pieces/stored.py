@@ -48,8 +48,8 @@ class StoredContext:
 
     @property
     def nbytes(self) -> int:
-        """Bytes in memory: none if the arrays are mapped from a file, and the layout is not the piece's own."""
-        return sum(array.nbytes for array in self.arrays.values()) if isinstance(self.arrays, dict) else 0
+        """Bytes in memory, also of arrays that are mapped from a file; the layout is not the piece's own."""
+        return sum(array.nbytes for array in self.arrays.values())
 
     def open(self) -> BinnedContext:
         """Return the contexts as the kernels read them; always read-only, or they would be compiled twice."""
