@@ -9,12 +9,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from bopl.evaluation.assumption import Assumptions
 from bopl.evaluation.books import Books
-from bopl.evaluation.evaluation_task import EvaluationTask
+from bopl.evaluation.evaluation_task import Assumptions, EvaluationTask
 from bopl.evaluation.interval import MIN_TAIL_REPLICATES, Bounds, Normal, at_confidence
-from bopl.evaluation.ledger import Ledger
-from bopl.evaluation.ledger_view import Intervals, LedgerView, LogFacts
+from bopl.evaluation.ledger import Intervals, Ledger, LedgerView, LogFacts
 from bopl.evaluation.log_sums import LogSums
 from bopl.evaluation.paired import PairTotals, compare_pair, paired_allowance
 from bopl.evaluation.question import Guard, Question
