@@ -6,8 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from bopl._html import Markup, element, join, short, table
-from bopl.report.answers import answers
-from bopl.report.held_out import held_out
+from bopl.report.answers import answers, held_out
 from bopl.report.plain import fixed_text, number_text, percent_text, signed_text, within_text
 
 Summary = Mapping[str, Any]
