@@ -76,7 +76,7 @@ def summarise(
     summary = {
         "schema": SCHEMA,
         "created": datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
-        "versions": _versions(),
+        "versions": {name: versions()[name] for name in ("bopl", "python", "numpy", "scikit-learn")},
         "log": _describe_log(log),
         "verdict": plain(describe_verdict(evaluation)),
         "evaluation": plain(describe_estimates(evaluation)),
@@ -93,10 +93,6 @@ def summarise(
         "steps": [plain(step) for step in steps] or None,
     }
     return {name: part for name, part in summary.items() if part is not None}
-
-
-def _versions() -> dict[str, str]:
-    return {name: versions()[name] for name in ("bopl", "python", "numpy", "scikit-learn")}
 
 
 def _describe_log(log: BanditLog) -> dict[str, Any]:
