@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import bopl
-from bopl.evaluation.calibration import Calibration, choose_calibration, fit_shares
+from bopl.evaluation.action_model import Calibration, choose_calibration, fit_shares
 from bopl.evaluation.propensity import cross_fit_actions
 from bopl.objective.softmax import softmax
 from bopl.policy.policy import draw_actions

@@ -13,8 +13,7 @@ from sklearn.preprocessing import FunctionTransformer
 
 import bopl
 from bopl._errors import UsageError
-from bopl.cli.output import Output
-from bopl.cli.table import evaluation_tables
+from bopl.cli.output import Output, evaluation_tables
 from bopl.evaluation import IPS, ClippedIPS, DirectMethod, Guard, MeanEstimator, Need, ShrinkageDR, SwitchDR
 
 RNG = np.random.default_rng(5)

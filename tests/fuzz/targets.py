@@ -22,7 +22,7 @@ from scipy import sparse
 import bopl
 from bopl.boosting.checkpoint import read_checkpoint
 from bopl.workflow.config import TrainConfig
-from bopl.workflow.reporting import report_log
+from bopl.workflow.exporting import report_log
 from fuzz.mutate import EXTREMES, FLOATS, mutate_archive, mutate_bytes, mutate_text, pick, unpack
 from fuzz.seeds import ROLES, make_frame, plain_log
 from fuzz.tables import ARROW_COLUMNS, N_ROWS, mutate_csv, mutate_json, write_odd_table

@@ -13,7 +13,7 @@ from bopl import baseline
 
 mlflow = pytest.importorskip("mlflow")
 from bopl.mlflow import Track, load_policy, log_policy  # noqa: E402
-from bopl.mlflow.signature import signature_of  # noqa: E402
+from bopl.mlflow.model import signature_of  # noqa: E402
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore::FutureWarning:mlflow"),

@@ -143,7 +143,7 @@ def test_pairs_of_the_same_context_are_explained_like_pairs_alone(monkeypatch):
     policy = assorted_policies(log)["trees and exploration"]
     row, action_idx = np.repeat(np.arange(40), 4), np.tile(np.arange(4), 40)
     together = explain_scores(policy.ensemble_, log.context, row, action_idx)
-    monkeypatch.setattr("bopl.policy.logging_attribution.MAX_CELLS", 1)
+    monkeypatch.setattr("bopl.policy.explanation.MAX_CELLS", 1)
     alone = explain_scores(policy.ensemble_, log.context, row, action_idx)
     np.testing.assert_allclose(together.feature, alone.feature, rtol=1e-12, atol=1e-12)
     np.testing.assert_allclose(together.action, alone.action, rtol=1e-12, atol=1e-12)

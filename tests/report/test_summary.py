@@ -18,7 +18,7 @@ from bopl.report import render_page, summarise
 from bopl.report.feature import Column, make_bins, read_columns
 from bopl.report.movement import follow_policy
 from bopl.report.plain import fixed_text, number_text, percent_text, plain, signed_text, within_text
-from bopl.report.verdict_summary import describe_verdict
+from bopl.report.summary import describe_verdict
 from bopl.simulation.shop import CATEGORIES
 from helpers import informative_log
 

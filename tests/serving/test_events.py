@@ -9,10 +9,9 @@ from dataclasses import replace
 import pytest
 
 from bopl._errors import UsageError
-from bopl.serving.clock import Clock
 from bopl.serving.events import EventStore
-from bopl.serving.failure import StoreError
 from bopl.serving.record import DecisionRow, PromotionRow
+from bopl.serving.writer import Clock, StoreError
 
 WINDOW = 60.0
 ROW = DecisionRow("e1", 0, 1, "p1", "buy", 0.1 + 0.2, {"age": 31, "land": None}, ["buy", "wait"], 1 / 3)

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from bopl.serving.events import EventStore
-from bopl.serving.failure import StoreError
 from bopl.serving.folder import LoopFolder
+from bopl.serving.writer import StoreError
 from loops import Server, at_once, make_loop, wait_until
 
 ACTIONS = ("a", "b", "c")

@@ -13,9 +13,9 @@ from bopl.serving.events import EventStore
 from bopl.serving.folder import LoopFolder
 from bopl.serving.joining import join
 from bopl.serving.learning import propensity_settings
+from bopl.serving.promotion import Standing
 from bopl.serving.record import CALLER, DecisionRow, PromotionRow
 from bopl.serving.settings import LoopSettings
-from bopl.serving.standing import Standing
 from bopl.serving.step import Stepping, step
 from bopl.serving.watching import watch
 from small_shop import ACTIONS, TRAIN, click_chance, draw_visits, serve, true_value

@@ -18,8 +18,7 @@ from bopl.log.format import FORMATS
 from bopl.objective.protocol import SMOOTHNESS
 from bopl.objective.registry import OBJECTIVES, get_objective, parse_weight
 from bopl.workflow import config as config_module
-from bopl.workflow.config import TrainConfig, make_config, read_config
-from bopl.workflow.toml import to_toml
+from bopl.workflow.config import TrainConfig, make_config, read_config, to_toml
 from bopl.workflow.training import make_policy
 
 TEXT = st.text(st.characters(blacklist_categories=["Cs"]), min_size=1, max_size=12)

@@ -25,8 +25,7 @@ from bopl.race.leaderboard import Entry, Leaderboard
 from bopl.workflow import training
 from bopl.workflow.config import TrainConfig
 from bopl.workflow.racing import leaderboard_table
-from bopl.workflow.run_folder import without_machine
-from bopl.workflow.step_clock import StepClock
+from bopl.workflow.run_folder import StepClock, without_machine
 from bopl.workflow.training import train
 from bopl.workflow.translation import SHARES, candidates
 from bopl.workflow.tuning import apply_settings, search_space

@@ -8,8 +8,7 @@ import typer
 
 from bopl.cli import exit_code
 from bopl.cli.options import EVALUATION_SETTINGS, LOG_SETTINGS, ConfigFile, Json, OptionalLogFile, with_settings
-from bopl.cli.output import Output
-from bopl.cli.table import evaluation_tables, narrow_table
+from bopl.cli.output import Output, evaluation_tables, narrow_table
 from bopl.workflow.config import RACE_SETTINGS, SINGLE_SETTINGS
 
 if TYPE_CHECKING:

@@ -10,8 +10,7 @@ import typer
 from bopl._errors import UsageError
 from bopl.cli import exit_code
 from bopl.cli.options import EVALUATION_SETTINGS, ROLE_SETTINGS, SCALE_SETTINGS, Json, log_files, with_settings
-from bopl.cli.output import Output
-from bopl.cli.table import evaluation_tables
+from bopl.cli.output import Output, evaluation_tables
 
 
 @with_settings(*ROLE_SETTINGS, *SCALE_SETTINGS, *EVALUATION_SETTINGS, "inverse_temperature", "random_state", "n_jobs")

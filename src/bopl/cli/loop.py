@@ -9,8 +9,7 @@ import typer
 
 from bopl.cli import exit_code
 from bopl.cli.options import Json
-from bopl.cli.output import Output
-from bopl.cli.table import narrow_table
+from bopl.cli.output import Output, narrow_table
 
 if TYPE_CHECKING:
     from bopl.serving.promotion import LoopStatus

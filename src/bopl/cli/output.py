@@ -1,19 +1,22 @@
-"""What a command prints: text for people, or a single JSON object."""
+"""What a command prints: text for people, or a single JSON object; tables that fit a terminal of eighty columns."""
 
 from __future__ import annotations
 
 import json
-import math
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Container, Iterable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import Any
+from math import isnan
+from typing import TYPE_CHECKING, Any
 
 import typer
 
 from bopl._errors import visible
 from bopl._listener import listening
+
+if TYPE_CHECKING:
+    from bopl.evaluation import Evaluation
 
 
 @dataclass(frozen=True)
@@ -62,7 +65,10 @@ class Output:
     def finish(self, result: Mapping[str, Any], exit_code: int = 0) -> None:
         """Print the result if the output is JSON, and exit with this code."""
         if self.is_json:
-            typer.echo(json.dumps(plain({**result, "exit_code": exit_code}), allow_nan=False, ensure_ascii=False))
+            from bopl.report.plain import plain
+
+            shown = plain({**result, "exit_code": exit_code}, digits=None)
+            typer.echo(json.dumps(shown, allow_nan=False, ensure_ascii=False))
         raise typer.Exit(exit_code)
 
 
@@ -93,14 +99,36 @@ class PatientStream:
         return getattr(self._stream, name)
 
 
-def plain(value: Any) -> Any:
-    """Return a value that JSON can represent: non-finite numbers become null, other objects become text."""
-    if isinstance(value, Mapping):
-        return {str(key): plain(one) for key, one in value.items()}
-    if isinstance(value, list | tuple):
-        return [plain(one) for one in value]
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
-    if hasattr(value, "item"):
-        return plain(value.item())
-    return value if value is None or isinstance(value, str | int | bool) else str(value)
+def narrow_table(headings: Iterable[str], numeric: Container[str] = (), **looks: Any) -> Any:
+    """Return an empty table; columns of numbers are aligned to the right."""
+    from rich import box
+    from rich.table import Table
+
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, title_justify="left", title_style="", **looks)
+    for heading in headings:
+        table.add_column(heading, justify="right" if heading in numeric else "left", overflow="fold")
+    return table
+
+
+def evaluation_tables(evaluation: Evaluation) -> list[Any]:
+    """Return one line per policy and estimator, then guards, comparisons and segments, if there are any."""
+    from rich.text import Text
+
+    from bopl.evaluation.result import STYLES, between_text, part_rows
+
+    headings = ("policy", "estimator", "value", "uplift and its interval", "verdict")
+    first = narrow_table(headings, headings[2:4], title=evaluation.title)
+    for row in evaluation.rows:
+        first.add_row(
+            Text(visible(row.policy)),
+            row.estimator,
+            "unknown" if isnan(row.value) else f"{row.value:.4g}",
+            "" if isnan(row.uplift) else Text(between_text(row.uplift, row.uplift_ci_lower, row.uplift_ci_upper)),
+            Text(row.verdict, style=STYLES[row.verdict]),
+        )
+    tables = [first]
+    for title, heads, rows in part_rows(evaluation):
+        tables.append(narrow_table(heads, title=title))
+        for cells in rows:
+            tables[-1].add_row(*(Text(cell, style=STYLES.get(cell, "")) for cell in cells))
+    return tables

@@ -33,7 +33,7 @@ def report(
 
     Example: bopl report log.parquet policy.bopl --out report.html
     """
-    from bopl.workflow.reporting import report_log, report_run
+    from bopl.workflow.exporting import report_log, report_run
 
     output = Output(json)
     warnings: list[str] = []

@@ -9,8 +9,7 @@ import typer
 
 from bopl.cli import exit_code
 from bopl.cli.options import ConfigFile, Json, OptionalLogFile, with_settings
-from bopl.cli.output import Output
-from bopl.cli.table import evaluation_tables
+from bopl.cli.output import Output, evaluation_tables
 from bopl.workflow.config import TrainConfig, make_config, read_config
 
 
@@ -32,8 +31,8 @@ def train(
     Example: bopl train log.parquet --action item --reward click --propensity p --out policy.bopl
     """
     from bopl.evaluation.confounding import describe_confounding
+    from bopl.workflow.deciding import describe_acting
     from bopl.workflow.run_folder import recorded_fingerprint
-    from bopl.workflow.sharpness import describe_acting
     from bopl.workflow.training import train as run
 
     output = Output(json)
@@ -75,7 +74,7 @@ def train(
 
 def _training_facts(policy: Any) -> dict[str, Any]:
     """Return facts about the training: the leaderboard of a race, the translation of a single objective."""
-    from bopl.workflow.sharpness import is_greedy
+    from bopl.workflow.deciding import is_greedy
 
     board = getattr(policy, "leaderboard_", None)
     return {

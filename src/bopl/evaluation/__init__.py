@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from bopl.evaluation.model_based import SelfNormalisedDR as SelfNormalisedDR
     from bopl.evaluation.model_based import ShrinkageDR as ShrinkageDR
     from bopl.evaluation.model_based import SwitchDR as SwitchDR
-    from bopl.evaluation.parquet import evaluate_parquet as evaluate_parquet
+    from bopl.evaluation.pieces import evaluate_parquet as evaluate_parquet
     from bopl.evaluation.planning import LearningCurve as LearningCurve
     from bopl.evaluation.planning import Plan as Plan
     from bopl.evaluation.planning import detectable_effect as detectable_effect
@@ -52,7 +52,7 @@ __all__, __getattr__, __dir__ = lazy_modules(
         "estimator_registry": "ESTIMATORS register_estimator",
         "interval": "INTERVALS",
         "model_based": "DirectMethod DoublyRobust SelfNormalisedDR ShrinkageDR SwitchDR",
-        "parquet": "evaluate_parquet",
+        "pieces": "evaluate_parquet",
         "planning": "LearningCurve Plan detectable_effect learning_curve plan required_samples",
         "propensity": "estimate_propensity",
         "question": "Guard",

@@ -9,18 +9,16 @@ from typing import NamedTuple
 
 import numpy as np
 
-from bopl.evaluation.assumption import Assumptions
 from bopl.evaluation.books import Books
-from bopl.evaluation.evaluation_task import EvaluationTask
+from bopl.evaluation.evaluation_task import Assumptions, EvaluationTask
 from bopl.evaluation.interval import MIN_TAIL_REPLICATES, Bounds, Normal, at_confidence
-from bopl.evaluation.ledger import Ledger
-from bopl.evaluation.ledger_view import Intervals, LedgerView, LogFacts
+from bopl.evaluation.ledger import Intervals, Ledger, LedgerView, LogFacts
 from bopl.evaluation.log_sums import LogSums
 from bopl.evaluation.paired import PairTotals, compare_pair, paired_allowance
 from bopl.evaluation.question import Guard, Question
 from bopl.evaluation.result import Evaluation
 from bopl.evaluation.row import Comparison, Estimate, GuardResult, PolicyVerdict, SegmentEstimate
-from bopl.evaluation.verdict import Case, Goal, decide, find_complaint, guard_state
+from bopl.evaluation.verdict import BROKEN, KEPT, UNDECIDED, Case, Goal, decide, find_complaint
 
 
 class GuardChange(NamedTuple):
@@ -169,9 +167,7 @@ class Answers:
         found, stricter = (
             self._guard_change(place, guard.reward, level) for level in (self._level(question.n_judged), strict)
         )
-        state, reason, limit = guard_state(
-            guard, found.base, found.change, found.bounds, stricter.bounds, found.complaint, certainty
-        )
+        state, reason, limit = _guard_state(guard, found, stricter.bounds, certainty)
         return GuardResult(
             policy=question.names[place],
             guard=str(guard),
@@ -297,3 +293,30 @@ def _share_notes(task: EvaluationTask, sums: LogSums) -> list[str]:
         f"min_uplift is {100.0 * margin.size:.4g}% of what is earned now, {ledger.mean:.4g}, which can hardly be told "
         "from zero: give it per decision."
     ]
+
+
+def _guard_state(guard: Guard, found: GuardChange, strict: Bounds, certainty: str) -> tuple[str, str, float]:
+    """Return whether a guard is kept, a sentence about it, and the change that it allows.
+
+    Parameters
+    ----------
+    strict : (float, float)
+        Interval of the change at the level at which all guards together are held to be broken.
+    certainty : str
+        Confidence of the interval of ``found``, in words.
+    """
+    limit, sign = guard.margin.absolute(found.base), guard.sign
+    shown = [_change_text(one, found.base) for one in found.bounds]
+    between = f"{guard.reward} changes by between {shown[0]} and {shown[1]} {certainty}"
+    if found.complaint is not None:
+        return UNDECIDED, f"The log cannot say whether the guard {guard} is kept. {found.complaint}", limit
+    if min(sign * one for one in found.bounds) >= sign * limit:
+        return KEPT, f"The guard {guard} is kept: {between}.", limit
+    if max(sign * one for one in strict) < sign * limit:
+        return BROKEN, f"The guard {guard} is broken: {between}.", limit
+    return UNDECIDED, f"Whether the guard {guard} is kept cannot be told: {between}.", limit
+
+
+def _change_text(change: float, base: float) -> str:
+    """Return a change in per cent of what is earned now, or as it is where that is not positive."""
+    return f"{100.0 * change / base:+.3g}%" if base > 0.0 else f"{change:+.4g}"

@@ -13,10 +13,10 @@ from bopl.evaluation.diagnosis import PropensityTotals
 from bopl.evaluation.estimator import SNIPS, Estimator
 from bopl.evaluation.estimator_registry import primary_position
 from bopl.evaluation.ledger import Block, Ledger
+from bopl.evaluation.moments import check_unit, in_unit, reward_unit
 from bopl.evaluation.paired import Difference, PairTotals
 from bopl.evaluation.question import Question
 from bopl.evaluation.sample_terms import Pilot, Terms
-from bopl.evaluation.unit import check_unit, in_unit, reward_unit
 from bopl.log import BanditLog
 
 MAX_SEGMENTS = 100

@@ -9,15 +9,14 @@ import numpy as np
 
 from bopl._errors import UsageError
 from bopl._typing import FloatArray, IntArray
-from bopl.evaluation.assumption import Assumptions, find_assumptions
 from bopl.evaluation.books import Books, guard_estimator
 from bopl.evaluation.bootstrap import PoissonBootstrap
 from bopl.evaluation.estimator import Estimator
-from bopl.evaluation.evaluation_task import EvaluationTask
+from bopl.evaluation.evaluation_task import Assumptions, EvaluationTask, find_assumptions
 from bopl.evaluation.ledger import Block
+from bopl.evaluation.moments import in_unit, reward_unit
 from bopl.evaluation.sample_terms import Pilot, Terms
 from bopl.evaluation.sources import Sources
-from bopl.evaluation.unit import in_unit, reward_unit
 
 PILOT_BLOCKS = 2  # blocks of the log from which settings left to the data are chosen
 

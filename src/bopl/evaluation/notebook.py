@@ -1,9 +1,10 @@
-"""An evaluation as a card in a notebook: its table, with the uplifts drawn beside their numbers."""
+"""An evaluation to look at: a card in a notebook, with uplifts drawn beside their numbers, and a forest plot."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from math import isfinite
+from typing import Any
 
 from bopl._html import Markup, card, element, marked, table
 from bopl.evaluation.result import Evaluation, part_rows, row_cells
@@ -12,6 +13,8 @@ from bopl.evaluation.verdict import BETTER, INCONCLUSIVE, NOT_TRUSTWORTHY, WORSE
 
 LOOKS = {BETTER: "good", WORSE: "bad", INCONCLUSIVE: "plain", NOT_TRUSTWORTHY: "hollow"}
 COLOURS = {BETTER: "#2f86d6", WORSE: "#d9691c", INCONCLUSIVE: "currentColor", NOT_TRUSTWORTHY: "currentColor"}
+# Blue and orange stay apart for colour-blind eyes; what cannot be trusted is hollow as well.
+PLOT_COLOURS = {BETTER: "#0b6fb8", WORSE: "#d1590c", INCONCLUSIVE: "#666666", NOT_TRUSTWORTHY: "#b0b0b0"}
 HEADS = ("policy", "estimator", "value", "uplift", "", "effective samples", "verdict")
 WIDTH, HEIGHT, RADIUS = 110.0, 18.0, 3.5  # of a drawing, in pixels
 
@@ -60,3 +63,42 @@ def _interval(row: Estimate, place: Callable[[float], float]) -> Markup:
         role="img",
         aria_label="uplift and its interval",
     )
+
+
+def plot_forest(evaluation: Evaluation, *, show_uplift: bool) -> Any:
+    """Return a matplotlib figure with one line per policy and estimator."""
+    from bopl._figure import new_figure
+
+    rows = evaluation.rows
+    figure = new_figure(9.0, 1.6 + 0.34 * len(rows))
+    panel = figure.subplots()
+    seen: set[str] = set()
+    for position, row in enumerate(reversed(rows)):
+        _draw_row(panel, position, row, show_uplift, seen)
+    reference = 0.0 if show_uplift else evaluation.logging_value
+    panel.axvline(reference, color="black", linewidth=0.8, linestyle=":")
+    panel.set_yticks(range(len(rows)), [f"{row.policy} · {row.estimator}" for row in reversed(rows)])
+    panel.set_ylim(-0.6, len(rows) - 0.4)
+    what = "uplift over the logging policy" if show_uplift else "reward per decision (dotted: the logging policy)"
+    panel.set_xlabel(f"{what}, {100.0 * evaluation.confidence:.4g}% {evaluation.interval.replace('_', ' ')} intervals")
+    panel.spines[["top", "right"]].set_visible(False)
+    panel.legend(frameon=False, loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=4)
+    return figure
+
+
+def _draw_row(panel: Any, position: int, row: Estimate, show_uplift: bool, seen: set[str]) -> None:
+    centre, lower, upper, verdict = row.value, row.ci_lower, row.ci_upper, row.verdict
+    if show_uplift:
+        centre, lower, upper = row.uplift, row.uplift_ci_lower, row.uplift_ci_upper
+    panel.errorbar(
+        centre,
+        position,
+        xerr=[[max(centre - lower, 0.0)], [max(upper - centre, 0.0)]],
+        fmt="o",
+        color=PLOT_COLOURS[verdict],
+        markerfacecolor="white" if verdict == NOT_TRUSTWORTHY else PLOT_COLOURS[verdict],
+        linestyle="none",
+        capsize=3.0,
+        label=None if verdict in seen else verdict,
+    )
+    seen.add(verdict)

@@ -1,9 +1,14 @@
-"""Evaluation of a log in pieces: each is summed up apart, here or on a cluster, and the sums are joined in order."""
+"""Evaluation of a log in pieces: each is summed up apart, here or on a cluster, and the sums are joined in order.
+
+The pieces of Parquet files may have columns with the probabilities of policies.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import warnings
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,12 +17,19 @@ from bopl._errors import UsageError
 from bopl.cluster import map_over
 from bopl.evaluation.answer import conclude
 from bopl.evaluation.books import Books
-from bopl.evaluation.evaluation_task import EvaluationTask
+from bopl.evaluation.evaluation_task import EvaluationSettings, EvaluationTask
 from bopl.evaluation.log_sums import LogSums, sum_part
-from bopl.evaluation.propensity_origin import PropensityOrigin
+from bopl.evaluation.question import parse_guards
 from bopl.evaluation.result import Evaluation
+from bopl.evaluation.sources import PropensityOrigin, named_policies
 from bopl.log import PartitionedLog, Piece
+from bopl.log.check import context_columns
+from bopl.log.column import Column
+from bopl.log.pieces.footer import common_types, find_footers
+from bopl.log.pieces.scan import scan
 from bopl.log.pieces.spec import PieceSpec, read_piece
+from bopl.log.request import LogRequest
+from bopl.log.schema import LogSchema
 
 
 def evaluate_pieces(
@@ -122,3 +134,127 @@ def _summed(share: _Share, spec: PieceSpec, task: EvaluationTask, books: Books |
     """Return the sums of one piece."""
     part = spec.load(share.piece)
     return sum_part(task, task.read(part, share.policies or None, part.group), share.piece.offset, books)
+
+
+def evaluate_parquet(
+    path: str | Path | Sequence[str | Path],
+    policies: object,
+    *,
+    action: str,
+    reward: str,
+    propensity: str,
+    context: Sequence[str] | None = None,
+    actions: object | None = None,
+    group: str | None = None,
+    estimators: object = None,
+    interval: str = "normal",
+    confidence: float = 0.95,
+    min_uplift: object = 0.0,
+    guards: object = (),
+    segment: str | None = None,
+    against: str | None = None,
+    head_to_head: bool = False,
+    simultaneous: bool = True,
+    reward_model: object = None,
+    logging_policy: object = None,
+    n_replicates: int = 1000,
+    reward_range: tuple[float, float] | None = None,
+    min_propensity: float | None = None,
+    exact_propensity: bool = False,
+    random_state: int = 0,
+    n_jobs: int | None = None,
+    batch_rows: int | None = None,
+) -> Evaluation:
+    """Evaluate policies on a log in Parquet files, one row group at a time; policies may be columns of the files.
+
+    The result is that of `evaluate` on the whole log, but for rounding; with ``interval="bootstrap"`` too, because a
+    sample is drawn by its number. A log whose policies are not columns can also be given to `evaluate`, as
+    `BanditLog.scan_parquet` returns it.
+
+    Parameters
+    ----------
+    path : str or Path, or a sequence of them
+        Files of one log, in order.
+    policies : policy, column name, or mapping of name to one of them
+        An object with ``predict_proba``, or the name of a column with the policy's probability of the logged action.
+    action, reward, propensity : str
+        Names of the columns.
+    context : sequence of str, optional
+        Names of the context columns that policies and reward model look at; by default those that the policies
+        remember, with their categories, else all without another role.
+    actions : sequence of labels, optional
+        All actions; by default those of the first policy that knows them, else those that occur (the action column is
+        then read once more beforehand).
+    group : str, optional
+        Name of the column with the group of each sample, such as a user: intervals then allow for dependent samples. A
+        group may be spread over row groups and files. Memory grows with the number of groups, and the column is read
+        once more beforehand.
+    guards : sequence of str or Guard, optional
+        As for `evaluate`; the rewards they name are columns, which are not part of the context.
+    segment : str, optional
+        Name of the column with the segment of each sample.
+    reward_model : fitted model, optional
+        For estimators that need one: fitted on other samples than these.
+    batch_rows : int, optional
+        Deprecated: has no effect, a row group is read at a time.
+    estimators, interval, confidence, min_uplift, against, head_to_head, simultaneous, logging_policy, n_replicates, \
+    reward_range, min_propensity, exact_propensity, random_state, n_jobs
+        As for `evaluate`; ``against`` is the name of one of the policies.
+    """
+    if batch_rows is not None:
+        warnings.warn("batch_rows has no effect; it will be removed in 0.3.", FutureWarning, stacklevel=2)
+    files = [path] if isinstance(path, str | Path) else list(path)
+    if not files:
+        raise ValueError("there is no file to evaluate on: path is empty.")
+    named, guards = named_policies(policies), parse_guards(guards)
+    guarded = [guard.reward for guard in guards]
+    request = LogRequest(
+        files, action, reward, propensity, group=group, context=context, other_rewards=guarded, segment=segment
+    )
+    settings = EvaluationSettings(
+        estimators=estimators,
+        interval=interval,
+        confidence=confidence,
+        min_uplift=min_uplift,
+        guards=guards,
+        against=against,
+        head_to_head=head_to_head,
+        simultaneous=simultaneous,
+        n_replicates=n_replicates,
+        reward_range=reward_range,
+        min_propensity=min_propensity,
+        random_state=random_state,
+        n_jobs=n_jobs,
+    )
+    log, columns = _scan(request, named, actions, [reward_model, logging_policy])
+    task = EvaluationTask(settings, named, reward_model, logging_policy, n_samples=log.n_samples)
+    return evaluate_pieces(log.with_exact_propensity(exact_propensity), task, columns=columns)
+
+
+def _scan(
+    request: LogRequest, policies: Mapping[str, object], actions: object, models: Sequence[object]
+) -> tuple[PartitionedLog, dict[str, PolicyColumn]]:
+    """Return the log in its files, as those who look at its contexts know it, and the policies that are columns."""
+    footers = find_footers(request.path)
+    names = {name: policy for name, policy in policies.items() if isinstance(policy, str)}
+    for footer in footers:
+        context_columns(footer.schema.names, {f"policy {name!r}": column for name, column in names.items()}, None)
+    types = common_types(footers, list(names.values()))
+    taken = {*request.roles.values(), *request.carried, *(request.context or ())}
+    request = replace(request, ignore=sorted({*names.values()} - taken))
+    objects = [policy for name, policy in policies.items() if name not in names]
+    schema = None
+    if request.context is None:
+        # Where nobody looks at the context, a column that is read anyway stands for it.
+        is_idle = all(one is None for one in [*objects, *models])
+        schema = LogSchema((Column(request.roles["propensity"], "number"),)) if is_idle else _shared_schema(objects)
+    known = (getattr(one, "actions_", None) for one in [*objects, models[-1]])
+    actions = next((labels for labels in known if labels is not None), None) if actions is None else actions
+    columns = {name: PolicyColumn(column, types[column]) for name, column in names.items()}
+    return scan(request, footers, actions=actions, schema=schema), columns
+
+
+def _shared_schema(policies: Sequence[object]) -> LogSchema | None:
+    """Return how all of the policies read their columns; None if they do not say, or not the same."""
+    schemas = [getattr(policy, "schema_", None) for policy in policies]
+    return schemas[0] if schemas and all(schema == schemas[0] for schema in schemas) else None

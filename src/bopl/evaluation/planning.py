@@ -17,10 +17,9 @@ from bopl._table import Tabular
 from bopl._typing import FloatArray
 from bopl._weight import importance_weights
 from bopl.evaluation.estimator import SNIPS
-from bopl.evaluation.moments import SampleSums
+from bopl.evaluation.moments import SampleSums, in_unit, reward_unit
 from bopl.evaluation.sample_terms import Pilot, Terms
 from bopl.evaluation.sources import named_policies
-from bopl.evaluation.unit import in_unit, reward_unit
 from bopl.log import BanditLog
 
 

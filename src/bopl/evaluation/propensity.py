@@ -16,12 +16,14 @@ from bopl.evaluation.action_model import (
     PENALTIES,
     ActionModel,
     BoostedActions,
+    Calibration,
     LogisticFit,
     UniformActions,
     boost,
+    choose_calibration,
     fit_classifier,
+    fit_shares,
 )
-from bopl.evaluation.calibration import Calibration, choose_calibration, fit_shares
 from bopl.log import BanditLog
 from bopl.log.context import CONTEXT_DTYPE, with_columns
 from bopl.log.input_layout import category_sizes

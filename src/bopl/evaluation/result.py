@@ -188,7 +188,7 @@ class Evaluation(Tabular):
 
     def plot(self, *, show_uplift: bool = True) -> Any:
         """Return a matplotlib forest plot: uplifts (or values) with their intervals, colours by verdict."""
-        from bopl.evaluation.forest_plot import plot_forest
+        from bopl.evaluation.notebook import plot_forest
 
         return plot_forest(self, show_uplift=show_uplift)
 

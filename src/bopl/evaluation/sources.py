@@ -1,4 +1,4 @@
-"""Everything an evaluation reads of one log: policies, reward predictions, the logging policy; block by block."""
+"""Everything an evaluation reads of one log: policies, rewards, propensities, the logging policy; block by block."""
 
 from __future__ import annotations
 
@@ -12,17 +12,20 @@ import numpy as np
 from bopl._errors import quoted
 from bopl._logged import logged_entries
 from bopl._policy_reader import PolicyBlock, PolicyReader, read_policy, row_blocks
+from bopl._settings import check_choice
 from bopl._typing import BoolArray, FloatArray, IntArray
 from bopl._weight import importance_weights
 from bopl.evaluation.estimator import Estimator, Need
+from bopl.evaluation.moments import in_unit
 from bopl.evaluation.rounding import relative_error
 from bopl.evaluation.sample_terms import Pilot, Terms
-from bopl.evaluation.unit import in_unit
-from bopl.log import BanditLog
+from bopl.log import BanditLog, PartitionedLog
+from bopl.objective.softmax import softmax
 
 if TYPE_CHECKING:
     from bopl.reward.prediction import RewardPredictor
 
+PROPENSITY_CHOICES = ("estimate", "uniform")
 PILOT_CELLS = 1 << 16  # rows × actions, about, from which the share of large weights is read
 
 
@@ -35,7 +38,7 @@ class Sources:
     rewards: RewardPredictor | None
     logging: PolicyReader | None  # reader of the logging policy, where it is known in full
     group: IntArray | None  # (n_samples,): groups of the samples, numbered as in the whole log if this is a part of one
-    unit: float = 1.0  # what terms count rewards in; see `bopl.evaluation.unit`
+    unit: float = 1.0  # what terms count rewards in; see `bopl.evaluation.moments`
     hat_is_scaled: bool = False  # whether the reward predictions are in that unit already
     notes: tuple[str, ...] = ()  # what was done to read them, in sentences
 
@@ -181,3 +184,52 @@ def check_all_actions(readers: Sequence[PolicyReader], estimators: Sequence[Esti
                 f"estimator {needy.name!r} needs the probabilities of all actions, of shape (n_samples, n_actions); "
                 f"{reader.name} was given by those of the logged actions only."
             )
+
+
+@dataclass(frozen=True, eq=False)
+class PropensityOrigin:
+    """What the caller says of the logging policy; the fields are keywords of `bopl.evaluate`, which describes them."""
+
+    propensity: str | None = None
+    propensity_model: object = None
+    logging_policy: object = None
+    logger: object = None
+    logger_propensity: object = None
+
+    def on(self, log: BanditLog, n_folds: int, seed: int) -> tuple[BanditLog, Any]:
+        """Return the log with its propensities, and the logging policy in full where that makes it known."""
+        if (self.logger is None) != (self.logger_propensity is None):
+            raise ValueError("logger and logger_propensity belong together: pass both or none.")
+        if self.propensity is None:
+            log = log if self.logger is None else log.balanced(self.logger, self.logger_propensity)
+            log.require_propensity()
+            return log, self.logging_policy
+        check_choice("propensity", self.propensity, PROPENSITY_CHOICES)
+        if self.logging_policy is not None or self.logger is not None:
+            raise ValueError(
+                f"propensity={self.propensity!r} stands in for a logging policy that is not known: pass one of them."
+            )
+        if self.propensity == "uniform":
+            return log.with_propensity("uniform"), UniformPolicy(log.n_actions)
+        from bopl.evaluation.propensity import estimate_logging_prob  # with the booster
+
+        action_prob = estimate_logging_prob(log, model=self.propensity_model, n_folds=n_folds, random_state=seed)
+        logged = logged_entries(action_prob, log.action_idx)
+        return log.with_propensity(logged, source="estimated"), action_prob
+
+    def on_pieces(self, log: PartitionedLog) -> tuple[PartitionedLog, Any]:
+        """Return the same of a log in pieces, which has propensities of its own or those declared uniform."""
+        if self.propensity == "uniform":
+            return log.with_propensity("uniform"), UniformPolicy(log.n_actions)
+        return log, self.logging_policy
+
+
+@dataclass(frozen=True)
+class UniformPolicy:
+    """Takes every eligible action with the same probability."""
+
+    n_actions: int
+
+    def predict_proba(self, context: Any, *, action_mask: BoolArray | None = None) -> FloatArray:
+        """Return probabilities of all actions, of shape (n_samples, n_actions)."""
+        return softmax(np.zeros((context.shape[0], self.n_actions)), action_mask=action_mask)

@@ -25,7 +25,6 @@ from bopl._trust import (
 from bopl.evaluation.diagnosis import WeightFacts
 from bopl.evaluation.estimator import Estimator, Need
 from bopl.evaluation.interval import Bounds, Evidence, Interval
-from bopl.evaluation.question import Guard
 from bopl.evaluation.row import Comparison, Estimate, GuardResult, PolicyVerdict
 
 BETTER, WORSE, INCONCLUSIVE, NOT_TRUSTWORTHY = "better", "worse", "inconclusive", "not trustworthy"
@@ -321,39 +320,6 @@ def _counted(number: float) -> str:
 
 
 # -- The verdict on a policy ------------------------------------------------------------------------------------------
-
-
-def guard_state(
-    guard: Guard, base: float, change: float, bounds: Bounds, strict: Bounds, complaint: str | None, certainty: str
-) -> tuple[str, str, float]:
-    """Return whether a guard is kept, a sentence about it, and the change that it allows.
-
-    Parameters
-    ----------
-    base : float
-        What is earned of the guarded reward now.
-    bounds, strict : (float, float)
-        Interval of the change, and the one at the level at which all guards together are held to be broken.
-    complaint : str or None
-        Why the log cannot say.
-    certainty : str
-        Confidence of the interval, in words.
-    """
-    limit, sign = guard.margin.absolute(base), guard.sign
-    shown = [change_text(one, base) for one in bounds]
-    between = f"{guard.reward} changes by between {shown[0]} and {shown[1]} {certainty}"
-    if complaint is not None:
-        return UNDECIDED, f"The log cannot say whether the guard {guard} is kept. {complaint}", limit
-    if min(sign * one for one in bounds) >= sign * limit:
-        return KEPT, f"The guard {guard} is kept: {between}.", limit
-    if max(sign * one for one in strict) < sign * limit:
-        return BROKEN, f"The guard {guard} is broken: {between}.", limit
-    return UNDECIDED, f"Whether the guard {guard} is kept cannot be told: {between}.", limit
-
-
-def change_text(change: float, base: float) -> str:
-    """Return a change in per cent of what is earned now, or as it is where that is not positive."""
-    return f"{100.0 * change / base:+.3g}%" if base > 0.0 else f"{change:+.4g}"
 
 
 def decide(estimate: Estimate, comparison: Comparison | None, guards: Sequence[GuardResult]) -> PolicyVerdict:

@@ -13,9 +13,8 @@ from bopl.evaluation.confounding import with_confounding
 from bopl.evaluation.evaluation_task import EvaluationSettings, EvaluationTask
 from bopl.evaluation.log_sums import sum_part
 from bopl.evaluation.pieces import check_suits_pieces, evaluate_pieces
-from bopl.evaluation.propensity_origin import PropensityOrigin
 from bopl.evaluation.result import Evaluation
-from bopl.evaluation.sources import with_running
+from bopl.evaluation.sources import PropensityOrigin, with_running
 from bopl.log import BanditLog, PartitionedLog
 
 

@@ -11,7 +11,6 @@ from bopl._archive import Packed
 from bopl._typing import BoolArray, ContextMatrix, FloatArray
 from bopl.boosting import Ensemble
 from bopl.objective.softmax import softmax
-from bopl.policy.identity import ensemble_content
 from bopl.policy.records import RecordPolicy
 
 MIN_PROB = 1e-300  # whose logarithm is finite
@@ -29,7 +28,10 @@ class EnsembleDeciding(RecordPolicy):
 
     def content(self) -> Packed:
         """Return the predictors with their coefficients."""
-        return ensemble_content(self.ensemble_)
+        from bopl.learner.store import pack_predictors  # with the compiled engine, which other policies do without
+
+        facts, arrays = pack_predictors(self.ensemble_.predictors)
+        return {"predictors": facts}, arrays | {"coefficients": np.array(self.ensemble_.coefficients)}
 
     def _prob(self, matrix: ContextMatrix, mask: BoolArray | None) -> FloatArray:
         return self._softmax(self.ensemble_.score(matrix), mask)

@@ -118,7 +118,7 @@ class EnsemblePolicy(ShownAsCard, EnsembleDeciding, PackedPolicy):
         score of that action before the softmax, in float32. It needs trees of `bopl.HistTree` or
         `bopl.HistTreeClassifier`, and a start that is made of trees: not one from the logging policy.
         """
-        from bopl.policy.xgboost_export import write_xgboost
+        from bopl.policy.summands import write_xgboost
 
         check_is_fitted(self)
         write_xgboost(self.ensemble_, path)

@@ -13,9 +13,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from bopl._typing import AnyArray
-from bopl.policy.onnx_graph import Graph
+from bopl.policy.onnx_graph import Graph, add_trees
 from bopl.policy.onnx_raw import add_columns, check_raw, input_names, missing_text
-from bopl.policy.onnx_trees import add_trees
 from bopl.policy.summands import Summands, summands_of
 from bopl.reward.logging_model import MIN_PROB as MIN_LOGGING_PROB
 from bopl.reward.logging_model import LoggingModel

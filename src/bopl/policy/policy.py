@@ -14,10 +14,19 @@ from bopl._logged import logged_entries
 from bopl._native import column_names, is_frame
 from bopl._typing import AnyArray, BoolArray, ContextMatrix, FloatArray
 from bopl.log.context import read_context
-from bopl.policy.decision import Decision, eligible_row, eligible_rows, new_event
-from bopl.policy.drawing import RandomState, action_at, actions_at, uniform_number, uniform_numbers
-from bopl.policy.drawing import draw_actions as draw_actions
-from bopl.policy.drawing import draw_labels as draw_labels
+from bopl.policy.decision import (
+    Decision,
+    RandomState,
+    action_at,
+    actions_at,
+    eligible_row,
+    eligible_rows,
+    new_event,
+    uniform_number,
+    uniform_numbers,
+)
+from bopl.policy.decision import draw_actions as draw_actions
+from bopl.policy.decision import draw_labels as draw_labels
 
 
 class Policy(ABC):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -15,8 +17,32 @@ from bopl.log.column import Column
 from bopl.log.context import CONTEXT_DTYPE
 from bopl.log.schema import LogSchema
 from bopl.objective.softmax import softmax
-from bopl.policy.identity import digest
 from bopl.policy.policy import Policy
+
+ID_LENGTH = 16  # hexadecimal digits: 64 bits distinguish more policies than anybody trains
+_LEFT_OUT = ("gain", "sum_weight")  # of trees, only for explanations
+_THREADS = "n_jobs"
+
+
+def digest(facts: Mapping[str, Any], arrays: Mapping[str, AnyArray]) -> str:
+    """Return the id of facts and arrays: the same on every machine, whatever threads were used."""
+    # Sorted names, fixed byte order, types and shapes included: equal policies have equal bytes, others have not.
+    text = json.dumps(_without_threads(facts), sort_keys=True, separators=(",", ":"))
+    found = hashlib.sha256(text.encode())
+    for name in sorted(arrays):
+        if name.rpartition("/")[2] in _LEFT_OUT:
+            continue
+        array = np.ascontiguousarray(arrays[name])
+        array = array.astype(array.dtype.newbyteorder("<"), copy=False)
+        found.update(f"\n{name} {array.dtype.str} {array.shape}\n".encode())
+        found.update(array.tobytes())
+    return found.hexdigest()[:ID_LENGTH]
+
+
+def _without_threads(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {name: _without_threads(one) for name, one in value.items() if name != _THREADS}
+    return [_without_threads(one) for one in value] if isinstance(value, list | tuple) else value
 
 
 @dataclass(frozen=True, eq=False)

@@ -29,7 +29,7 @@ from bopl.log.learnable import check_learnable
 from bopl.log.outcome import is_outcomes, read_outcomes
 from bopl.log.row_sketch import RowSketch
 from bopl.objective.softmax import softmax
-from bopl.policy.drawing import draw_labels
+from bopl.policy.decision import draw_labels
 from bopl.policy.policy import read_fitted_context
 from bopl.policy.records import RecordPolicy
 from bopl.policy.records import check_scores as check_scores

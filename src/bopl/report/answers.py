@@ -1,4 +1,4 @@
-"""Guards, comparisons of policies and segments of an evaluation, as tables of the page."""
+"""Tables of the page: what a run held out; guards, comparisons of policies and segments of an evaluation."""
 
 from __future__ import annotations
 
@@ -13,6 +13,27 @@ Row = Mapping[str, Any]
 GUARDS = "What else must not get worse: the change of each guarded reward. A verdict of better needs all of them kept."
 COMPARISONS = "Policies compared with each other on the same decisions: what the first earns more than the second."
 SEGMENTS = "The difference from the logging policy in each part of the log."
+HEADS = ("part", "samples", "groups", "first", "last")
+
+
+def held_out(summary: Mapping[str, Any]) -> dict[str, Markup]:
+    """Return how the log was divided: samples, groups, first and last time of both parts, and what was dropped."""
+    split = summary["split"]
+    how = "Decisions drawn at random are held out."
+    if split["by"] == "time":
+        how = "The latest decisions are held out: no training decision is as late as the first of them."
+    if split["n_dropped"]:
+        how += (
+            f" {split['n_dropped']:,} earlier decisions are dropped from training: their "
+            f"{split['n_dropped_groups']:,} groups are among those held out."
+        )
+    rows = [(name, *_cells(split[part])) for name, part in (("training", "train"), ("held out", "test"))]
+    return {"divided": join(how), "parts": table(HEADS, rows, numeric=(1, 2))}
+
+
+def _cells(part: Mapping[str, Any]) -> tuple[str, ...]:
+    counts = tuple("–" if part[name] is None else f"{part[name]:,}" for name in ("n_samples", "n_groups"))
+    return (*counts, *("–" if part[name] is None else str(part[name]) for name in ("first", "last")))
 
 
 def answers(evaluation: Mapping[str, Any]) -> Markup:

@@ -19,8 +19,8 @@ from bopl.policy.explanation import explanation_work
 from bopl.policy.summands import summands_of
 from bopl.report.feature import Bins, Column, column_values
 from bopl.report.movement import Movement
-from bopl.report.parts import boosted_parts, winner
 from bopl.report.plain import label, plain
+from bopl.report.training_summary import boosted_parts, winner
 
 MAX_CONTEXTS, MIN_CONTEXTS = 600, 40  # contexts that are explained
 MAX_ACTIONS = 12  # ... each with so many actions

@@ -6,8 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from bopl._html import Markup, element, join, short, table
-from bopl.report.answers import answers
-from bopl.report.held_out import held_out
+from bopl.report.answers import answers, held_out
 from bopl.report.plain import fixed_text, number_text, percent_text, signed_text, within_text
 
 Summary = Mapping[str, Any]
@@ -15,17 +14,14 @@ Summary = Mapping[str, Any]
 
 def fragments(summary: Summary) -> dict[str, Markup]:
     """Return what the placeholders of the page stand for, for all parts that the summary has."""
-    shown = {"verdict": _verdict(summary), "confidence": _confidence(summary), "footer": _footer(summary)}
+    confidence = join(f"{100.0 * summary['evaluation']['confidence']:.4g}%")
+    shown = {"verdict": _verdict(summary), "confidence": confidence, "footer": _footer(summary)}
     shown |= {"estimates": _estimates(summary), "notes": _notes(summary), "primary": _primary(summary)}
     shown |= {"answers": answers(summary["evaluation"])}
     for part, describe in PARTS.items():
         if part in summary:
             shown |= describe(summary)
     return shown
-
-
-def _confidence(summary: Summary) -> Markup:
-    return join(f"{100.0 * summary['evaluation']['confidence']:.4g}%")
 
 
 # -- Verdict ------------------------------------------------------------------------------------------------------

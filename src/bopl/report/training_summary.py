@@ -1,4 +1,4 @@
-"""What training did, for the page: the race, and the rounds, thinned to what a chart can show."""
+"""What training did, for the page: the race, the rounds, thinned to what a chart can show, and a policy's parts."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 
 from bopl._typing import IntArray
+from bopl.policy import BlendedPolicy, BoostedPolicy
 from bopl.race import AutoPolicy
-from bopl.report.parts import boosted_parts
 from bopl.report.plain import plain
 
 MAX_POINTS = 300  # rounds that are drawn
@@ -21,6 +21,19 @@ COLUMNS = (
     "validation_value",
     "effective_sample_size",
 )
+
+
+def winner(policy: Any) -> Any:
+    """Return what acts for a policy: the best of its race, or itself."""
+    return policy.best_policy_ if isinstance(policy, AutoPolicy) else policy
+
+
+def boosted_parts(policy: Any) -> list[BoostedPolicy]:
+    """Return the boosted policies that a policy is made of; none if it is of another kind."""
+    acting = winner(policy)
+    if isinstance(acting, BlendedPolicy):
+        return list(acting.policies_)
+    return [acting] if isinstance(acting, BoostedPolicy) else []
 
 
 def describe_race(policy: Any) -> dict[str, Any] | None:

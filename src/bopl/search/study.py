@@ -128,7 +128,7 @@ def search(
         opened = _open_study(optuna, study, wanted)
         stop_at = time.monotonic() + (float("inf") if minutes is None else 60.0 * minutes)
         asker = _Asker(optuna, opened, space, engine, random_state, n_configurations, stop_at)
-        builder = _builder(policy)
+        builder: PolicyBuilder = _SetParams(policy) if hasattr(policy, "set_params") else policy
         if n_jobs == 1 and threads is None:
             _score_here(asker, builder, scorer)
         else:
@@ -147,10 +147,6 @@ def check_budget(n_configurations: int | None, minutes: float | None, engine: st
         check_number("n_configurations", n_configurations, low=1, integer=True)
     if minutes is not None:
         check_number("minutes", minutes, low=0.0, low_open=True)
-
-
-def _builder(policy: Any) -> PolicyBuilder:
-    return _SetParams(policy) if hasattr(policy, "set_params") else policy
 
 
 @dataclass(frozen=True)

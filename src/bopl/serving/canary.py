@@ -28,9 +28,9 @@ from bopl.serving.columns import ROLES
 from bopl.serving.events import EventStore
 from bopl.serving.folder import LoopFolder
 from bopl.serving.joining import joined_files
+from bopl.serving.promotion import Standing
 from bopl.serving.record import MIXTURE, PromotionRow
 from bopl.serving.settings import LoopSettings
-from bopl.serving.standing import Standing
 
 _COLUMNS = ("_promotion", "_event", "_decider", "_policy_prob", "_baseline_prob", ROLES["propensity"], ROLES["reward"])
 DOUBT = 0.8  # confidence of the bounds that put a policy with all traffic in doubt

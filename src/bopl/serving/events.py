@@ -14,8 +14,6 @@ from pathlib import Path
 from typing import Any
 
 from bopl._errors import UsageError
-from bopl.serving.clock import Clock
-from bopl.serving.failure import UNAVAILABLE, StoreError, store_error
 from bopl.serving.record import (
     DUPLICATE,
     LATE,
@@ -28,7 +26,7 @@ from bopl.serving.record import (
     names,
     to_json,
 )
-from bopl.serving.writer import GroupWriter
+from bopl.serving.writer import UNAVAILABLE, Clock, GroupWriter, StoreError, store_error
 
 VERSION = 1
 BUSY_MS = 5000  # how long one process waits for another that is just writing

@@ -22,12 +22,11 @@ from bopl.serving.columns import ROLES
 from bopl.serving.settings import LoopSettings
 from bopl.workflow.auditing import audit_for_training
 from bopl.workflow.config import AUTO, TrainConfig, make_config
+from bopl.workflow.deciding import sharpen_trained
 from bopl.workflow.judging import chosen_estimators, evaluate_as_set, fit_reward_model, probabilities_on
 from bopl.workflow.racing import race
 from bopl.workflow.reading import noting, read_training_log
-from bopl.workflow.run_folder import without_machine
-from bopl.workflow.sharpness import sharpen_trained
-from bopl.workflow.step_clock import StepClock
+from bopl.workflow.run_folder import StepClock, without_machine
 from bopl.workflow.training import boost
 
 logger = logging.getLogger(__name__)

@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from bopl.serving.failure import StoreError
 from bopl.serving.record import MIXTURE, PromotionRow
 from bopl.serving.service import DecisionService
+from bopl.serving.writer import StoreError
 
 if TYPE_CHECKING:
     from bopl.evaluation.running import RunningBound

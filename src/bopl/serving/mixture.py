@@ -11,7 +11,7 @@ import numpy as np
 
 from bopl._errors import UsageError, quoted
 from bopl._typing import AnyArray, BoolArray, FloatArray, IntArray
-from bopl.policy.drawing import actions_at
+from bopl.policy.decision import actions_at
 from bopl.serving.record import BASELINE, MIXTURE, UNIFORM, Action, DecisionRow, PromotionRow
 
 MAX_ROUNDING = 1e-6

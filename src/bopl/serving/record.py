@@ -10,7 +10,6 @@ from typing import Any, TypeAlias
 Action: TypeAlias = str | int | float | bool | tuple[Any, ...]
 
 OK, LATE, UNKNOWN, DUPLICATE = "ok", "late", "unknown", "duplicate"
-REWARD_STATUSES = (OK, LATE, UNKNOWN, DUPLICATE)
 MIXTURE, BASELINE, CALLER = "mixture", "baseline", "caller"
 UNIFORM = "uniform"  # stands in the place of a policy's id where every eligible action is equally likely
 

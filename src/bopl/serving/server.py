@@ -146,7 +146,7 @@ async def _tell(server: Any, listener: socket.socket, ready: Callable[[str], Non
 def _make_server(app: App, settings: LoopSettings) -> Any:
     import uvicorn
 
-    from bopl.serving.header_timeout import protocol_with_timeout
+    from bopl.serving.app import protocol_with_timeout
 
     logging.getLogger("bopl.serving").setLevel(logging.INFO)
     logging.getLogger("uvicorn.error").setLevel(logging.ERROR)  # a line for every bad request would fill the disk

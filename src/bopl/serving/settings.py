@@ -14,8 +14,7 @@ from typing import Any
 
 from bopl._errors import UsageError, checking_usage, did_you_mean
 from bopl._settings import check_choice, check_number
-from bopl.workflow.config import TrainConfig
-from bopl.workflow.toml import read_toml, to_toml
+from bopl.workflow.config import TrainConfig, read_toml, to_toml
 
 SERVE, APPRENTICE = "serve", "apprentice"
 MODES = (SERVE, APPRENTICE)

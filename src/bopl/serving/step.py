@@ -21,9 +21,9 @@ from bopl.serving.events import EventStore
 from bopl.serving.folder import SUFFIX, LoopFolder, load_policy_file
 from bopl.serving.joining import JoinResult, count_joined, join
 from bopl.serving.learning import NEW, Learned, learn
+from bopl.serving.promotion import Standing
 from bopl.serving.record import UNIFORM, PromotionRow
 from bopl.serving.settings import APPRENTICE, LoopSettings
-from bopl.serving.standing import Standing
 
 logger = logging.getLogger(__name__)
 START, RAISE, LOWER, KEEP, ROLL_BACK, WAIT = "start", "raise", "lower", "keep", "roll back", "wait"

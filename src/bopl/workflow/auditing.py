@@ -17,8 +17,7 @@ from bopl.log.pieces.pieces_audit import audit_pieces
 from bopl.policy import load
 from bopl.workflow.config import TrainConfig
 from bopl.workflow.judging import align_policy
-from bopl.workflow.reading import fill_propensity, read_log_for, read_training_log
-from bopl.workflow.reading_scale import scale_of
+from bopl.workflow.reading import fill_propensity, read_log_for, read_training_log, scale_of
 
 logger = logging.getLogger(__name__)
 

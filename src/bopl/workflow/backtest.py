@@ -23,7 +23,7 @@ from bopl.workflow.judging import fit_reward_model, judge
 from bopl.workflow.periods import PeriodPlan
 from bopl.workflow.racing import race
 from bopl.workflow.reading import describe_log, read_training_log
-from bopl.workflow.step_clock import StepClock
+from bopl.workflow.run_folder import StepClock
 from bopl.workflow.training import boost
 
 logger = logging.getLogger(__name__)

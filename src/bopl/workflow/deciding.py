@@ -1,7 +1,8 @@
-"""Decisions for a file of contexts."""
+"""How sharply a policy acts, and its decisions for a file of contexts."""
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,7 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from bopl._errors import UsageError, did_you_mean
+from bopl._errors import UsageError, checking_usage, did_you_mean
+from bopl._settings import check_number
 from bopl._typing import AnyArray, IntArray
 from bopl.cluster import map_over
 from bopl.log import Piece
@@ -23,12 +25,43 @@ from bopl.log.schema import LogSchema
 from bopl.log.written import further_columns
 from bopl.policy import load
 from bopl.policy.policy import draw_actions
-from bopl.workflow.reading import noting, schema_of
-from bopl.workflow.reading_scale import Scale, choose_scale
+from bopl.race import AutoPolicy
+from bopl.workflow.config import TrainConfig
+from bopl.workflow.reading import Scale, choose_scale, noting, schema_of
 from bopl.workflow.run_folder import check_writable
-from bopl.workflow.sharpness import with_sharpness
 
+logger = logging.getLogger(__name__)
 BLOCK_ROWS = 1 << 17
+
+
+def with_sharpness(policy: Any, inverse_temperature: float | None) -> Any:
+    """Return the policy as it is, or a copy that acts at another inverse temperature."""
+    if inverse_temperature is None:
+        return policy
+    with checking_usage():
+        check_number("inverse_temperature", inverse_temperature, low=0.0)
+        return policy.sharpened(inverse_temperature)
+
+
+def sharpen_trained(policy: Any, config: TrainConfig, *, level: int = logging.WARNING) -> Any:
+    """Return a newly trained policy, as sharp as the settings say; the logging policy stays as it is."""
+    if config.inverse_temperature is not None and isinstance(policy, AutoPolicy) and policy.is_logging_:
+        logger.log(level, "inverse_temperature has no effect: the policy is the logging policy.")
+        return policy
+    return with_sharpness(policy, config.inverse_temperature)
+
+
+def is_greedy(policy: Any) -> bool:
+    """Return whether the policy always takes its best action."""
+    return bool(np.isinf(policy.trained_inverse_temperature))
+
+
+def describe_acting(policy: Any, name: str = "the policy") -> str:
+    """Return a sentence that says whether values are those of the policy as it samples, or of its best actions."""
+    if is_greedy(policy):
+        return f"Values are those of {name} as it acts: greedily, always taking its best action."
+    factor = policy.trained_inverse_temperature
+    return f"Values are those of {name} as it samples (inverse temperature {factor:.4g}), not only of its best actions."
 
 
 @dataclass(frozen=True)

@@ -16,11 +16,11 @@ from bopl.log import BanditLog
 from bopl.policy import load
 from bopl.workflow.auditing import audit_for_training
 from bopl.workflow.config import AUTO, TrainConfig
+from bopl.workflow.deciding import describe_acting, sharpen_trained
 from bopl.workflow.judging import align_policy, policy_names, read_for_policies
 from bopl.workflow.racing import race
 from bopl.workflow.reading import describe_log, noting, read_training_log, split_log
-from bopl.workflow.sharpness import describe_acting, sharpen_trained
-from bopl.workflow.step_clock import StepClock
+from bopl.workflow.run_folder import StepClock
 from bopl.workflow.training import boost
 
 logger = logging.getLogger(__name__)

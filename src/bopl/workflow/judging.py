@@ -25,9 +25,8 @@ from bopl.reward import BoostedRewardModel
 from bopl.reward.boosted_model import BoundPairs
 from bopl.reward.prediction import predict_rewards
 from bopl.workflow.config import TrainConfig
-from bopl.workflow.reading import fill_propensity, noting, read_log_for, schema_of
-from bopl.workflow.reading_scale import WHOLE, Scale, scale_of
-from bopl.workflow.sharpness import describe_acting, with_sharpness
+from bopl.workflow.deciding import describe_acting, with_sharpness
+from bopl.workflow.reading import WHOLE, Scale, fill_propensity, noting, read_log_for, scale_of, schema_of
 from bopl.workflow.translation import drawn_part
 
 MAX_REWARD_SAMPLES = 200_000  # of the reward model: it only makes estimates more precise, and more samples hardly help

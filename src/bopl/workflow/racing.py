@@ -14,11 +14,11 @@ from bopl.boosting.keeper import Keeper
 from bopl.boosting.loop import INTERRUPTED
 from bopl.log import BanditLog, PartitionedLog
 from bopl.race import AutoPolicy, Leaderboard
-from bopl.report.parts import boosted_parts
 from bopl.report.plain import MINUS, within_text
+from bopl.report.training_summary import boosted_parts
 from bopl.workflow.config import TrainConfig
 from bopl.workflow.reading import noting
-from bopl.workflow.step_clock import StepClock
+from bopl.workflow.run_folder import StepClock
 
 logger = logging.getLogger(__name__)
 

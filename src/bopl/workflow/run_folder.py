@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from copy import copy
@@ -19,15 +20,47 @@ from bopl._errors import UsageError
 from bopl._files import recover_file, recover_folder, replaced_folder, replacing, write_text
 from bopl._interrupt import uninterrupted
 from bopl._lock import only_writer
-from bopl._machine import versions
+from bopl._machine import peak_memory_mib, reset_peak_memory, versions
+from bopl._progress import RunLine
 from bopl.log.log_split import SplitFacts
 from bopl.policy import BlendedPolicy, BoostedPolicy
 from bopl.race import AutoPolicy, Leaderboard
 from bopl.workflow.config import TrainConfig
-from bopl.workflow.step_clock import StepClock
 
 SUFFIX = ".bopl"
 FILES = ("policy.bopl", "report.html", "summary.json", "config.toml", "history.csv", "run.json")
+
+
+@dataclass
+class StepClock:
+    """Times the steps of a run.
+
+    Attributes
+    ----------
+    steps : list of dict
+        ``step``, ``seconds`` and ``peak_mib``, the most memory the process held meanwhile.
+    line : RunLine or None
+        Is told which step begins.
+    """
+
+    steps: list[dict[str, Any]] = field(default_factory=list)
+    line: RunLine | None = None
+
+    @contextmanager
+    def step(self, name: str) -> Iterator[None]:
+        """Time what happens inside."""
+        if self.line is not None:
+            self.line.stage(name)
+        reset_peak_memory()
+        start = time.perf_counter()
+        yield
+        seconds = round(time.perf_counter() - start, 3)
+        self.steps.append({"step": name, "seconds": seconds, "peak_mib": peak_memory_mib()})
+
+    @property
+    def peak_mib(self) -> float:
+        """The most memory of any step."""
+        return max((step["peak_mib"] for step in self.steps), default=0.0)
 
 
 @dataclass(frozen=True)

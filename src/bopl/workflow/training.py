@@ -29,6 +29,7 @@ from bopl.race import AutoPolicy
 from bopl.workflow.auditing import audit_for_training
 from bopl.workflow.checkpoints import Checkpoints, digest_of, drop_checkpoints
 from bopl.workflow.config import AUTO, TrainConfig
+from bopl.workflow.deciding import sharpen_trained
 from bopl.workflow.judging import fit_reward_model, judge
 from bopl.workflow.racing import race
 from bopl.workflow.reading import (
@@ -36,14 +37,12 @@ from bopl.workflow.reading import (
     describe_log,
     origin_facts,
     read_training_log,
+    scale_of,
     split_log,
     split_pieces,
     split_validation,
 )
-from bopl.workflow.reading_scale import scale_of
-from bopl.workflow.run_folder import RunFolder
-from bopl.workflow.sharpness import sharpen_trained
-from bopl.workflow.step_clock import StepClock
+from bopl.workflow.run_folder import RunFolder, StepClock
 from bopl.workflow.translation import MAX_SAMPLES, SHARES, choose_translation, is_interrupted
 
 logger = logging.getLogger(__name__)
