@@ -14,13 +14,10 @@ LAYERS = [
     {
         "_settings",
         "_figure",
-        "_frame",
         "_html",
         "_machine",
         "_progress",
-        "_record",
         "_registry",
-        "_torch",
         "_interrupt",
         "_kernel",
         "_lazy",

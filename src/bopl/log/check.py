@@ -10,12 +10,11 @@ import numpy as np
 
 from bopl._errors import UsageError, did_you_mean, quoted, shortened
 from bopl._logged import logged_entries
-from bopl._native import column_names, is_frame, unmasked
+from bopl._native import column_names, is_frame, is_missing, missing_clause, missing_rows, object_to_float, unmasked
 from bopl._typing import AnyArray, BoolArray, FloatArray, IntArray
 from bopl.log.action import MAX_EXACT, check_hashable, label_array
 from bopl.log.column import TEXT, distinct_values, dtype_name
 from bopl.log.context import MANY, check_unique_names, column_to_float, is_sparse, read_context
-from bopl.log.missing import is_missing, missing_clause, missing_rows, object_to_float
 from bopl.log.propensity_hint import propensity_hint
 
 MISSING_SEGMENT = "missing"

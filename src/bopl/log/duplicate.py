@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from bopl._interrupt import each_column
 from bopl._typing import BoolArray, FloatArray, IntArray
-from bopl.log.by_column import each_column
 from bopl.log.context import is_sparse
 from bopl.log.finding import NOTE, OK, PROBLEM, Finding
 from bopl.log.identical import column_keys, keys_of, keys_without, mix, row_keys

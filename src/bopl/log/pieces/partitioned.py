@@ -15,14 +15,19 @@ from bopl._typing import AnyArray, FloatArray
 from bopl.log.any_log import AnyLog
 from bopl.log.bandit_log import BanditLog
 from bopl.log.cleaning import RowChoice
-from bopl.log.log_split import Division, divide, divide_latest, warn_of_dropped
+from bopl.log.concatenation import join_parts
+from bopl.log.log_split import Division, PiecesSplit, divide, divide_latest, warn_of_dropped
 from bopl.log.origin import LogOrigin
-from bopl.log.pieces.join import join_parts
-from bopl.log.pieces.log_facts import LogFacts
-from bopl.log.pieces.log_step import ExactPropensity, Translation, UniformPropensity, WithoutColumns
-from bopl.log.pieces.pair import PiecesSplit
-from bopl.log.pieces.piece import Piece, rows_taken, taking
-from bopl.log.pieces.spec import PieceSpec, RowColumns, Step
+from bopl.log.pieces.piece import LogFacts, Piece, rows_taken, taking
+from bopl.log.pieces.spec import (
+    ExactPropensity,
+    PieceSpec,
+    RowColumns,
+    Step,
+    Translation,
+    UniformPropensity,
+    WithoutColumns,
+)
 from bopl.log.pieces.spill import PIECE_ROWS, Spill, spill
 from bopl.log.request import LogRequest
 from bopl.log.schema import LogSchema

@@ -16,16 +16,14 @@ from bopl._typing import AnyArray, FloatArray, IntArray
 from bopl.log.bandit_log import BanditLog, replaced
 from bopl.log.check import check_reward, number_groups
 from bopl.log.cleaning import ChosenRows, RowChoice, choose_rows
+from bopl.log.context import read_only
 from bopl.log.format.columnar import checked, validated
 from bopl.log.format.log_format import PARQUET
-from bopl.log.format.log_parts import LogParts
-from bopl.log.format.written_parts import table_parts
+from bopl.log.format.log_parts import LogParts, table_parts
 from bopl.log.instant import from_epoch, read_times
 from bopl.log.pieces.footer import check_unchanged, plain_type
-from bopl.log.pieces.piece import Piece
-from bopl.log.pieces.place import naming_rows
+from bopl.log.pieces.piece import Piece, naming_rows
 from bopl.log.read import log_of_parts, sparse_rows
-from bopl.log.read_only import read_only
 from bopl.log.request import LogRequest
 from bopl.log.schema import LogSchema
 
@@ -251,3 +249,45 @@ def _with_column(parts: LogParts, name: str, numbers: AnyArray) -> LogParts:
 
     place = parts.table.column_names.index(name)
     return replace(parts, table=parts.table.set_column(place, name, pyarrow.array(numbers)))
+
+
+@dataclass(frozen=True)
+class UniformPropensity:
+    """Say that the logging policy chose among the eligible actions with equal probability."""
+
+    def __call__(self, log: BanditLog) -> BanditLog:
+        """Return a piece with these propensities."""
+        return log.with_propensity("uniform")
+
+
+@dataclass(frozen=True)
+class ExactPropensity:
+    """Say whether the propensities are exact, however few digits they have."""
+
+    exact_propensity: bool
+
+    def __call__(self, log: BanditLog) -> BanditLog:
+        """Return a piece with that said."""
+        return log.with_exact_propensity(self.exact_propensity)
+
+
+@dataclass(frozen=True)
+class Translation:
+    """Add a constant to every reward."""
+
+    reward_translation: float
+
+    def __call__(self, log: BanditLog) -> BanditLog:
+        """Return a piece with translated rewards."""
+        return log.translated(self.reward_translation)
+
+
+@dataclass(frozen=True)
+class WithoutColumns:
+    """Leave out context columns."""
+
+    columns: tuple[str | int, ...]
+
+    def __call__(self, log: BanditLog) -> BanditLog:
+        """Return a piece without them."""
+        return log.without_columns(self.columns)
