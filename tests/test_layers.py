@@ -23,7 +23,7 @@ LAYERS = [
         "_lazy",
         "_limbs",
     },
-    {"_listener", "_logged", "_native", "_trust", "_exact_kernel", "_files", "_lock"},
+    {"_native", "_trust", "_exact_kernel", "_files"},
     {"_archive", "_exact", "_policy_reader", "_table", "_weight"},
     {"log"},
     {"cluster"},

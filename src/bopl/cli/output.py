@@ -13,7 +13,7 @@ from typing import Any
 import typer
 
 from bopl._errors import visible
-from bopl._listener import listening
+from bopl._progress import listening
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from bopl._logged import logged_entries
+from bopl._policy_reader import logged_entries
 from bopl._settings import check_choice
 from bopl._typing import BoolArray, FloatArray
 from bopl.log import BanditLog, PartitionedLog

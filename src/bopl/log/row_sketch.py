@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from bopl._typing import AnyArray, FloatArray
-from bopl.log.identical import decision_keys, digest_of
+from bopl.log.identical import Keys, decision_keys, digest_of
 
 if TYPE_CHECKING:
     from bopl.log.bandit_log import BanditLog
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 SIZE = 2048  # hashes that are kept: 16 KiB
 MAX_ROWS = 1 << 17  # rows of another log that are looked at, spread over it
 SHARED_ROWS = 0.01  # a larger share of rows in common, beyond those that are alike by chance, is no coincidence
-Keys = npt.NDArray[np.uint64]
 
 
 @dataclass(frozen=True, eq=False)

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 import bopl
-from bopl._logged import logged_entries
+from bopl._policy_reader import logged_entries
 from bopl.mlflow.signature import PARAMS, signature_of
 from bopl.policy import load
 from bopl.policy.drawing import draw_actions

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from bopl._logged import logged_entries
+from bopl._policy_reader import logged_entries
 from bopl._settings import check_number
 from bopl._typing import AnyArray, FloatArray, IntArray
 
