@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import pickle
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -27,7 +27,18 @@ from bopl.log.read import log_of_parts, sparse_rows
 from bopl.log.request import LogRequest
 from bopl.log.schema import LogSchema
 
-Step = Callable[[BanditLog], BanditLog]
+
+@dataclass(frozen=True)
+class Step:
+    """A method of `BanditLog` that is called on each piece once it is read; can be sent elsewhere and compared."""
+
+    method: str
+    given: tuple[Any, ...]
+
+    def __call__(self, log: BanditLog) -> BanditLog:
+        """Return what the method makes of a piece."""
+        made: BanditLog = getattr(log, self.method)(*self.given)
+        return made
 
 
 @dataclass(frozen=True)
@@ -249,45 +260,3 @@ def _with_column(parts: LogParts, name: str, numbers: AnyArray) -> LogParts:
 
     place = parts.table.column_names.index(name)
     return replace(parts, table=parts.table.set_column(place, name, pyarrow.array(numbers)))
-
-
-@dataclass(frozen=True)
-class UniformPropensity:
-    """Say that the logging policy chose among the eligible actions with equal probability."""
-
-    def __call__(self, log: BanditLog) -> BanditLog:
-        """Return a piece with these propensities."""
-        return log.with_propensity("uniform")
-
-
-@dataclass(frozen=True)
-class ExactPropensity:
-    """Say whether the propensities are exact, however few digits they have."""
-
-    exact_propensity: bool
-
-    def __call__(self, log: BanditLog) -> BanditLog:
-        """Return a piece with that said."""
-        return log.with_exact_propensity(self.exact_propensity)
-
-
-@dataclass(frozen=True)
-class Translation:
-    """Add a constant to every reward."""
-
-    reward_translation: float
-
-    def __call__(self, log: BanditLog) -> BanditLog:
-        """Return a piece with translated rewards."""
-        return log.translated(self.reward_translation)
-
-
-@dataclass(frozen=True)
-class WithoutColumns:
-    """Leave out context columns."""
-
-    columns: tuple[str | int, ...]
-
-    def __call__(self, log: BanditLog) -> BanditLog:
-        """Return a piece without them."""
-        return log.without_columns(self.columns)
