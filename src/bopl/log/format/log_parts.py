@@ -163,6 +163,7 @@ def _sparse_context(column: Any, written: Written) -> SparseContext:
 
 def _entries(column: Any, name: str | None, *, is_map: bool) -> tuple[Any, list[Any], Any]:
     """Return the row of each entry of lists or maps, the distinct labels and which of them each entry is."""
+    import pyarrow
     from pyarrow import types
 
     kind = column.type
@@ -173,7 +174,7 @@ def _entries(column: Any, name: str | None, *, is_map: bool) -> tuple[Any, list[
         )
     flat = _flat(column)
     labels, position = distinct_values(
-        nw.from_native(_chunked(flat.keys if is_map else flat.flatten()), series_only=True)
+        nw.from_native(pyarrow.chunked_array([flat.keys if is_map else flat.flatten()]), series_only=True)
     )
     length = np.diff(flat.offsets.to_numpy(zero_copy_only=False))
     return np.repeat(np.arange(len(column)), length), labels, position
@@ -184,9 +185,3 @@ def _flat(column: Any) -> Any:
     import pyarrow
 
     return pyarrow.concat_arrays(column.chunks) if column.num_chunks else pyarrow.array([], column.type)
-
-
-def _chunked(array: Any) -> Any:
-    import pyarrow
-
-    return pyarrow.chunked_array([array])
