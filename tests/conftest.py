@@ -30,7 +30,7 @@ def paper_data(monkeypatch):
 @pytest.fixture
 def said():
     """Return what the library has said so far."""
-    from bopl._listener import listening
+    from bopl._progress import listening
 
     found = []
     with listening(found.append):

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import bopl
-from bopl._listener import Listener, listening
+from bopl._progress import Listener, listening
 from bopl.search import Int, search
 from bopl.workflow.backtest import backtest
 from bopl.workflow.config import TrainConfig

@@ -8,11 +8,11 @@ import sys
 import pytest
 
 from bopl._errors import UsageError
-from bopl._lock import only_writer
+from bopl._files import only_writer
 
 HOLD = """
 import sys
-from bopl._lock import only_writer
+from bopl._files import only_writer
 with only_writer(sys.argv[1]):
     print("locked", flush=True)
     sys.stdin.read()

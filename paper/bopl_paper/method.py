@@ -80,7 +80,7 @@ def resolve_device(method: str, device: str) -> str:
         return "cpu"
     import torch
 
-    from bopl._torch import pick_device
+    from bopl._machine import pick_device
 
     return str(pick_device(torch, "auto" if method == DEFAULT else device).type)
 

@@ -8,17 +8,20 @@ from importlib import import_module
 from typing import Any
 
 
-def lazy_names(package: str, home_of: Mapping[str, str]) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
-    """Return ``__getattr__`` and ``__dir__`` of a package.
+def lazy_modules(
+    package: str, names_in: Mapping[str, str]
+) -> tuple[list[str], Callable[[str], Any], Callable[[], list[str]]]:
+    """Return ``__all__``, ``__getattr__`` and ``__dir__`` of a package.
 
     Parameters
     ----------
     package : str
         Name of the package.
-    home_of : mapping of name to module
-        The module in which each name is defined. No name may equal that of a module of the package: it
-        would hide the module.
+    names_in : mapping of module to names
+        The names that the package takes from each of its modules, separated by spaces. No name may equal that of a
+        module of the package: it would hide the module.
     """
+    home_of = {name: module for module, names in names_in.items() for name in names.split()}
 
     def get(name: str) -> Any:
         if name not in home_of:
@@ -30,20 +33,4 @@ def lazy_names(package: str, home_of: Mapping[str, str]) -> tuple[Callable[[str]
     def names() -> list[str]:
         return sorted({*vars(sys.modules[package]), *home_of})
 
-    return get, names
-
-
-def lazy_modules(
-    package: str, names_in: Mapping[str, str]
-) -> tuple[list[str], Callable[[str], Any], Callable[[], list[str]]]:
-    """Return ``__all__``, ``__getattr__`` and ``__dir__`` of a package.
-
-    Parameters
-    ----------
-    package : str
-        Name of the package.
-    names_in : mapping of module to names
-        The names that the package takes from each of its modules, separated by spaces.
-    """
-    home_of = {name: module for module, names in names_in.items() for name in names.split()}
-    return sorted(home_of), *lazy_names(package, home_of)
+    return sorted(home_of), get, names

@@ -1,4 +1,4 @@
-"""The environment of a run: versions of packages, and memory."""
+"""The environment of a run: versions of packages, memory, and PyTorch, if it is installed."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from contextlib import contextmanager, suppress
 from functools import cache
 from importlib import metadata
 from pathlib import Path
+from typing import Any
 
 _PACKAGES = ("numpy", "scipy", "scikit-learn", "numba", "pyarrow", "xgboost", "xgboost-cpu", "torch")
 _THREAD_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS")
@@ -100,3 +101,33 @@ def available_memory() -> int | None:
     except (OSError, ValueError):  # no such group, or no limit: "max"
         return free
     return min(free, max(limit - used, 0))
+
+
+def has_torch() -> bool:
+    """Return whether PyTorch is installed, without importing it."""
+    from importlib.util import find_spec
+
+    return find_spec("torch") is not None
+
+
+def import_torch(owner: str) -> Any:
+    """Return torch, or raise an error that says how to install it."""
+    try:
+        import torch
+    except ImportError:
+        raise ImportError(f"{owner} needs PyTorch: pip install 'bopl[deep]'.") from None
+    return torch
+
+
+def pick_device(torch: Any, device: str) -> Any:
+    """Return the device called ``device``; ``"auto"`` is CUDA if there is a GPU."""
+    has_cuda = torch.cuda.is_available()
+    if device == "auto":
+        return torch.device("cuda" if has_cuda else "cpu")
+    try:
+        found = torch.device(device)
+    except RuntimeError:
+        raise ValueError(f"device must be 'auto', 'cpu' or 'cuda'; got {device!r}.") from None
+    if found.type == "cuda" and not has_cuda:
+        raise ValueError("device='cuda' was asked for, but PyTorch finds no GPU here; use device='cpu' or 'auto'.")
+    return found

@@ -1,4 +1,4 @@
-"""What callers hold, as it comes: frames of any library, and arrays with a mask."""
+"""What callers hold, as it comes: frames of any library, arrays with a mask, and what stands for a missing entry."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ from typing import Any
 import narwhals.stable.v1 as nw
 import numpy as np
 from narwhals.exceptions import DuplicateError
+
+from bopl._typing import AnyArray, BoolArray
 
 
 def is_frame(value: object) -> bool:
@@ -44,3 +46,52 @@ def unmasked(values: Any) -> Any:
 def plain(value: Any) -> Any:
     """Return a number, text or flag of numpy as Python's own; anything else is returned as it is."""
     return value.item() if isinstance(value, np.generic) else value
+
+
+def is_missing(value: Any) -> bool:
+    """Return whether a value stands for a missing one."""
+    if value is None or value is np.ma.masked:
+        return True
+    if isinstance(value, str | int | tuple | bytes):  # nearly all labels are
+        return False
+    try:
+        return bool(value != value)  # NaN and NaT differ from themselves
+    except (TypeError, ValueError):  # pandas.NA is neither equal to itself nor not; an array is no label, but is there
+        return type(value).__name__ == "NAType"
+
+
+def object_to_float(values: AnyArray) -> AnyArray:
+    """Return objects as floats, missing ones as NaN; what is no number raises `TypeError` or `ValueError`."""
+    flat = [np.nan if is_missing(value) else float(value) for value in values.ravel().tolist()]
+    return np.array(flat, dtype=np.float64).reshape(values.shape)
+
+
+def missing_clause(name: str, missing: BoolArray) -> str:
+    """Return where a column is missing, for a message."""
+    row = int(np.flatnonzero(missing)[0])
+    return f"{name} is missing in {int(missing.sum())} of {len(missing)} samples, the first at row {row}"
+
+
+def missing_rows(values: Any) -> BoolArray:
+    """Return which entries of a column are missing, whatever holds it."""
+    series = nw.from_native(unmasked(values), series_only=True, pass_through=True)
+    if isinstance(series, nw.Series):
+        missing = np.asarray(series.is_null().to_numpy(), dtype=np.bool_)
+        if series.dtype.is_float():
+            return missing | np.asarray(series.is_nan().fill_null(value=True).to_numpy(), dtype=np.bool_)
+        if series.dtype != nw.Object:
+            return missing
+        series = np.array(series.to_list(), dtype=object)
+    if isinstance(series, list | tuple):  # numpy would make text of a NaN among texts
+        return np.array([is_missing(value) for value in series], dtype=np.bool_)
+    if hasattr(series, "is_null"):  # arrow's plain array, of which some kinds have no numpy
+        nulls: BoolArray = series.is_null(nan_is_null=True).to_numpy(zero_copy_only=False)
+        return nulls
+    array = np.asarray(series)
+    if array.dtype.kind == "f":
+        return np.isnan(array)
+    if array.dtype.kind in "mM":
+        return np.isnat(array)
+    if array.dtype.kind != "O":
+        return np.zeros(len(array), dtype=np.bool_)
+    return np.array([is_missing(value) for value in array.tolist()], dtype=np.bool_)

@@ -10,7 +10,6 @@ from typing import Any, Protocol
 import numpy as np
 
 from bopl._errors import quoted, shortened
-from bopl._logged import logged_entries
 from bopl._native import column_names, is_frame, unmasked
 from bopl._typing import AnyArray, BoolArray, FloatArray, IntArray
 
@@ -248,3 +247,16 @@ def _check_matrix(prob: FloatArray, name: str, expected: tuple[int, int], first_
             f"{name} has probabilities that do not sum to one in {int(off.sum())} of {len(prob)} rows, the first at "
             f"row {row + first_row} with {total[row]:g}."
         )
+
+
+def logged_entries(matrix: AnyArray, action_idx: IntArray) -> AnyArray:
+    """Return each row's entry at its action, ``matrix[i, action_idx[i]]``, of shape (n_samples,).
+
+    Parameters
+    ----------
+    matrix : ndarray of shape (n_samples, n_actions)
+        Probabilities, scores, predicted rewards or a mask.
+    action_idx : ndarray of shape (n_samples,)
+        Position of each sample's action.
+    """
+    return matrix[np.arange(len(action_idx)), action_idx]

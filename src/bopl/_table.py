@@ -1,14 +1,16 @@
-"""A small table for use without pandas: columns by name, rounding, printing."""
+"""Results as users hold them: rows with fields that are mappings, too, frames, and a small table without pandas."""
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Iterator, Mapping
+from dataclasses import fields
+from importlib.util import find_spec
+from typing import Any, get_type_hints
 
 import numpy as np
 
-from bopl._frame import is_installed, to_arrow, to_frame
 from bopl._html import card
 from bopl._html import table as html_table
 from bopl._typing import AnyArray
@@ -132,3 +134,70 @@ def _texts(values: AnyArray) -> list[str]:
     shortest = [np.format_float_positional(value, precision=6, trim="-") for value in values]
     n_decimals = max((len(text.partition(".")[2]) for text in shortest), default=0)
     return [f"{value:.{max(n_decimals, 1)}f}" if np.isfinite(value) else str(value) for value in values.tolist()]
+
+
+def is_installed(backend: str) -> bool:
+    """Return whether a library of frames can be imported."""
+    return find_spec(backend) is not None
+
+
+def to_arrow(columns: Mapping[str, Any]) -> Any:
+    """Return columns as a pyarrow table."""
+    import pyarrow
+
+    return pyarrow.table(dict(columns))
+
+
+def to_frame(columns: Mapping[str, Any], backend: str | None = None) -> Any:
+    """Return columns as a frame.
+
+    Parameters
+    ----------
+    columns : mapping of str to sequence of length n_rows
+    backend : {"pandas", "polars", "pyarrow"}, optional
+        By default pandas if it is installed, else polars, else pyarrow.
+    """
+    if backend is None:
+        backend = next((name for name in ("pandas", "polars") if is_installed(name)), "pyarrow")
+    if backend == "pandas":
+        return to_arrow(columns).to_pandas()
+    if backend == "polars":
+        import polars
+
+        return polars.from_arrow(to_arrow(columns))
+    if backend == "pyarrow":
+        return to_arrow(columns)
+    raise ValueError(f"backend must be 'pandas', 'polars' or 'pyarrow'; got {backend!r}.")
+
+
+class Record(Mapping[str, Any]):
+    """Base of the rows of a result: fields for code, names for users, frames and JSON.
+
+    Subclasses are ``@dataclass(frozen=True, eq=False)``, so that two records are compared as mappings are, and a record
+    equals a dict of the same values.
+    """
+
+    def __getitem__(self, name: str) -> Any:
+        if name not in list(self):
+            raise KeyError(f"there is no {name!r}; there are {', '.join(self)}.")
+        return getattr(self, name)
+
+    def __iter__(self) -> Iterator[str]:
+        return (field.name for field in fields(self))  # type: ignore[arg-type]  # subclasses are dataclasses
+
+    def __len__(self) -> int:
+        return len(fields(self))  # type: ignore[arg-type]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the fields as plain values that JSON can hold; a number that is not finite becomes None."""
+        return {name: None if is_missing(value) else value for name, value in self.items()}
+
+
+def is_missing(value: object) -> bool:
+    """Return whether a value is a number that JSON cannot hold."""
+    return isinstance(value, float) and not math.isfinite(value)
+
+
+def column_texts(kind: type) -> dict[str, str]:
+    """Return what the columns of a record are, by name: the texts of its ``Annotated`` fields."""
+    return {name: hint.__metadata__[0] for name, hint in get_type_hints(kind, include_extras=True).items()}

@@ -57,6 +57,6 @@ def test_the_audit_says_how_copies_among_few_contexts_show():
 def test_an_audit_by_several_threads_says_the_same(seed, monkeypatch):
     log = coarse_log(seed, 2000)
     expected = log.audit()
-    monkeypatch.setattr("bopl.log.by_column.MIN_ENTRIES", 0)
+    monkeypatch.setattr("bopl._interrupt.MIN_ENTRIES", 0)
     monkeypatch.setattr("os.cpu_count", lambda: 4)
     assert repr(log.audit()) == repr(expected)

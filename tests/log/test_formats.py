@@ -104,7 +104,7 @@ def test_separators_are_told_by_all_of_a_files_beginning(tmp_path, text, expecte
 def test_the_line_in_which_the_beginning_of_a_file_ends_tells_nothing(tmp_path, monkeypatch):
     (tmp_path / "log.csv").write_text("day;p\n" + "01.05.2024;0,5\n" * 4)
     for size in range(22, 60):
-        monkeypatch.setattr("bopl.log.format.dialect._HEAD_BYTES", size)
+        monkeypatch.setattr("bopl.log.format.columnar._HEAD_BYTES", size)
         assert read_table(tmp_path / "log.csv")["p"].to_pylist() == [0.5] * 4
 
 

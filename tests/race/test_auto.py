@@ -15,7 +15,7 @@ from sklearn.exceptions import NotFittedError
 import bopl
 from bopl._errors import LeakWarning, UnseenCategoryWarning
 from bopl.boosting.loop import INTERRUPTED, Recorder
-from bopl.log.leak.warning import warn_of_leaks
+from bopl.log.leak.find import warn_of_leaks
 from bopl.objective.softmax import softmax
 from bopl.policy.policy import draw_actions
 from bopl.race.auto import RACE_SHARE
@@ -487,7 +487,7 @@ def test_leaks_are_not_looked_for_where_the_warning_is_ignored(monkeypatch):
     def fail(log):
         raise AssertionError("leaks were looked for")
 
-    monkeypatch.setattr("bopl.log.leak.warning.find_leaks", fail)
+    monkeypatch.setattr("bopl.log.leak.find.find_leaks", fail)
     log = informative_log()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", LeakWarning)

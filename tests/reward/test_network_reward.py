@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import bopl
-from bopl._torch import has_torch
+from bopl._machine import has_torch
 from bopl.race.candidate import MIN_NETWORK_COLUMNS, MIN_NETWORK_SAMPLES, candidates
 from bopl.reward import NetworkRewardModel, cross_fit
 from helpers import informative_log

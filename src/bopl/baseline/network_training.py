@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from bopl._torch import import_torch, pick_device
+from bopl._machine import import_torch, pick_device
 from bopl._typing import FloatArray, IntArray
 from bopl._weight import snips_value
 from bopl.baseline.network import Network, fit_scaling, layer_widths

@@ -12,8 +12,8 @@ from typing import Any, TextIO
 import numpy as np
 
 from bopl._exact import Limbs, limbs_of, value_of
-from bopl._logged import logged_entries
 from bopl._machine import memory_in_use_mib
+from bopl._policy_reader import logged_entries
 from bopl._progress import RunLine, current_line
 from bopl._settings import check_number
 from bopl._typing import AnyArray, FloatArray

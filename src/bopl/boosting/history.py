@@ -9,8 +9,7 @@ from typing import Annotated, Any
 import numpy as np
 
 from bopl._html import card, table
-from bopl._record import Record, column_texts
-from bopl._table import Tabular
+from bopl._table import Record, Tabular, column_texts
 from bopl._typing import AnyArray
 
 

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from bopl._exact import exact_mean, values_of
-from bopl._logged import logged_entries
+from bopl._policy_reader import logged_entries
 from bopl._typing import ContextMatrix, FloatArray
 from bopl.boosting.keeper import Keeper
 from bopl.boosting.prior import Prior, PriorSums, find_prior, has_spread

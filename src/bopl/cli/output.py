@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from bopl._errors import visible
-from bopl._listener import listening
+from bopl._progress import listening
 
 if TYPE_CHECKING:
     from bopl.evaluation import Evaluation

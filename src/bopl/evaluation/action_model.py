@@ -13,7 +13,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from bopl._logged import logged_entries
+from bopl._policy_reader import logged_entries
 from bopl._typing import FloatArray, IntArray
 from bopl.boosting.callback import BoostingState, CallbackAction
 from bopl.boosting.ensemble import Ensemble

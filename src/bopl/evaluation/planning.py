@@ -11,9 +11,8 @@ import numpy as np
 from scipy.special import ndtri
 
 from bopl._policy_reader import read_policy, row_blocks
-from bopl._record import Record, column_texts
 from bopl._settings import check_number
-from bopl._table import Tabular
+from bopl._table import Record, Tabular, column_texts
 from bopl._typing import FloatArray
 from bopl._weight import importance_weights
 from bopl.evaluation.estimator import SNIPS

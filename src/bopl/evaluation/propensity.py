@@ -8,8 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from bopl._logged import logged_entries
-from bopl._policy_reader import row_blocks
+from bopl._policy_reader import logged_entries, row_blocks
 from bopl._settings import check_number
 from bopl._typing import AnyArray, ContextMatrix, FloatArray, IntArray
 from bopl.evaluation.action_model import (

@@ -9,8 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from bopl._errors import visible
-from bopl._record import Record
-from bopl._table import Tabular
+from bopl._table import Record, Tabular
 from bopl.evaluation.estimator import Estimator
 from bopl.evaluation.row import (
     COLUMNS,

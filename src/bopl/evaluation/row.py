@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated
 
-from bopl._record import Record, column_texts
+from bopl._table import Record, column_texts
 
 
 @dataclass(frozen=True, eq=False)

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from bopl._errors import quoted
-from bopl._logged import logged_entries
-from bopl._policy_reader import PolicyBlock, PolicyReader, read_policy, row_blocks
+from bopl._policy_reader import PolicyBlock, PolicyReader, logged_entries, read_policy, row_blocks
 from bopl._settings import check_choice
 from bopl._typing import BoolArray, FloatArray, IntArray
 from bopl._weight import importance_weights

@@ -5,7 +5,7 @@ Names are imported when first used.
 
 from typing import TYPE_CHECKING
 
-from bopl._lazy import lazy_names
+from bopl._lazy import lazy_modules
 
 if TYPE_CHECKING:
     from bopl.log.bandit_log import BanditLog as BanditLog
@@ -15,41 +15,21 @@ if TYPE_CHECKING:
     from bopl.log.finding import Finding as Finding
     from bopl.log.leak import Leak as Leak
     from bopl.log.log_split import LogSplit as LogSplit
+    from bopl.log.log_split import PiecesSplit as PiecesSplit
     from bopl.log.log_split import SplitFacts as SplitFacts
     from bopl.log.outcome import outcomes as outcomes
     from bopl.log.pieces import PartitionedLog as PartitionedLog
     from bopl.log.pieces import Piece as Piece
-    from bopl.log.pieces import PiecesSplit as PiecesSplit
 
-__all__ = [
-    "Audit",
-    "AuditError",
-    "BanditLog",
-    "Finding",
-    "Leak",
-    "LogSplit",
-    "PartitionedLog",
-    "Piece",
-    "PiecesSplit",
-    "SplitFacts",
-    "concat",
-    "outcomes",
-]
-
-__getattr__, __dir__ = lazy_names(
+__all__, __getattr__, __dir__ = lazy_modules(
     __name__,
     {
-        "Audit": "finding",
-        "AuditError": "finding",
-        "BanditLog": "bandit_log",
-        "Finding": "finding",
-        "Leak": "leak",
-        "LogSplit": "log_split",
-        "PartitionedLog": "pieces",
-        "Piece": "pieces",
-        "PiecesSplit": "pieces",
-        "SplitFacts": "log_split",
-        "concat": "concatenation",
-        "outcomes": "outcome",
+        "bandit_log": "BanditLog",
+        "concatenation": "concat",
+        "finding": "Audit AuditError Finding",
+        "leak": "Leak",
+        "log_split": "LogSplit PiecesSplit SplitFacts",
+        "outcome": "outcomes",
+        "pieces": "PartitionedLog Piece",
     },
 )

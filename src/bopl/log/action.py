@@ -11,10 +11,9 @@ import narwhals.stable.v1 as nw
 import numpy as np
 
 from bopl._errors import quoted, shortened
-from bopl._native import plain, unmasked
+from bopl._native import is_missing, plain, unmasked
 from bopl._typing import AnyArray, IntArray
 from bopl.log.column import TEXT, distinct_values
-from bopl.log.missing import is_missing
 
 ACTION_DTYPE = np.int32
 MAX_EXACT = 2.0**53  # integers beyond it may share a float with their neighbours

@@ -28,14 +28,13 @@ from bopl.log.check import (
     number_groups,
 )
 from bopl.log.cleaning import valid_samples
-from bopl.log.context import read_context
+from bopl.log.context import read_context, read_only
 from bopl.log.identical import ContextKeys, fingerprint_of
 from bopl.log.instant import check_time
 from bopl.log.log_files import LogFiles
 from bopl.log.log_split import LogSplit, divide, warn_of_dropped
 from bopl.log.logger import mixture_propensity, uniform_propensity
 from bopl.log.origin import LogOrigin
-from bopl.log.read_only import read_only
 from bopl.log.schema import LogSchema
 
 OPTIONAL = ("propensity", "time", "group", "segment")  # columns that a log may do without

@@ -9,13 +9,12 @@ import narwhals.stable.v1 as nw
 import numpy as np
 
 from bopl._errors import UsageError, did_you_mean, quoted, shortened
-from bopl._logged import logged_entries
-from bopl._native import column_names, is_frame, unmasked
+from bopl._native import column_names, is_frame, is_missing, missing_clause, missing_rows, object_to_float, unmasked
+from bopl._policy_reader import logged_entries
 from bopl._typing import AnyArray, BoolArray, FloatArray, IntArray
 from bopl.log.action import MAX_EXACT, check_hashable, label_array
 from bopl.log.column import TEXT, distinct_values, dtype_name
 from bopl.log.context import MANY, check_unique_names, column_to_float, is_sparse, read_context
-from bopl.log.missing import is_missing, missing_clause, missing_rows, object_to_float
 from bopl.log.propensity_hint import propensity_hint
 
 MISSING_SEGMENT = "missing"
@@ -120,11 +119,6 @@ def _count_and_first(bad: BoolArray, values: FloatArray) -> str:
     row = int(np.flatnonzero(bad)[0])
     verb = "does" if bad.sum() == 1 else "do"
     return f"{int(bad.sum())} of {len(values)} samples {verb} not, the first at row {row} with {values[row]:g}"
-
-
-def check_group(group: object) -> IntArray:
-    """Return groups as integers from 0, equal for equal labels, none of them missing."""
-    return number_groups(group)[0]
 
 
 def number_groups(group: object) -> tuple[IntArray, AnyArray]:

@@ -11,8 +11,8 @@ import numpy as np
 from bopl._errors import UsageError, quoted
 from bopl._typing import AnyArray, BoolArray, ContextMatrix, FloatArray
 from bopl.log.action import label_array, object_array
-from bopl.log.bandit_log import BanditLog
-from bopl.log.context import is_sparse
+from bopl.log.bandit_log import PER_SAMPLE, BanditLog, replaced
+from bopl.log.context import is_sparse, read_only
 from bopl.log.origin import LogOrigin
 
 DOUBTFUL_FIRST = ("estimated", "uniform", "balanced", "logged")
@@ -202,3 +202,19 @@ def _joined_origin(logs: Sequence[BanditLog]) -> LogOrigin | None:
         ),
         uneven=" ".join(uneven) or None,
     )
+
+
+def join_parts(parts: Sequence[BanditLog]) -> BanditLog:
+    """Return the samples of parts of one log, in their order: actions, columns and groups are the same in all."""
+    first = parts[0]
+    if len(parts) == 1:
+        return first
+    columns: dict[str, Any] = {
+        name: read_only(np.concatenate([getattr(part, name) for part in parts]))
+        for name in PER_SAMPLE
+        if name != "context" and getattr(first, name) is not None
+    }
+    others = {
+        name: read_only(np.concatenate([part.other_rewards[name] for part in parts])) for name in first.other_rewards
+    }
+    return replaced(first, context=read_only(joined_context(parts)), other_rewards=others, **columns)

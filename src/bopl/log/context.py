@@ -11,10 +11,9 @@ import narwhals.stable.v1 as nw
 import numpy as np
 
 from bopl._errors import quoted, shortened
-from bopl._native import column_names, is_frame, unmasked
+from bopl._native import column_names, is_frame, object_to_float, unmasked
 from bopl._typing import AnyArray, BoolArray, ContextMatrix
 from bopl.log.frame import as_table
-from bopl.log.missing import object_to_float
 
 # float32 halves the memory of a log, and every tree learner compares in float32 anyway.
 CONTEXT_DTYPE = np.float32
@@ -246,3 +245,14 @@ def with_columns(context: ContextMatrix, columns: AnyArray) -> ContextMatrix:
 
         return csr_array(hstack([context, csr_array(columns)], format="csr"))
     return np.hstack([context, columns])
+
+
+def read_only(array: Any) -> Any:
+    """Return an array that cannot be written to, without touching the flags of the caller's own array."""
+    if is_sparse(array):
+        for part in (array.data, array.indices, array.indptr):
+            part.flags.writeable = False
+        return array
+    view = array.view()
+    view.flags.writeable = False
+    return view

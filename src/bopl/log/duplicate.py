@@ -16,18 +16,15 @@ from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import numpy.typing as npt
 
+from bopl._interrupt import each_column
 from bopl._typing import BoolArray, FloatArray, IntArray
-from bopl.log.by_column import each_column
 from bopl.log.context import is_sparse
 from bopl.log.finding import NOTE, OK, PROBLEM, Finding
-from bopl.log.identical import column_keys, keys_of, keys_without, mix, row_keys
+from bopl.log.identical import Keys, column_keys, keys_of, keys_without, mix, row_keys
 
 if TYPE_CHECKING:
     from bopl.log.bandit_log import BanditLog
-
-Keys = npt.NDArray[np.uint64]
 
 MAX_ROWS = 200_000  # rows that are compared; of a larger log those with small hashes, so that copies stay together
 MAX_WORK = 200_000_000  # entries that are hashed once more to leave one column out

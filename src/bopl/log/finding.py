@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from bopl._html import card, marked
+from bopl._html import table as html_table
 from bopl._table import Tabular
 
 if TYPE_CHECKING:
@@ -14,6 +16,7 @@ if TYPE_CHECKING:
 
 OK, NOTE, PROBLEM = "ok", "note", "problem"
 STYLES = {OK: "green", NOTE: "yellow", PROBLEM: "bold red"}
+LOOKS = {OK: "hollow", NOTE: "good", PROBLEM: "bad"}
 
 
 class AuditError(ValueError):
@@ -100,9 +103,9 @@ class Audit(Tabular):
         return text.getvalue().rstrip()
 
     def _repr_html_(self) -> str:
-        from bopl.log.log_card import audit_card
-
-        return audit_card(self)
+        rows = [(one.check, marked(one.status, LOOKS[one.status]), one.sentence) for one in self.findings]
+        found = f"{count_problems(self.problems)} in {self.n_samples:,} samples"
+        return card("Audit", found, html_table(("check", "status", "what it means"), rows))
 
 
 def count_problems(problems: Sequence[object]) -> str:

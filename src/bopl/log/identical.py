@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 MIN_COMPILED = 1 << 20  # entries from which it is worth loading compiled code to hash them
 _MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)
+Keys = npt.NDArray[np.uint64]
 
 
 class ContextKeys:
@@ -28,10 +29,10 @@ class ContextKeys:
         Where they are known already.
     """
 
-    def __init__(self, keys: npt.NDArray[np.uint64] | None = None) -> None:
+    def __init__(self, keys: Keys | None = None) -> None:
         self._keys = keys
 
-    def of(self, context: ContextMatrix) -> npt.NDArray[np.uint64]:
+    def of(self, context: ContextMatrix) -> Keys:
         """Return the hashes; the contexts must be those of the log."""
         if self._keys is None:
             self._keys = context_keys(context)
@@ -45,12 +46,12 @@ class ContextKeys:
         return ContextKeys, ()  # cheaper to compute than to send
 
 
-def keys_of(log: BanditLog) -> npt.NDArray[np.uint64]:
+def keys_of(log: BanditLog) -> Keys:
     """Return a hash of every context of a log; see `context_keys`."""
     return log._context_keys.of(log.context)
 
 
-def group_identical_contexts(context: ContextMatrix, keys: npt.NDArray[np.uint64] | None = None) -> IntArray:
+def group_identical_contexts(context: ContextMatrix, keys: Keys | None = None) -> IntArray:
     """Return a group number per sample; samples are in one group when all their context values are equal.
 
     Missing values equal each other. Time is O(n_samples · n_features): rows are hashed, not sorted. ``keys`` are those
@@ -63,12 +64,12 @@ def group_identical_contexts(context: ContextMatrix, keys: npt.NDArray[np.uint64
     return np.asarray(group).reshape(-1)
 
 
-def context_keys(context: ContextMatrix) -> npt.NDArray[np.uint64]:
+def context_keys(context: ContextMatrix) -> Keys:
     """Return a hash of every context: equal rows have equal keys, in every process."""
     return _hash_sparse_rows(context) if is_sparse(context) else _hash_dense_rows(context)
 
 
-def decision_keys(log: BanditLog, actions: AnyArray | None = None) -> npt.NDArray[np.uint64]:
+def decision_keys(log: BanditLog, actions: AnyArray | None = None) -> Keys:
     """Return a hash of context and action of every sample; actions are numbered as in the log, or as in ``actions``."""
     action_idx = log.action_idx
     if actions is not None and log.actions.tolist() != actions.tolist():
@@ -77,18 +78,18 @@ def decision_keys(log: BanditLog, actions: AnyArray | None = None) -> npt.NDArra
     return mix(keys_of(log) + action_idx.astype(np.uint64) + _MULTIPLIER)
 
 
-def row_keys(log: BanditLog) -> npt.NDArray[np.uint64]:
+def row_keys(log: BanditLog) -> Keys:
     """Return a hash of context, action and reward of every sample."""
     return mix(decision_keys(log) + (log.reward + 0.0).view(np.uint64))
 
 
-def sample_keys(log: BanditLog) -> npt.NDArray[np.uint64]:
+def sample_keys(log: BanditLog) -> Keys:
     """Return a hash of all that training reads of every sample: context, action, reward, propensity, mask."""
     keys = mix(row_keys(log) + (log.propensity + 0.0).view(np.uint64))
     return keys if log.action_mask is None else mix(keys + context_keys(log.action_mask.astype(np.float32)))
 
 
-def content_digest(keys: Iterable[npt.NDArray[np.uint64]], log: Any) -> str:
+def content_digest(keys: Iterable[Keys], log: Any) -> str:
     """Return a hash of a log's contents from those of its samples, in order: it is the same in pieces and in memory.
 
     Parameters
@@ -130,25 +131,25 @@ def _arrays_of(log: BanditLog) -> Iterator[AnyArray]:
     yield from (part for part in (log.action_mask, log.action_features) if part is not None)
 
 
-def mix(bits: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
+def mix(bits: Keys) -> Keys:
     """Return numbers that are spread over all 64 bits, equal for equal ones."""
     bits = (bits ^ (bits >> np.uint64(31))) * _MULTIPLIER
     return bits ^ (bits >> np.uint64(29))
 
 
-def _value_bits(values: AnyArray) -> npt.NDArray[np.uint64]:
+def _value_bits(values: AnyArray) -> Keys:
     """Return bits that are equal for equal values: one zero, one NaN."""
     canonical = np.where(np.isnan(values), np.float32(np.nan), values + np.float32(0.0))
     return canonical.astype(np.float32).view(np.uint32).astype(np.uint64)
 
 
-def entry_keys(column_idx: npt.NDArray[np.uint64], values: AnyArray) -> npt.NDArray[np.uint64]:
+def entry_keys(column_idx: Keys, values: AnyArray) -> Keys:
     """Return a hash of (column, value) for every entry, 0 for zeros: a row's key is the sum over its entries."""
     keys = mix(mix(column_idx + np.uint64(1)) + _value_bits(values))
     return np.where(values == 0.0, np.uint64(0), keys)
 
 
-def column_keys(context: AnyArray, columns: Sequence[int]) -> npt.NDArray[np.uint64]:
+def column_keys(context: AnyArray, columns: Sequence[int]) -> Keys:
     """Return the sum of the hashes of every row's entries in some columns of dense contexts."""
     keys = np.zeros(len(context), dtype=np.uint64)
     kernel = _kernel_for(context)
@@ -160,7 +161,7 @@ def column_keys(context: AnyArray, columns: Sequence[int]) -> npt.NDArray[np.uin
     return keys
 
 
-def keys_without(context: AnyArray, columns: Sequence[int], total: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
+def keys_without(context: AnyArray, columns: Sequence[int], total: Keys) -> Keys:
     """Return keys of rows without some of their columns: ``total`` is the sum of the hashes of all entries."""
     kernel = _kernel_for(context)
     if kernel is None:
@@ -187,17 +188,17 @@ def _words(context: AnyArray) -> AnyArray:
     return words
 
 
-def _salted(columns: Sequence[int]) -> tuple[IntArray, npt.NDArray[np.uint64]]:
+def _salted(columns: Sequence[int]) -> tuple[IntArray, Keys]:
     """Return the numbers of columns, and their hashes."""
     number = np.array(columns, dtype=np.int64)
     return number, mix(number.astype(np.uint64) + np.uint64(1))
 
 
-def _hash_dense_rows(context: AnyArray) -> npt.NDArray[np.uint64]:
+def _hash_dense_rows(context: AnyArray) -> Keys:
     return mix(column_keys(context, range(context.shape[1])))
 
 
-def _hash_sparse_rows(context: ContextMatrix) -> npt.NDArray[np.uint64]:
+def _hash_sparse_rows(context: ContextMatrix) -> Keys:
     entry = entry_keys(context.indices.astype(np.uint64), context.data)
     running = np.concatenate([np.zeros(1, dtype=np.uint64), np.cumsum(entry, dtype=np.uint64)])
     return mix(running[context.indptr[1:]] - running[context.indptr[:-1]])  # sums modulo 2**64 subtract exactly

@@ -1,4 +1,4 @@
-"""Logs and audits as cards in a notebook."""
+"""Logs as cards in a notebook."""
 
 from __future__ import annotations
 
@@ -7,15 +7,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from bopl._html import bar, card, facts, marked, short, table
-from bopl.log.finding import Audit, count_problems
+from bopl._html import bar, card, facts, short, table
 from bopl.log.instant import instant_text
 
 if TYPE_CHECKING:
     from bopl.log.bandit_log import BanditLog
 
 MAX_ACTIONS = 8  # that are listed
-LOOKS = {"ok": "hollow", "note": "good", "problem": "bad"}
 
 
 def log_card(log: BanditLog) -> str:
@@ -52,12 +50,3 @@ def _propensity_text(log: BanditLog) -> str:
         return "unknown"
     source = "" if log.propensity_source == "logged" else f", {log.propensity_source}"
     return f"{log.propensity.min():.4g} to {log.propensity.max():.4g}{source}"
-
-
-def audit_card(audit: Audit) -> str:
-    """Return the findings of an audit as HTML."""
-    rows = [
-        (finding.check, marked(finding.status, LOOKS[finding.status]), finding.sentence) for finding in audit.findings
-    ]
-    found = f"{count_problems(audit.problems)} in {audit.n_samples:,} samples"
-    return card("Audit", found, table(("check", "status", "what it means"), rows))

@@ -86,7 +86,7 @@ class LogFiles:
             As for `BanditLog`.
         """
         from bopl.log.cleaning import RowChoice
-        from bopl.log.from_frame import log_of_frame
+        from bopl.log.read import log_of_frame
         from bopl.log.request import LogRequest
 
         request = LogRequest(
@@ -343,7 +343,7 @@ class LogFiles:
         backend : {"pandas", "polars", "pyarrow"}, optional
             By default pandas if it is installed, else polars, else pyarrow.
         """
-        from bopl._frame import to_frame
+        from bopl._table import to_frame
         from bopl.log.frame_of import log_table
 
         table = log_table(cast("BanditLog", self))

@@ -18,10 +18,12 @@ from bopl.log.instant import instant_text
 if TYPE_CHECKING:
     from bopl.log.bandit_log import BanditLog
     from bopl.log.drift import Drift
+    from bopl.log.pieces.partitioned import PartitionedLog  # noqa: F401 (named in a string)
 
 SomeLog = TypeVar("SomeLog")
 
 MAX_DROPPED = 0.5  # share of the earlier samples that may be dropped without a warning
+MAX_COMPARED = 100_000  # samples of each part that drift is looked for in
 
 
 class NothingToTrainOnError(ValueError):
@@ -362,3 +364,13 @@ def _plain(time: Any) -> Any:
 
 def _counted(number: int, noun: str) -> str:
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
+class PiecesSplit(SplitPair["PartitionedLog"]):
+    """The pair ``(train, test)`` of logs in pieces, with their ``facts``; ``print`` says what was held out."""
+
+    def drift(self) -> tuple[Drift, ...]:
+        """Return the columns that differ between the parts beyond chance, by 100,000 samples drawn from each."""
+        from bopl.log.drift import find_drift
+
+        return find_drift(*(part.sample(MAX_COMPARED, 0) for part in self))

@@ -13,12 +13,11 @@ from typing import Any, NoReturn
 import numpy as np
 
 from bopl._errors import did_you_mean, quoted, shortened
-from bopl._native import plain
+from bopl._native import is_missing, plain
 from bopl._typing import AnyArray
 from bopl.log.column import MONDAY, NOUN, SECONDS_A_DAY, Column
 from bopl.log.context import CONTEXT_DTYPE, check_values
 from bopl.log.instant import EPOCH_UNITS, HOW_TO_WRITE, moment_of
-from bopl.log.missing import is_missing
 
 _ABSENT = object()
 _EXACT = 1 << 53  # whole numbers up to it are floats without rounding

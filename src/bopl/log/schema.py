@@ -11,12 +11,11 @@ import narwhals.stable.v1 as nw
 import numpy as np
 
 from bopl._errors import UsageError, did_you_mean, quoted, shortened
-from bopl._native import is_frame
+from bopl._native import is_frame, is_missing, missing_rows
 from bopl._typing import AnyArray, ContextMatrix
 from bopl.log.column import Column, column_from_json, fit_column, fit_time_of_decision
 from bopl.log.context import CONTEXT_DTYPE, check_frame_names, is_sparse
 from bopl.log.frame import as_table
-from bopl.log.missing import is_missing, missing_rows
 from bopl.log.record_encoder import RecordEncoder
 
 ROLES = ("action", "reward", "propensity", "time", "group")

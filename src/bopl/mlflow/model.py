@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 import bopl
-from bopl._logged import logged_entries
+from bopl._policy_reader import logged_entries
 from bopl.log.column import Column
 from bopl.log.frame import as_table
 from bopl.log.schema import LogSchema

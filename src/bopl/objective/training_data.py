@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from bopl._logged import logged_entries
+from bopl._policy_reader import logged_entries
 from bopl._typing import AnyArray, BoolArray, FloatArray, IntArray
 from bopl.log import BanditLog
 

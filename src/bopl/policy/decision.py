@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from bopl._errors import quoted
-from bopl._logged import logged_entries
+from bopl._policy_reader import logged_entries
 from bopl._settings import check_number
 from bopl._typing import AnyArray, BoolArray, FloatArray, IntArray
 

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from bopl._errors import quoted
-from bopl._logged import logged_entries
 from bopl._native import column_names, is_frame
+from bopl._policy_reader import logged_entries
 from bopl._typing import AnyArray, BoolArray, ContextMatrix, FloatArray
 from bopl.log.context import read_context
 from bopl.policy.decision import (

@@ -16,8 +16,8 @@ from sklearn.utils.validation import check_is_fitted
 
 from bopl._archive import Packed
 from bopl._errors import quoted
-from bopl._logged import logged_entries
 from bopl._native import is_frame
+from bopl._policy_reader import logged_entries
 from bopl._settings import check_number
 from bopl._typing import BoolArray, ContextMatrix, FloatArray
 from bopl._weight import snips_value

@@ -21,7 +21,7 @@ from bopl.boosting.keeper import Keeper
 from bopl.boosting.loop import INTERRUPTED
 from bopl.learner.store import Packed
 from bopl.log import BanditLog, PartitionedLog
-from bopl.log.leak.warning import warn_of_leaks
+from bopl.log.leak.find import warn_of_leaks
 from bopl.log.learnable import check_learnable
 from bopl.objective.training_data import check_sample_weight
 from bopl.policy.blend import BlendedPolicy

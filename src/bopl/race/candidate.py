@@ -10,7 +10,7 @@ import numpy as np
 from sklearn.base import clone
 
 from bopl._errors import did_you_mean
-from bopl._torch import has_torch
+from bopl._machine import has_torch
 from bopl.learner import HistTree
 from bopl.log import BanditLog
 from bopl.log.context import is_sparse

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from bopl._logged import logged_entries
+from bopl._policy_reader import logged_entries
 from bopl._typing import FloatArray
 from bopl._weight import mean_std_err
 from bopl.log import BanditLog

@@ -9,8 +9,7 @@ from typing import Annotated, Any, get_type_hints
 import numpy as np
 
 from bopl._html import card, table
-from bopl._record import column_texts, is_missing
-from bopl._table import Tabular
+from bopl._table import Tabular, column_texts, is_missing
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from bopl._exact import exact_mean, exact_sum, limbs_of, no_limbs, value_of
-from bopl._logged import logged_entries
+from bopl._policy_reader import logged_entries
 from bopl._settings import check_number
 from bopl._typing import FloatArray, IntArray
 from bopl.learner import Predictor

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from bopl._archive import Packed, check_array, grouped
-from bopl._logged import logged_entries
+from bopl._policy_reader import logged_entries
 from bopl._typing import AnyArray, ContextMatrix, FloatArray
 from bopl.learner.hist_tree.predict import FlatEnsemble
 from bopl.learner.hist_tree.predictor import HistTreePredictor, pack_hist_trees, stack_trees, unpack_hist_trees

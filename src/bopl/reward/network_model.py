@@ -12,8 +12,8 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
 from bopl._archive import Packed, check_array, grouped
+from bopl._machine import import_torch, pick_device
 from bopl._settings import check_number
-from bopl._torch import import_torch, pick_device
 from bopl._typing import AnyArray, ContextMatrix, FloatArray
 from bopl.learner.store import PREDICTORS, Codec
 from bopl.log import BanditLog

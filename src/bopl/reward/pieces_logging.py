@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from bopl._logged import logged_entries
+from bopl._policy_reader import logged_entries
 from bopl._typing import AnyArray, FloatArray
 from bopl.cluster import Cluster, Placement
 from bopl.learner.pieces import PiecesLog, parts_of, place_parts

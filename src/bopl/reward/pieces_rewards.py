@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bopl._exact import Limbs, limbs_of, no_limbs, value_of
-from bopl._logged import logged_entries
+from bopl._policy_reader import logged_entries
 from bopl._typing import AnyArray, FloatArray
 from bopl.cluster import Cluster, Placement
 from bopl.learner.hist_tree.apply import GrownTree

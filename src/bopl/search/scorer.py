@@ -9,7 +9,7 @@ from typing import Any, Protocol
 import numpy as np
 from sklearn.base import clone
 
-from bopl._logged import logged_entries
+from bopl._policy_reader import logged_entries
 from bopl._settings import check_choice, check_number
 from bopl._typing import FloatArray
 from bopl.boosting.loop import INTERRUPTED

@@ -17,8 +17,8 @@ from typing import Any
 from sklearn.base import clone
 
 from bopl._errors import UsageError
-from bopl._listener import deprecated_listener
 from bopl._machine import thread_variables
+from bopl._progress import deprecated_listener
 from bopl._settings import check_choice, check_number
 from bopl.search.scorer import Scorer
 from bopl.search.space import Space, draw_seed, draw_settings

@@ -14,8 +14,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from bopl._files import recover_file, replacing
-from bopl._lock import only_writer
+from bopl._files import only_writer, recover_file, replacing
 from bopl.serving.columns import context_columns, joined_table, kinds_of
 from bopl.serving.events import EventStore
 from bopl.serving.record import DecisionRow

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bopl._errors import UsageError
-from bopl._lock import only_writer
+from bopl._files import only_writer
 from bopl.serving.events import EventStore
 from bopl.serving.folder import LoopFolder
 from bopl.serving.settings import LoopSettings

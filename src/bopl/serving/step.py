@@ -12,8 +12,8 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from bopl._listener import Hear, deprecated_listener
-from bopl._lock import only_writer
+from bopl._files import only_writer
+from bopl._progress import Hear, deprecated_listener
 from bopl.evaluation.verdict import BETTER, WORSE
 from bopl.serving.book import CANDIDATE, RAMP, VerdictBook, level_of_look
 from bopl.serving.canary import CanaryVerdict, finite, judge_trial, trial_rows

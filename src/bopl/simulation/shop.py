@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from bopl._frame import to_frame
+from bopl._table import to_frame
 from bopl._typing import AnyArray, FloatArray
 from bopl.log import BanditLog
 from bopl.objective.softmax import softmax

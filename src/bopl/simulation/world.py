@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from bopl._logged import logged_entries
+from bopl._policy_reader import logged_entries
 from bopl._typing import FloatArray, IntArray
 from bopl.log import BanditLog
 from bopl.objective.softmax import softmax

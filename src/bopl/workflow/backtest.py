@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from sklearn.base import clone
 
-from bopl._listener import Hear, deprecated_listener
+from bopl._progress import Hear, deprecated_listener
 from bopl._typing import FloatArray
 from bopl.evaluation import Evaluation
 from bopl.log import BanditLog, SplitFacts

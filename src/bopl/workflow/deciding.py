@@ -16,9 +16,9 @@ from bopl._typing import AnyArray, IntArray
 from bopl.cluster import map_over
 from bopl.log import Piece
 from bopl.log.format import LogParts, check_extension, read_parts
-from bopl.log.format.writing import writing_parts
+from bopl.log.format.files import writing_parts
 from bopl.log.pieces.footer import common_types
-from bopl.log.pieces.place import naming_rows
+from bopl.log.pieces.piece import naming_rows
 from bopl.log.pieces.scan import pieces_of
 from bopl.log.pieces.spec import read_piece
 from bopl.log.schema import LogSchema

@@ -17,9 +17,8 @@ from sklearn.base import clone
 
 from bopl import report
 from bopl._errors import UsageError
-from bopl._files import recover_file, recover_folder, replaced_folder, replacing, write_text
+from bopl._files import only_writer, recover_file, recover_folder, replaced_folder, replacing, write_text
 from bopl._interrupt import uninterrupted
-from bopl._lock import only_writer
 from bopl._machine import peak_memory_mib, reset_peak_memory, versions
 from bopl._progress import RunLine
 from bopl.log.log_split import SplitFacts

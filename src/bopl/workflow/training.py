@@ -11,9 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from bopl import report
-from bopl._listener import Hear, deprecated_listener
 from bopl._policy_reader import read_policy
-from bopl._progress import RunLine, current_line
+from bopl._progress import Hear, RunLine, current_line, deprecated_listener
 from bopl.boosting import TimeLimit, Workbench
 from bopl.boosting.keeper import Keeper
 from bopl.boosting.loop import AnyCallback

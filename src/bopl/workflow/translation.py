@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from bopl._logged import logged_entries
+from bopl._policy_reader import logged_entries
 from bopl._typing import FloatArray
 from bopl.boosting import Workbench
 from bopl.boosting.loop import INTERRUPTED

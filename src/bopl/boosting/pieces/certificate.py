@@ -14,9 +14,8 @@ from bopl.cluster import Placement
 from bopl.learner.pieces.facts import LoadedPiece
 from bopl.learner.pieces.keys import count_keys, is_among
 from bopl.log import BanditLog
-from bopl.log.identical import context_keys, keys_of, mix
-from bopl.log.key_counts import Keys
-from bopl.log.pieces.join import join_parts
+from bopl.log.concatenation import join_parts
+from bopl.log.identical import Keys, context_keys, keys_of, mix
 from bopl.objective import RewardTerms, TrainingData
 
 MAX_SHARED = 20_000_000  # samples that share a context and are brought together, times actions for "dr"

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from bopl._exact import limbs_of, value_of, values_of
-from bopl._logged import logged_entries
+from bopl._policy_reader import logged_entries
 from bopl._typing import FloatArray
 from bopl.boosting.prior import Prior, PriorSums, find_prior, has_spread
 from bopl.cluster import Cluster, Placement

@@ -19,7 +19,7 @@ from bopl.learner.hist_tree.layout import BinFacts, Layout, bin_facts, choose_la
 from bopl.learner.hist_tree.storage import BinnedContext
 from bopl.learner.pieces.part import Loader, Part
 from bopl.log import BanditLog
-from bopl.log.pieces.join import join_parts
+from bopl.log.concatenation import join_parts
 
 COLUMNS_AT_ONCE = 8  # columns that one pass counts
 

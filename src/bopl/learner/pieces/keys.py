@@ -11,7 +11,8 @@ from bopl._typing import BoolArray
 from bopl.cluster import Placement
 from bopl.learner.pieces.facts import LoadedPiece
 from bopl.log import BanditLog
-from bopl.log.key_counts import KeyCounts, Keys
+from bopl.log.identical import Keys
+from bopl.log.row_sketch import KeyCounts
 
 KEYS_AT_ONCE = 1 << 22  # hashes that the owner holds, beside three arrays of the same size while it counts them
 

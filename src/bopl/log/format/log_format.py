@@ -14,10 +14,9 @@ from bopl.log.format.columnar import Wanted, read_arrow, read_csv, read_json_lin
 from bopl.log.format.dsjson import looks_like_dsjson, read_dsjson
 from bopl.log.format.files import LogFile, check_same_columns, find_files, suffix_of
 from bopl.log.format.ids import with_ids_of_one_kind
-from bopl.log.format.log_parts import LogParts
+from bopl.log.format.log_parts import LogParts, table_parts
 from bopl.log.format.open_bandit import ITEM_FILE, looks_like_open_bandit, open_bandit_parts
 from bopl.log.format.vowpal import open_text, read_vowpal
-from bopl.log.format.written_parts import table_parts
 from bopl.log.written import is_raw, with_one_description
 
 _MAX_FIRST_LINE = 1 << 20  # characters

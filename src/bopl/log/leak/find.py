@@ -1,26 +1,35 @@
-"""`find_leaks`: tests what every context column reveals."""
+"""`find_leaks`: tests what every context column reveals; `warn_of_leaks` for those who train in Python."""
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from bopl._errors import LeakWarning
+from bopl._interrupt import each_column
 from bopl._typing import AnyArray, FloatArray, IntArray
-from bopl.log.by_column import each_column
 from bopl.log.context import is_sparse
 from bopl.log.finding import PROBLEM, Finding
 from bopl.log.leak.action_test import told_action, try_action
 from bopl.log.leak.by_context import coarse_code, contrast_by_context
 from bopl.log.leak.column_bins import MISSING, BinnedColumn, bin_column, constant_column
 from bopl.log.leak.column_trial import Trial, make_trial
-from bopl.log.leak.identifier import judge_identifier
-from bopl.log.leak.late import judge_time, lags
 from bopl.log.leak.leak import OUTCOME, REWARD, TIME, Leak
 from bopl.log.leak.reward_test import RewardTest, try_reward
-from bopl.log.leak.rules import ERROR, Suspicion, judge_action, judge_reward, judge_told_action
+from bopl.log.leak.rules import (
+    ERROR,
+    Suspicion,
+    judge_action,
+    judge_identifier,
+    judge_reward,
+    judge_time,
+    judge_told_action,
+    lags,
+)
 from bopl.log.leak.view import ColumnView, column_views, striking_columns
 from bopl.log.propensity_audit import propensity_findings
 
@@ -34,7 +43,8 @@ MAX_CONSTANT_Z = 4.0  # of what needs no column: beyond it the propensities them
 MAX_ROWS = 50_000  # from which it is learned what actions earn in which context …
 MAX_ENTRIES = 5_000_000  # … and samples times actions
 MAX_BY_CONTEXT = 16  # columns that are blamed by it, one by one
-_SEED = 20_141
+MAX_TRAINING_ROWS = 30_000  # that are looked at before a training, so that it costs little beside it
+_SEED, _TRAINING_SEED = 20_141, 20_143
 
 
 def find_leaks(log: BanditLog, propensities: Sequence[Finding] | None = None) -> tuple[Leak, ...]:
@@ -194,3 +204,31 @@ def _worst(leaks: list[Leak | None]) -> Leak | None:
     """Return the first of the leaks that are sure, else the first."""
     found = [leak for leak in leaks if leak is not None]
     return next((leak for leak in found if leak.is_sure), found[0] if found else None)
+
+
+def warn_of_leaks(log: BanditLog) -> None:
+    """Warn if context columns of a log surely leak; called by the function that the user calls.
+
+    Does nothing where the warning is ignored.
+    """
+    if _is_ignored():
+        return
+    if log.n_samples > MAX_TRAINING_ROWS:
+        log = log.subset(np.sort(np.random.default_rng(_TRAINING_SEED).permutation(log.n_samples)[:MAX_TRAINING_ROWS]))
+    sure = [leak for leak in find_leaks(log) if leak.is_sure]
+    if sure:
+        columns = [leak.column for leak in sure]
+        warnings.warn(
+            f"{' '.join(leak.sentence for leak in sure)} Nothing useful can be learned from it: train "
+            f"on log.without_columns({columns!r}). If it was known when the action was chosen, filter LeakWarning.",
+            LeakWarning,
+            stacklevel=3,
+        )
+
+
+def _is_ignored() -> bool:
+    """Return whether a filter lets no such warning through, wherever it comes from."""
+    for action, message, category, module, line in warnings.filters:
+        if issubclass(LeakWarning, category):  # the first filter that matches decides
+            return action == "ignore" and message is None and module is None and line == 0
+    return False

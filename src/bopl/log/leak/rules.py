@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import math
+import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from scipy.special import betaincinv
 
+from bopl._typing import AnyArray, FloatArray
+from bopl.log.column import Column
 from bopl.log.leak.action_test import ActionTest
-from bopl.log.leak.leak import ACTION, DOUBTFUL, SURE, Leak
+from bopl.log.leak.leak import ACTION, DOUBTFUL, IDENTIFIER, SURE, TIME, Leak
 from bopl.log.leak.reward_test import RewardTest
+from bopl.log.leak.view import ColumnView
 
 ERROR = 1e-3  # of a kind of test, over all columns of a log: chance that a bet against sound propensities is won
 MIN_HONEST_Z = 4.5  # of one column: 7 in a million honest ones exceed it, if normal; the more columns, the higher
@@ -24,6 +29,13 @@ MIN_EXCESS = 0.1  # of the bet on actions: less can be rounded propensities
 SURE_SHARE = 0.5  # of what the propensities leave open about the action, from which a column gives it away
 MAX_ODDS = 12  # powers of ten; larger ones are not told
 SURE_TOLD = 0.99  # probability of the action taken, where there are no propensities to compare with
+MIN_LATER = 0.5  # share of the times that lie after the decision, from which that is told
+TOLERANCE = 1.0 / 3600.0  # hours: clocks and float32
+MIN_DISTINCT_SHARE = 0.95  # distinct texts among those that are there, from which a column names rows
+MIN_DISTINCT = 100
+MAX_EXACT = 2.0**24  # integers beyond it are not exact in float32
+MAX_SPREAD = 2.0  # range of integers that count rows, in rows
+_ID_NAME = re.compile(r"(^|[^a-z])(id|ids|uuid|guid|hash|token|number|no|nr|key)$|[a-z]I[dD]$", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
@@ -135,3 +147,78 @@ def judge_told_action(name: str | int, told: float, constant: float) -> Leak | N
         "did not explore, and the log says nothing about other actions"
     )
     return Leak(name, ACTION, DOUBTFUL, text, told)
+
+
+def lags(view: ColumnView, values: Sequence[AnyArray], time: AnyArray | None) -> FloatArray | None:
+    """Return hours between the decision and a column of times, NaN where it is missing; None if that is not known."""
+    if view.column is None or view.column.kind != "time" or time is None or time.dtype.kind != "M":
+        return None
+    part = dict(zip(view.column.parts, values, strict=True))
+    if not {"day", "hour"} <= set(part):  # of the time of the decision itself, no day is in the context
+        return None
+    decided = time.astype("datetime64[ms]").astype(np.int64) / 3.6e6
+    day, hour = part["day"].astype(np.float64), part["hour"].astype(np.float64)
+    if not hour[~np.isnan(hour)].any():  # dates: only whole days can be compared
+        return 24.0 * (day - np.floor(decided / 24.0))
+    return 24.0 * day + hour - decided
+
+
+def judge_time(view: ColumnView, lag: FloatArray | None) -> Leak | None:
+    """Return whether a column holds times that lie after the decision: a plan, or something that came of it."""
+    if lag is None or np.isnan(lag).all():
+        return None
+    later = float((lag[~np.isnan(lag)] > TOLERANCE).mean())
+    if later < MIN_LATER:
+        return None
+    text = f"{later:.0%} of its times lie after the decision. If they were planned before, that is fine"
+    return Leak(view.name, TIME, DOUBTFUL, text, later)
+
+
+def judge_identifier(column: Column, values: AnyArray) -> Leak | None:
+    """Return whether nearly every row has a value of its own in a column of text, or in one of integers that count.
+
+    Integers that merely are many, as incomes and distances are, say how much of something there is.
+
+    Parameters
+    ----------
+    column : Column
+    values : array of shape (n_samples,)
+        Encoded, of all samples.
+    """
+    if column.kind == "category":
+        return _judge_text(column, values)
+    if column.kind != "number" or not column.is_identifier:
+        return None
+    if _ID_NAME.search(column.name):
+        return _leak(
+            column, SURE, "most rows have a unique number, and its name suggests an identifier", _n_present(values)
+        )
+    return _leak(column, SURE, "it numbers the rows", _n_present(values)) if _counts(values) else None
+
+
+def _judge_text(column: Column, values: AnyArray) -> Leak | None:
+    n_distinct = len(column.categories) + column.n_merged
+    if n_distinct < MIN_DISTINCT and not column.is_identifier:
+        return None
+    n_present = _n_present(values)
+    if n_distinct >= max(MIN_DISTINCT, MIN_DISTINCT_SHARE * n_present):
+        return _leak(column, SURE, f"it has {n_distinct:,} values in {n_present:,} rows", n_distinct)
+    if column.is_identifier:
+        return _leak(column, DOUBTFUL, f"it has {n_distinct:,} values in {n_present:,} rows", n_distinct)
+    return None
+
+
+def _n_present(values: AnyArray) -> int:
+    return int(np.count_nonzero(~np.isnan(values)))
+
+
+def _counts(values: AnyArray) -> bool:
+    """Return whether numbers are all different and fill half of their range or more."""
+    present = values[~np.isnan(values)].astype(np.float64)
+    if np.abs(present).max() >= MAX_EXACT or np.ptp(present) > MAX_SPREAD * len(present):
+        return False
+    return len(np.unique(present)) == len(present)
+
+
+def _leak(column: Column, certainty: str, text: str, value: float) -> Leak:
+    return Leak(column.name, IDENTIFIER, certainty, f"{text}, so nothing can be learned from it", float(value))

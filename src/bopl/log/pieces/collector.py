@@ -10,6 +10,7 @@ from typing import Any, Protocol
 import narwhals.stable.v1 as nw
 import numpy as np
 
+from bopl._native import is_missing, missing_rows
 from bopl._typing import AnyArray
 from bopl.log.action import new_labels, sorted_labels
 from bopl.log.check import number_groups
@@ -26,7 +27,6 @@ from bopl.log.column import (
     time_parts,
 )
 from bopl.log.instant import epoch_unit, from_epoch, read_times
-from bopl.log.missing import is_missing, missing_rows
 from bopl.log.pieces.spec import TimeReading
 from bopl.log.schema import LogSchema, check_categorical, schema_of_columns
 from bopl.log.time_text import parse_moment

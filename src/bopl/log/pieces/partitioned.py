@@ -15,13 +15,10 @@ from bopl._typing import AnyArray, FloatArray
 from bopl.log.any_log import AnyLog
 from bopl.log.bandit_log import BanditLog
 from bopl.log.cleaning import RowChoice
-from bopl.log.log_split import Division, divide, divide_latest, warn_of_dropped
+from bopl.log.concatenation import join_parts
+from bopl.log.log_split import Division, PiecesSplit, divide, divide_latest, warn_of_dropped
 from bopl.log.origin import LogOrigin
-from bopl.log.pieces.join import join_parts
-from bopl.log.pieces.log_facts import LogFacts
-from bopl.log.pieces.log_step import ExactPropensity, Translation, UniformPropensity, WithoutColumns
-from bopl.log.pieces.pair import PiecesSplit
-from bopl.log.pieces.piece import Piece, rows_taken, taking
+from bopl.log.pieces.piece import LogFacts, Piece, rows_taken, taking
 from bopl.log.pieces.spec import PieceSpec, RowColumns, Step
 from bopl.log.pieces.spill import PIECE_ROWS, Spill, spill
 from bopl.log.request import LogRequest
@@ -360,22 +357,23 @@ class PartitionedLog(AnyLog):
         """Return the log with propensities ``"uniform"``: every eligible action was equally likely."""
         if propensity != "uniform":
             raise ValueError(f"propensity of a log in pieces must be 'uniform'; got {propensity!r}.")
-        return self._with_step(UniformPropensity(), propensity_source="uniform")
+        return self._with_step(Step("with_propensity", ("uniform",)), propensity_source="uniform")
 
     def with_exact_propensity(self, exact_propensity: bool = True) -> PartitionedLog:
         """Return the log with the word that its propensities are exact, or with that word taken back."""
         check_flag("exact_propensity", exact_propensity)
-        return self._with_step(ExactPropensity(exact_propensity))
+        return self._with_step(Step("with_exact_propensity", (exact_propensity,)))
 
     def translated(self, reward_translation: float) -> PartitionedLog:
         """Return the log with ``reward_translation`` added to every reward."""
         if not np.isfinite(reward_translation):
             raise ValueError(f"reward_translation must be a finite number; got {reward_translation!r}.")
-        return self if reward_translation == 0.0 else self._with_step(Translation(float(reward_translation)))
+        step = Step("translated", (float(reward_translation),))
+        return self if reward_translation == 0.0 else self._with_step(step)
 
     def without_columns(self, columns: Sequence[str | int]) -> PartitionedLog:
         """Return the log without some context columns; see `BanditLog.without_columns`."""
-        step = WithoutColumns(tuple(columns))
+        step = Step("without_columns", (tuple(columns),))
         first = self.pieces[0].taking(np.arange(self.pieces[0].n_rows) == 0, 0)
         assert first is not None
         seen = step(self.load(first))

@@ -1,15 +1,22 @@
-"""`Piece`: the rows of a log that stand in one row group of a Parquet file."""
+"""`Piece`: the rows of a log that stand in one row group of a Parquet file, and what all pieces have in common."""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 import numpy as np
 
-from bopl._typing import BoolArray, IntArray
+from bopl._errors import UsageError
+from bopl._typing import AnyArray, BoolArray, FloatArray, IntArray
 from bopl.log.check import check_rows
+from bopl.log.schema import LogSchema
+
+# A row number in a message; what stands in quotes is somebody's data, and stays as it is.
+_ROW = re.compile(r"""'[^']*'|"[^"]*"|\brow (\d+)""")
 
 
 @dataclass(frozen=True)
@@ -111,3 +118,44 @@ def taking(pieces: Sequence[Piece], is_taken: BoolArray) -> tuple[Piece, ...]:
     if not taken:
         raise ValueError("the subset is empty: no row was selected.")
     return tuple(taken)
+
+
+@dataclass(frozen=True, eq=False)
+class LogFacts:
+    """What all pieces of a log have in common; the fields are those of `BanditLog`."""
+
+    actions: AnyArray
+    feature_names: tuple[str, ...] | None
+    n_features: int
+    schema: LogSchema | None
+    action_features: FloatArray | None
+    has_action_mask: bool
+    propensity_source: str
+
+
+@contextmanager
+def naming_rows(piece: Piece, rows: IntArray | None) -> Iterator[None]:
+    """Turn what a check says of the rows of a piece into a sentence about the rows of its file.
+
+    Parameters
+    ----------
+    piece : Piece
+    rows : ndarray of int or None
+        Where the checked rows stand in the row group; None if all of it is checked.
+    """
+    try:
+        yield
+    except UsageError:
+        raise
+    except (TypeError, ValueError) as error:
+        raise type(error)(_said(piece, rows, str(error))) from error
+
+
+def _said(piece: Piece, rows: IntArray | None, message: str) -> str:
+    def in_file(found: re.Match[str]) -> str:
+        if found.group(1) is None:
+            return found.group(0)
+        row = int(found.group(1))
+        return f"row {piece.file_row + (row if rows is None else int(rows[row]))}"
+
+    return f"{piece.file!r}, row group {piece.row_group} from row {piece.file_row} on: {_ROW.sub(in_file, message)}"

@@ -11,9 +11,9 @@ import numpy as np
 from bopl._policy_reader import read_policy, row_blocks
 from bopl._typing import FloatArray
 from bopl.log.bandit_log import BanditLog
+from bopl.log.concatenation import join_parts
 from bopl.log.finding import NOTE, Audit, Finding
 from bopl.log.log_audit import audit_log
-from bopl.log.pieces.join import join_parts
 from bopl.log.weight_audit import support_finding
 
 if TYPE_CHECKING:

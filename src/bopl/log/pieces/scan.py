@@ -15,19 +15,15 @@ from bopl.log.check import check_features
 from bopl.log.cleaning import ChosenRows, no_row_left
 from bopl.log.format.files import check_same_columns
 from bopl.log.format.log_format import PARQUET
-from bopl.log.format.log_parts import LogParts
-from bopl.log.format.written_parts import table_parts
-from bopl.log.meaning import Meaning, meaning_of
+from bopl.log.format.log_parts import LogParts, table_parts
 from bopl.log.origin import MAX_FIRST, Dropped, LogOrigin, uneven_by_action
 from bopl.log.pieces.collector import Collector, Groups, Labels, SchemaFit, Times
 from bopl.log.pieces.footer import Footer, common_types, find_footers
-from bopl.log.pieces.log_facts import LogFacts
 from bopl.log.pieces.partitioned import PartitionedLog
-from bopl.log.pieces.piece import Piece
-from bopl.log.pieces.place import naming_rows
+from bopl.log.pieces.piece import LogFacts, Piece, naming_rows
 from bopl.log.pieces.spec import PieceSpec, read_piece
 from bopl.log.read import categorical_columns, dense_context, sparse_schema, wanted_columns
-from bopl.log.request import LogRequest
+from bopl.log.request import LogRequest, Meaning, meaning_of
 from bopl.log.schema import LogSchema, check_time_is_used
 from bopl.log.written import further_columns, with_one_description
 

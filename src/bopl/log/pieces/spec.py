@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import pickle
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -16,20 +16,29 @@ from bopl._typing import AnyArray, FloatArray, IntArray
 from bopl.log.bandit_log import BanditLog, replaced
 from bopl.log.check import check_reward, number_groups
 from bopl.log.cleaning import ChosenRows, RowChoice, choose_rows
+from bopl.log.context import read_only
 from bopl.log.format.columnar import checked, validated
 from bopl.log.format.log_format import PARQUET
-from bopl.log.format.log_parts import LogParts
-from bopl.log.format.written_parts import table_parts
+from bopl.log.format.log_parts import LogParts, table_parts
 from bopl.log.instant import from_epoch, read_times
 from bopl.log.pieces.footer import check_unchanged, plain_type
-from bopl.log.pieces.piece import Piece
-from bopl.log.pieces.place import naming_rows
+from bopl.log.pieces.piece import Piece, naming_rows
 from bopl.log.read import log_of_parts, sparse_rows
-from bopl.log.read_only import read_only
 from bopl.log.request import LogRequest
 from bopl.log.schema import LogSchema
 
-Step = Callable[[BanditLog], BanditLog]
+
+@dataclass(frozen=True)
+class Step:
+    """A method of `BanditLog` that is called on each piece once it is read; can be sent elsewhere and compared."""
+
+    method: str
+    given: tuple[Any, ...]
+
+    def __call__(self, log: BanditLog) -> BanditLog:
+        """Return what the method makes of a piece."""
+        made: BanditLog = getattr(log, self.method)(*self.given)
+        return made
 
 
 @dataclass(frozen=True)
