@@ -15,8 +15,8 @@ from bopl._listener import Hear, deprecated_listener
 from bopl._policy_reader import read_policy
 from bopl._progress import RunLine, current_line
 from bopl.boosting import TimeLimit, Workbench
-from bopl.boosting.keeper import Keeper
 from bopl.boosting.loop import AnyCallback
+from bopl.boosting.workbench import Keeper
 from bopl.evaluation import Evaluation
 from bopl.learner import HistTree
 from bopl.log import BanditLog, LogSplit, PartitionedLog, PiecesSplit
