@@ -21,7 +21,7 @@ from bopl.cluster import ThisMachine
 from bopl.learner.hist_tree import levels
 from bopl.learner.hist_tree.binning import fit_columns
 from bopl.learner.pieces import Part
-from bopl.learner.pieces.row_key import key_by_gain
+from bopl.learner.pieces.stored import key_by_gain
 from bopl.objective import DR, IPS, OBJECTIVES, Clipped, RowWise
 from sliced_log import SlicedLog, cuts_of
 
@@ -120,7 +120,7 @@ def test_order_of_rows_within_a_piece_does_not_matter(changes, tmp_path, monkeyp
     log, fit = make_log(context=context, action_mask=mask), {"sample_weight": rng.random(N)}
     expected = saved(bopl.BoostedPolicy(**settings(**changes)).fit(log, **fit), tmp_path)
     monkeypatch.setattr("bopl.learner.hist_tree.locality.MIN_CONTEXTS", 500)
-    monkeypatch.setattr("bopl.learner.pieces.row_key.SAMPLE", 400)
+    monkeypatch.setattr("bopl.learner.pieces.stored.SAMPLE", 400)
     orders, take = [], Part.take
     monkeypatch.setattr(Part, "take", lambda part, row: (orders.append(np.array(row)), take(part, row))[1])
     pieces = bopl.BoostedPolicy(**settings(**changes)).fit(SlicedLog(log, UNEVEN), **fit)
@@ -281,7 +281,7 @@ def test_start_from_the_logging_policy_does_not_matter(tmp_path):
 
 @pytest.mark.parametrize("validates", [False, True])
 def test_rows_are_hashed_in_ranges_where_a_log_has_more_than_the_owner_may_hold(validates, tmp_path, monkeypatch):
-    monkeypatch.setattr("bopl.learner.pieces.keys.KEYS_AT_ONCE", 100)
+    monkeypatch.setattr("bopl.learner.pieces.facts.KEYS_AT_ONCE", 100)
     monkeypatch.setattr("bopl.cluster.placement.STREAMED", 2)
     context = np.round(make_log().context)  # many samples share a context
     log = make_log(context=context)

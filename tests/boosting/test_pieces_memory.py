@@ -22,7 +22,7 @@ FIT = """
 import hashlib, json, re, sys, warnings
 from pathlib import Path
 import bopl
-from bopl.boosting.pieces.working import working_memory
+from bopl.boosting.pieces.run import working_memory
 from bopl.cluster import ThisMachine, parse_bytes
 
 file, cache, memory, saved = sys.argv[1:]

@@ -4,7 +4,7 @@ from copy import copy
 from dataclasses import replace
 
 import bopl
-from bopl.race.race_card import race_card
+from bopl.race.leaderboard import race_card
 from helpers import informative_log
 
 

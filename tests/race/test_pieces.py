@@ -7,7 +7,7 @@ import pytest
 import bopl
 from bopl._errors import PartTrainedWarning, UsageError
 from bopl.race import auto as auto_module
-from bopl.race import raced_part as part_module
+from bopl.race import final as part_module
 from pieces_logs import write
 
 ROLES = {"action": "item", "reward": "click", "propensity": "p"}

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 import bopl
 from bopl._errors import UsageError
-from bopl.boosting.start import STARTS
+from bopl.boosting.ensemble import STARTS
 from bopl.cli.train import train
 from bopl.evaluation.interval import INTERVALS
 from bopl.learner import default_learner

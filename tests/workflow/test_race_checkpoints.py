@@ -10,7 +10,7 @@ import pytest
 
 from bopl.boosting.loop import BoostingRun
 from bopl.boosting.pieces.run import PlacedAscent
-from bopl.race import auto, final, raced_part
+from bopl.race import auto, final
 from bopl.race.contender import Contender
 from bopl.reward import cross_fitting
 from bopl.workflow import checkpoints, training
@@ -215,7 +215,7 @@ def few_race(monkeypatch, tmp_path):
     """A log of 900 samples is a large one."""
     monkeypatch.setenv("BOPL_CACHE", str(tmp_path / "cache"))
     monkeypatch.setattr(auto, "MAX_WHOLE", 400)
-    monkeypatch.setattr(raced_part, "MAX_RACED", 300)
+    monkeypatch.setattr(final, "MAX_RACED", 300)
 
 
 PIECES_CUTS = {

@@ -16,16 +16,16 @@ if TYPE_CHECKING:
     from bopl.boosting.callback import Validation as Validation
     from bopl.boosting.checkpoint import Checkpoint as Checkpoint
     from bopl.boosting.checkpoint import read_checkpoint as read_checkpoint
+    from bopl.boosting.ensemble import STARTS as STARTS
     from bopl.boosting.ensemble import Ensemble as Ensemble
     from bopl.boosting.ensemble import Round as Round
+    from bopl.boosting.ensemble import Start as Start
+    from bopl.boosting.ensemble import Step as Step
+    from bopl.boosting.ensemble import StepRule as StepRule
     from bopl.boosting.history import History as History
     from bopl.boosting.loop import BoostingResult as BoostingResult
     from bopl.boosting.loop import Problem as Problem
     from bopl.boosting.loop import fit_ensemble as fit_ensemble
-    from bopl.boosting.start import STARTS as STARTS
-    from bopl.boosting.start import Start as Start
-    from bopl.boosting.step import Step as Step
-    from bopl.boosting.step import StepRule as StepRule
     from bopl.boosting.workbench import Workbench as Workbench
 
 __all__, __getattr__, __dir__ = lazy_modules(
@@ -33,11 +33,9 @@ __all__, __getattr__, __dir__ = lazy_modules(
     {
         "callback": "BoostingState Callback CallbackAction ProgressBar TimeLimit Validation",
         "checkpoint": "Checkpoint read_checkpoint",
-        "ensemble": "Ensemble Round",
+        "ensemble": "STARTS Ensemble Round Start Step StepRule",
         "history": "History",
         "loop": "BoostingResult Problem fit_ensemble",
-        "start": "STARTS Start",
-        "step": "Step StepRule",
         "workbench": "Workbench",
     },
 )

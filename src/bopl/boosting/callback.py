@@ -17,8 +17,7 @@ from bopl._policy_reader import logged_entries
 from bopl._progress import RunLine, current_line
 from bopl._settings import check_number
 from bopl._typing import AnyArray, FloatArray
-from bopl.boosting.ensemble import Round
-from bopl.boosting.start import Start
+from bopl.boosting.ensemble import Round, Start
 from bopl.log import BanditLog
 from bopl.log.identical import content_digest, sample_keys
 from bopl.objective.softmax import log_softmax

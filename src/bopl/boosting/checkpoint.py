@@ -11,8 +11,8 @@ from bopl._archive import Archive, check_array, read_archive, reason_of, write_a
 from bopl._settings import check_number
 from bopl._typing import AnyArray
 from bopl.boosting.callback import BoostingState, Callback, CallbackAction
+from bopl.boosting.ensemble import pack_rounds, read_records, unpack_rounds
 from bopl.boosting.history import COLUMNS
-from bopl.boosting.round_store import pack_rounds, read_records, unpack_rounds
 from bopl.log import BanditLog
 from bopl.log.identical import content_digest, sample_keys
 

@@ -13,10 +13,8 @@ from bopl._interrupt import uninterrupted
 from bopl._typing import FloatArray
 from bopl.boosting.ascent import Ascent, Standing, ascend
 from bopl.boosting.callback import BoostingState, Callback, CallbackAction
-from bopl.boosting.ensemble import Ensemble, Round
+from bopl.boosting.ensemble import Ensemble, Round, Start, Step, StepRule
 from bopl.boosting.history import History
-from bopl.boosting.start import Start
-from bopl.boosting.step import Step, StepRule
 from bopl.learner import BoundLearner
 from bopl.objective import Objective, StepTarget, TrainingData
 from bopl.objective.training_data import rows_in_order

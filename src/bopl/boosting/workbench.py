@@ -1,4 +1,4 @@
-"""`Workbench`: computes what several fits on one log have in common, once."""
+"""`Workbench`: computes what several fits on one log have in common, once; `Keeper`: what parts of long work share."""
 
 from __future__ import annotations
 
@@ -7,24 +7,73 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
-from bopl._exact import exact_mean, values_of
+from bopl._exact import Limbs, exact_mean, limbs_of, values_of
 from bopl._policy_reader import logged_entries
 from bopl._typing import ContextMatrix, FloatArray
-from bopl.boosting.keeper import Keeper
-from bopl.boosting.prior import Prior, PriorSums, find_prior, has_spread
-from bopl.boosting.start import Start, mean_of
+from bopl.boosting.ensemble import Start, mean_of
 from bopl.learner import BoundLearner, HistTree, bind_learner, with_categories
 from bopl.learner.hist_tree.bound import BoundHistTree
 from bopl.learner.store import learner_settings
 from bopl.log import BanditLog
-from bopl.reward.boosted_model import BoostedRewardModel
+from bopl.reward.boosted_model import BoostedRewardModel, BoundPairs
 from bopl.reward.cross_fitting import CrossFit, cross_fit
 from bopl.reward.kept_models import can_be_kept, read_cross_fit, write_cross_fit
 from bopl.reward.logging_model import LoggingModel, LoggingTerm, fit_logging_model
+
+if TYPE_CHECKING:
+    from bopl.boosting.loop import AnyCallback
+    from bopl.log import PartitionedLog
+
+T = TypeVar("T")
+MIN_SPREAD = 1e-3  # of ln p: a logging policy closer to uniform carries no information, its slope is pure noise
+_MIN_PART = 1e-12  # of the largest eigenvalue: anything smaller is indistinguishable from rounding
+
+
+class Keeper:
+    """Keeps binned pairs in memory, and no files; `bopl.workflow.checkpoints` adds files of finished work.
+
+    Attributes
+    ----------
+    pairs : BoundPairs
+    """
+
+    def __init__(self) -> None:
+        self.pairs = BoundPairs()
+
+    def recall(self, name: str, read: Callable[[Path], T]) -> T | None:
+        """Return what was stored under a name; None if there is nothing, or nothing readable.
+
+        Parameters
+        ----------
+        name : str
+        read : callable
+            Returns the contents of a file, or raises ValueError.
+        """
+        return None
+
+    def keep(self, name: str, write: Callable[[Path], None], *, seconds: float) -> bool:
+        """Store finished work under a name, if it took longer than writing it does; return whether it was stored.
+
+        Parameters
+        ----------
+        name : str
+        write : callable
+            Writes a file atomically.
+        seconds : float
+            How long the work took.
+        """
+        return False
+
+    def fit(
+        self, fit: Callable[..., Any], log: BanditLog | PartitionedLog, callbacks: Sequence[AnyCallback] = ()
+    ) -> None:
+        """Call a policy's ``fit`` with a log and callbacks, from where an earlier run stopped."""
+        fit(log, callbacks=callbacks)
 
 
 class Workbench:
@@ -231,3 +280,58 @@ def describe_model(model: Any) -> str:
         if name != "n_jobs"
     }
     return json.dumps({"class": type(model).__name__, **settings}, default=repr, sort_keys=True)
+
+
+@dataclass(frozen=True, eq=False)
+class Prior:
+    """Rewards as predicted by the logging policy's probabilities: a constant and one term for each of these."""
+
+    constant: float
+    term: LoggingTerm
+
+    def of(self, log_prob: FloatArray) -> FloatArray:
+        """Return the predicted rewards of actions with these log-probabilities."""
+        return self.constant + self.term.of(log_prob)
+
+
+@dataclass(frozen=True, eq=False)
+class PriorSums:
+    """The sums for least squares over some samples: ``Σ w·c·c'`` and ``Σ w·c·r`` of the columns 1, ln p, p.
+
+    Attributes
+    ----------
+    logged : ndarray of shape (n_samples,)
+        Log-probabilities of the logged actions.
+    reward : ndarray of shape (n_samples,)
+    weight : ndarray of shape (n_samples,), optional
+    """
+
+    logged: FloatArray
+    reward: FloatArray
+    weight: FloatArray | None
+
+    def limbs(self) -> Limbs:
+        """Return them as exact sums, which can be added over several parts: six products of columns, three with r."""
+        columns = [np.ones_like(self.logged), self.logged, np.exp(self.logged)]
+        products = [columns[i] * columns[j] for i in range(3) for j in range(i, 3)]
+        products += [column * self.reward for column in columns]
+        return np.stack([limbs_of(one if self.weight is None else one * self.weight) for one in products])
+
+
+def has_spread(variance: float) -> bool:
+    """Return whether log-probabilities of this variance carry information."""
+    return float(np.sqrt(variance)) >= MIN_SPREAD
+
+
+def find_prior(model: LoggingModel, sums: FloatArray, is_spread: bool) -> Prior:
+    """Return the prior from the values of `PriorSums.limbs`; without a spread it is the mean reward."""
+    if not is_spread:
+        return Prior(float(sums[6] / sums[0]), LoggingTerm(model, 0.0))
+    # ln p and p are nearly collinear where propensities are nearly constant: directions that rounding cannot tell from
+    # zero are left out, which gives the least-norm solution, the same on every machine.
+    gram = np.array([[sums[0], sums[1], sums[2]], [sums[1], sums[3], sums[4]], [sums[2], sums[4], sums[5]]])
+    size, direction = np.linalg.eigh(gram)
+    kept = size > _MIN_PART * size[-1]
+    moved = direction[:, kept].T @ sums[6:]
+    constant, log_factor, prob_factor = (direction[:, kept] @ (moved / size[kept])).tolist()
+    return Prior(constant, LoggingTerm(model, log_factor, prob_factor))

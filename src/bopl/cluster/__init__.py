@@ -1,14 +1,11 @@
 """Where pieces of a log are processed: this machine, or a Dask cluster."""
 
-from bopl.cluster.add import add_exact
 from bopl.cluster.cache import ArrayCache, CacheWarning
-from bopl.cluster.choice import using_cluster
+from bopl.cluster.choice import map_over, using_cluster
 from bopl.cluster.local import ThisMachine
 from bopl.cluster.memory import MemoryBudgetWarning, WorkingMemory, parse_bytes
-from bopl.cluster.once import map_over
-from bopl.cluster.placement import Placement
-from bopl.cluster.seam import Cluster
-from bopl.cluster.traffic import Traffic
+from bopl.cluster.order import add_exact
+from bopl.cluster.placement import Cluster, Placement, Traffic
 
 __all__ = [
     "ArrayCache",

@@ -16,11 +16,10 @@ from typing import Any
 
 import bopl
 from bopl._errors import UsageError
-from bopl.cluster.add import n_bytes
 from bopl.cluster.dask_worker import carry_out, hold, lease_key, merge
 from bopl.cluster.homes import Homes, Slot
-from bopl.cluster.order import Answer, Order, merge_answers
-from bopl.cluster.seam import Cluster
+from bopl.cluster.order import Answer, Order, merge_answers, n_bytes
+from bopl.cluster.placement import Cluster
 
 FAN_IN = 8  # answers added by one task
 MANY = 8  # answers that the client does not add itself

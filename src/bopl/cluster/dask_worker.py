@@ -14,10 +14,9 @@ from typing import Any
 
 import bopl
 from bopl._errors import UsageError
-from bopl.cluster.add import n_bytes
 from bopl.cluster.cache import ArrayCache
 from bopl.cluster.memory import memory_budget
-from bopl.cluster.order import Add, Answer, Order, merge_answers
+from bopl.cluster.order import Add, Answer, Order, merge_answers, n_bytes
 from bopl.cluster.shelf import Shelf
 
 SHARE_OF_WORKER = 0.4  # of a worker's memory, for states; Dask starts to write to disk at 0.7

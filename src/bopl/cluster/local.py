@@ -11,7 +11,7 @@ from bopl._machine import memory_in_use_mib, trim_memory
 from bopl.cluster.cache import ArrayCache
 from bopl.cluster.memory import MIB, MemoryBudgetWarning, WorkingMemory, in_words, memory_budget
 from bopl.cluster.order import Answer, Order, merge_answers
-from bopl.cluster.seam import Cluster
+from bopl.cluster.placement import Cluster
 from bopl.cluster.shelf import HandingOut, Shelf
 
 

@@ -1,19 +1,15 @@
-"""`Placement`: pieces of a log, the state of each, and the verbs that work on all of them."""
+"""`Placement`: pieces of a log, their states, and the verbs that work on all of them; `Cluster`: where these live."""
 
 from __future__ import annotations
 
 import time
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, fields, replace
+from typing import Any, Protocol, runtime_checkable
 
-from bopl.cluster.add import add_exact
-from bopl.cluster.order import Add, Answer, Build, Change, Order, Recipe, merge_answers
-from bopl.cluster.traffic import Traffic
-
-if TYPE_CHECKING:
-    from bopl.cluster.seam import Cluster
+from bopl.cluster.memory import WorkingMemory
+from bopl.cluster.order import Add, Answer, Build, Change, Order, Recipe, add_exact, merge_answers
 
 MAX_ATTEMPTS = 8  # attempts at one verb for pieces whose workers die
 STREAMED = 32  # pieces whose answers `Placement.stream` holds at once
@@ -190,3 +186,93 @@ class Placement:
 def union(one: dict[int, Any], other: dict[int, Any]) -> dict[int, Any]:
     """Return both combined; no piece is in both."""
     return {**one, **other}
+
+
+@runtime_checkable
+class Cluster(Protocol):
+    """A place that holds the states of pieces and runs functions on them.
+
+    Computations over pieces call `place` and use the verbs of the `Placement`; an engine inherits this class and
+    provides the other methods.
+    """
+
+    def place(
+        self,
+        pieces: Sequence[Any],
+        build: Build,
+        settled: Iterable[Any] = (),
+        rows: Sequence[int] | None = None,
+    ) -> Placement:
+        """Return the pieces as a `Placement`; their states are built at the first verb."""
+        return Placement(self, pieces, build, settled, rows)
+
+    def reserve(self, work: WorkingMemory) -> None:
+        """Note what a fit takes beside the states of its pieces, before it begins; by default, nothing is done."""
+        return
+
+    def carry_out(self, order: Order) -> Answer:
+        """Apply an order to its pieces, on any workers; report the pieces without a state as missing."""
+
+    def settle(self, placement: str) -> None:
+        """Note that a round has ended: a good moment to use workers that have joined."""
+
+    def forget(self, placement: str) -> None:
+        """Release the states of a placement, and stop what still runs for it."""
+
+    def close(self) -> None:
+        """Release everything."""
+
+
+@dataclass
+class Traffic:
+    """Counts since the pieces were placed.
+
+    Attributes
+    ----------
+    n_passes : int
+        Number of verbs over all pieces.
+    n_tasks : int
+        Number of tasks given to workers.
+    n_bytes : int
+        Bytes of partial results that workers passed on.
+    n_sent : int
+        Bytes of requests to workers, if they are other processes.
+    n_built : int
+        Number of states made from their files, including rebuilt ones.
+    seconds : float
+        Time spent in the verbs.
+    waiting : float
+        Seconds of these in which an average worker waited for the slowest one.
+    """
+
+    n_passes: int = 0
+    n_tasks: int = 0
+    n_bytes: int = 0
+    n_sent: int = 0
+    n_built: int = 0
+    seconds: float = 0.0
+    waiting: float = 0.0
+
+    def note(self, answer: Answer, seconds: float) -> None:
+        """Add the result of a verb."""
+        self.n_passes += 1
+        self.n_tasks += answer.n_tasks
+        self.n_bytes += answer.n_bytes
+        self.n_sent += answer.n_sent
+        self.n_built += answer.n_built
+        self.seconds += seconds
+        if answer.busy:
+            self.waiting += max(answer.busy) - sum(answer.busy) / len(answer.busy)
+
+    @property
+    def waiting_share(self) -> float:
+        """Share of the time in which an average worker waited for the slowest one, between 0 and 1."""
+        return min(self.waiting / self.seconds, 1.0) if self.seconds else 0.0
+
+    def copy(self) -> Traffic:
+        """Return the current counts, to subtract later."""
+        return replace(self)
+
+    def __sub__(self, before: Traffic) -> Traffic:
+        """Return the counts since then."""
+        return Traffic(*(getattr(self, one.name) - getattr(before, one.name) for one in fields(self)))

@@ -23,7 +23,7 @@ from typing import Any
 
 import numpy as np
 
-from bopl.cluster.array_file import address_of, find_in_files, map_file
+from bopl.cluster.cache import address_of, find_in_files, map_file
 from bopl.cluster.memory import in_words, is_full
 
 _SMALL = mmap.ALLOCATIONGRANULARITY  # bytes; smaller arrays stay in memory

@@ -9,9 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from bopl.cluster.add import n_bytes
 from bopl.cluster.cache import ArrayCache
-from bopl.cluster.order import Answer, Order
+from bopl.cluster.order import Answer, Order, n_bytes
 from bopl.cluster.scratch import Opened, Parked, Scratch, state_bytes
 
 

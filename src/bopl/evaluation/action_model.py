@@ -16,9 +16,8 @@ import numpy as np
 from bopl._policy_reader import logged_entries
 from bopl._typing import FloatArray, IntArray
 from bopl.boosting.callback import BoostingState, CallbackAction
-from bopl.boosting.ensemble import Ensemble
+from bopl.boosting.ensemble import Ensemble, StepRule
 from bopl.boosting.loop import Problem, fit_ensemble
-from bopl.boosting.step import StepRule
 from bopl.learner import HistTree
 from bopl.log import BanditLog
 from bopl.log.context import is_sparse

@@ -17,8 +17,18 @@ from numpy.typing import NDArray
 from bopl._archive import Packed
 from bopl._typing import AnyArray, BoolArray, FloatArray, IntArray
 from bopl.learner.hist_tree.predictor import HistTreePredictor, SparseTreePredictor
-from bopl.learner.hist_tree.tree import ACTION_SPLIT, LEAF_FEATURE, Tree, n_words, pack_actions, preorder
-from bopl.learner.tree_check import check_children, check_finite, check_node_arrays, without_overflow
+from bopl.learner.hist_tree.tree import (
+    ACTION_SPLIT,
+    LEAF_FEATURE,
+    Tree,
+    check_children,
+    check_finite,
+    check_node_arrays,
+    n_words,
+    pack_actions,
+    preorder,
+    without_overflow,
+)
 
 LEAF_COLUMN = -1  # ``ExpandedTree.column`` of a leaf
 NO_NODE = -1

@@ -12,9 +12,8 @@ from sklearn.utils.validation import has_fit_parameter
 
 from bopl._typing import AnyArray, BoolArray, ContextMatrix, FloatArray
 from bopl.learner.base import BoundLearner, FittedStep, Predictor, pair_weight
-from bopl.learner.expanded import action_columns, expand, predict_expanded
+from bopl.learner.expanded import LinearPredictor, action_columns, expand, predict_expanded
 from bopl.learner.expanded_tree import LEAF_COLUMN, ExpandedTree, just_above, predictor_from
-from bopl.learner.linear import LinearPredictor
 from bopl.log import BanditLog
 from bopl.objective import StepTarget
 

@@ -16,7 +16,7 @@ from bopl._archive import grouped
 from bopl._registry import Registry
 from bopl._typing import AnyArray, ContextMatrix, FloatArray
 from bopl.learner.base import Predictor
-from bopl.learner.expanded import action_columns
+from bopl.learner.expanded import LinearPredictor, action_columns, pack_linear, unpack_linear
 from bopl.learner.expanded_tree import FILE_KIND, pack_nothing, unpack_trees
 from bopl.learner.hist_tree.predictor import (
     HistTreePredictor,
@@ -27,7 +27,6 @@ from bopl.learner.hist_tree.predictor import (
     unpack_hist_trees,
     unpack_sparse_trees,
 )
-from bopl.learner.linear import LinearPredictor, pack_linear, unpack_linear
 
 MIXED = "mixed"  # predictors of several kinds
 MAX_COLUMN_BYTES = 1 << 30  # of the columns of the actions, which grow with the square of their number

@@ -7,12 +7,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from bopl._archive import Archive, Packed
-from bopl.boosting.ensemble import Ensemble
+from bopl.boosting.ensemble import Ensemble, Start, pack_rounds, read_records, unpack_rounds
 from bopl.boosting.history import COLUMNS, History
-from bopl.boosting.round_store import pack_rounds, read_records, unpack_rounds
-from bopl.boosting.start import Start
+from bopl.learner.hist_tree.tree import MAX_NUMBER
 from bopl.learner.store import describe_learner, learner_from, pack_predictors, unpack_predictors
-from bopl.learner.tree_check import MAX_NUMBER
 from bopl.policy.model_file import read_settings, restore_common, to_plain
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from bopl._exact import exact_mean
 from bopl._settings import check_choice, check_number
 from bopl._typing import FloatArray
 from bopl.boosting import Problem, Start, StepRule
-from bopl.boosting.start import STARTS
+from bopl.boosting.ensemble import STARTS
 from bopl.boosting.workbench import Workbench, describe_model
 from bopl.learner import default_learner
 from bopl.learner.store import learner_settings

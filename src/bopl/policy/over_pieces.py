@@ -17,9 +17,9 @@ from bopl.boosting.loop import AnyCallback, BoostingResult, BoostingRun, boost, 
 from bopl.boosting.pieces import PiecesProblem, WaitingShare, run_over_pieces
 from bopl.boosting.pieces.certificate import optimal_risk
 from bopl.boosting.pieces.models import AfterPrior, PiecesBench, StartModels, own_reward
+from bopl.boosting.pieces.run import working_memory
 from bopl.boosting.pieces.state import BuildPolicy
 from bopl.boosting.pieces.validation import PiecesValidation
-from bopl.boosting.pieces.working import working_memory
 from bopl.boosting.workbench import LoggingFit, reward_start
 from bopl.cluster import Cluster, Placement
 from bopl.learner import HistTree, with_categories
@@ -29,6 +29,7 @@ from bopl.learner.pieces.facts import (
     LoadedPiece,
     LoadLog,
     add_some,
+    count_keys,
     find_layout,
     find_numbers,
     plain_context,
@@ -36,8 +37,7 @@ from bopl.learner.pieces.facts import (
     stream_values,
     without_rows,
 )
-from bopl.learner.pieces.keys import count_keys
-from bopl.learner.pieces.row_key import find_row_key
+from bopl.learner.pieces.stored import find_row_key
 from bopl.log.identical import content_digest, decision_keys, digest_of, sample_keys
 from bopl.log.learnable import check_reward_size
 from bopl.log.row_sketch import RowSketch

@@ -17,8 +17,8 @@ from bopl._errors import UsageError
 from bopl._settings import check_number
 from bopl._typing import FloatArray
 from bopl.boosting import TimeLimit
-from bopl.boosting.keeper import Keeper
 from bopl.boosting.loop import INTERRUPTED
+from bopl.boosting.workbench import Keeper
 from bopl.learner.store import Packed
 from bopl.log import BanditLog, PartitionedLog
 from bopl.log.leak.find import warn_of_leaks
@@ -30,11 +30,10 @@ from bopl.policy.scored import as_training_log
 from bopl.race.candidate import choose
 from bopl.race.contender import SHARPNESS
 from bopl.race.delegated import DelegatedPolicy
-from bopl.race.final import InMemory, OverPieces, Training, WinnerFit
-from bopl.race.leaderboard import Leaderboard
+from bopl.race.final import InMemory, OverPieces, Training, WinnerFit, raced_rows
+from bopl.race.leaderboard import Leaderboard, race_card
 from bopl.race.progress import RaceProgress
 from bopl.race.race import Outcome, Race, RaceSettings, make_panel
-from bopl.race.raced_part import raced_rows
 
 MAX_WHOLE = 60_000  # of a log with more samples, only a part races: it is as reliable, and faster
 CROSS_VALIDATE_BELOW = 12_000  # with fewer samples, all of them judge, by cross-validation
@@ -307,6 +306,4 @@ class AutoPolicy(DelegatedPolicy):
 
     def _repr_html_inner(self) -> str:
         """Return the HTML for notebooks, instead of scikit-learn's diagram."""
-        from bopl.race.race_card import race_card
-
         return race_card(self, repr(self))

@@ -11,8 +11,8 @@ import numpy as np
 from bopl._typing import AnyArray, FloatArray
 from bopl.boosting import Workbench
 from bopl.boosting.checkpoint import write_checkpoint
-from bopl.boosting.keeper import Keeper
 from bopl.boosting.loop import BoostingRun, Problem, result_of
+from bopl.boosting.workbench import Keeper
 from bopl.log import BanditLog
 from bopl.objective.softmax import softmax
 from bopl.policy import BoostedPolicy

@@ -1,4 +1,4 @@
-"""Training the winner on all samples of a log in memory or in pieces."""
+"""Which samples of a large log race, and training the winner on all samples of a log in memory or in pieces."""
 
 from __future__ import annotations
 
@@ -11,17 +11,21 @@ from typing import Any, Protocol
 import numpy as np
 
 from bopl._errors import PartTrainedWarning
-from bopl._typing import FloatArray
+from bopl._typing import FloatArray, IntArray
 from bopl.boosting import TimeLimit, Workbench
-from bopl.boosting.keeper import Keeper
+from bopl.boosting.workbench import Keeper
+from bopl.cluster.memory import memory_budget
 from bopl.log import BanditLog, PartitionedLog
 from bopl.policy.boosted import BoostedPolicy
 from bopl.race.contender import Contender
-from bopl.race.raced_part import part_in_memory
 from bopl.reward.logging_model import LoggingModel
 
 FINAL_FOLDS = ((100_000, 4), (500_000, 3), (np.inf, 2))  # folds of cross-fitting the winner's reward model, by samples
 ROUNDS_GROWTH = 0.25  # the number of rounds grows with this power of the number of samples
+MAX_RACED = 30_000  # samples of a log that is too large to race in full
+BYTES_PER_SCORE = 40  # of a sample and an action in a fit: scores, gradients, predictions and their copies
+BYTES_PER_COLUMN = 16  # of a sample and a context column: the number, its code, and the copies of both
+BYTES_PER_SAMPLE = 100  # of everything else
 
 
 class WinnerFit(Protocol):
@@ -147,3 +151,23 @@ def limits(deadline: float) -> list[TimeLimit]:
     """Return the callback that keeps a deadline, if there is one."""
     left = deadline - time.monotonic()
     return [] if np.isinf(left) else [TimeLimit(max(left, 0.0))]
+
+
+def raced_rows(n_samples: int, seed: int) -> IntArray:
+    """Return the samples of a large log that race, in order."""
+    return np.sort(np.random.default_rng([seed, 1]).permutation(n_samples)[:MAX_RACED])
+
+
+def samples_in_memory(log: PartitionedLog, memory: int | str | None) -> int:
+    """Return how many samples of a log can be trained on in this much memory; half of the free memory by default."""
+    per_sample = BYTES_PER_SCORE * log.n_actions + BYTES_PER_COLUMN * log.n_features + BYTES_PER_SAMPLE
+    return max(memory_budget(memory) // per_sample, MAX_RACED)
+
+
+def part_in_memory(log: PartitionedLog, memory: int | str | None, seed: int) -> tuple[BanditLog, IntArray]:
+    """Return as many random samples of a log as can be trained on in memory, all if they fit, and their row numbers."""
+    n_samples = samples_in_memory(log, memory)
+    if n_samples >= log.n_samples:
+        return log.to_log(), np.arange(log.n_samples)
+    rows = np.sort(np.random.default_rng([seed, 4]).choice(log.n_samples, n_samples, replace=False, shuffle=False))
+    return log.subset(rows).to_log(), rows

@@ -11,7 +11,7 @@ import numpy as np
 
 from bopl._typing import AnyArray, FloatArray
 from bopl.boosting import Workbench
-from bopl.boosting.keeper import Keeper
+from bopl.boosting.workbench import Keeper
 from bopl.log import BanditLog, SplitFacts
 from bopl.log.log_split import divide_latest
 from bopl.objective.softmax import softmax

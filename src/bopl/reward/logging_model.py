@@ -18,8 +18,8 @@ from bopl._policy_reader import logged_entries
 from bopl._typing import AnyArray, ContextMatrix, FloatArray
 from bopl.learner.hist_tree.predict import FlatEnsemble
 from bopl.learner.hist_tree.predictor import HistTreePredictor, pack_hist_trees, stack_trees, unpack_hist_trees
+from bopl.learner.hist_tree.tree import MAX_NUMBER
 from bopl.learner.store import PREDICTORS, Codec
-from bopl.learner.tree_check import MAX_NUMBER
 from bopl.log.context import is_sparse
 from bopl.log.input_layout import InputLayout, category_sizes, fit_layout, unpack_layout
 from bopl.objective.softmax import log_softmax

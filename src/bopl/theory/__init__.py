@@ -4,7 +4,14 @@ Every formula names its place in *Boosted Off-Policy Learning* (London, Lu, Sand
 are used as they are: pass ``log.translated(…)`` if the reward is translated.
 """
 
-from bopl.theory.excess_risk import ExcessRiskBound, excess_risk_after, excess_risk_bound, theorem_1_bound
+from bopl.theory.excess_risk import (
+    ExcessRiskBound,
+    error_rate,
+    excess_risk_after,
+    excess_risk_bound,
+    theorem_1_bound,
+    weak_learning_edge,
+)
 from bopl.theory.optimal_risk import (
     emp_risk_uniform,
     excess_emp_risk_0,
@@ -23,7 +30,6 @@ from bopl.theory.smoothness import (
     softmax_smoothness,
     surrogate_loss_smoothness,
 )
-from bopl.theory.weak_learning import error_rate, weak_learning_edge
 
 __all__ = [
     "ExcessRiskBound",

@@ -16,8 +16,8 @@ import numpy as np
 from bopl._machine import versions
 from bopl._typing import AnyArray
 from bopl.boosting import BoostingState, CallbackAction, Checkpoint
-from bopl.boosting.keeper import Keeper
 from bopl.boosting.loop import AnyCallback
+from bopl.boosting.workbench import Keeper
 from bopl.log import BanditLog, PartitionedLog
 from bopl.workflow.config import TrainConfig
 

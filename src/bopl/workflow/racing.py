@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from bopl._errors import LeakWarning, PartTrainedWarning
-from bopl.boosting.keeper import Keeper
 from bopl.boosting.loop import INTERRUPTED
+from bopl.boosting.workbench import Keeper
 from bopl.log import BanditLog, PartitionedLog
 from bopl.race import AutoPolicy, Leaderboard
 from bopl.report.plain import MINUS, within_text

@@ -14,8 +14,8 @@ from bopl import report
 from bopl._policy_reader import read_policy
 from bopl._progress import Hear, RunLine, current_line, deprecated_listener
 from bopl.boosting import TimeLimit, Workbench
-from bopl.boosting.keeper import Keeper
 from bopl.boosting.loop import AnyCallback
+from bopl.boosting.workbench import Keeper
 from bopl.evaluation import Evaluation
 from bopl.learner import HistTree
 from bopl.log import BanditLog, LogSplit, PartitionedLog, PiecesSplit

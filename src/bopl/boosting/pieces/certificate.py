@@ -11,8 +11,7 @@ from bopl._exact import no_limbs, value_of
 from bopl._typing import AnyArray, FloatArray
 from bopl.boosting.pieces.state import BuildPolicy
 from bopl.cluster import Placement
-from bopl.learner.pieces.facts import LoadedPiece
-from bopl.learner.pieces.keys import count_keys, is_among
+from bopl.learner.pieces.facts import LoadedPiece, count_keys, is_among
 from bopl.log import BanditLog
 from bopl.log.concatenation import join_parts
 from bopl.log.identical import Keys, context_keys, keys_of, mix

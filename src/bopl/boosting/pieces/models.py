@@ -10,7 +10,7 @@ import numpy as np
 from bopl._exact import limbs_of, value_of, values_of
 from bopl._policy_reader import logged_entries
 from bopl._typing import FloatArray
-from bopl.boosting.prior import Prior, PriorSums, find_prior, has_spread
+from bopl.boosting.workbench import Prior, PriorSums, find_prior, has_spread
 from bopl.cluster import Cluster, Placement
 from bopl.learner.pieces import Part, PiecesLog, parts_of, place_parts
 from bopl.learner.pieces.facts import LoadedPiece, LoadLog, add_some

@@ -18,17 +18,29 @@ from bopl.boosting.ensemble import Round
 from bopl.boosting.pieces import state as work
 from bopl.boosting.pieces.state import BuildPolicy, MadeRound
 from bopl.cluster import Cluster, Placement, Traffic
+from bopl.cluster.memory import MIB, WorkingMemory
 from bopl.learner.base import FittedStep
 from bopl.learner.hist_tree.apply import GrownTree
 from bopl.learner.hist_tree.bound import placed_rounds
 from bopl.learner.hist_tree.learner import HistTree
-from bopl.learner.hist_tree.levels import Pieces
+from bopl.learner.hist_tree.levels import GATHER_BYTES, GATHER_ROWS, Pieces
 from bopl.learner.hist_tree.predictor import HistTreePredictor
 from bopl.learner.hist_tree.rounds import TreeRounds, WeightSummary
 from bopl.learner.hist_tree.storage import BinnedContext
 from bopl.learner.hist_tree.wave import Answer, TreeTask, Wave
 from bopl.learner.pieces import Part, place_parts
+from bopl.learner.pieces.facts import COLUMNS_AT_ONCE, KEYS_AT_ONCE
 from bopl.objective import StepTarget
+
+# Of what a fit takes in memory beside the states of pieces. The numbers were measured, with some room:
+# `benchmarks/scale.py --show budgets` shows what is left of it.
+CODE = 72 * MIB  # libraries and compiled code that a fit loads
+KEY_BYTES = 32  # of a hash that the owner holds, with what it takes to count it
+COUNT_BYTES = 5 * MIB  # of a column whose values are being counted
+COLUMN_BYTES = 20  # of an entry of the context while its piece is read or changed: copies, codes and the number itself
+ACTION_BYTES = 26  # of an action of a sample: scores, gradients, the prediction and a copy
+ROW_BYTES = 150  # of everything else of a sample
+MAX_SPARSE = 100  # entries of a sparse context: how many there are is not known before they are read
 
 
 class PlacedLearner:
@@ -167,3 +179,26 @@ def run_over_pieces(
             placed, learner, problem.n_samples, problem.build.n_actions, problem.build.least_propensity
         )
         yield learner, ascent
+
+
+def working_memory(log: Any, learner: HistTree) -> WorkingMemory:
+    """Return what a fit takes beside states: reading, counting, hashing and growing trees follow each other.
+
+    It is estimated before the fit begins, for its budget.
+
+    Parameters
+    ----------
+    log : PiecesLog
+    learner : HistTree
+        Its settings.
+    """
+    is_sparse = log.schema is not None and log.schema.is_sparse
+    n_columns = min(log.n_features, MAX_SPARSE) if is_sparse else log.n_features
+    per_row = COLUMN_BYTES * n_columns + ACTION_BYTES * log.n_actions + ROW_BYTES
+    largest = max(getattr(piece, "n_available", piece.n_rows) for piece in log.pieces)
+    counting = COUNT_BYTES * min(COLUMNS_AT_ONCE, n_columns)
+    hashing = KEY_BYTES * min(log.n_samples, KEYS_AT_ONCE)
+    n_open = min(1 << min(learner.max_depth, 62), log.n_samples // max(GATHER_ROWS, 1) + 1)
+    histograms = 8 * learner.max_bins * log.n_features * n_open // 2  # of the smaller children of a level
+    growing = 2 * histograms + min(2 * GATHER_BYTES, per_row * log.n_samples)
+    return WorkingMemory(CODE + max(counting, hashing, growing), per_row * largest + max(counting, histograms))

@@ -21,8 +21,7 @@ from bopl.learner.hist_tree.problem import Target
 from bopl.learner.hist_tree.storage import BinnedContext
 from bopl.learner.hist_tree.wave import Answer, TreeTask, Wave
 from bopl.learner.pieces import Loader, Part
-from bopl.learner.pieces.row_key import RowKey
-from bopl.learner.pieces.stored import StoredContext, store_piece
+from bopl.learner.pieces.stored import RowKey, StoredContext, store_piece
 from bopl.log import BanditLog
 from bopl.objective import RewardTerms, TrainingData
 from bopl.objective.protocol import PartObjective

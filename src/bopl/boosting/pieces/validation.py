@@ -12,8 +12,7 @@ import numpy as np
 from bopl._exact import no_limbs, value_of
 from bopl._typing import AnyArray, FloatArray
 from bopl.boosting.callback import BoostingState, Validation, watched_totals
-from bopl.boosting.ensemble import Round
-from bopl.boosting.start import Start
+from bopl.boosting.ensemble import Round, Start
 from bopl.cluster import Cluster, Placement
 from bopl.learner.pieces import Loader, Part, PiecesLog, parts_of, place_parts
 from bopl.log import BanditLog

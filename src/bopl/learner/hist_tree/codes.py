@@ -9,8 +9,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from bopl._kernel import njit
-from bopl.learner.hist_tree.binning import ColumnBins
-from bopl.learner.hist_tree.bins import ColumnEntries, csr_entries, dense_bins, dense_counts, zero_bin
+from bopl.learner.hist_tree.binning import ColumnBins, ColumnEntries, csr_entries, dense_bins, dense_counts, zero_bin
 from bopl.learner.hist_tree.histogram_column import (
     NO_BIN,
     HistogramColumn,

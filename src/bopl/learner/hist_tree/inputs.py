@@ -13,7 +13,7 @@ from scipy import sparse
 from bopl._errors import quoted
 from bopl._settings import check_number
 from bopl.learner.hist_tree.binning import MAX_BINS
-from bopl.learner.tree_check import MAX_DEPTH
+from bopl.learner.hist_tree.tree import MAX_DEPTH
 
 if TYPE_CHECKING:
     from bopl.learner.hist_tree.learner import HistTree

@@ -10,8 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from bopl.learner.hist_tree.binning import MAX_BINS, ColumnBins
-from bopl.learner.hist_tree.bins import csr_entries, dense_bins, dense_counts
+from bopl.learner.hist_tree.binning import MAX_BINS, ColumnBins, csr_entries, dense_bins, dense_counts
 
 FIXED_EXCESS = 1.3  # the fixed layout's constant row length is worth this many more codes
 MIN_BUNDLE_COVER = 0.5  # a bundle that is mostly "none of them" saves nothing

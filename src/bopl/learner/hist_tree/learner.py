@@ -10,10 +10,10 @@ from sklearn.base import BaseEstimator
 from bopl.learner.hist_tree.binning import fit_columns
 from bopl.learner.hist_tree.bound import BoundHistTree
 from bopl.learner.hist_tree.codes import bin_context
-from bopl.learner.hist_tree.compilation import announced_compilation
 from bopl.learner.hist_tree.engine import EngineRows
 from bopl.learner.hist_tree.inputs import as_context, categorical_mask, check_tree_settings, feature_matrix
 from bopl.learner.hist_tree.locality import find_order
+from bopl.learner.hist_tree.rounds import announced_compilation
 from bopl.learner.hist_tree.rows import take_rows
 
 

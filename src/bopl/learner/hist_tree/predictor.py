@@ -13,12 +13,17 @@ from bopl._archive import Packed
 from bopl._typing import AnyArray, ContextMatrix, FloatArray, IntArray
 from bopl.learner.expanded import dense_chunks
 from bopl.learner.hist_tree.predict import FlatEnsemble, flatten
-from bopl.learner.hist_tree.tree import ACTION_SPLIT, LEAF_FEATURE, WORD_BITS, Tree, n_words, split_columns
-from bopl.learner.tree_check import (
+from bopl.learner.hist_tree.tree import (
+    ACTION_SPLIT,
+    LEAF_FEATURE,
+    WORD_BITS,
+    Tree,
     check_children,
     check_depth,
     check_finite,
     check_node_arrays,
+    n_words,
+    split_columns,
     without_overflow,
 )
 

@@ -1,25 +1,30 @@
 """One round: what is drawn, the limits and grids of its tree, and the tree over raw contexts.
 
-The same for every engine: only who keeps the rows, and with them the gradients, differs.
+The same for every engine: only who keeps the rows, and with them the gradients, differs. The first round compiles the
+engine, once per installation; the user is told.
 """
 
 from __future__ import annotations
 
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import TYPE_CHECKING, Generic, TextIO, TypeVar
+from weakref import WeakSet
 
 import numpy as np
+from numba.core.event import Event, Listener, install_listener
 from numpy.typing import NDArray
 
 from bopl._exact import exact_sum
 from bopl.learner.hist_tree.action_split import ActionTable
 from bopl.learner.hist_tree.apply import GrownTree
-from bopl.learner.hist_tree.assembly import make_tree
-from bopl.learner.hist_tree.compilation import announced_compilation
+from bopl.learner.hist_tree.assembly import keep_best_splits, make_tree
 from bopl.learner.hist_tree.engine import EngineRows, GrowthTask, Limits, TreeEngine
 from bopl.learner.hist_tree.grid import Grid, largest_of
 from bopl.learner.hist_tree.problem import make_grids
-from bopl.learner.hist_tree.prune import keep_best_splits
 from bopl.learner.hist_tree.tree import Tree
 
 if TYPE_CHECKING:
@@ -28,7 +33,10 @@ if TYPE_CHECKING:
 MIN_LARGE = 4096  # smaller problems are not worth handing to another thread
 PIECES = 16  # ... nor are those below this part of the contexts
 
+LEAST_SECONDS = 3.0  # shorter compilations are not worth a second line
+
 Source = TypeVar("Source")
+_told: WeakSet[TextIO] = WeakSet()  # streams that have been told: once per process is enough
 
 
 @dataclass(frozen=True)
@@ -174,3 +182,33 @@ def _min_child_weight(settings: HistTree, weights: WeightSummary) -> float:
     if settings.min_leaf_samples > 0.0:  # samples without weight are none
         least = max(least, float(settings.min_leaf_samples) * weights.total / (weights.n_positive or 1))
     return least
+
+
+class _Announcer(Listener):
+    """Writes one line when the first kernel is compiled; silent when all come from the cache."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self.stream = stream
+        self.started: float | None = None
+
+    def on_start(self, event: Event) -> None:
+        if self.started is None:
+            self.started = time.perf_counter()
+            if self.stream not in _told:
+                _told.add(self.stream)
+                self.stream.write("bopl: compiling the tree engine, once per installation …\n")
+                self.stream.flush()
+
+    def on_end(self, event: Event) -> None:
+        pass
+
+
+@contextmanager
+def announced_compilation(stream: TextIO | None = None) -> Iterator[None]:
+    """Say on standard error if something is compiled inside the block, and afterwards how long the block took."""
+    announcer = _Announcer(stream or sys.stderr)
+    with install_listener("numba:compile", announcer):
+        yield
+    if announcer.started is not None and time.perf_counter() - announcer.started >= LEAST_SECONDS:
+        seconds = time.perf_counter() - announcer.started
+        announcer.stream.write(f"bopl: compiled in {seconds:.0f} s; the next start takes it from the cache.\n")
