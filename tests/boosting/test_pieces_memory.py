@@ -107,3 +107,26 @@ def test_how_many_rows_are_sent_at_once_changes_no_byte(tmp_path, at_once, monke
     monkeypatch.setattr(levels, "GATHER_BYTES", at_once)
     policy.fit(log).save(tmp_path / "found.bopl")
     assert (tmp_path / "found.bopl").read_bytes() == (tmp_path / "expected.bopl").read_bytes()
+
+
+class Parking(ThisMachine):
+    """All states of pieces are in the file, and three threads open and park them."""
+
+    def __init__(self, cache):
+        super().__init__("1kB", n_threads=3, cache=cache)
+
+    def reserve(self, work):
+        """Keep the threads."""
+
+
+@pytest.mark.slow
+def test_states_that_come_and_go_on_several_threads_give_the_same_bytes(tmp_path):
+    """Their addresses are those of other states soon: what was kept of them by address was once read, or crashed."""
+    write_log(tmp_path / "log.parquet", 300_000)
+    log, found = scanned(tmp_path / "log.parquet"), []
+    for machine in (ThisMachine("8GB"), *(Parking(tmp_path / "cache") for _ in range(4))):
+        policy = bopl.BoostedPolicy("ips", bopl.HistTree(8), n_rounds=6, progress=False, random_state=0)
+        with machine:
+            policy.fit(log, cluster=machine)
+        found.append([one.predictor.tree.to_bytes() for one in policy.ensemble_.rounds])
+    assert all(one == found[0] for one in found)

@@ -111,6 +111,7 @@ def test_a_training_in_pieces_ends_in_a_policy_and_a_verdict(capsys, tmp_path, f
     assert whole["split"] == facts["split"]
 
 
+@pytest.mark.filterwarnings("ignore:a memory budget")  # which is the smallest on purpose
 @pytest.mark.parametrize("words", [["ips", "--reward-translation", "-0.3"], ["surrogate"]], ids=["one fit", "choice"])
 def test_a_single_objective_is_trained_on_all_pieces_as_in_memory(capsys, tmp_path, files, words, monkeypatch):
     monkeypatch.setenv("BOPL_CACHE", str(tmp_path / "cache"))

@@ -6,6 +6,7 @@ import pyarrow as pa
 import pytest
 
 from bopl.cluster import ArrayCache, ThisMachine
+from bopl.cluster.cache import find_in_files
 from bopl.cluster.order import Change, Order
 from bopl.cluster.scratch import Scratch, state_bytes
 from cluster.work import Numbers, build, count, multiply, numbers, plain_story, story
@@ -149,3 +150,52 @@ def test_states_at_another_version_are_missing(tmp_path):
         placement.update(multiply, 3)
         order = Order(placement.id, 0, (0,), Change(multiply, (3,)), None)
         assert cluster.carry_out(order).missing == (0,)
+
+
+def is_mapped(address):
+    """Return whether memory of this process begins at or before an address and ends after it."""
+    with open("/proc/self/maps") as lines:
+        ranges = [[int(end, 16) for end in line.split()[0].split("-")] for line in lines]
+    return any(begin <= address < end for begin, end in ranges)
+
+
+needs_maps = pytest.mark.skipif(not os.path.exists("/proc/self/maps"), reason="the system does not list its maps")
+
+
+@needs_maps
+def test_a_file_is_forgotten_before_other_arrays_can_have_its_addresses(tmp_path, monkeypatch):
+    """Or such an array would be taken for a part of the file, and the file's contents for the array's."""
+    forgotten = []
+
+    class Watched(dict):
+        def pop(self, address, *default):
+            forgotten.append(is_mapped(address))
+            return super().pop(address, *default)
+
+    watched = Watched()
+    monkeypatch.setattr("bopl.cluster.cache._MAPS", watched)
+    arrays = ArrayCache(tmp_path).arrays("one", lambda: {"a": np.arange(1 << 16)})
+    part = memoryview(arrays["a"])[10:]
+    assert find_in_files(part)[0].startswith(str(tmp_path))
+    del arrays
+    assert len(watched) == 1  # as long as an array needs it
+    del part
+    assert (forgotten, watched) == ([True], {})
+
+
+@needs_maps
+def test_an_array_that_replaces_another_cannot_have_its_address(tmp_path):
+    """Or its contents would not be written: those at this address were in the file already."""
+    scratch = Scratch(tmp_path)
+    parked = scratch.park({"old": np.arange(1 << 16)})
+    opened = scratch.open(parked)
+    address = opened.state["old"].ctypes.data
+    opened.state["old"] = None
+    assert is_mapped(address)
+    opened.state["new"] = np.ones(1 << 16)
+    assert opened.state["new"].ctypes.data != address
+    again = scratch.open(scratch.park(opened.state, opened)).state
+    assert again["old"] is None
+    assert (again["new"] == 1.0).all()
+    del opened
+    assert not is_mapped(address)

@@ -225,6 +225,7 @@ PIECES_CUTS = {
 }
 
 
+@pytest.mark.filterwarnings("ignore:a memory budget")  # which is the smallest on purpose
 @pytest.mark.parametrize("at", list(PIECES_CUTS))
 def test_race_over_pieces_goes_on_to_the_same_bytes(log, few_race, tmp_path, monkeypatch, said, at):
     settings = {"include": ("ips",), "memory": "1"}

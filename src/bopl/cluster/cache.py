@@ -11,10 +11,8 @@ import json
 import math
 import mmap
 import os
-import threading
 import time
 import warnings
-import weakref
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -36,7 +34,6 @@ _WORD = 8  # bytes that hold the length of the head
 _KINDS = "biufSU"  # kinds of dtype that are plain bytes
 
 _MAPS: dict[int, tuple[int, str]] = {}  # length and path by address
-_LOCK = threading.RLock()  # a map may end while another one is looked up
 
 Arrays = Mapping[str, np.ndarray[Any, Any]]
 
@@ -206,24 +203,31 @@ def open_arrays(path: Path) -> dict[str, np.ndarray[Any, Any]]:
     }
 
 
+class _FileMap(mmap.mmap):
+    """The map of a file. It is forgotten while its addresses are still its own: later they may be another array's."""
+
+    address = -1
+
+    def __del__(self) -> None:  # a weak reference would be called too late
+        if _MAPS is not None:  # as it may be at the end of the program
+            _MAPS.pop(self.address, None)
+
+
 def map_file(path: str) -> mmap.mmap:
     """Return the memory map of a file, which `find_in_files` can look up as long as it is used."""
     with open(path, "rb") as file:
-        mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY)
-    address = address_of(memoryview(mapped))
-    with _LOCK:
-        _MAPS[address] = len(mapped), path
-    weakref.finalize(mapped, _MAPS.pop, address, None).atexit = False
+        mapped = _FileMap(file.fileno(), 0, access=mmap.ACCESS_COPY)
+    mapped.address = address_of(memoryview(mapped))
+    _MAPS[mapped.address] = len(mapped), path
     return mapped
 
 
 def find_in_files(raw: memoryview) -> tuple[str, int] | None:
     """Return the path of the mapped file that a buffer belongs to, and its offset; None for other buffers."""
     address = address_of(raw)
-    with _LOCK:
-        for begin, (length, path) in _MAPS.items():
-            if begin <= address and address + raw.nbytes <= begin + length:
-                return path, address - begin
+    for begin, (length, path) in _MAPS.copy().items():  # maps may end meanwhile, but not that of the buffer
+        if begin <= address and address + raw.nbytes <= begin + length:
+            return path, address - begin
     return None
 
 

@@ -58,12 +58,15 @@ class Opened:
     state : object
     places : dict
         Extent of each array by its address in memory.
+    maps : list
+        Maps of the extents. They last as long as this, or an array that replaces another could get its address.
     is_parked : bool
         Whether it comes from the file rather than from memory.
     """
 
     state: Any
     places: dict[int, Extent] = field(default_factory=dict)
+    maps: list[mmap.mmap] = field(default_factory=list)
     is_parked: bool = False
 
 
@@ -119,6 +122,7 @@ class Scratch:
             If the cache no longer has its arrays.
         """
         places: dict[int, Extent] = {}
+        maps: list[mmap.mmap] = []
         files: dict[str, mmap.mmap] = {}
         buffers: list[Any] = []
         for extent in parked.extents:
@@ -129,8 +133,9 @@ class Scratch:
             begin, size = extent
             mapped = mmap.mmap(self._file.fileno(), size, offset=begin)
             places[address_of(memoryview(mapped))] = extent
+            maps.append(mapped)
             buffers.append(mapped)
-        return Opened(pickle.loads(parked.head, buffers=buffers), places, is_parked=True)
+        return Opened(pickle.loads(parked.head, buffers=buffers), places, maps, is_parked=True)
 
     def release(self, parked: Parked) -> None:
         """Free the state's part of the file."""
