@@ -66,6 +66,18 @@ def test_a_race_bins_every_array_once(tmp_path, monkeypatch):
     assert set(binned.values()) == {1}, [(shape, n) for (shape, _), n in binned.items()]
 
 
+def test_all_trees_of_a_race_are_grown_on_the_threads_that_were_asked_for(tmp_path, monkeypatch):
+    used, n_threads = [], bopl.HistTree.n_threads.fget
+
+    def note(self):
+        used.append(n_threads(self))
+        return used[-1]
+
+    monkeypatch.setattr(bopl.HistTree, "n_threads", property(note))
+    train(config_for(tmp_path, objective="auto", include=("dr",), n_rounds=100, max_depth=12, n_jobs=1))
+    assert set(used) == {1}  # the logging policy's and those of the verdict's reward model, too
+
+
 @pytest.mark.parametrize("is_kept", [True, False])
 def test_held_out_samples_are_scored_once_if_their_probabilities_can_be_kept(tmp_path, monkeypatch, is_kept):
     scored, predicted = Counter(), Counter()

@@ -105,7 +105,7 @@ def make_panel(
         fold = draw_folds(log, settings.n_parts, settings.seed)
         divisions = [(np.flatnonzero(fold != k), np.flatnonzero(fold == k)) for k in range(int(fold.max()) + 1)]
         judged_by = f"Judged by cross-validation: all {log.n_samples:,} samples in turn, in {len(divisions)} parts."
-    model = _fit_logging(log, settings.seed, keeper)  # independent of rewards: one for all
+    model = _fit_logging(log, settings, keeper)  # independent of rewards: one for all
     arenas = [
         _make_arena(log, train, judged, settings, sample_weight, model, keeper, f"arena {number}")
         for number, (train, judged) in enumerate(divisions)
@@ -114,12 +114,12 @@ def make_panel(
     return Panel(arenas, log.subset(order), model, judged_by, keeper)
 
 
-def _fit_logging(log: BanditLog, seed: int, keeper: Keeper) -> LoggingModel:
+def _fit_logging(log: BanditLog, settings: RaceSettings, keeper: Keeper) -> LoggingModel:
     """Return the logging policy, learned or recalled."""
     model = keeper.recall("logging", partial(read_logging_model, log=log))
     if model is None:
         began = time.monotonic()
-        model = fit_logging_model(log, seed=seed, pairs=keeper.pairs)
+        model = fit_logging_model(log, seed=settings.seed, n_jobs=settings.n_jobs, pairs=keeper.pairs)
         writing = partial(write_logging_model, model=model, log=log)
         keeper.keep("logging", writing, seconds=time.monotonic() - began)
     return model

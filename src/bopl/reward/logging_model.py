@@ -132,14 +132,17 @@ class LoggingModel:
         )
 
 
-def fit_logging_model(log: BanditLog, *, seed: int = 0, pairs: BoundPairs | None = None) -> LoggingModel:
+def fit_logging_model(
+    log: BanditLog, *, seed: int = 0, n_jobs: int | None = None, pairs: BoundPairs | None = None
+) -> LoggingModel:
     """Learn the logging policy from the logged propensities, without using rewards.
 
     Minimises the squared error of ``ln pi_0(a_i | x_i) - ln p_i``. The penalty, and whether there is a floor
     under the propensities (uniform exploration), are chosen to predict held-out samples best. If a linear model
     is not enough, boosted trees learn its residuals; ``pairs`` are shared with other fits on the log.
     """
-    from bopl.reward.boosted_model import BoostedRewardModel, BoundPairs  # which a fitted model does not need
+    # A fitted model does not need these.
+    from bopl.reward.boosted_model import BoostedRewardModel, BoundPairs, default_reward_learner
     from bopl.reward.cross_fitting import cross_fit
 
     model = _fit_linear(log, seed)
@@ -149,7 +152,7 @@ def fit_logging_model(log: BanditLog, *, seed: int = 0, pairs: BoundPairs | None
         model = _fit_linear(log, seed, has_floor=False)
     logged = logged_entries(model.log_prob(log.context, log.action_mask), log.action_idx)
     left = log.with_reward(np.log(np.maximum(log.propensity, MIN_PROB)) - logged)
-    trees = BoostedRewardModel(n_rounds=TREE_ROUNDS)
+    trees = BoostedRewardModel(default_reward_learner().set_params(n_jobs=n_jobs), TREE_ROUNDS)
     binding = (BoundPairs() if pairs is None else pairs).of(log, trees.learner_for(log)).with_reward(left.reward)
     fitted = cross_fit(left, trees, n_folds=2, seed=seed, binding=binding)
     return with_trees(model, fitted)

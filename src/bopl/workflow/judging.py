@@ -22,7 +22,7 @@ from bopl.log.duplicate import audit_duplicates
 from bopl.log.finding import PROBLEM
 from bopl.policy import load
 from bopl.reward import BoostedRewardModel
-from bopl.reward.boosted_model import BoundPairs
+from bopl.reward.boosted_model import BoundPairs, default_reward_learner
 from bopl.reward.prediction import predict_rewards
 from bopl.workflow.config import TrainConfig
 from bopl.workflow.deciding import describe_acting, with_sharpness
@@ -40,7 +40,8 @@ def fit_reward_model(
     if log.n_actions > MAX_MODEL_ACTIONS or not any(map(estimator_needs_model, chosen_estimators(config))):
         return None
     part = drawn_part(log, MAX_REWARD_SAMPLES, [config.random_state, 3])
-    return BoostedRewardModel(random_state=config.random_state).fit(part, pairs=pairs)
+    learner = default_reward_learner().set_params(n_jobs=config.n_jobs)
+    return BoostedRewardModel(learner, random_state=config.random_state).fit(part, pairs=pairs)
 
 
 def judge(
