@@ -14,6 +14,8 @@ from bopl.cluster.order import Answer, Order, merge_answers
 from bopl.cluster.placement import Cluster
 from bopl.cluster.shelf import HandingOut, Shelf
 
+STATES_SHARE = 0.85  # of what is left for states: allocators and what surrounds their arrays take the rest
+
 
 class ThisMachine(Cluster):
     """This machine, for logs larger than its memory.
@@ -70,7 +72,7 @@ class ThisMachine(Cluster):
             )
         self._per_piece = work.per_piece
         self._n_threads = min(max(room // max(work.per_piece, 1), 1), self._n_wanted)
-        self.shelf.allow(max(room - self._n_threads * work.per_piece, 0))
+        self.shelf.allow(int(STATES_SHARE * max(room - self._n_threads * work.per_piece, 0)))
 
     def carry_out(self, order: Order) -> Answer:
         """Apply an order to its pieces."""

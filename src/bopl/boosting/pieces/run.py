@@ -35,7 +35,7 @@ from bopl.objective import StepTarget
 # Of what a fit takes in memory beside the states of pieces. The numbers were measured, with some room:
 # `benchmarks/scale.py --show budgets` shows what is left of it.
 CODE = 72 * MIB  # libraries and compiled code that a fit loads
-KEY_BYTES = 32  # of a hash that the owner holds, with what it takes to count it
+KEY_BYTES = 72  # of a hash that the owner holds, with what it takes to count it
 COUNT_BYTES = 5 * MIB  # of a column whose values are being counted
 COLUMN_BYTES = 20  # of an entry of the context while its piece is read or changed: copies, codes and the number itself
 ACTION_BYTES = 26  # of an action of a sample: scores, gradients, the prediction and a copy
