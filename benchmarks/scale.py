@@ -7,6 +7,7 @@
     python benchmarks/scale.py --show dask      # two workers beside two threads, at 5 million × 20 × 10, depth 8
     python benchmarks/scale.py --show xgboost   # XGBoost's Dask interface: two runs, two numbers of workers
     python benchmarks/scale.py --show wire      # bytes and tasks per round beside the page's formula
+    python benchmarks/scale.py --show growth    # a round as rows, columns, bins, depth, actions, threads grow
 
 Each of them has a size of its own; --rows and the other flags change it (--rows 20e3 to try one).
 
@@ -92,7 +93,9 @@ class Clock:
 def a_policy(options):
     import bopl
 
-    tree = bopl.HistTree(options.depth, min_child_weight=20.0, n_jobs=options.threads)  # saved with it
+    tree = bopl.HistTree(  # saved with it
+        options.depth, max_bins=options.bins, min_child_weight=20.0, n_jobs=options.threads
+    )
     return bopl.BoostedPolicy("ips", tree, n_rounds=options.rounds, reward_translation=-0.3, random_state=0)
 
 
@@ -304,6 +307,16 @@ SHOWN = {
     "dask": {"rows": 5e6, "columns": 20, "depth": 8, "only": "memory,dask"},
     "xgboost": {"rows": 1e6, "only": "dask,xgboost"},
     "wire": {"rows": 1e6, "only": "dask"},
+    "growth": {"rows": 400e3, "row_group": 25_000, "rounds": 6},
+}
+#: What `--show growth` changes, one at a time.
+GROWTH = {
+    "rows": (100_000, 200_000, 800_000),
+    "columns": (5, 10, 40, 80),
+    "bins": (16, 64, 128),
+    "depth": (4, 6, 10, 12),
+    "actions": (2, 5, 20, 50),
+    "workers": (1, 4, 8),
 }
 COLUMNS = (
     "begin s",
@@ -322,6 +335,7 @@ DEFAULTS = {
     "columns": 20,
     "actions": 10,
     "depth": 8,
+    "bins": 256,
     "rounds": 5,
     "workers": 2,
     "row_group": 100_000,
@@ -349,6 +363,31 @@ def rows_of(options, cache: Path):
                 yield f"{measure}, {n_workers} workers", run(options, measure, cache, workers=n_workers)
     if "xgboost" in only:
         yield f"xgboost, {options.workers} workers, again", run(options, "xgboost", cache)
+
+
+def print_growth(options, temporary: Path) -> None:
+    """Print a round over pieces beside one in memory, as each size grows while the others stay as they are."""
+    usual = {name: int(getattr(options, name)) for name in GROWTH}
+    print("| what | s/round in memory | s/round over pieces | MB/round | by formula | passes/round |")
+    print("|---|---:|---:|---:|---:|---:|")
+    for name, value in [("", 0), *((name, value) for name, values in GROWTH.items() for value in values)]:
+        sizes = usual | ({name: value} if name else {})
+        folder = temporary / "-".join(str(sizes[one]) for one in ("rows", "columns", "actions"))
+        if not folder.is_dir():
+            write_log(folder, sizes["rows"], sizes["columns"], sizes["actions"], options.row_group)
+        changes = sizes | {"folder": str(folder), "threads": sizes["workers"]}
+        memory, pieces = (run(options, measure, temporary / "cache", **changes) for measure in ("memory", "pieces"))
+        if "error" in memory or "error" in pieces:
+            print(f"| {name} {value:,} | {memory.get('error')} | {pieces.get('error')} |", flush=True)
+            continue
+        assert memory["digest"] == pieces["digest"], "one model"
+        what = f"{'threads' if name == 'workers' else name} {value:,}" if name else "as above"
+        by_formula = formula_text(pieces, argparse.Namespace(**vars(options) | sizes))
+        print(
+            f"| {what} | {memory['per_round']:.3f} | {pieces['per_round']:.3f} | {pieces['bytes'] / 1e6:.2f} | "
+            f"{by_formula} | {pieces['passes']:.1f} |",
+            flush=True,
+        )
 
 
 def print_row(name: str, facts: dict, baseline: dict | None, options) -> None:
@@ -409,6 +448,7 @@ def main() -> None:
     parser.add_argument("--columns", type=int)
     parser.add_argument("--actions", type=int)
     parser.add_argument("--depth", type=int)
+    parser.add_argument("--bins", type=int, help="most bins of a column")
     parser.add_argument("--rounds", type=int)
     parser.add_argument("--workers", type=int)
     parser.add_argument("--row-group", type=int)
@@ -432,6 +472,9 @@ def main() -> None:
             write_log(Path(options.folder), n_rows, options.columns, options.actions, options.row_group)
         commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True).stdout.strip()
         print_formulas(options, n_rows, commit)
+        if options.show == "growth":
+            print_growth(options, Path(temporary))
+            return
         print("| " + " | ".join(["", *COLUMNS]) + " |")
         print("|---|" + "---:|" * (len(COLUMNS) - 1) + "---|")
         baseline, found = None, {}
