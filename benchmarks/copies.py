@@ -13,7 +13,7 @@ from __future__ import annotations
 import argparse
 
 import numpy as np
-from engine import commit
+from revisions import commit
 
 import bopl
 

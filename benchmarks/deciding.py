@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from engine import commit
+from revisions import commit
 
 import bopl
 from bopl.learner import default_learner

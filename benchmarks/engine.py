@@ -5,6 +5,7 @@
     python benchmarks/engine.py --scaling                         # HistTree as n, A, d and threads grow
     python benchmarks/engine.py --startup                         # first and second start: compilation and its cache
     python benchmarks/engine.py --whole-rounds --rounds 20        # everything between two callbacks of a fit
+    python benchmarks/engine.py --whole-rounds --against bcdc595  # the same beside the engine of another commit
 
 Every learner boosts BOPL-S in its own process, so that peak memory is its own too. HistTree and a baseline
 take turns, a round each, so that whatever slows the machine down slows both; a row is one such pair. Seconds per round
@@ -29,6 +30,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+from revisions import commit, environment_of, worktree
 from workloads import PAPER_SETTINGS, SYNTHETIC_SETTINGS, cached_log, read_log, synthetic_log
 
 BASELINES = ("xgb_hist", "xgb_exact", "lightgbm")
@@ -214,7 +216,9 @@ def measure_whole(args) -> dict:
     )
     return {
         "seconds": float(np.median(turns.seconds)),
+        "fastest": min(turns.seconds),
         "rounds": len(turns.seconds),
+        "code": bopl.__file__,
         "reward": float(policy.history_["snips_value"][-1]),
     }
 
@@ -245,10 +249,10 @@ class Turns:
 class Child:
     """A learner in a process of its own, which makes a round when it is told to."""
 
-    def __init__(self, learner, workload, threads, log="", more=()):
+    def __init__(self, learner, workload, threads, log="", more=(), code=None):
         command = [sys.executable, __file__, "--child", "--learner", learner, "--workload", workload]
         command += ["--log", str(log), "--threads", str(threads), *more]
-        environment = os.environ | {"OMP_NUM_THREADS": str(threads)}
+        environment = environment_of(code) | {"OMP_NUM_THREADS": str(threads)}
         self.name = f"{learner} on {workload}"
         self.errors = tempfile.TemporaryFile("w+")  # noqa: SIM115, closed with the process
         self.process = subprocess.Popen(
@@ -291,11 +295,6 @@ def take_turns(children, rounds, limit) -> list[dict]:
     return [child.finish() for child in children]
 
 
-def commit() -> str:
-    command = ["git", "-C", str(Path(__file__).parent), "rev-parse", "--short", "HEAD"]
-    return subprocess.run(command, capture_output=True, text=True, check=False).stdout.strip() or "unknown"
-
-
 def compare(args, folder: Path) -> None:
     print(f"commit {commit()}, {args.threads} threads, {args.rounds} rounds\n")
     print(
@@ -332,6 +331,29 @@ def compare_whole(args, folder: Path) -> None:
             f"{theirs['seconds'] / ours['seconds']:.1f} | {theirs['reward']:.4f} | {ours['reward']:.4f} |",
             flush=True,
         )
+
+
+def compare_revisions(args, folder: Path) -> None:
+    """Print how long whole rounds take with another commit's engine and with this one's, and whether they agree."""
+    print(f"commit {commit()} beside {args.against}, {args.threads} threads, {args.samples or 'all'} samples\n")
+    print(f"| workload | rounds | {args.against} s/round | now | ratio | fastest | now | ratio | reward | now |")
+    print("|---|" + "---:|" * 9)
+    with worktree(args.against, folder / "code") as checkout:
+        for workload in args.whole_rounds.split(","):
+            log, more = cached_log(workload, folder), ["--whole-rounds", "--samples", str(args.samples)]
+            children = [
+                Child("hist_tree", workload, args.threads, log, more, code) for code in (checkout / "src", None)
+            ]
+            theirs, ours = take_turns(children, args.rounds, args.limit)
+            if not Path(theirs["code"]).is_relative_to(checkout):
+                raise SystemExit(f"the rounds of {args.against} were made by the code in {theirs['code']}")
+            times = (theirs["seconds"], ours["seconds"], theirs["fastest"], ours["fastest"])
+            print(
+                f"| {workload} | {ours['rounds']} | {times[0]:.4f} | {times[1]:.4f} | {times[1] / times[0]:.3f} | "
+                f"{times[2]:.4f} | {times[3]:.4f} | {times[3] / times[2]:.3f} | {theirs['reward']:.4f} | "
+                f"{ours['reward']:.4f} |",
+                flush=True,
+            )
 
 
 SCALING = {
@@ -392,6 +414,7 @@ def main() -> None:
     parser.add_argument(
         "--whole-rounds", nargs="?", const="covertype", metavar="WORKLOADS", help="of a fit; on Covertype by default"
     )
+    parser.add_argument("--against", metavar="REV", help="another commit, for whole rounds: the learners take turns")
     parser.add_argument("--samples", type=int, default=0, help="of a log that whole rounds are made on; all by default")
     parser.add_argument("--cache", default="", help="folder to keep the simulated logs in")
     parser.add_argument("--child", action="store_true", help=argparse.SUPPRESS)
@@ -399,6 +422,8 @@ def main() -> None:
     parser.add_argument("--workload", help=argparse.SUPPRESS)
     parser.add_argument("--log", help=argparse.SUPPRESS)
     args = parser.parse_args()
+    if args.against:
+        args.whole_rounds = args.whole_rounds or "covertype"
     if args.child:
         print(json.dumps(measure_whole(args) if args.whole_rounds else measure(args)))
     elif args.scaling:
@@ -407,7 +432,8 @@ def main() -> None:
         startup()
     else:
         with tempfile.TemporaryDirectory() as folder:
-            (compare_whole if args.whole_rounds else compare)(args, Path(args.cache or folder))
+            table = compare_revisions if args.against else compare_whole if args.whole_rounds else compare
+            table(args, Path(args.cache or folder))
 
 
 if __name__ == "__main__":

@@ -16,7 +16,7 @@ import resource
 import time
 
 import numpy as np
-from engine import commit
+from revisions import commit
 from workloads import synthetic_log
 
 import bopl

@@ -11,7 +11,6 @@ import argparse
 import ast
 import hashlib
 import io
-import subprocess
 import sys
 import tempfile
 import threading
@@ -26,8 +25,8 @@ from statistics import median, quantiles
 from typing import Any, NamedTuple
 
 import numpy as np
+from revisions import ROOT, commit
 
-ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "src" / "bopl"
 PAPER = ROOT / "paper" / "bopl_paper"  # as tidy, but not counted
 MAX_MODULE, MAX_FUNCTION, MAX_PARAMETERS = 400, 60, 8
@@ -325,8 +324,7 @@ def main() -> None:
     parser.add_argument("--journeys", action="store_true", help="Trace a run, a round and an evaluation (minutes).")
     given = parser.parse_args()
     modules = [read_module(path) for path in sorted(PACKAGE.rglob("*.py"))]
-    commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], cwd=ROOT, capture_output=True, text=True).stdout
-    print(f"commit {commit.strip()}\n")
+    print(f"commit {commit()}\n")
     print("| | |\n|---|---:|")
     for what, found in sizes(modules).items():
         print(f"| {what} | {found if isinstance(found, str) else f'{found:,}'} |")

@@ -21,7 +21,7 @@ from concurrent.futures import ProcessPoolExecutor
 from functools import partial
 
 import numpy as np
-from engine import commit
+from revisions import commit
 
 import bopl
 from bopl.simulation import World, coverage_worlds, hopeless_world

@@ -28,6 +28,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from revisions import commit
 
 import bopl
 from bopl.objective.softmax import softmax
@@ -430,8 +431,6 @@ def report_real(seed: int) -> None:
 
 
 def main() -> None:
-    from engine import commit  # here, as it looks for datasets
-
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--logs", type=int, default=200, help="of each kind and size")
     parser.add_argument("--sizes", default=",".join(map(str, SIZES)))

@@ -22,6 +22,7 @@ from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
+from revisions import commit
 
 import bopl
 from bopl.objective.softmax import softmax
@@ -88,8 +89,6 @@ def race(include: list[str] | None, number: int) -> dict:
 
 
 def main() -> None:
-    from engine import commit  # here, as it looks for datasets, which tests of the logs are not concerned with
-
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--logs", type=int, default=100)
     parser.add_argument("--first", type=int, default=0, help="number of the first log")

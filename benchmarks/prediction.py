@@ -16,8 +16,8 @@ from pathlib import Path
 
 import numpy as np
 import xgboost
-from engine import commit
 from numba import njit
+from revisions import commit
 from workloads import synthetic_log
 
 import bopl

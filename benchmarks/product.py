@@ -24,17 +24,14 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
-from engine import commit
+from revisions import commit, environment_of, worktree
 
-ROOT = Path(__file__).resolve().parents[1]
 BEFORE = "1c121d3"  # the last commit whose `bopl train` made one policy, without a race
 MAX_SHARE_OF_TIME = 1 / 3  # of the command before, that the command may take
 LIMIT_MIB = 4096
@@ -123,11 +120,6 @@ class Run:
         return max(self.mib, *(step["peak_mib"] for step in self.result["steps"]))
 
 
-def environment_of(code: Path | None) -> dict[str, str]:
-    """Return the environment of a process that imports bopl from a folder, or from where this process has it."""
-    return dict(os.environ) if code is None else os.environ | {"PYTHONPATH": str(code)}
-
-
 def run_train(name: str, log: Path, folder: Path, more: list[str], code: Path | None = None) -> Run:
     """Run the command once, in a process whose memory is its own."""
     folder.mkdir(parents=True, exist_ok=True)
@@ -164,17 +156,6 @@ policy = bopl.load(sys.argv[1])
 prob = policy.predict_proba(pq.read_table(sys.argv[2]))
 np.savez(sys.argv[3], prob=prob, actions=np.asarray(policy.actions_).astype(str), code=bopl.__file__)
 """
-
-
-@contextmanager
-def worktree(revision: str, folder: Path) -> Iterator[Path]:
-    """Check a commit out into a folder, and remove it at the end."""
-    git = ["git", "-C", str(ROOT), "worktree"]
-    subprocess.run([*git, "add", "--quiet", "--detach", str(folder), revision], check=True)
-    try:
-        yield folder
-    finally:
-        subprocess.run([*git, "remove", "--force", str(folder)], check=True)
 
 
 def act(policy: Path, contexts: Path, code: Path | None) -> np.ndarray:

@@ -37,6 +37,7 @@ import time
 from pathlib import Path
 
 import numpy as np
+from revisions import commit
 
 ROLES = {"action": "action", "reward": "reward", "propensity": "p"}
 
@@ -470,8 +471,7 @@ def main() -> None:
         options.folder = options.folder or f"{temporary}/log"
         if not Path(options.folder).is_dir():
             write_log(Path(options.folder), n_rows, options.columns, options.actions, options.row_group)
-        commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True).stdout.strip()
-        print_formulas(options, n_rows, commit)
+        print_formulas(options, n_rows, commit())
         if options.show == "growth":
             print_growth(options, Path(temporary))
             return

@@ -31,6 +31,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from revisions import commit
 
 import bopl
 from bopl.objective.softmax import softmax
@@ -265,8 +266,6 @@ def row_of(name: str, answers: list[dict[str, Any]]) -> str:
 
 def run(worlds: list[str], n_logs: int, n_jobs: int, out: Path | None) -> Iterator[str]:
     """Yield the lines of the table."""
-    from engine import commit
-
     known = read_answers(out, commit())
     context = multiprocessing.get_context("spawn")  # a fork would inherit compiled code's threads
     pool = ProcessPoolExecutor(n_jobs, mp_context=context) if n_jobs > 1 else None

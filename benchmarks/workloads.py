@@ -9,7 +9,6 @@ from pathlib import Path
 import numpy as np
 
 import bopl
-from bopl_paper.dataset import simulate_paper
 
 SHARED_DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
 if "BOPL_DATA" not in os.environ and SHARED_DATA.is_dir():
@@ -37,6 +36,8 @@ SYNTHETIC_SETTINGS = Settings(10, 8, 20.0, -0.3)
 
 def cached_log(name: str, folder: Path) -> Path:
     """Simulate the first trial's training log of a dataset once; return the file that holds its columns."""
+    from bopl_paper.dataset import simulate_paper  # not in the code of earlier commits, which read what is written here
+
     path = folder / f"{name}.npz"
     if not path.exists():
         log = simulate_paper(name, trial=0).train

@@ -21,6 +21,7 @@ from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 
 import numpy as np
+from revisions import commit
 
 import bopl
 from bopl.objective.softmax import softmax
@@ -152,8 +153,6 @@ def compete(number: int) -> dict:
 
 
 def main() -> None:
-    from engine import commit  # here, as it looks for datasets
-
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--worlds", type=int, default=40)
     parser.add_argument("--first", type=int, default=0, help="number of the first world")
