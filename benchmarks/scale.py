@@ -8,6 +8,7 @@
     python benchmarks/scale.py --show xgboost   # XGBoost's Dask interface: two runs, two numbers of workers
     python benchmarks/scale.py --show wire      # bytes and tasks per round beside the page's formula
     python benchmarks/scale.py --show growth    # a round as rows, columns, bins, depth, actions, threads grow
+    python benchmarks/scale.py --show growth --grow workers,depth
 
 Each of them has a size of its own; --rows and the other flags change it (--rows 20e3 to try one).
 
@@ -371,7 +372,8 @@ def print_growth(options, temporary: Path) -> None:
     usual = {name: int(getattr(options, name)) for name in GROWTH}
     print("| what | s/round in memory | s/round over pieces | MB/round | by formula | passes/round |")
     print("|---|---:|---:|---:|---:|---:|")
-    for name, value in [("", 0), *((name, value) for name, values in GROWTH.items() for value in values)]:
+    chosen = {name: GROWTH[name] for name in options.grow.split(",")}
+    for name, value in [("", 0), *((name, value) for name, values in chosen.items() for value in values)]:
         sizes = usual | ({name: value} if name else {})
         folder = temporary / "-".join(str(sizes[one]) for one in ("rows", "columns", "actions"))
         if not folder.is_dir():
@@ -454,6 +456,7 @@ def main() -> None:
     parser.add_argument("--workers", type=int)
     parser.add_argument("--row-group", type=int)
     parser.add_argument("--only", help="what to measure: memory,pieces,dask,xgboost")
+    parser.add_argument("--grow", default=",".join(GROWTH), help="what grows, with --show growth")
     parser.add_argument("--budgets", help="memory budgets for pieces, as 1GB,2GB")
     parser.add_argument("--memory", help="memory budget of every fit of pieces")
     parser.add_argument("--address-space", help="limit of each process, as 3GiB")
