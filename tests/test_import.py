@@ -1,8 +1,10 @@
 import importlib
 import json
 import pkgutil
+import re
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -35,6 +37,17 @@ def test_a_plain_evaluation_needs_no_scikit_learn():
 def test_every_public_name_is_there(name):
     assert getattr(bopl, name) is not None
     assert name in dir(bopl)
+
+
+def test_names_of_the_reference_are_there_after_importing_the_package_alone():
+    pages = (Path(__file__).parents[1] / "docs" / "api").glob("*.md")
+    named = sorted(
+        {name for page in pages for name in re.findall(r"^::: (bopl\.\w+\.\w+)$", page.read_text("utf8"), re.M)}
+    )
+    assert "bopl.race.candidates" in named
+    code = "import bopl\nfor name in {!r}:\n    eval(name)"  # in any order, each room by itself
+    for order in (named, named[::-1]):
+        subprocess.run([sys.executable, "-c", code.format(order)], check=True)
 
 
 def test_unknown_name_is_an_attribute_error():

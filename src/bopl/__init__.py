@@ -47,7 +47,11 @@ __version__ = "0.2.0"
 
 logging.getLogger("bopl").addHandler(logging.NullHandler())  # nothing is printed unless a program asks for it
 
-_MODULES = ("baseline", "cluster", "evaluation", "objective", "report", "search", "simulation", "theory")
+_MODULES = (
+    *("baseline", "boosting", "cluster", "evaluation", "learner", "log", "objective", "policy", "race", "report"),
+    *("reward", "search", "simulation", "testing", "theory", "workflow"),
+)
+_EXTRA_MODULES = ("mlflow", "serving")  # which need packages that not everybody has
 _NAMES, _get, _ = lazy_modules(
     __name__,
     {
@@ -64,7 +68,7 @@ __all__ = sorted([*_NAMES, *_MODULES])
 
 
 def __getattr__(name: str) -> Any:
-    return import_module(f"bopl.{name}") if name in _MODULES else _get(name)
+    return import_module(f"bopl.{name}") if name in (*_MODULES, *_EXTRA_MODULES) else _get(name)
 
 
 def __dir__() -> list[str]:
