@@ -22,10 +22,12 @@ from bopl._trust import (
     SAME_POLICY,
     is_mean_off,
 )
+from bopl._weight import mean_weight_gap
 from bopl.evaluation.diagnosis import WeightFacts
 from bopl.evaluation.estimator import Estimator, Need
 from bopl.evaluation.interval import Bounds, Evidence, Interval
 from bopl.evaluation.row import Comparison, Estimate, GuardResult, PolicyVerdict
+from bopl.log.weight_audit import z_text
 
 BETTER, WORSE, INCONCLUSIVE, NOT_TRUSTWORTHY = "better", "worse", "inconclusive", "not trustworthy"
 DECIDED = (BETTER, WORSE)
@@ -196,11 +198,12 @@ def lopsided_groups(n_groups: float | None) -> str | None:
 
 def _mean_complaint(facts: WeightFacts) -> str:
     """Tell propensities that are wrong for every policy from weights that are off for this one alone."""
-    found = f"The mean weight is {facts.mean:.3g} where 1 is expected (z = {facts.mean_z:.1f}): "
+    expected = facts.mean - mean_weight_gap(facts.mean, facts.unsupported_mass)
+    found = f"The mean weight is {facts.mean:.3g} where {expected:.3g} is expected ({z_text(facts.mean_z)}): "
     if is_mean_off(facts.uniform_mean, facts.uniform_z):
         return (
             f"{found}the propensities are not those of the logging policy. They imply {facts.uniform_mean:.3g} "
-            f"times as many actions as the log has (z = {facts.uniform_z:.1f}), whatever the policy."
+            f"times as many actions as the log has ({z_text(facts.uniform_z)}), whatever the policy."
         )
     return (
         f"{found}either the propensities are not those of the logging policy, or the policy takes actions that hardly "
