@@ -188,9 +188,10 @@ class Answers:
         pair = next((one for one in self.books.guard_pairs[reward] if one.first == place), None)
         if pair is not None:
             cases = self._pair_cases(view, pair, [0] * len(ledger.totals))
-            change, bounds = pair.difference(Normal(level), ledger.unit)
+            interval = Normal(level)
+            change, bounds = pair.difference(interval, ledger.unit)
             bounds = paired_allowance(cases).around(bounds)
-            complaint = None if pair.is_same else pair.complaint(cases)
+            complaint = None if pair.is_same else pair.complaint(cases, interval)
             return GuardChange(
                 cases[1].evidence.value * ledger.unit, change, bounds, complaint, cases[0].estimator.name
             )

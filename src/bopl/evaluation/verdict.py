@@ -25,7 +25,7 @@ from bopl._trust import (
 from bopl._weight import mean_weight_gap
 from bopl.evaluation.diagnosis import WeightFacts
 from bopl.evaluation.estimator import Estimator, Need
-from bopl.evaluation.interval import Bounds, Evidence, Interval
+from bopl.evaluation.interval import USUAL_DELTA, Bounds, Evidence, Interval
 from bopl.evaluation.row import Comparison, Estimate, GuardResult, PolicyVerdict
 from bopl.log.weight_audit import z_text
 
@@ -254,7 +254,7 @@ def _tail_complaint(facts: WeightFacts) -> str | None:
 def _reward_complaint(case: Case) -> str | None:
     facts = case.facts
     rewarded = facts.corrected if case.estimator.needs_model else facts.rewarded
-    few = few_rewards(rewarded)
+    few = few_rewards(rewarded, case.interval)
     if few is None:
         return None
     if facts.differing < 0.5 * facts.ess:
@@ -267,11 +267,19 @@ def _reward_complaint(case: Case) -> str | None:
     return f"{where} are rare or very unequal, and {few}: the interval cannot be relied on."
 
 
-def few_rewards(rewarded: float) -> str | None:
-    """Return the clause that too few rewards decide, or None if there are enough."""
-    if rewarded >= MIN_REWARDED:
+def few_rewards(rewarded: float, interval: Interval) -> str | None:
+    """Return the clause that too few rewards decide, or None if there are enough for an interval.
+
+    The probability that a log does not show some of the rewards falls exponentially in their number. If an interval is
+    to miss more rarely than usual, it takes more of them, in proportion to the logarithm of that probability.
+    """
+    ratio = round(math.log(interval.delta) / math.log(USUAL_DELTA), 9)
+    if rewarded >= MIN_REWARDED * max(ratio, 1.0):
         return None
-    return f"those that decide come from about {_counted(rewarded)}, fewer than {MIN_REWARDED:.0f}"
+    least = f"{MIN_REWARDED * max(ratio, 1.0):.0f}"
+    if ratio > 1.0:
+        least = f"the {least} that a level of {100.0 * interval.confidence:.6g}% takes"
+    return f"those that decide come from about {_counted(rewarded)}, fewer than {least}"
 
 
 def _clip_complaint(case: Case) -> str | None:
