@@ -21,11 +21,12 @@ from bopl._trust import (
     MIN_TAIL_INDEX,
     SAME_POLICY,
     is_mean_off,
+    min_rewarded,
 )
 from bopl._weight import mean_weight_gap
 from bopl.evaluation.diagnosis import WeightFacts
 from bopl.evaluation.estimator import Estimator, Need
-from bopl.evaluation.interval import USUAL_DELTA, Bounds, Evidence, Interval
+from bopl.evaluation.interval import Bounds, Evidence, Interval
 from bopl.evaluation.row import Comparison, Estimate, GuardResult, PolicyVerdict
 from bopl.log.weight_audit import z_text
 
@@ -268,18 +269,14 @@ def _reward_complaint(case: Case) -> str | None:
 
 
 def few_rewards(rewarded: float, interval: Interval) -> str | None:
-    """Return the clause that too few rewards decide, or None if there are enough for an interval.
-
-    The probability that a log does not show some of the rewards falls exponentially in their number. If an interval is
-    to miss more rarely than usual, it takes more of them, in proportion to the logarithm of that probability.
-    """
-    ratio = round(math.log(interval.delta) / math.log(USUAL_DELTA), 9)
-    if rewarded >= MIN_REWARDED * max(ratio, 1.0):
+    """Return the clause that too few rewards decide, or None if there are enough for an interval."""
+    least = min_rewarded(interval.delta)
+    if rewarded >= least:
         return None
-    least = f"{MIN_REWARDED * max(ratio, 1.0):.0f}"
-    if ratio > 1.0:
-        least = f"the {least} that a level of {100.0 * interval.confidence:.6g}% takes"
-    return f"those that decide come from about {_counted(rewarded)}, fewer than {least}"
+    told = f"{least:.0f}"
+    if least > MIN_REWARDED:
+        told = f"the {told} that a level of {100.0 * interval.confidence:.6g}% takes"
+    return f"those that decide come from about {_counted(rewarded)}, fewer than {told}"
 
 
 def _clip_complaint(case: Case) -> str | None:
