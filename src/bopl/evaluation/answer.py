@@ -11,7 +11,7 @@ import numpy as np
 
 from bopl.evaluation.books import Books
 from bopl.evaluation.evaluation_task import Assumptions, EvaluationTask
-from bopl.evaluation.interval import MIN_TAIL_REPLICATES, Bounds, Normal, at_confidence
+from bopl.evaluation.interval import MIN_TAIL_REPLICATES, Bounds, Interval, Normal, at_confidence
 from bopl.evaluation.ledger import Intervals, Ledger, LedgerView, LogFacts
 from bopl.evaluation.log_sums import LogSums
 from bopl.evaluation.paired import PairTotals, compare_pair, paired_allowance
@@ -146,6 +146,21 @@ class Answers:
             view.case(place, positions[place], intervals, self._goal()) for place in (pair.first, pair.second)
         )
         return first, second
+
+    # -- What verdicts rest on ------------------------------------------------------------------------------------
+
+    def judged(self, place: int, position: int, interval: Interval) -> Bounds:
+        """Return the interval of an uplift with all that its verdict allows for, in units of the rewards."""
+        case = self._main.case(place, position, Intervals(interval, interval), self._goal())
+        return self._in_units(case.allowance.around(case.bounds))
+
+    def judged_pair(self, pair: PairTotals, interval: Interval) -> Bounds:
+        """Return the same of the difference between two policies."""
+        cases = self._pair_cases(self._main, pair, [totals.primary for totals in self.books.main.totals])
+        return self._in_units(paired_allowance(cases).around(pair.difference(interval, self.books.main.unit)[1]))
+
+    def _in_units(self, bounds: Bounds) -> Bounds:
+        return bounds[0] / self.books.main.unit, bounds[1] / self.books.main.unit
 
     # -- Guards ---------------------------------------------------------------------------------------------------
 
