@@ -436,6 +436,17 @@ def test_the_reason_given_first_is_the_cause():
     assert reason(wider, never).startswith("50.0% of the policy's choices are actions that were never taken")
 
 
+def test_what_a_segment_lacks_is_not_said_of_the_log():
+    part = np.where(np.arange(N) < 40, "tiny", np.where(np.arange(N) % 2 == 0, "even", "odd"))
+    kept = (part != "odd") | (LOG.action_idx != 3)
+    log = LOG.with_reward(np.where(part == "even", 1.0, LOG.reward)).subset(np.flatnonzero(kept))
+    policy, part = tilted([0.2, 0.2, 0.3, 0.3], len(log)), part[kept]
+    reasons = {one.segment: one.reason for one in bopl.evaluate(log, policy, segment=part).segments}
+    assert reasons["even"].startswith("All rewards of the segment are the same")
+    assert "never taken in this segment" in reasons["odd"]
+    assert "The segment has only 40 samples" in reasons["tiny"]
+
+
 def test_propensities_that_hold_up_are_not_blamed_for_a_context_that_knows_the_action():
     rng = np.random.default_rng(0)
     action = rng.integers(4, size=N)

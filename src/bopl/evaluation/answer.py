@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from math import ceil
 from typing import NamedTuple
@@ -114,7 +114,7 @@ class Answers:
         found = []
         for place in range(len(self.books.main.totals)):
             for label, view in views.items():
-                goal = self._goal(view.ledger, n_answers, what)
+                goal = replace(self._goal(view.ledger, n_answers, what), samples="segment")
                 found.append(_of_segment(label, view, view.estimate(place, 0, self._normal(n_answers), goal)))
         return tuple(found)
 

@@ -55,6 +55,7 @@ class Goal:
     base: float = float("nan")  # what the policy compared with earns, to say how large a difference is
     other: str = LOGGING  # how messages call that policy
     certainty: str = "with 95% confidence"  # confidence of the interval, in words
+    samples: str = "log"  # how messages call the samples: a part of the log may lack what the rest of it has
 
 
 class Allowance(NamedTuple):
@@ -136,18 +137,18 @@ def find_complaint(case: Case, *, is_paired: bool = False) -> str | None:
         Whether the policy is compared with another one, so that few samples that tell it from the logging policy are
         no complaint.
     """
-    facts = case.facts
+    facts, samples = case.facts, case.goal.samples
     if facts.trained_share > 0.0:
         return (
             f"The policy was trained on {facts.trained_share:.0%} of these samples, where it looks better than it is: "
             "evaluate it on others."
         )
     if facts.reward_share == 0.0 and facts.gap > SAME_POLICY:
-        return "All rewards of the log are the same: it cannot tell policies apart."
+        return f"All rewards of the {samples} are the same: it cannot tell policies apart."
     if facts.unsupported_mass > MAX_UNSUPPORTED:
         return (
-            f"{facts.unsupported_mass:.1%} of the policy's choices are actions that were never taken in this log: "
-            "nothing is known of what they earn."
+            f"{facts.unsupported_mass:.1%} of the policy's choices are actions that were never taken in this "
+            f"{samples}: nothing is known of what they earn."
         )
     if not case.estimator.can_decide:
         return MODEL_ALONE
@@ -162,15 +163,15 @@ def find_complaint(case: Case, *, is_paired: bool = False) -> str | None:
 
 def _weight_complaint(case: Case, is_paired: bool) -> str | None:
     """Return what is wrong with the weights, whatever is estimated from them."""
-    facts, is_bound = case.facts, case.interval.is_bound
+    facts, is_bound, samples = case.facts, case.interval.is_bound, case.goal.samples
     if facts.max == 0.0:
-        return "The policy gives probability zero to every logged action: the log says nothing about it."
+        return f"The policy gives probability zero to every logged action: the {samples} says nothing about it."
     if facts.gap <= SAME_POLICY:
         return None  # of the logging policy nothing has to be inferred
     if not is_bound and facts.n_groups is not None and facts.n_groups < MIN_GROUPS:
         # Before the mean weight: its standard error comes from the groups.
         return (
-            f"The log has {facts.n_groups} groups, fewer than {MIN_GROUPS}: how much they differ from each other "
+            f"The {samples} has {facts.n_groups} groups, fewer than {MIN_GROUPS}: how much they differ from each other "
             "cannot be told, and the interval cannot be relied on."
         )
     lopsided = None if is_bound or is_paired else lopsided_groups(facts.differing_groups)
@@ -181,8 +182,8 @@ def _weight_complaint(case: Case, is_paired: bool) -> str | None:
     if is_bound or facts.ess >= MIN_ESS:
         return None
     return (
-        f"To this policy the log is worth {_counted(facts.ess)}, fewer than {MIN_ESS:.0f}: the interval cannot be "
-        f"relied on. {_few_because(facts)}"
+        f"To this policy the {samples} is worth {_counted(facts.ess)}, fewer than {MIN_ESS:.0f}: the interval "
+        f"cannot be relied on. {_few_because(facts, samples)}"
     )
 
 
@@ -212,9 +213,9 @@ def _mean_complaint(facts: WeightFacts) -> str:
     )
 
 
-def _few_because(facts: WeightFacts) -> str:
+def _few_because(facts: WeightFacts, samples: str) -> str:
     if facts.n_samples < 2.0 * MIN_ESS:
-        return f"The log has only {facts.n_samples:,} samples: collect more."
+        return f"The {samples} has only {facts.n_samples:,} samples: collect more."
     return (
         f"Of {facts.n_samples:,} samples few are like what the policy would do: the largest weight is {facts.max:.3g}. "
         "A policy nearer to the logging policy can be judged, or a log that explores more."
