@@ -5,11 +5,14 @@ The simulated worlds in docs/evaluation.md lie on both sides of them.
 
 from __future__ import annotations
 
+import math
+
+USUAL_DELTA = 0.025  # probability of a miss on one side, for which these limits were chosen
 MAX_UNSUPPORTED = 0.01  # share of a policy's choices that the log never took
 MAX_MEAN_Z = 4.0  # standard errors between the mean weight and 1: one sound log in 16,000 …
 MIN_MEAN_GAP = 2e-3  # … unless the distance is one that rounded propensities leave
 MIN_ESS = 50.0  # effective samples
-MIN_REWARDED = 30.0  # effective samples with a reward that decides: skewed sums of fewer are not normal yet
+MIN_REWARDED = 30.0  # effective samples with a reward that decides, at 95%: skewed sums of fewer are not normal yet
 MIN_GROUPS = 30  # independent groups, if the samples of a group are not …
 MIN_EQUAL_GROUPS = 15.0  # … and effective ones, of those that tell policies apart: one may be larger than all others
 SAME_POLICY = 1e-3  # root mean square of w - 1 that rounded propensities may leave of the logging policy
@@ -19,6 +22,15 @@ MIN_TAIL_INDEX = 2.0  # below, the variance of an unbounded weight is infinite
 MAX_TOP_SHARE = 0.5  # share of the value in the top 1% of the weights
 MAX_LOST_WEIGHT = 0.05  # share of the policy's probability that clipping weights may drop
 MAX_MODEL_SHARE = 0.5  # share of it left to a reward model: beyond, an estimate is mostly the opinion of that model
+
+
+def min_rewarded(delta: float) -> float:
+    """Return how many effective samples with a reward that decides an interval takes that misses so rarely on a side.
+
+    The probability that a log does not show some of the rewards falls exponentially in their number. If an interval is
+    to miss more rarely than usual, it takes more of them, in proportion to the logarithm of that probability.
+    """
+    return MIN_REWARDED * max(round(math.log(delta) / math.log(USUAL_DELTA), 9), 1.0)
 
 
 def is_mean_off(mean: float, mean_z: float) -> bool:

@@ -129,18 +129,27 @@ def _deviations(values: FloatArray, group: IntArray | None) -> FloatArray:
     return np.bincount(np.unique(group, return_inverse=True)[1], weights=deviation).astype(np.float64)
 
 
-def mean_weight_z(mean: float, std_err: float, skewness: float = 0.0) -> float:
-    """Return the z-score of the mean weight against 1, which is its expectation if the propensities are right.
+def mean_weight_gap(mean: float, unsupported: float = 0.0) -> float:
+    """Return how far the mean weight is from what it may be if the propensities are right.
 
-    ``z = (mean(w) - 1) / std_err``; 0 if the mean is 1 but for rounding. Where rare large weights make the mean skewed,
-    a log without any of them has a mean below 1 and looks sure of it: Hall's transformation (`without_skewness`)
-    brings such a z nearer to 0, and never further away from it.
+    That is 1, less the share of the policy's choices that the log never took, if it is known: they have no weight.
     """
-    if abs(mean - 1.0) < 1e-9:
+    return mean - min(max(mean, 1.0 - unsupported), 1.0) if unsupported > 0.0 else mean - 1.0
+
+
+def mean_weight_z(mean: float, std_err: float, skewness: float = 0.0, *, unsupported: float = 0.0) -> float:
+    """Return the z-score of the mean weight against what it is expected to be if the propensities are right.
+
+    ``z = gap / std_err``, see `mean_weight_gap`; 0 if the gap is rounding. Where rare large weights make the mean
+    skewed, a log without any of them has a mean below 1 and looks sure of it: Hall's transformation
+    (`without_skewness`) brings such a z nearer to 0, and never further away from it.
+    """
+    gap = mean_weight_gap(mean, unsupported)
+    if abs(gap) < 1e-9:
         return 0.0
     if std_err == 0.0:
-        return float(np.copysign(np.inf, mean - 1.0))
-    z = (mean - 1.0) / std_err
+        return float(np.copysign(np.inf, gap))
+    z = gap / std_err
     normal = float(without_skewness(np.asarray(z), np.asarray(skewness)))
     return min(max(z, normal), 0.0) if z < 0.0 else max(min(z, normal), 0.0)
 

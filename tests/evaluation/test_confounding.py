@@ -7,9 +7,10 @@ import pytest
 
 import bopl
 from bopl.evaluation.confounding import Sensitivity, describe_confounding
-from bopl.evaluation.estimator import IPS, SNIPS
+from bopl.evaluation.estimator import IPS, SNIPS, ClippedIPS
 from bopl.evaluation.interval import Normal
 from bopl.evaluation.model_based import DoublyRobust, SelfNormalisedDR
+from bopl.evaluation.paired import Difference
 from bopl.evaluation.row import TippingPoint
 from bopl.evaluation.sample_terms import Terms
 
@@ -159,3 +160,64 @@ def test_the_odds_do_not_depend_on_the_unit_of_the_rewards(factor):
         for one in (1.0, factor)
     ]
     assert odds[0][0]["odds"] == pytest.approx(odds[1][0]["odds"])
+
+
+# -- Of the verdict itself, not of another answer ---------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("estimator", ESTIMATORS, ids=lambda one: one.name)
+def test_bounds_of_a_difference_are_those_of_every_corner_tried(estimator):
+    pair = Difference(estimator, estimator)
+    for seed in range(5):
+        first, propensity = sample(8, seed)
+        second = Terms(first.importance_weight[::-1], *list(vars(sample(8, seed)[0]).values())[1:])
+        sensitivity = Sensitivity(pair, first, propensity, other=second)
+        boxes = [Sensitivity(estimator, one, propensity).box(1.3) for one in (first, second)]
+        found = []
+        for corner in product([False, True], repeat=8):
+            moments = pair.paired_moments(*(box.at(np.array(corner)) for box in boxes))
+            found.append(float(pair.uplift(moments.mean(axis=0))))
+        np.testing.assert_allclose(sensitivity.uplift(1.3), (min(found), max(found)))
+
+
+def test_a_verdict_against_the_running_policy_has_odds_of_its_own():
+    log, policy = one_log()
+    better = {"new": policy}
+    for running, verdict in (([0.4, 0.6], "better"), ([0.02, 0.98], "worse")):
+        evaluation = bopl.evaluate(
+            log, better, against=np.tile(running, (4000, 1)), estimators="snips", confounding=True
+        )
+        assert evaluation.row("new").verdict == "better"  # than the logging policy, in both cases
+        (found,) = evaluation.confounding
+        assert (found.policy, found.verdict) == ("new", evaluation.decision("new")["verdict"]) == ("new", verdict)
+        assert 1.0 < found.odds < np.inf
+
+
+def test_what_a_verdict_allows_for_brings_the_odds_down():
+    log, policy = one_log()
+    costs = log.with_reward(log.reward - 1.0)
+    evaluation = bopl.evaluate(costs, policy, estimators=ClippedIPS(1.55), confounding=True)
+    assert "3% of the policy's probability is clipped off" in evaluation.decision()["reason"]
+    weight = policy[np.arange(4000), log.action_idx] / log.propensity
+    own = Sensitivity(ClippedIPS(1.55), Terms(weight, costs.reward), log.propensity)
+    assert evaluation.confounding[0].odds < 0.95 * own.tipping_odds(upper=False)
+    # So does rounding, and a verdict that just holds falls at odds of one.
+    rounded = log.with_propensity(np.where(np.arange(4000) % 7, 0.5, 0.49))
+    exact, doubted = (
+        bopl.evaluate(rounded, policy, estimators="snips", exact_propensity=one, confounding=True).confounding[0].odds
+        for one in (True, False)
+    )
+    assert doubted < exact
+    lower = bopl.evaluate(log, policy, estimators="snips").row().uplift_ci_lower
+    just = bopl.evaluate(log, policy, estimators="snips", min_uplift=0.9999 * lower, confounding=True)
+    assert just.confounding[0].odds == pytest.approx(1.0, abs=1e-3)
+
+
+def test_a_verdict_that_rests_on_a_guard_has_no_odds_on_the_main_reward():
+    log, policy = one_log()
+    falling = 1.0 - log.action_idx + 0.1 * np.random.default_rng(0).normal(size=4000)
+    log = bopl.BanditLog(log.context, log.action, log.reward, log.propensity, other_rewards={"revenue": falling})
+    for guard, verdict, n_found in (("revenue>=-1%", "worse", 0), ("revenue>=-99%", "better", 1)):
+        evaluation = bopl.evaluate(log, policy, estimators="snips", guards=guard, confounding=True)
+        assert evaluation.decision()["verdict"] == verdict
+        assert len(evaluation.confounding) == n_found

@@ -777,6 +777,20 @@ def test_actions_that_were_never_taken_do_not_make_costs_look_lower():
     assert found in evaluation.decision()["reason"]
 
 
+@pytest.mark.parametrize("shares", [[0.4, 0.3, 0.3], [0.39, 0.3, 0.31], [0.2, 0.3, 0.5]])
+def test_weights_that_actions_never_taken_leave_out_are_not_blamed_on_the_propensities(shares):
+    n = 60_000
+    log, _ = log_without_an_action((np.arange(n) % 10 < 3).astype(float), n)
+    policy = np.tile([*(0.991 * np.array(shares)), 0.009], (n, 1))
+    found = bopl.evaluate(log, policy, estimators="snips").decision()
+    assert found["verdict"] == "inconclusive"
+    assert "0.9% of the policy's choices are actions that were never taken; the verdict allows" in found["reason"]
+    assert log.audit(policy)["mean_weight_policy"].status == "ok"
+    # What they do not explain is still told, beside what was to be expected.
+    wrong = bopl.evaluate(log.with_propensity(log.propensity / 0.8), policy, estimators="snips").decision()
+    assert wrong["reason"].startswith("The mean weight is 0.793 where 0.991 is expected (z ")
+
+
 def test_what_is_allowed_for_actions_that_were_never_taken_does_not_depend_on_a_shift_of_the_rewards():
     click = (np.arange(16_000) % 10 < 3).astype(float)
     allowed = []

@@ -28,6 +28,30 @@ def test_the_planned_decisions_have_about_the_promised_power():
     assert 0.72 <= told / 300 <= 0.88
 
 
+@pytest.mark.parametrize("group", [None, 4])
+def test_planned_decisions_are_enough_for_a_verdict(group):
+    def log_of(seed, n):
+        rng = np.random.default_rng(seed)
+        action = rng.integers(2, size=n)
+        click = (rng.random(n) < np.array([0.01, 0.05])[action]).astype(float)
+        parts = None if group is None else np.arange(n) // group
+        return bopl.BanditLog(np.zeros((n, 1)), action, click, np.full(n, 0.5), actions=[0, 1], group=parts)
+
+    def second(n):
+        return np.tile([0.1, 0.9], (n, 1))
+
+    row = plan(log_of(0, 40_000), second(40_000)).rows[0]
+    n_samples = round(row["n_for_uplift"])
+    verdicts = [bopl.evaluate(log_of(seed, n_samples), second(n_samples)).decision()["verdict"] for seed in range(40)]
+    assert verdicts.count("better") >= 26  # a power of 0.8
+    assert row["n_for_upper"] == row["n_for_uplift"] <= row["n_for_lower"]
+
+
+def test_a_plan_takes_as_many_groups_as_a_verdict():
+    log = click_log(0, 4000, group=np.arange(4000) % 10)
+    assert plan(log, np.tile([0.0, 1.0], (4000, 1)), min_uplift=1.0).rows[0]["n_for_min_uplift"] >= 3 * 4000
+
+
 def test_detectable_effect_is_the_inverse_of_required_samples():
     n_samples = required_samples(0.7, 0.02, confidence=0.9, power=0.7)
     assert detectable_effect(0.7, n_samples, confidence=0.9, power=0.7) == pytest.approx(0.02)

@@ -359,6 +359,31 @@ def test_verdicts_on_many_policies_hold_together():
     assert apart["uplift_ci_lower"] == alone["uplift_ci_lower"]
 
 
+def test_answers_that_hold_together_take_more_rewards_that_decide():
+    rng = np.random.default_rng(0)
+    n = 12 * 250
+    action = rng.integers(4, size=n)
+    log = bopl.BanditLog(rng.normal(size=(n, 2)), action, rng.random(n) < 0.1, np.full(n, 0.25), actions=[0, 1, 2, 3])
+    part, policy = np.repeat(np.arange(12), 250), np.tile([0.1, 0.2, 0.3, 0.4], (n, 1))
+    # Of 250 decisions a tenth earns something: worth 30 or so, which is enough for one answer but not for twelve.
+    asked = {"estimators": "snips", "segment": part}
+    together, apart = (bopl.evaluate(log, policy, simultaneous=one, **asked).segments for one in (True, False))
+    enough = {one.segment for one in apart if one.verdict != "not trustworthy"}
+    assert enough
+    refused = [one for one in together if one.segment in enough]
+    assert {one.verdict for one in refused} == {"not trustworthy"}
+    assert all("fewer than the 50 that a level of 99.5833% takes" in one.reason for one in refused)
+    # The same holds head to head.
+    halves = {"a": policy[:500], "b": np.tile([0.4, 0.3, 0.2, 0.1], (500, 1))}
+    many = halves | {str(share): np.tile([share, 0.5 - share, 0.3, 0.2], (500, 1)) for share in (0.1, 0.2, 0.3, 0.4)}
+    verdicts = [
+        bopl.compare(log.subset(slice(0, 500)), one, estimators="snips").comparisons[0].verdict
+        for one in (halves, many)
+    ]
+    assert verdicts[0] != "not trustworthy"
+    assert verdicts[1] == "not trustworthy"
+
+
 def test_of_twenty_candidates_on_noise_one_is_better_in_at_most_a_fortieth_of_the_logs():
     found = 0
     for seed in range(150):
@@ -409,6 +434,17 @@ def test_the_reason_given_first_is_the_cause():
     wider = bopl.BanditLog(few.context, action, few.reward, few.propensity, actions=[0, 1, 2, 3, 4])
     never = np.hstack([sharp * 0.5, np.full((n, 1), 0.5)])
     assert reason(wider, never).startswith("50.0% of the policy's choices are actions that were never taken")
+
+
+def test_what_a_segment_lacks_is_not_said_of_the_log():
+    part = np.where(np.arange(N) < 40, "tiny", np.where(np.arange(N) % 2 == 0, "even", "odd"))
+    kept = (part != "odd") | (LOG.action_idx != 3)
+    log = LOG.with_reward(np.where(part == "even", 1.0, LOG.reward)).subset(np.flatnonzero(kept))
+    policy, part = tilted([0.2, 0.2, 0.3, 0.3], len(log)), part[kept]
+    reasons = {one.segment: one.reason for one in bopl.evaluate(log, policy, segment=part).segments}
+    assert reasons["even"].startswith("All rewards of the segment are the same")
+    assert "never taken in this segment" in reasons["odd"]
+    assert "The segment has only 40 samples" in reasons["tiny"]
 
 
 def test_propensities_that_hold_up_are_not_blamed_for_a_context_that_knows_the_action():

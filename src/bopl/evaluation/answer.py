@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from math import ceil
 from typing import NamedTuple
@@ -11,7 +11,7 @@ import numpy as np
 
 from bopl.evaluation.books import Books
 from bopl.evaluation.evaluation_task import Assumptions, EvaluationTask
-from bopl.evaluation.interval import MIN_TAIL_REPLICATES, Bounds, Normal, at_confidence
+from bopl.evaluation.interval import MIN_TAIL_REPLICATES, Bounds, Interval, Normal, at_confidence
 from bopl.evaluation.ledger import Intervals, Ledger, LedgerView, LogFacts
 from bopl.evaluation.log_sums import LogSums
 from bopl.evaluation.paired import PairTotals, compare_pair, paired_allowance
@@ -114,7 +114,7 @@ class Answers:
         found = []
         for place in range(len(self.books.main.totals)):
             for label, view in views.items():
-                goal = self._goal(view.ledger, n_answers, what)
+                goal = replace(self._goal(view.ledger, n_answers, what), samples="segment")
                 found.append(_of_segment(label, view, view.estimate(place, 0, self._normal(n_answers), goal)))
         return tuple(found)
 
@@ -146,6 +146,21 @@ class Answers:
             view.case(place, positions[place], intervals, self._goal()) for place in (pair.first, pair.second)
         )
         return first, second
+
+    # -- What verdicts rest on ------------------------------------------------------------------------------------
+
+    def judged(self, place: int, position: int, interval: Interval) -> Bounds:
+        """Return the interval of an uplift with all that its verdict allows for, in units of the rewards."""
+        case = self._main.case(place, position, Intervals(interval, interval), self._goal())
+        return self._in_units(case.allowance.around(case.bounds))
+
+    def judged_pair(self, pair: PairTotals, interval: Interval) -> Bounds:
+        """Return the same of the difference between two policies."""
+        cases = self._pair_cases(self._main, pair, [totals.primary for totals in self.books.main.totals])
+        return self._in_units(paired_allowance(cases).around(pair.difference(interval, self.books.main.unit)[1]))
+
+    def _in_units(self, bounds: Bounds) -> Bounds:
+        return bounds[0] / self.books.main.unit, bounds[1] / self.books.main.unit
 
     # -- Guards ---------------------------------------------------------------------------------------------------
 
@@ -188,9 +203,10 @@ class Answers:
         pair = next((one for one in self.books.guard_pairs[reward] if one.first == place), None)
         if pair is not None:
             cases = self._pair_cases(view, pair, [0] * len(ledger.totals))
-            change, bounds = pair.difference(Normal(level), ledger.unit)
+            interval = Normal(level)
+            change, bounds = pair.difference(interval, ledger.unit)
             bounds = paired_allowance(cases).around(bounds)
-            complaint = None if pair.is_same else pair.complaint(cases)
+            complaint = None if pair.is_same else pair.complaint(cases, interval)
             return GuardChange(
                 cases[1].evidence.value * ledger.unit, change, bounds, complaint, cases[0].estimator.name
             )

@@ -33,7 +33,7 @@ class WeightFacts:
     gap: float  # root mean square of ``w - 1``: 0 for the logging policy
     mean: float
     max: float
-    mean_z: float  # how many standard errors the mean is from 1
+    mean_z: float  # how many standard errors the mean is from what is expected, `bopl._weight.mean_weight_gap`
     tail_index: float  # Hill's estimate; infinite if the largest weights are alike
     top_share: float  # part of ``sum(w |r|)`` in the top 1% of the weights
     single_share: float  # part of ``sum(w²)`` in the largest weight: what one sample has of the variance
@@ -289,7 +289,7 @@ class WeightTotals:
         second, square_gap = scatter + n_samples * mean**2, scatter + n_samples * (mean - 1.0) ** 2
         ess = (n_samples * mean) ** 2 / second if second > 0.0 else 0.0
         differing = self.gap**2 / square_gap if square_gap > 0.0 else 0.0
-        spread = self.weight.spread(np.ones(1))
+        spread, unsupported = self.weight.spread(np.ones(1)), self._unsupported_mass(action_count)
         return WeightFacts(
             n_samples=n_samples,
             ess=ess,
@@ -299,11 +299,11 @@ class WeightTotals:
             gap=float(np.sqrt(square_gap / n_samples)),
             mean=mean,
             max=self.max,
-            mean_z=mean_weight_z(mean, spread.std_err, spread.skewness),
+            mean_z=mean_weight_z(mean, spread.std_err, spread.skewness, unsupported=unsupported),
             tail_index=tail_index(self.largest, n_samples),
             top_share=top_share(self.largest, self.contribution, n_samples, self.total),
             single_share=self.max**2 / second if second > 0.0 else 0.0,
-            unsupported_mass=self._unsupported_mass(action_count),
+            unsupported_mass=unsupported,
             trained_share=trained_share,
             n_groups=None if self.weight.groups is None else self.weight.groups.n_groups,
             differing_groups=self.deciding.n_groups,

@@ -12,6 +12,7 @@ from scipy.special import ndtr, ndtri, stdtrit
 from bopl._errors import UsageError
 from bopl._registry import Registry
 from bopl._settings import check_choice, check_number
+from bopl._trust import USUAL_DELTA
 from bopl._typing import FloatArray
 from bopl.evaluation.betting import betting_lower_bound
 from bopl.evaluation.estimator import BoundedTerm, Estimator
@@ -20,8 +21,9 @@ from bopl.evaluation.log_smoothing import smoothed_lower_bound
 from bopl.evaluation.moments import SampleSums, Spread
 
 Bounds = tuple[float, float]
-USUAL_DELTA = 0.025  # probability of a miss on one side, up to which all degrees of freedom count …
-MIN_TOLD = 0.25  # … and the share that counts far out: without, 0.8% of means of 250 weighted costs missed, not 0.2%
+# Share of the degrees of freedom that counts beyond `USUAL_DELTA`: without, 0.8% of means of 250 weighted costs missed,
+# not 0.2%.
+MIN_TOLD = 0.25
 MIN_TAIL_REPLICATES = 10.0  # bootstrap replicates beyond an end of an interval; with fewer its place is chance
 
 

@@ -115,7 +115,7 @@ class PairTotals:
         lower, upper = self.rounding.widened(0, 0, interval.value(evidence), self.sums.n_samples)
         return evidence.value * unit, (lower * unit, upper * unit)
 
-    def complaint(self, cases: tuple[Case, Case]) -> str | None:
+    def complaint(self, cases: tuple[Case, Case], interval: Interval) -> str | None:
         """Return why the log cannot answer: because of one of the two, or because too few samples tell them apart."""
         for case, name in zip(cases, ("the policy", "the other policy"), strict=True):
             found = find_complaint(case, is_paired=True)
@@ -126,7 +126,7 @@ class PairTotals:
             return lopsided
         sizes = (self.differing, *(case.facts.ess for case in cases))
         share = self.deciding.share(cases[0].facts.reward_share, has_model=cases[0].estimator.needs_model)
-        few = few_rewards(min(sizes) * share)
+        few = few_rewards(min(sizes) * share, interval)
         return None if few is None else f"Of the rewards that tell the two apart {few}: no interval can be relied on."
 
 
@@ -148,7 +148,7 @@ def compare_pair(
     """
     difference, bounds = pair.difference(interval, unit)
     judged = paired_allowance(cases).around(bounds)
-    complaint = None if pair.is_same else pair.complaint(cases)
+    complaint = None if pair.is_same else pair.complaint(cases, interval)
     if pair.is_same:
         verdict = INCONCLUSIVE
         reason = f"It is the same policy as {goal.other} on this log, but for rounding: there is no difference to see."

@@ -13,8 +13,9 @@ from scipy.special import ndtri
 from bopl._policy_reader import read_policy, row_blocks
 from bopl._settings import check_number
 from bopl._table import Record, Tabular, column_texts
+from bopl._trust import MIN_ESS, MIN_GROUPS, min_rewarded
 from bopl._typing import FloatArray
-from bopl._weight import importance_weights
+from bopl._weight import effective_sample_size, importance_weights, rewarded_sample_size
 from bopl.evaluation.estimator import SNIPS
 from bopl.evaluation.moments import SampleSums, in_unit, reward_unit
 from bopl.evaluation.sample_terms import Pilot, Terms
@@ -82,7 +83,8 @@ class Plan(Tabular):
     """How many decisions it takes to tell each policy from the logging policy.
 
     A plan for the uplift that was estimated is as uncertain as that estimate, so it comes with both ends of its
-    interval; the plan for the smallest uplift of interest rests on the spread alone.
+    interval; the plan for the smallest uplift of interest rests on the spread alone. No plan is for fewer decisions
+    than a verdict relies on: enough for 50 effective samples, 30 of them with a reward that decides.
 
     Attributes
     ----------
@@ -173,6 +175,11 @@ def _row(
     )
     levels = {"confidence": confidence, "power": power}
     effect = uplift if min_uplift is None else min_uplift
+    least = _least_samples(log, terms, confidence, power)
+
+    def needed(size: float) -> float:
+        return float(np.maximum(required_samples(spread, size, **levels), least))
+
     return PlanRow(
         policy=name,
         uplift=uplift,
@@ -181,12 +188,30 @@ def _row(
         n=log.n_samples,
         std_dev=std_dev,
         detectable=detectable_effect(spread, log.n_samples, **levels),
-        n_for_min_uplift=math.nan if min_uplift is None else required_samples(spread, min_uplift, **levels),
-        n_for_uplift=required_samples(spread, uplift, **levels),
-        n_for_lower=required_samples(spread, uplift - half, **levels),
-        n_for_upper=required_samples(spread, uplift + half, **levels),
+        n_for_min_uplift=math.nan if min_uplift is None else needed(min_uplift),
+        n_for_uplift=needed(uplift),
+        n_for_lower=needed(uplift - half),
+        n_for_upper=needed(uplift + half),
         n_for_ab_test=required_samples(ab_spread, effect, **levels),
     )
+
+
+def _least_samples(log: BanditLog, terms: Terms, confidence: float, power: float) -> float:
+    """Return how many decisions it takes before a verdict relies on an interval (`bopl._trust`), with this power.
+
+    What is counted in a log of that size scatters as a Poisson variable: ``mean - z · sqrt(mean)`` has to reach the
+    limit.
+    """
+    weight, reward = terms.importance_weight, terms.reward
+    sizes = [
+        (MIN_ESS, effective_sample_size(weight)),
+        (min_rewarded((1.0 - confidence) / 2.0), rewarded_sample_size(weight, reward)),
+    ]
+    if log.group is not None:
+        sizes.append((MIN_GROUPS, len(np.unique(log.group))))
+    z = max(float(ndtri(power)), 0.0)
+    ratios = [((z + math.sqrt(z**2 + 4.0 * limit)) / 2.0) ** 2 / size if size else math.inf for limit, size in sizes]
+    return log.n_samples * max(ratios)
 
 
 def _ab_std_dev(terms: Terms) -> float:

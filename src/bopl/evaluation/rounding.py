@@ -8,6 +8,7 @@ from dataclasses import replace
 import numpy as np
 
 from bopl._typing import FloatArray
+from bopl._weight import mean_weight_gap
 from bopl.evaluation.diagnosis import WeightFacts
 from bopl.evaluation.estimator import Estimator
 from bopl.evaluation.interval import Bounds
@@ -100,7 +101,7 @@ class RoundingTotals:
 
     def allowed(self, facts: WeightFacts) -> WeightFacts:
         """Return the facts with the z-score of what rounding does not explain of the mean weight."""
-        gap = abs(facts.mean - 1.0)
+        gap = abs(mean_weight_gap(facts.mean, facts.unsupported_mass))
         slack = min((self.fall if facts.mean > 1.0 else self.rise) / facts.n_samples, MAX_EXCUSED)
         return (
             facts if slack == 0.0 or gap == 0.0 else replace(facts, mean_z=facts.mean_z * max(1.0 - slack / gap, 0.0))

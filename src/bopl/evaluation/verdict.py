@@ -21,11 +21,14 @@ from bopl._trust import (
     MIN_TAIL_INDEX,
     SAME_POLICY,
     is_mean_off,
+    min_rewarded,
 )
+from bopl._weight import mean_weight_gap
 from bopl.evaluation.diagnosis import WeightFacts
 from bopl.evaluation.estimator import Estimator, Need
 from bopl.evaluation.interval import Bounds, Evidence, Interval
 from bopl.evaluation.row import Comparison, Estimate, GuardResult, PolicyVerdict
+from bopl.log.weight_audit import z_text
 
 BETTER, WORSE, INCONCLUSIVE, NOT_TRUSTWORTHY = "better", "worse", "inconclusive", "not trustworthy"
 DECIDED = (BETTER, WORSE)
@@ -52,6 +55,7 @@ class Goal:
     base: float = float("nan")  # what the policy compared with earns, to say how large a difference is
     other: str = LOGGING  # how messages call that policy
     certainty: str = "with 95% confidence"  # confidence of the interval, in words
+    samples: str = "log"  # how messages call the samples: a part of the log may lack what the rest of it has
 
 
 class Allowance(NamedTuple):
@@ -133,18 +137,18 @@ def find_complaint(case: Case, *, is_paired: bool = False) -> str | None:
         Whether the policy is compared with another one, so that few samples that tell it from the logging policy are
         no complaint.
     """
-    facts = case.facts
+    facts, samples = case.facts, case.goal.samples
     if facts.trained_share > 0.0:
         return (
             f"The policy was trained on {facts.trained_share:.0%} of these samples, where it looks better than it is: "
             "evaluate it on others."
         )
     if facts.reward_share == 0.0 and facts.gap > SAME_POLICY:
-        return "All rewards of the log are the same: it cannot tell policies apart."
+        return f"All rewards of the {samples} are the same: it cannot tell policies apart."
     if facts.unsupported_mass > MAX_UNSUPPORTED:
         return (
-            f"{facts.unsupported_mass:.1%} of the policy's choices are actions that were never taken in this log: "
-            "nothing is known of what they earn."
+            f"{facts.unsupported_mass:.1%} of the policy's choices are actions that were never taken in this "
+            f"{samples}: nothing is known of what they earn."
         )
     if not case.estimator.can_decide:
         return MODEL_ALONE
@@ -159,15 +163,15 @@ def find_complaint(case: Case, *, is_paired: bool = False) -> str | None:
 
 def _weight_complaint(case: Case, is_paired: bool) -> str | None:
     """Return what is wrong with the weights, whatever is estimated from them."""
-    facts, is_bound = case.facts, case.interval.is_bound
+    facts, is_bound, samples = case.facts, case.interval.is_bound, case.goal.samples
     if facts.max == 0.0:
-        return "The policy gives probability zero to every logged action: the log says nothing about it."
+        return f"The policy gives probability zero to every logged action: the {samples} says nothing about it."
     if facts.gap <= SAME_POLICY:
         return None  # of the logging policy nothing has to be inferred
     if not is_bound and facts.n_groups is not None and facts.n_groups < MIN_GROUPS:
         # Before the mean weight: its standard error comes from the groups.
         return (
-            f"The log has {facts.n_groups} groups, fewer than {MIN_GROUPS}: how much they differ from each other "
+            f"The {samples} has {facts.n_groups} groups, fewer than {MIN_GROUPS}: how much they differ from each other "
             "cannot be told, and the interval cannot be relied on."
         )
     lopsided = None if is_bound or is_paired else lopsided_groups(facts.differing_groups)
@@ -178,8 +182,8 @@ def _weight_complaint(case: Case, is_paired: bool) -> str | None:
     if is_bound or facts.ess >= MIN_ESS:
         return None
     return (
-        f"To this policy the log is worth {_counted(facts.ess)}, fewer than {MIN_ESS:.0f}: the interval cannot be "
-        f"relied on. {_few_because(facts)}"
+        f"To this policy the {samples} is worth {_counted(facts.ess)}, fewer than {MIN_ESS:.0f}: the interval "
+        f"cannot be relied on. {_few_because(facts, samples)}"
     )
 
 
@@ -196,11 +200,12 @@ def lopsided_groups(n_groups: float | None) -> str | None:
 
 def _mean_complaint(facts: WeightFacts) -> str:
     """Tell propensities that are wrong for every policy from weights that are off for this one alone."""
-    found = f"The mean weight is {facts.mean:.3g} where 1 is expected (z = {facts.mean_z:.1f}): "
+    expected = facts.mean - mean_weight_gap(facts.mean, facts.unsupported_mass)
+    found = f"The mean weight is {facts.mean:.3g} where {expected:.3g} is expected ({z_text(facts.mean_z)}): "
     if is_mean_off(facts.uniform_mean, facts.uniform_z):
         return (
             f"{found}the propensities are not those of the logging policy. They imply {facts.uniform_mean:.3g} "
-            f"times as many actions as the log has (z = {facts.uniform_z:.1f}), whatever the policy."
+            f"times as many actions as the log has ({z_text(facts.uniform_z)}), whatever the policy."
         )
     return (
         f"{found}either the propensities are not those of the logging policy, or the policy takes actions that hardly "
@@ -208,9 +213,9 @@ def _mean_complaint(facts: WeightFacts) -> str:
     )
 
 
-def _few_because(facts: WeightFacts) -> str:
+def _few_because(facts: WeightFacts, samples: str) -> str:
     if facts.n_samples < 2.0 * MIN_ESS:
-        return f"The log has only {facts.n_samples:,} samples: collect more."
+        return f"The {samples} has only {facts.n_samples:,} samples: collect more."
     return (
         f"Of {facts.n_samples:,} samples few are like what the policy would do: the largest weight is {facts.max:.3g}. "
         "A policy nearer to the logging policy can be judged, or a log that explores more."
@@ -251,7 +256,7 @@ def _tail_complaint(facts: WeightFacts) -> str | None:
 def _reward_complaint(case: Case) -> str | None:
     facts = case.facts
     rewarded = facts.corrected if case.estimator.needs_model else facts.rewarded
-    few = few_rewards(rewarded)
+    few = few_rewards(rewarded, case.interval)
     if few is None:
         return None
     if facts.differing < 0.5 * facts.ess:
@@ -264,11 +269,15 @@ def _reward_complaint(case: Case) -> str | None:
     return f"{where} are rare or very unequal, and {few}: the interval cannot be relied on."
 
 
-def few_rewards(rewarded: float) -> str | None:
-    """Return the clause that too few rewards decide, or None if there are enough."""
-    if rewarded >= MIN_REWARDED:
+def few_rewards(rewarded: float, interval: Interval) -> str | None:
+    """Return the clause that too few rewards decide, or None if there are enough for an interval."""
+    least = min_rewarded(interval.delta)
+    if rewarded >= least:
         return None
-    return f"those that decide come from about {_counted(rewarded)}, fewer than {MIN_REWARDED:.0f}"
+    told = f"{least:.0f}"
+    if least > MIN_REWARDED:
+        told = f"the {told} that a level of {100.0 * interval.confidence:.6g}% takes"
+    return f"those that decide come from about {_counted(rewarded)}, fewer than {told}"
 
 
 def _clip_complaint(case: Case) -> str | None:

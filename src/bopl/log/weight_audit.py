@@ -23,6 +23,7 @@ from bopl._weight import (
     largest_share,
     mean_skewness,
     mean_std_err,
+    mean_weight_gap,
     mean_weight_z,
     rewarded_sample_size,
     tail_index,
@@ -57,6 +58,7 @@ def weight_findings(log: BanditLog, policy: object | None) -> list[Finding]:
             log.group,
             "the policy",
             "the propensities are wrong, or the policy takes actions that hardly occur here",
+            unsupported,
         )
     )
     return findings + _weight_facts(weight, log.reward, "the policy")
@@ -145,13 +147,20 @@ def _rewarded(weight: FloatArray, reward: FloatArray, what: str, few_rewards: st
 
 
 def mean_weight_finding(
-    log: BanditLog, check: str, weight: FloatArray, group: IntArray | None, what: str, hint: str
+    log: BanditLog,
+    check: str,
+    weight: FloatArray,
+    group: IntArray | None,
+    what: str,
+    hint: str,
+    unsupported: float = 0.0,
 ) -> Finding:
-    """Return what the mean of weights says, where it must be one up to chance."""
+    """Return what the mean of weights says, where it must be one up to chance, but for actions never taken."""
     mean = float(weight.mean())
-    z = mean_weight_z(mean, mean_std_err(weight, group), mean_skewness(weight, group))
-    text = f"The mean weight of {what} is {mean:.4g} where 1 is expected ({z_text(z)})"
-    is_off = is_mean_off(mean, z) and not (log.has_estimates and abs(mean - 1.0) <= MAX_ESTIMATED_GAP)
+    gap = mean_weight_gap(mean, unsupported)
+    z = mean_weight_z(mean, mean_std_err(weight, group), mean_skewness(weight, group), unsupported=unsupported)
+    text = f"The mean weight of {what} is {mean:.4g} where {mean - gap:.4g} is expected ({z_text(z)})"
+    is_off = is_mean_off(mean, z) and not (log.has_estimates and abs(gap) <= MAX_ESTIMATED_GAP)
     return judged(check, z, text, PROBLEM if is_off else OK, ESTIMATED_HINT if log.has_estimates else hint)
 
 
