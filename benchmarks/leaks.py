@@ -351,6 +351,13 @@ def request_id(rng: np.random.Generator, drawn: Drawn) -> Any:
     return np.char.add("r", rng.permutation(10 * len(drawn.action))[: len(drawn.action)].astype(str))
 
 
+def by_one(rng: np.random.Generator, drawn: Drawn) -> Any:
+    """Filled after a reward, but for one of the actions only: the time watched, where what was shown was a video."""
+    n = len(drawn.action)
+    is_video = drawn.action == np.bincount(drawn.action).argmax()
+    return pd.Series(np.exp(rng.normal(3.0, 1.0, n))).where(is_event(drawn) & is_video)
+
+
 def delivered_at(rng: np.random.Generator, drawn: Drawn) -> Any:
     """A time after the decision, where there was a reward."""
     n = len(drawn.action)
@@ -370,6 +377,7 @@ LEAKS = {
         item_price,
         discounted,
         request_id,
+        by_one,
         delivered_at,
     )
 }

@@ -5,6 +5,8 @@ import pandas as pd
 import pytest
 
 import bopl
+from bopl.log.leak.reward_test import RewardTest
+from bopl.log.leak.rules import Suspicion, judge_reward
 from bopl.simulation import simulate_shop
 
 ROLES = {"action": "banner", "reward": "click", "propensity": "p"}
@@ -56,6 +58,23 @@ def test_a_rank_by_the_reward_is_named_in_a_short_log():
     for seed in range(3):
         assert leaks_of(shop(2000, seed, place=place))["place"].knows == "reward"
         assert leaks_of(shop(2000, seed, place=lambda frame, rng: -place(frame, rng)))["place"].certainty == "sure"
+
+
+@pytest.mark.parametrize("place", range(3))
+def test_a_column_that_is_filled_after_rewards_of_a_single_action_is_named(place):
+    frame = shop(20_000)
+    chosen = sorted(set(frame["banner"]))[place]
+    filled = (frame["banner"] == chosen) & (frame["click"] == 1)
+    frame["watched"] = np.where(filled, np.random.default_rng(place).exponential(20.0, len(frame)), np.nan)
+    assert leaks_of(frame)["watched"].is_problem
+
+
+def test_a_column_that_goes_against_what_actions_earn_is_as_late_as_one_that_goes_with_it():
+    test = RewardTest(explained=0.1, honest_z=-9.0, leak_z=-15.0)
+    leak = judge_reward("watched", test, Suspicion(5, 1.0, are_propensities_sound=True), "reward")
+    assert leak is not None
+    assert leak.certainty == "doubtful"
+    assert "goes against what the drawn action earned" in leak.sentence
 
 
 def test_a_price_is_blamed_and_the_propensities_are_not():

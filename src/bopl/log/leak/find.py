@@ -150,8 +150,8 @@ class _Asking:
         for column, values in self._binned(view, self._values(view)[0]):
             for test, knows in self._tests(view, column, values, contrast):
                 leak = judge_reward(view.name, test, self.given, knows)
-                if leak is not None and test.honest_z > self.given.honest_limit:  # the rest is asked already
-                    found.append((test.honest_z, leak))
+                if leak is not None and abs(test.honest_z) > self.given.honest_limit:  # the rest is asked already
+                    found.append((abs(test.honest_z), leak))
         return max(found, key=lambda one: one[0], default=None)
 
     def codes(self, view: ColumnView) -> list[IntArray]:
@@ -197,7 +197,9 @@ class _Asking:
             return None
         if self.trial.inverse is None:
             return judge_told_action(view.name, told_action(self.trial, column), self._constant_told)
-        return judge_action(view.name, try_action(self.trial, column), self.given)
+        coarse = column.coarse()
+        tests = [try_action(self.trial, one) for one in (column, coarse) if one is not None]
+        return _worst([judge_action(view.name, test, self.given, len(tests)) for test in tests])
 
 
 def _worst(leaks: list[Leak | None]) -> Leak | None:
