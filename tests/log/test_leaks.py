@@ -77,6 +77,50 @@ def test_a_column_that_goes_against_what_actions_earn_is_as_late_as_one_that_goe
     assert "goes against what the drawn action earned" in leak.sentence
 
 
+def counted(frame, rng):
+    before = rng.poisson(5.0, len(frame))
+    return {"orders before": before, "orders in all": before + frame["click"]}
+
+
+def spent(frame, rng):
+    before = np.exp(rng.normal(3.0, 1.0, len(frame)))
+    return {"spent in all": before + 5.0 * frame["click"], "spent before": before}
+
+
+def changed(frame, rng):
+    created = pd.Timestamp("2024-03-01") + pd.to_timedelta(rng.integers(0, 90 * 86_400, len(frame)), unit="s")
+    wait = np.where(frame["click"] == 1, rng.integers(30, 4000, len(frame)), 0)
+    return {"created at": created, "updated at": created + pd.to_timedelta(wait, unit="s")}
+
+
+@pytest.mark.parametrize(
+    ("make", "later", "earlier"),
+    [
+        (counted, "orders in all", "orders before"),
+        (spent, "spent in all", "spent before"),
+        (changed, "updated at", "created at"),
+    ],
+)
+def test_what_the_difference_of_two_columns_reveals_is_named_for_the_later_one(make, later, earlier):
+    frame = shop()
+    pair = make(frame, np.random.default_rng(0))
+    found = leaks_of(frame.assign(**pair))
+    assert set(found) == {later}
+    assert found[later].certainty == "sure"
+    assert f"less {earlier!r}, it marks" in found[later].sentence
+    for name in pair:
+        assert leaks_of(frame.assign(**{name: pair[name]})) == {}
+
+
+def test_columns_that_are_alike_are_honest_however_much_their_difference_tells():
+    def more(frame, rng):
+        before = np.exp(rng.normal(3.0, 1.0, len(frame)))
+        return {"balance": before + frame["hour"] / 10.0, "balance before": before}
+
+    frame = shop()
+    assert leaks_of(frame.assign(**more(frame, np.random.default_rng(0)))) == {}
+
+
 def test_a_price_is_blamed_and_the_propensities_are_not():
     log = bopl.BanditLog.from_frame(shop(item_price=item_price), **ROLES)
     audit = log.audit()
