@@ -276,6 +276,23 @@ def history(rng: np.random.Generator, n: int) -> Drawn:
     return replace(drawn, columns=columns)
 
 
+def pairs(rng: np.random.Generator, n: int) -> Drawn:
+    """Columns that are alike, and of which the difference tells much of the reward, honestly."""
+    drawn = clicks(rng, n)
+    visits, balance = rng.poisson(8.0, n), np.round(np.exp(rng.normal(5.0, 1.0, n)), 2)
+    created = np.datetime64("2024-03-01T00:00:00") + np.sort(rng.integers(0, 5_000_000, n)).astype("timedelta64[s]")
+    change = drawn.columns["x0"]
+    columns = drawn.columns | {
+        "visits last month": visits,
+        "visits in all": visits + rng.poisson(np.exp(change)),
+        "balance": balance,
+        "balance a week ago": balance * np.exp(0.1 * change),
+        "cart opened": created,
+        "cart last changed": created + (60.0 * np.exp(change)).astype("timedelta64[s]"),
+    }
+    return replace(drawn, columns=columns)
+
+
 WORLDS: tuple[Callable[[np.random.Generator, int], Drawn], ...] = (
     clicks,
     affinity,
@@ -291,6 +308,7 @@ WORLDS: tuple[Callable[[np.random.Generator, int], Drawn], ...] = (
     tails,
     lookalikes,
     history,
+    pairs,
 )
 
 # -- Leaks ------------------------------------------------------------------------------------------------------------
@@ -351,6 +369,20 @@ def request_id(rng: np.random.Generator, drawn: Drawn) -> Any:
     return np.char.add("r", rng.permutation(10 * len(drawn.action))[: len(drawn.action)].astype(str))
 
 
+def by_one(rng: np.random.Generator, drawn: Drawn) -> Any:
+    """Filled after a reward, but for one of the actions only: the time watched, where what was shown was a video."""
+    n = len(drawn.action)
+    is_video = drawn.action == np.bincount(drawn.action).argmax()
+    return pd.Series(np.exp(rng.normal(3.0, 1.0, n))).where(is_event(drawn) & is_video)
+
+
+def total(rng: np.random.Generator, drawn: Drawn) -> Any:
+    """What was spent, the reward of this decision included, beside `before`, what had been spent: honest."""
+    before = np.round(np.exp(rng.normal(3.0, 1.0, len(drawn.action))), 2)
+    drawn.columns["before"] = before
+    return before + drawn.reward
+
+
 def delivered_at(rng: np.random.Generator, drawn: Drawn) -> Any:
     """A time after the decision, where there was a reward."""
     n = len(drawn.action)
@@ -370,6 +402,8 @@ LEAKS = {
         item_price,
         discounted,
         request_id,
+        by_one,
+        total,
         delivered_at,
     )
 }
@@ -383,7 +417,8 @@ def one_log(leak: str | None, size: int, seed: int, number: int) -> dict[str, An
     world = WORLDS[number % len(WORLDS)]
     drawn = world(rng, size)
     if leak is not None:
-        drawn = replace(drawn, columns=drawn.columns | {leak: LEAKS[leak](rng, drawn)})
+        added = LEAKS[leak](rng, drawn)
+        drawn = replace(drawn, columns=drawn.columns | {leak: added})
     log = drawn.to_log()
     began = time.perf_counter()
     found = log.leaks()

@@ -5,6 +5,8 @@ import pandas as pd
 import pytest
 
 import bopl
+from bopl.log.leak.reward_test import RewardTest
+from bopl.log.leak.rules import Suspicion, judge_reward
 from bopl.simulation import simulate_shop
 
 ROLES = {"action": "banner", "reward": "click", "propensity": "p"}
@@ -56,6 +58,67 @@ def test_a_rank_by_the_reward_is_named_in_a_short_log():
     for seed in range(3):
         assert leaks_of(shop(2000, seed, place=place))["place"].knows == "reward"
         assert leaks_of(shop(2000, seed, place=lambda frame, rng: -place(frame, rng)))["place"].certainty == "sure"
+
+
+@pytest.mark.parametrize("place", range(3))
+def test_a_column_that_is_filled_after_rewards_of_a_single_action_is_named(place):
+    frame = shop(20_000)
+    chosen = sorted(set(frame["banner"]))[place]
+    filled = (frame["banner"] == chosen) & (frame["click"] == 1)
+    frame["watched"] = np.where(filled, np.random.default_rng(place).exponential(20.0, len(frame)), np.nan)
+    assert leaks_of(frame)["watched"].is_problem
+
+
+def test_a_column_that_goes_against_what_actions_earn_is_as_late_as_one_that_goes_with_it():
+    test = RewardTest(explained=0.1, honest_z=-9.0, leak_z=-15.0)
+    leak = judge_reward("watched", test, Suspicion(5, 1.0, are_propensities_sound=True), "reward")
+    assert leak is not None
+    assert leak.certainty == "doubtful"
+    assert "goes against what the drawn action earned" in leak.sentence
+
+
+def counted(frame, rng):
+    before = rng.poisson(5.0, len(frame))
+    return {"orders before": before, "orders in all": before + frame["click"]}
+
+
+def spent(frame, rng):
+    before = np.exp(rng.normal(3.0, 1.0, len(frame)))
+    return {"spent in all": before + 5.0 * frame["click"], "spent before": before}
+
+
+def changed(frame, rng):
+    created = pd.Timestamp("2024-03-01") + pd.to_timedelta(rng.integers(0, 90 * 86_400, len(frame)), unit="s")
+    wait = np.where(frame["click"] == 1, rng.integers(30, 4000, len(frame)), 0)
+    return {"created at": created, "updated at": created + pd.to_timedelta(wait, unit="s")}
+
+
+@pytest.mark.parametrize(
+    ("make", "later", "earlier"),
+    [
+        (counted, "orders in all", "orders before"),
+        (spent, "spent in all", "spent before"),
+        (changed, "updated at", "created at"),
+    ],
+)
+def test_what_the_difference_of_two_columns_reveals_is_named_for_the_later_one(make, later, earlier):
+    frame = shop()
+    pair = make(frame, np.random.default_rng(0))
+    found = leaks_of(frame.assign(**pair))
+    assert set(found) == {later}
+    assert found[later].certainty == "sure"
+    assert f"less {earlier!r}, it marks" in found[later].sentence
+    for name in pair:
+        assert leaks_of(frame.assign(**{name: pair[name]})) == {}
+
+
+def test_columns_that_are_alike_are_honest_however_much_their_difference_tells():
+    def more(frame, rng):
+        before = np.exp(rng.normal(3.0, 1.0, len(frame)))
+        return {"balance": before + frame["hour"] / 10.0, "balance before": before}
+
+    frame = shop()
+    assert leaks_of(frame.assign(**more(frame, np.random.default_rng(0)))) == {}
 
 
 def test_a_price_is_blamed_and_the_propensities_are_not():

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterator, Sequence
+from copy import copy
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -18,6 +20,7 @@ from bopl.log.leak.action_test import told_action, try_action
 from bopl.log.leak.by_context import coarse_code, contrast_by_context
 from bopl.log.leak.column_bins import MISSING, BinnedColumn, bin_column, constant_column
 from bopl.log.leak.column_trial import Trial, make_trial
+from bopl.log.leak.difference import differences
 from bopl.log.leak.leak import OUTCOME, REWARD, TIME, Leak
 from bopl.log.leak.reward_test import RewardTest, try_reward
 from bopl.log.leak.rules import (
@@ -69,6 +72,9 @@ def find_leaks(log: BanditLog, propensities: Sequence[Finding] | None = None) ->
     if asking.given.are_propensities_sound and trial.target.min() < trial.target.max():
         blamed = _ask_by_context(asking, log, [view for view, leak in zip(tried, found, strict=True) if leak is None])
         found = [leak or blamed.get(view.name) for view, leak in zip(tried, found, strict=True)]
+    if not is_sparse(log.context):
+        blamed = _ask_differences(asking, [view for view, leak in zip(tried, found, strict=True) if leak is None])
+        found = [leak or blamed.get(view.name) for view, leak in zip(tried, found, strict=True)]
     return tuple(leak for leak in found if leak is not None)
 
 
@@ -91,6 +97,17 @@ def _ask_by_context(asking: _Asking, log: BanditLog, views: Sequence[ColumnView]
         _, leak = max(found, key=lambda one: one[0])
         blamed[leak.column] = leak
         left = [view for view in left if view.name != leak.column]
+    return blamed
+
+
+def _ask_differences(asking: _Asking, views: Sequence[ColumnView]) -> dict[str | int, Leak]:
+    """Return which of the columns that nothing is known of tell something by their difference to another one."""
+    pairs = differences(asking.context, views, asking.trial)
+    asking = asking.of_more(len(pairs))
+    blamed: dict[str | int, Leak] = {}
+    for pair, leak in zip(pairs, each_column(asking.ask, pairs, asking.trial.n_samples), strict=True):
+        if leak is not None and not {pair.name, pair.minus.name} & blamed.keys():
+            blamed[pair.name] = pair.named(leak)
     return blamed
 
 
@@ -122,8 +139,8 @@ class _Asking:
     """What is asked of every column."""
 
     def __init__(self, trial: Trial, log: BanditLog, rows: IntArray, context: AnyArray, given: Suspicion) -> None:
-        self.trial, self.given = trial, given
-        self._log, self._rows, self._context = log, rows, context
+        self.trial, self.given, self.context = trial, given, context
+        self._log, self._rows = log, rows
         self._constant_told = told_action(trial, constant_column(trial.n_samples))
 
     def of_fewer(self, n_rows: int) -> _Asking:
@@ -132,7 +149,13 @@ class _Asking:
             return self
         chosen = np.sort(np.random.default_rng(_SEED).permutation(len(self._rows))[:n_rows])
         rows = self._rows[chosen]
-        return _Asking(make_trial(self._log, rows), self._log, rows, self._context[chosen], self.given)
+        return _Asking(make_trial(self._log, rows), self._log, rows, self.context[chosen], self.given)
+
+    def of_more(self, n_columns: int) -> _Asking:
+        """Return what is asked of so many columns more: of each of them more has to be shown."""
+        more = copy(self)
+        more.given = replace(self.given, n_columns=self.given.n_columns + n_columns)
+        return more
 
     def ask(self, view: ColumnView) -> Leak | None:
         """Return the worst of what a column knows, or nothing."""
@@ -150,8 +173,8 @@ class _Asking:
         for column, values in self._binned(view, self._values(view)[0]):
             for test, knows in self._tests(view, column, values, contrast):
                 leak = judge_reward(view.name, test, self.given, knows)
-                if leak is not None and test.honest_z > self.given.honest_limit:  # the rest is asked already
-                    found.append((test.honest_z, leak))
+                if leak is not None and abs(test.honest_z) > self.given.honest_limit:  # the rest is asked already
+                    found.append((abs(test.honest_z), leak))
         return max(found, key=lambda one: one[0], default=None)
 
     def codes(self, view: ColumnView) -> list[IntArray]:
@@ -160,7 +183,7 @@ class _Asking:
 
     def _values(self, view: ColumnView) -> tuple[list[AnyArray], FloatArray | None]:
         """Return the values of a column, and how long after the decision they lie if they are times."""
-        values = list(view.values(self._context))
+        values = list(view.values(self.context))
         return values, lags(view, values, None if self._log.time is None else self._log.time[self._rows])
 
     def _binned(self, view: ColumnView, parts: Sequence[AnyArray]) -> Iterator[tuple[BinnedColumn, AnyArray]]:
@@ -197,7 +220,9 @@ class _Asking:
             return None
         if self.trial.inverse is None:
             return judge_told_action(view.name, told_action(self.trial, column), self._constant_told)
-        return judge_action(view.name, try_action(self.trial, column), self.given)
+        coarse = column.coarse()
+        tests = [try_action(self.trial, one) for one in (column, coarse) if one is not None]
+        return _worst([judge_action(view.name, test, self.given, len(tests)) for test in tests])
 
 
 def _worst(leaks: list[Leak | None]) -> Leak | None:

@@ -81,7 +81,8 @@ def judge_reward(name: str | int, test: RewardTest, given: Suspicion, knows: str
     knows : {"reward", "outcome", "time"}
         What it is called if it came of the reward.
     """
-    is_late = given.are_propensities_sound and test.honest_z > given.honest_limit and test.explained > MIN_EXPLAINED
+    is_dependent = abs(test.honest_z) > given.honest_limit  # on the drawn action
+    is_late = given.are_propensities_sound and is_dependent and test.explained > MIN_EXPLAINED
     decides = _is_pure(test) or test.is_copy
     if is_late and (decides or abs(test.leak_z) < MAX_LEAK_Z):
         return Leak(name, knows, SURE, f"{_told(test)}, and {_late(test)}", test.explained)
@@ -117,11 +118,12 @@ def _told(test: RewardTest) -> str:
 
 
 def _late(test: RewardTest) -> str:
-    return f"goes with what the drawn action earned, which nothing known before can do (z = {test.honest_z:.1f})"
+    way = "with" if test.honest_z > 0.0 else "against"
+    return f"goes {way} what the drawn action earned, which nothing known before can do (z = {test.honest_z:.1f})"
 
 
-def judge_action(name: str | int, test: ActionTest, given: Suspicion) -> Leak | None:
-    """Return what a column knows of the action beyond the propensities, if anything."""
+def judge_action(name: str | int, test: ActionTest, given: Suspicion, n_tests: int = 1) -> Leak | None:
+    """Return what a column knows of the action beyond the propensities, if anything, by one of so many tests of it."""
     share = test.gain / max(given.openness, 1e-12)
     odds = min(int(test.log_capital / math.log(10.0)), MAX_ODDS)
     text = (
@@ -129,7 +131,7 @@ def judge_action(name: str | int, test: ActionTest, given: Suspicion) -> Leak | 
         f"{math.exp(-given.openness):.0%}; in less than one of 10^{odds} logs with sound "
         "propensities is so much known"
     )
-    if test.log_capital < given.capital_limit or test.excess < MIN_EXCESS:
+    if test.log_capital < given.capital_limit + math.log(n_tests) or test.excess < MIN_EXCESS:
         return None
     if share > SURE_SHARE and not given.are_propensities_declared:
         return Leak(name, ACTION, SURE, text, test.excess)
