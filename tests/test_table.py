@@ -134,3 +134,7 @@ def test_all_rows_of_an_evaluation_are_records():
         assert records
         assert all(isinstance(one, kind) for one in records)
         assert plain[part] == [one.to_dict() for one in records]
+
+
+def test_a_table_is_iterated_by_column_as_a_frame_is():
+    assert list(Table(COLUMNS)) == list(pd.DataFrame(COLUMNS)) == list(COLUMNS)

@@ -93,6 +93,9 @@ class Table:
             return self._columns[names]
         return Table({name: self._columns[name] for name in names})
 
+    def __iter__(self) -> Iterator[str]:  # names, as a frame's
+        return iter(self._columns)
+
     def round(self, decimals: int = 0) -> Table:
         """Return the table with its numbers rounded."""
         is_number = {name: values.dtype.kind == "f" for name, values in self._columns.items()}

@@ -403,3 +403,8 @@ def test_rewards_beyond_what_can_be_summed_are_a_problem_and_no_warning():
     log = bopl.BanditLog(np.arange(60.0)[:, None], ["a", "b"] * 30, [0.0, 1e308] * 30, [0.5] * 60)
     assert log.audit()["rewarded_samples"].status == "problem"
     assert "mean_reward=inf" in repr(log)
+
+
+def test_an_audit_is_iterated_by_finding():
+    audit = LOG.audit()
+    assert [one.check for one in audit] == [one.check for one in audit.findings]

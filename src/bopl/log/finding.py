@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -75,6 +75,9 @@ class Audit(Tabular):
             if finding.check == check:
                 return finding
         raise KeyError(f"there is no check {check!r}; there are {', '.join(f.check for f in self.findings)}.")
+
+    def __iter__(self) -> Iterator[Finding]:
+        return iter(self.findings)
 
     def raise_problems(self) -> None:
         """Raise `AuditError` if there is a problem."""
