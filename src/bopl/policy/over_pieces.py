@@ -37,6 +37,7 @@ from bopl.learner.pieces.facts import (
     stream_values,
     without_rows,
 )
+from bopl.learner.pieces.part import place_of
 from bopl.learner.pieces.stored import find_row_key
 from bopl.log.identical import content_digest, decision_keys, digest_of, sample_keys
 from bopl.log.learnable import check_reward_size
@@ -153,7 +154,8 @@ def _prepare(
     policy, learner, objective = plan.policy, _tree_of(plan, log), _objective_of(plan)
     with place_parts(cluster, parts_of(log, sample_weight=weight), LoadLog(log.spec)) as raw:
         numbers = find_numbers(raw, policy.reward_translation)
-        check_reward_size(numbers.largest_reward)
+        _, sample, reward = numbers.largest_reward
+        check_reward_size(reward, lambda: place_of(log, -sample))
         plan.check_has_reward(numbers.has_reward, log.n_samples)
         bench = PiecesBench(
             log,

@@ -66,14 +66,16 @@ class LogNumbers:
 
     Attributes
     ----------
-    least_propensity, largest_reward : float
+    least_propensity : float
+    largest_reward : tuple of (size, minus the number of the sample, reward)
+        Of the first of the largest ones.
     has_reward : bool
         Whether a reward is not zero after the translation.
     is_sparse : bool
     """
 
     least_propensity: float = float("inf")
-    largest_reward: float = 0.0
+    largest_reward: tuple[float, int, float] = (-1.0, 0, 0.0)
     has_reward: bool = False
     is_sparse: bool = False
 
@@ -96,9 +98,11 @@ def _numbers(state: LoadedPiece, translation: float) -> LogNumbers:
     log = state.log
     if log is None:
         return LogNumbers()
+    row = int(np.argmax(np.abs(log.reward)))
+    reward = float(log.reward[row])
     return LogNumbers(
         float(log.propensity.min()),
-        float(np.abs(log.reward).max()),
+        (abs(reward), -state.part.first - row, reward),
         bool(np.any(log.translated(translation).reward)),
         hasattr(log.context, "indptr"),
     )
