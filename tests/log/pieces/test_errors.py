@@ -154,9 +154,7 @@ def test_lists_as_labels_are_refused_with_the_column_or_the_role(tmp_path, role)
     pq.write_table(table, tmp_path / "log.parquet")
     roles = {"action": "a", "reward": "r", "propensity": "p"} | {role: ["x"] if role == "categorical" else "x"}
     for read in (BanditLog.read, BanditLog.scan_parquet):
-        with pytest.raises(
-            TypeError, match=r"column 'x' holds list|labels.* must be hashable; row 0 holds .*1\.0?, 2\."
-        ):
+        with pytest.raises(TypeError, match=r"column 'x' holds list|labels.* hashable; row 0 holds .*1\.0?, 2\."):
             read(tmp_path / "log.parquet", **roles)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import pickle
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,7 @@ import numpy as np
 
 from bopl._typing import AnyArray, FloatArray, IntArray
 from bopl.log.bandit_log import BanditLog, replaced
-from bopl.log.check import check_reward, number_groups
+from bopl.log.check import check_reward, float_column, number_groups
 from bopl.log.cleaning import ChosenRows, RowChoice, choose_rows
 from bopl.log.context import read_only
 from bopl.log.format.columnar import checked, validated
@@ -190,10 +190,17 @@ class PieceSpec:
 
     def rewards_of(self, piece: Piece) -> FloatArray:
         """Return the rewards of a piece's samples as the files have them, without reading more than has to be."""
-        name = self.roles["reward"]
+        return self._numbers_of(piece, "reward", check_reward)
+
+    def propensities_of(self, piece: Piece) -> FloatArray:
+        """Return the propensities of a piece's samples as the files have them, not checked further."""
+        return self._numbers_of(piece, "propensity", lambda column: float_column(column, "propensity"))
+
+    def _numbers_of(self, piece: Piece, role: str, read: Callable[[Any], FloatArray]) -> FloatArray:
+        name = self.roles[role]
         parts, rows = self.chosen_parts(piece, (name,))
         with naming_rows(piece, rows):
-            return check_reward(parts.table[name])
+            return read(parts.table[name])
 
     def place_of(self, piece: Piece, row: int) -> str:
         """Return where a sample of a piece stands, for a message."""
@@ -260,7 +267,8 @@ def _cast(table: Any, types: Mapping[str, Any], piece: Piece) -> Any:
             except pyarrow.ArrowInvalid as error:
                 raise ValueError(
                     f"column {field.name!r} holds {wanted} in another file, which does not suit that of "
-                    f"{piece.file!r}: {str(error).rstrip('.')}. Exclude it with ignore, or give it one type in all files."
+                    f"{piece.file!r}: {str(error).rstrip('.')}. Exclude it with ignore, or give it one type in all "
+                    "files."
                 ) from None
     return table
 
