@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+import bopl
 from bopl import BanditLog, BoostedPolicy, HistTree, load
 from bopl._errors import UsageError
 from pieces_logs import ROLES, a_frame, assert_same, write
@@ -285,3 +286,22 @@ def test_zones_in_some_files_only_are_refused(tmp_path):
     frame["when"] = ["2024-05-01T10:00:00"] * 6 + ["2024-05-01T10:00:00+02:00"] * 6
     with pytest.raises(ValueError, match="time has a zone in some rows and none in others"):
         BanditLog.scan_parquet(write(tmp_path, frame, (6, 6)), **ROLES, time="when")
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        lambda log: bopl.baseline.UniformPolicy().fit(log),
+        lambda log: bopl.BoostedRewardModel().fit(log),
+        lambda log: bopl.estimate_propensity(log),
+        lambda log: bopl.ValueAccumulator({"a": np.ones(60)}).add(log),
+        lambda log: BoostedPolicy("ips", progress=False).fit(log.to_log(), validation=log),
+        lambda log: log.context,
+    ],
+)
+def test_what_needs_the_log_in_memory_says_so(tmp_path, use):
+    log = BanditLog.scan_parquet(write(tmp_path, a_frame()), **ROLES)
+    with pytest.raises((TypeError, ValueError, AttributeError), match=r"in memory.*to_log\(\)"):
+        use(log)
+    assert not hasattr(log, "nothing")
+    assert not hasattr(log, "context")
