@@ -167,8 +167,8 @@ def _prepare(
             n_jobs=plan.n_threads,
             is_sparse=numbers.is_sparse,
         )
-        models, parts, start = _models(plan, bench)
-        parts = parts_of(log, sample_weight=weight) if parts is None else parts
+        models, folded, start = _models(plan, bench)
+        parts = parts_of(log, sample_weight=weight) if folded is None else folded
         categorical = categorical_mask(learner.categorical, log.n_features, log.feature_names)
         layout = find_layout(raw, plain_context, learner.max_bins, categorical, log.n_actions)
         build = BuildPolicy(
@@ -184,9 +184,11 @@ def _prepare(
         )
         training_rows = _sketch(raw, log, validation, cluster)
         digest = content_digest(stream_values(raw, sample_keys), log)
-    optimal = float("nan")
-    if policy.certificate:
-        with place_parts(cluster, parts, LoadLog(log.spec)) as raw:
+        optimal = float("nan")
+        if policy.certificate and folded is None:
+            optimal = optimal_risk(raw, build, log.n_samples)
+    if policy.certificate and folded is not None:  # pieces that know their folds
+        with place_parts(cluster, folded, LoadLog(log.spec)) as raw:
             optimal = optimal_risk(raw, build, log.n_samples)
     problem = PiecesProblem(
         parts,

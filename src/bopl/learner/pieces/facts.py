@@ -120,8 +120,7 @@ def find_layout(placed: Placement, read: ReadContext, max_bins: int, categorical
         }
         found = _search(searches, lambda asked: placed.reduce(_refined, asked, add=_add_each))
         columns += [found[j] for j in some]
-    placed.update(_without_counted)
-    facts = placed.reduce(_facts, read, tuple(columns), add=add_some)
+    facts = placed.update_reduce(_facts, read, tuple(columns), add=add_some)
     assert facts is not None
     return choose_layout(tuple(columns), facts)
 
@@ -172,16 +171,15 @@ def _refined(state: LoadedPiece, asked: list[tuple[int, Finer]]) -> list[Blocks]
     return [state.counted[j].refined(finer) for j, finer in asked]
 
 
-def _without_counted(state: LoadedPiece) -> LoadedPiece:
-    return replace(state, counted={})
-
-
 def _add_each(one: list[Any], other: list[Any]) -> list[Any]:
     return [mine + theirs for mine, theirs in zip(one, other, strict=True)]
 
 
-def _facts(state: LoadedPiece, read: ReadContext, columns: tuple[ColumnBins, ...]) -> BinFacts | None:
-    return None if state.log is None else bin_facts(read(state.log), columns)
+def _facts(
+    state: LoadedPiece, read: ReadContext, columns: tuple[ColumnBins, ...]
+) -> tuple[LoadedPiece, BinFacts | None]:
+    """Return the facts, and the piece without what was counted."""
+    return replace(state, counted={}), None if state.log is None else bin_facts(read(state.log), columns)
 
 
 def add_some(one: Any, other: Any) -> Any:
