@@ -32,6 +32,9 @@ class Slicer:
     def load(self, piece: Slice) -> BanditLog:
         return self.log.subset(slice(piece.start, piece.stop))
 
+    def place_of(self, piece: Slice, row: int) -> str:
+        return f"row {piece.start + row}"
+
 
 class SlicedLog:
     """A log cut at some rows; cuts may coincide, which makes empty pieces."""

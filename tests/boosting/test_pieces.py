@@ -23,7 +23,7 @@ from bopl.learner.hist_tree.binning import fit_columns
 from bopl.learner.pieces import Part
 from bopl.learner.pieces.stored import key_by_gain
 from bopl.objective import DR, IPS, OBJECTIVES, Clipped, RowWise
-from sliced_log import SlicedLog, cuts_of
+from sliced_log import SlicedLog, Slicer, cuts_of
 
 N = 1200
 UNEVEN = [0, 1, 1, 700, 1199, 1200]  # an empty piece at each end and between, two of one row
@@ -384,3 +384,11 @@ def test_bytes_of_a_wave_are_counted_with_all_its_histograms(monkeypatch):
     n_splits = len(fitted.ensemble_.rounds[0].predictor.tree.value) // 2
     n_bins = 4 * 100  # far fewer than the columns have
     assert placements[-1].traffic.n_bytes > 8 * n_bins * min(n_splits, 3)
+
+
+def test_a_piece_is_read_once_before_the_first_round_and_once_for_it(monkeypatch):
+    loads, load = [], Slicer.load
+    monkeypatch.setattr(Slicer, "load", lambda self, piece: (loads.append(piece), load(self, piece))[1])
+    with ThisMachine(n_threads=1) as cluster:
+        bopl.BoostedPolicy(**settings()).fit(SlicedLog(make_log(), cuts_of(N, 3)), cluster=cluster)
+    assert len(loads) == 2 * 3

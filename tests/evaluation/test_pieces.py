@@ -5,6 +5,8 @@ import pickle
 import weakref
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 import bopl
@@ -60,6 +62,40 @@ def test_pieces_have_the_answers_of_the_log_in_memory(logs, settings):
     whole, pieces = logs
     uniform = np.full((400, 3), 1 / 3)
     policies = {"leaning": Leaning(), "uniform": uniform}
+    assert_same_answers(bopl.evaluate(pieces, policies, **settings), bopl.evaluate(whole, policies, **settings))
+
+
+def table_of(propensity, reward, action):
+    rng = np.random.default_rng(0)
+    columns = {"x": 5.0 + rng.normal(size=len(reward)), "item": action, "click": reward, "p": propensity}
+    return pa.table({**columns, "new": rng.uniform(0.1, 0.9, len(reward))})
+
+
+@pytest.mark.parametrize("decimals", [2, 17], ids=["rounded", "exact"])
+@pytest.mark.parametrize("sizes", [(300, 300), (1, 599), (599, 1), (200, 200, 200)], ids=str)
+def test_whether_propensities_are_rounded_is_told_from_the_whole_log(tmp_path, decimals, sizes):
+    rng = np.random.default_rng(1)
+    propensity = rng.uniform(0.1, 0.9, 600).round(decimals)
+    propensity[:300] = 0.7  # alone, these would look rounded, and the others of the first file exact
+    table = table_of(propensity, rng.random(600), rng.integers(0, 2, 600))
+    for number, start in enumerate(np.cumsum([0, *sizes[:-1]])):
+        pq.write_table(table.slice(start, sizes[number]), tmp_path / f"{number}.parquet")
+    roles = {"action": "item", "reward": "click", "propensity": "p", "other_rewards": ["x"]}
+    whole, pieces = (read(str(tmp_path / "*.parquet"), **roles) for read in (BanditLog.read, BanditLog.scan_parquet))
+    policies, settings = {"new": table["new"].to_numpy()}, {"estimators": "ips", "guards": ["x>=-50%"]}
+    expected = bopl.evaluate(whole, policies, **settings)
+    assert_same_answers(bopl.evaluate(pieces, policies, **settings), expected)
+    assert ("look rounded" in expected.rows[0].reason) == (decimals == 2)
+
+
+def test_replicates_that_equal_the_estimate_but_for_their_last_bits_are_counted_alike(tmp_path):
+    rng = np.random.default_rng(2)
+    table = table_of(rng.choice([0.1, 0.3, 0.7], 48), rng.integers(0, 2, 48), rng.integers(0, 2, 48))
+    pq.write_table(table, tmp_path / "log.parquet", row_group_size=7)
+    roles = {"action": "item", "reward": "click", "propensity": "p", "ignore": ["new"], "exact_propensity": True}
+    whole, pieces = (read(tmp_path / "log.parquet", **roles) for read in (BanditLog.read, BanditLog.scan_parquet))
+    settings = {"interval": "bootstrap", "estimators": ["ips", "clipped_ips", "snips"], "n_replicates": 400}
+    policies = {"third": np.full((48, 2), 0.5), "first": np.tile([1.0, 0.0], (48, 1))}
     assert_same_answers(bopl.evaluate(pieces, policies, **settings), bopl.evaluate(whole, policies, **settings))
 
 

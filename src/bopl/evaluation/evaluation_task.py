@@ -19,6 +19,7 @@ from bopl.evaluation.estimator_registry import get_estimators
 from bopl.evaluation.interval import Interval, get_interval
 from bopl.evaluation.moments import reward_unit
 from bopl.evaluation.question import Question, ask
+from bopl.evaluation.rounding import Rounding
 from bopl.evaluation.sources import Sources, check_all_actions, named_policies, read_logging_policy
 from bopl.log import BanditLog
 
@@ -91,6 +92,7 @@ class EvaluationTask:
     logging_policy: object = None  # the logging policy, where it is known in full
     n_folds: int | None = None  # folds of cross-fitting; None for parts of a log, on which nothing is fitted
     n_samples: int | None = None  # length of the whole log; None takes that of the first part
+    rounding: Rounding | None = None  # of the propensities of the whole log; None looks at each part
     interval: Interval = field(init=False)
     question: Question = field(init=False)
     estimators: tuple[Estimator, ...] = field(init=False)  # settings left to the data are not chosen yet
@@ -135,6 +137,7 @@ class EvaluationTask:
             rewards,
             read_logging_policy(self.logging_policy, log),
             log.group if group is None else _check_group(group, log),
+            Rounding.of(log, [log.propensity]) if self.rounding is None else self.rounding,
             hat_is_scaled=fold is not None,
             notes=() if fold is None else (self._model_note(int(fold.max()) + 1),),
         )

@@ -8,12 +8,14 @@ from __future__ import annotations
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from bopl._errors import UsageError
+from bopl._typing import FloatArray
 from bopl.cluster import map_over
 from bopl.evaluation.answer import conclude
 from bopl.evaluation.books import Books
@@ -21,8 +23,9 @@ from bopl.evaluation.evaluation_task import EvaluationSettings, EvaluationTask
 from bopl.evaluation.log_sums import LogSums, sum_part
 from bopl.evaluation.question import parse_guards
 from bopl.evaluation.result import Evaluation
+from bopl.evaluation.rounding import Rounding
 from bopl.evaluation.sources import PropensityOrigin, named_policies
-from bopl.log import PartitionedLog, Piece
+from bopl.log import BanditLog, PartitionedLog, Piece
 from bopl.log.check import context_columns
 from bopl.log.column import Column
 from bopl.log.pieces.footer import common_types, find_footers
@@ -56,12 +59,24 @@ def evaluate_pieces(
     first, *others = [
         _Share(piece, {name: values[piece.rows] for name, values in given.items()}, columns) for piece in log.pieces
     ]
-    # The first piece chooses units and settings for all.
-    sums = _summed(first, log.spec, task, None)
+    task, sums = _begun(first, log, task, cluster)
     books, rows = sums.books.empty(), [one.piece.n_rows for one in others]
     for part in map_over(cluster, others, _summed, log.spec, task, books, rows=rows):
         sums.merge(part)
     return conclude(task, sums)
+
+
+def _begun(first: _Share, log: PartitionedLog, task: EvaluationTask, cluster: Any) -> tuple[EvaluationTask, LogSums]:
+    """Return the sums of the first piece, which chooses units and settings for all, and what all have to know."""
+    part, others = log.load(first.piece), log.pieces[1:]
+    rows = [piece.n_rows for piece in others]
+    propensities = map_over(cluster, others, _distinct_propensities, log.spec, rows=rows)
+    task = replace(task, rounding=Rounding.of(part, chain([part.propensity], propensities)))
+    return task, _sums_of(first, part, task, None)
+
+
+def _distinct_propensities(piece: Piece, spec: PieceSpec) -> FloatArray:
+    return np.unique(spec.propensities_of(piece))
 
 
 def check_suits_pieces(
@@ -132,7 +147,10 @@ class _Share:
 
 def _summed(share: _Share, spec: PieceSpec, task: EvaluationTask, books: Books | None) -> LogSums:
     """Return the sums of one piece."""
-    part = spec.load(share.piece)
+    return _sums_of(share, spec.load(share.piece), task, books)
+
+
+def _sums_of(share: _Share, part: BanditLog, task: EvaluationTask, books: Books | None) -> LogSums:
     return sum_part(task, task.read(part, share.policies or None, part.group), share.piece.offset, books)
 
 

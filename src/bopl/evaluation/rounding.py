@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -14,19 +14,47 @@ from bopl.evaluation.estimator import Estimator
 from bopl.evaluation.interval import Bounds
 from bopl.evaluation.sample_terms import Terms
 from bopl.log import BanditLog
-from bopl.log.propensity_grid import find_grid
+from bopl.log.propensity_grid import Grid, find_grid
 
 
-def relative_error(log: BanditLog) -> FloatArray | None:
-    """Return by which share rounding can have moved each propensity; None if they are not rounded, as far as one sees.
+@dataclass(frozen=True)
+class Rounding:
+    """How the propensities of a log were rounded.
 
-    Only logged propensities are looked at, for others were computed, and those that nobody has called exact.
+    Attributes
+    ----------
+    grid : Grid or None
+        None if they were not, as far as one sees.
     """
-    is_doubtful = log.propensity_source == "logged" and not log.exact_propensity
-    grid = find_grid(log.propensity) if is_doubtful else None
-    if grid is None or not grid.may_be_rounded(log.n_actions):
-        return None
-    return np.minimum(grid.half_unit(log.propensity) / log.propensity, 0.5)
+
+    grid: Grid | None = None
+
+    @classmethod
+    def of(cls, log: BanditLog, propensities: Iterable[FloatArray]) -> Rounding:
+        """Return how the propensities of all parts of a log were rounded; no part is read after one that was not.
+
+        Only logged propensities are looked at, for others were computed, and those that nobody has called exact.
+
+        Parameters
+        ----------
+        log : BanditLog
+            The first part.
+        propensities : iterable of ndarray
+            Of every part.
+        """
+        if log.propensity_source != "logged" or log.exact_propensity:
+            return cls()
+        found = np.zeros(0)
+        for values in propensities:
+            if find_grid(values) is None:
+                return cls()
+            found = np.union1d(found, values)
+        grid = find_grid(found)
+        return cls() if grid is None or not grid.may_be_rounded(log.n_actions) else cls(grid)
+
+    def error(self, propensity: FloatArray) -> FloatArray | None:
+        """Return by which share rounding can have moved each propensity; None if they are not rounded."""
+        return None if self.grid is None else np.minimum(self.grid.half_unit(propensity) / propensity, 0.5)
 
 
 MAX_EXCUSED = 0.05  # of a mean weight: rounding errs to both sides, and what is farther off has another cause

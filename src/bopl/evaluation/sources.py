@@ -16,7 +16,7 @@ from bopl._typing import BoolArray, FloatArray, IntArray
 from bopl._weight import importance_weights
 from bopl.evaluation.estimator import Estimator, Need
 from bopl.evaluation.moments import in_unit
-from bopl.evaluation.rounding import relative_error
+from bopl.evaluation.rounding import Rounding
 from bopl.evaluation.sample_terms import Pilot, Terms
 from bopl.log import BanditLog, PartitionedLog
 from bopl.objective.softmax import softmax
@@ -37,13 +37,14 @@ class Sources:
     rewards: RewardPredictor | None
     logging: PolicyReader | None  # reader of the logging policy, where it is known in full
     group: IntArray | None  # (n_samples,): groups of the samples, numbered as in the whole log if this is a part of one
+    rounding: Rounding  # of the propensities of the whole log
     unit: float = 1.0  # what terms count rewards in; see `bopl.evaluation.moments`
     hat_is_scaled: bool = False  # whether the reward predictions are in that unit already
     notes: tuple[str, ...] = ()  # what was done to read them, in sentences
 
     @cached_property
     def _error(self) -> FloatArray | None:
-        return relative_error(self.log)
+        return self.rounding.error(self.log.propensity)
 
     def blocks(self) -> list[slice]:
         """Return the rows in blocks; of many rows if nothing but logged actions is read."""

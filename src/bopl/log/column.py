@@ -107,7 +107,10 @@ class Column:
             return self._encode_category(values)
         if self.kind == "time":
             return self._encode_time(values)
-        return encode_vector(values, self.name, self.size) if self.kind == "vector" else column_to_float(values)
+        if self.kind == "vector":
+            return encode_vector(values, self.name, self.size)
+        # By way of float64 in any case: a part of a column without gaps has the numbers of the whole.
+        return np.asarray(column_to_float(values).astype(np.float64, copy=False))
 
     def _takes(self, found: Kind) -> bool:
         if self.kind == "category":
@@ -250,13 +253,14 @@ def fit_column(name: str, values: nw.Series[Any], *, is_category: bool = False) 
 def fit_categories(name: str, values: nw.Series[Any]) -> Column:
     """Give the most common categories a position of their own, in sorted order, and merge the rest."""
     labels, position = distinct_values(values)
-    labels = [label if isinstance(label, str | int | float) else str(label) for label in labels]  # dates, decimals
     count = np.bincount(position[position >= 0], minlength=len(labels))
     return column_of_counts(name, dict(zip(labels, count.tolist(), strict=True)), len(values))
 
 
-def column_of_counts(name: str, counts: Mapping[Category, int], n_samples: int) -> Column:
+def column_of_counts(name: str, counts: Mapping[Any, int], n_samples: int) -> Column:
     """Return a column of categories that occur so often in a log of that many samples."""
+    # Dates and decimals are known by their text.
+    counts = {label if isinstance(label, str | int | float) else str(label): n for label, n in counts.items()}
     if len(counts) <= MAX_CATEGORIES:
         return Column(name, "category", tuple(_sorted(list(counts))))
     by_count = sorted(counts.items(), key=lambda pair: (-pair[1], str(pair[0])))

@@ -77,7 +77,11 @@ def column_to_float(column: nw.Series[Any]) -> AnyArray:
     """Return a numeric or boolean column as floats, nulls as NaN."""
     if column.dtype == nw.Boolean:
         column = column.cast(nw.Int8)
-    if column.null_count() > 0 or column.dtype in (nw.Int128, nw.UInt128):  # numpy has no integers of 128 bits
+    if column.dtype in (nw.Int128, nw.UInt128):  # numpy has no such integers
+        column = column.cast(nw.Float64)
+    if column.null_count() > 0:
+        if column.dtype.is_integer():  # no cast: Arrow refuses integers beyond 2^53
+            return np.where(column.is_null().to_numpy(), np.nan, column.fill_null(0).to_numpy()).astype(np.float64)
         column = column.cast(nw.Float64)
     values: AnyArray = np.asarray(column.to_numpy())
     return object_to_float(values) if values.dtype == object else values  # nullable extension types hand over objects

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -23,23 +24,22 @@ def check_learnable(log: BanditLog) -> None:
 
 
 def _check_reward_size(log: BanditLog) -> None:
-    size = np.abs(log.reward)
-    row = int(np.argmax(size))
-    check_reward_size(float(size[row]), f"row {row} holds {log.reward[row]:g}", f"in row {row}, is {log.reward[row]:g}")
+    row = int(np.argmax(np.abs(log.reward)))
+    check_reward_size(float(log.reward[row]), lambda: f"row {row}")
 
 
-def check_reward_size(largest: float, who: str = "one does", where: str = "somewhere in it, is too") -> None:
-    """Raise if the largest of all rewards is too large, or too small, to learn from."""
-    if largest > MAX_REWARD:
+def check_reward_size(largest: float, place: Callable[[], str]) -> None:
+    """Raise if the reward that is largest in size, which stands at a place, is too large or too small to learn from."""
+    if abs(largest) > MAX_REWARD:
         raise ValueError(
-            f"reward must not exceed {MAX_REWARD:g} in size for a policy to learn from it; {who}. "
-            f"If that has a special meaning, drop the sample; otherwise divide all rewards "
+            f"reward must not exceed {MAX_REWARD:g} in size for a policy to learn from it; {place()} holds "
+            f"{largest:g}. If that has a special meaning, drop the sample; otherwise divide all rewards "
             "by a constant."
         )
-    if 0.0 < largest < MIN_REWARD:
+    if 0.0 < abs(largest) < MIN_REWARD:
         raise ValueError(
-            f"rewards are too small to learn from: none exceeds {MIN_REWARD:g} in size, and the largest, {where}. "
-            f"Multiply all of them by a constant, so that the largest is near 1."
+            f"rewards are too small to learn from: none exceeds {MIN_REWARD:g} in size, and the largest, in "
+            f"{place()}, is {largest:g}. Multiply all of them by a constant, so that the largest is near 1."
         )
 
 

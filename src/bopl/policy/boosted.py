@@ -218,6 +218,8 @@ class BoostedPolicy(EnsemblePolicy):
                 "cluster= and memory= are for logs in pieces, such as from BanditLog.scan_parquet; this log is in "
                 "memory already."
             )
+        if is_in_pieces(validation):
+            raise ValueError("validation is in pieces, but the log is in memory: pass validation.to_log().")
         log = as_training_log(context, action, reward, propensity, actions)
         plan = BoostingPlan.of(self, validation)
         plan.check_rewards(log)

@@ -37,6 +37,7 @@ from bopl.learner.pieces.facts import (
     stream_values,
     without_rows,
 )
+from bopl.learner.pieces.part import place_of
 from bopl.learner.pieces.stored import find_row_key
 from bopl.log.identical import content_digest, decision_keys, digest_of, sample_keys
 from bopl.log.learnable import check_reward_size
@@ -153,7 +154,8 @@ def _prepare(
     policy, learner, objective = plan.policy, _tree_of(plan, log), _objective_of(plan)
     with place_parts(cluster, parts_of(log, sample_weight=weight), LoadLog(log.spec)) as raw:
         numbers = find_numbers(raw, policy.reward_translation)
-        check_reward_size(numbers.largest_reward)
+        _, sample, reward = numbers.largest_reward
+        check_reward_size(reward, lambda: place_of(log, -sample))
         plan.check_has_reward(numbers.has_reward, log.n_samples)
         bench = PiecesBench(
             log,
@@ -165,8 +167,8 @@ def _prepare(
             n_jobs=plan.n_threads,
             is_sparse=numbers.is_sparse,
         )
-        models, parts, start = _models(plan, bench)
-        parts = parts_of(log, sample_weight=weight) if parts is None else parts
+        models, folded, start = _models(plan, bench)
+        parts = parts_of(log, sample_weight=weight) if folded is None else folded
         categorical = categorical_mask(learner.categorical, log.n_features, log.feature_names)
         layout = find_layout(raw, plain_context, learner.max_bins, categorical, log.n_actions)
         build = BuildPolicy(
@@ -182,9 +184,11 @@ def _prepare(
         )
         training_rows = _sketch(raw, log, validation, cluster)
         digest = content_digest(stream_values(raw, sample_keys), log)
-    optimal = float("nan")
-    if policy.certificate:
-        with place_parts(cluster, parts, LoadLog(log.spec)) as raw:
+        optimal = float("nan")
+        if policy.certificate and folded is None:
+            optimal = optimal_risk(raw, build, log.n_samples)
+    if policy.certificate and folded is not None:  # pieces that know their folds
+        with place_parts(cluster, folded, LoadLog(log.spec)) as raw:
             optimal = optimal_risk(raw, build, log.n_samples)
     problem = PiecesProblem(
         parts,

@@ -21,7 +21,7 @@ from bopl._policy_reader import logged_entries
 from bopl._settings import check_number
 from bopl._typing import BoolArray, ContextMatrix, FloatArray
 from bopl._weight import snips_value
-from bopl.log import BanditLog
+from bopl.log import BanditLog, PartitionedLog
 from bopl.log.action import label_array, python_labels
 from bopl.log.check import check_mask
 from bopl.log.context import read_context
@@ -289,6 +289,8 @@ def as_log(context: Any, action: Any, reward: Any, propensity: Any, actions: Any
             raise TypeError("pass either a BanditLog or context, action, reward and propensity, not both.")
         context.require_propensity()
         return _with_actions(context, actions)
+    if isinstance(context, PartitionedLog):
+        raise TypeError("this fit needs the log in memory: pass log.to_log(), or a part such as log.sample(100_000).")
     action, reward, propensity = read_target(action, reward, propensity)
     if action is None:
         raise ValueError(

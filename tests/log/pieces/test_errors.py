@@ -1,6 +1,7 @@
 """What is wrong with a log in pieces is told with the file and the row."""
 
 import os
+import re
 
 import numpy as np
 import pandas as pd
@@ -8,7 +9,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from bopl import BanditLog
+import bopl
+from bopl import BanditLog, BoostedPolicy, HistTree, load
 from bopl._errors import UsageError
 from pieces_logs import ROLES, a_frame, assert_same, write
 
@@ -110,6 +112,65 @@ def test_numbers_of_several_widths_and_gaps_are_one_column(tmp_path):
     roles = {"action": "a", "reward": "r", "propensity": "p"}
     log = BanditLog.scan_parquet(str(tmp_path / "*.parquet"), **roles)
     assert_same(log.to_log(), BanditLog.read(str(tmp_path / "*.parquet"), **roles))
+
+
+@pytest.mark.parametrize(
+    "kind", [pa.date32(), pa.timestamp("us"), pa.timestamp("ns"), pa.decimal128(12, 2), pa.int64(), pa.bool_()], ids=str
+)
+def test_categories_of_any_kind_are_those_of_the_log_in_memory(tmp_path, kind):
+    whole = pa.array([0, 1, 1, 0, None, 1], pa.int32()).cast(pa.int64() if pa.types.is_timestamp(kind) else pa.int32())
+    table = pa.table({"x": whole.cast(kind), "y": range(6), "a": [*"uvuvuv"], "r": [0, 1] * 3, "p": [0.5] * 6})
+    for number, some in enumerate([table.slice(0, 4), table.slice(4)]):
+        pq.write_table(some, tmp_path / f"{number}.parquet")
+    roles = {"action": "a", "reward": "r", "propensity": "p", "categorical": ["x"]}
+    log = BanditLog.scan_parquet(str(tmp_path / "*.parquet"), **roles)
+    assert_same(log.to_log(), BanditLog.read(str(tmp_path / "*.parquet"), **roles))
+    policy = BoostedPolicy("ips", HistTree(n_jobs=1), n_rounds=1, random_state=0, progress=False).fit(log)
+    policy.save(tmp_path / "policy.bopl")
+    np.testing.assert_array_equal(load(tmp_path / "policy.bopl").predict_proba(table), policy.predict_proba(table))
+
+
+def test_large_integers_are_the_same_numbers_whether_values_are_missing_in_all_parts_or_not(tmp_path):
+    between = 2**60 + 2**36 + 1  # of two floats of 32 bits: by way of 64 bits it becomes the lower one
+    made = {"a": ["u", "v"], "r": [0, 1], "p": [0.5, 0.5]}
+    pq.write_table(pa.table({"x": [between, 2**53 + 1], "y": pa.nulls(2), **made}), tmp_path / "0.parquet")
+    pq.write_table(pa.table({"x": [None, 7], "y": [2**62, 1], **made}), tmp_path / "1.parquet")
+    roles = {"action": "a", "reward": "r", "propensity": "p"}
+    log = BanditLog.scan_parquet(str(tmp_path / "*.parquet"), **roles)
+    assert_same(log.to_log(), BanditLog.read(str(tmp_path / "*.parquet"), **roles))
+    assert log.to_log().context[:, 0].tolist()[:2] == [2.0**60, 2.0**53]
+
+
+def test_numbers_that_do_not_suit_the_type_of_another_file_are_named(tmp_path):
+    made = {"a": ["u", "v"], "r": [0, 1], "p": [0.5, 0.5]}
+    for name, values in (("0", [2**60 + 1, 2]), ("1", [0.5, 1.5])):
+        pq.write_table(pa.table({"x": values, **made}), tmp_path / f"{name}.parquet")
+    with pytest.raises(ValueError, match=r"'x' holds double in another file.*0.parquet'.*1152921504606846977"):
+        BanditLog.scan_parquet(str(tmp_path / "*.parquet"), action="a", reward="r", propensity="p")
+
+
+@pytest.mark.parametrize("role", ["action", "group", "categorical"])
+def test_lists_as_labels_are_refused_with_the_column_or_the_role(tmp_path, role):
+    table = pa.table({"x": [[1.0, 2.0]] * 4, "y": range(4), "a": [*"uvuv"], "r": [0, 1] * 2, "p": [0.5] * 4})
+    pq.write_table(table, tmp_path / "log.parquet")
+    roles = {"action": "a", "reward": "r", "propensity": "p"} | {role: ["x"] if role == "categorical" else "x"}
+    for read in (BanditLog.read, BanditLog.scan_parquet):
+        with pytest.raises(TypeError, match=r"column 'x' holds list|labels.* hashable; row 0 holds .*1\.0?, 2\."):
+            read(tmp_path / "log.parquet", **roles)
+
+
+@pytest.mark.parametrize(("reward", "said"), [(-1e101, "must not exceed"), (1e-9, "too small to learn from")])
+@pytest.mark.parametrize("where", [None, "country == 'DE'"])
+def test_a_reward_that_nothing_can_be_learned_from_is_named(tmp_path, reward, said, where):
+    frame = a_frame()
+    frame["click"] = np.where(np.arange(len(frame)) % 2, reward / 2.0, 0.0)
+    bad = int(np.flatnonzero(frame["country"] == "DE")[-1])
+    frame.loc[bad, "click"] = reward
+    log = BanditLog.scan_parquet(write(tmp_path, frame), **ROLES, where=where)
+    with pytest.raises(
+        ValueError, match=rf"{said}.*row {bad - 21} of '.*part003.parquet'.*" + re.escape(f"{reward:g}")
+    ):
+        BoostedPolicy("ips", progress=False).fit(log)
 
 
 def test_files_of_other_columns_are_refused_in_one_sentence(tmp_path):
@@ -225,3 +286,22 @@ def test_zones_in_some_files_only_are_refused(tmp_path):
     frame["when"] = ["2024-05-01T10:00:00"] * 6 + ["2024-05-01T10:00:00+02:00"] * 6
     with pytest.raises(ValueError, match="time has a zone in some rows and none in others"):
         BanditLog.scan_parquet(write(tmp_path, frame, (6, 6)), **ROLES, time="when")
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        lambda log: bopl.baseline.UniformPolicy().fit(log),
+        lambda log: bopl.BoostedRewardModel().fit(log),
+        lambda log: bopl.estimate_propensity(log),
+        lambda log: bopl.ValueAccumulator({"a": np.ones(60)}).add(log),
+        lambda log: BoostedPolicy("ips", progress=False).fit(log.to_log(), validation=log),
+        lambda log: log.context,
+    ],
+)
+def test_what_needs_the_log_in_memory_says_so(tmp_path, use):
+    log = BanditLog.scan_parquet(write(tmp_path, a_frame()), **ROLES)
+    with pytest.raises((TypeError, ValueError, AttributeError), match=r"in memory.*to_log\(\)"):
+        use(log)
+    assert not hasattr(log, "nothing")
+    assert not hasattr(log, "context")

@@ -147,3 +147,16 @@ def test_a_dask_frame_becomes_the_log_of_its_rows():
         assert_same(log.to_log(), BanditLog.from_frame(frame, **ROLES))
     with pytest.raises(TypeError, match="Dask DataFrame"):
         PartitionedLog.from_dask(pd.DataFrame({"a": [1]}), **ROLES)
+
+
+def test_an_empty_first_batch_of_other_types_is_left_out():
+    frame = a_frame()
+    empty = pd.DataFrame({name: np.zeros(0) for name in frame})
+    with PartitionedLog.from_batches((some for some in (empty, frame[:7], empty[:0], frame[7:])), **ROLES) as log:
+        assert_same(log.to_log(), BanditLog.from_frame(frame, **ROLES))
+
+
+def test_a_batch_that_cannot_be_stored_is_named():
+    frame = a_frame()
+    with pytest.raises(ValueError, match=r"batch 1 cannot be stored as Parquet.*column city"):
+        PartitionedLog.from_batches([frame, frame.assign(city=[1, "two"] * 30)], **ROLES)

@@ -66,14 +66,16 @@ class LogNumbers:
 
     Attributes
     ----------
-    least_propensity, largest_reward : float
+    least_propensity : float
+    largest_reward : tuple of (size, minus the number of the sample, reward)
+        Of the first of the largest ones.
     has_reward : bool
         Whether a reward is not zero after the translation.
     is_sparse : bool
     """
 
     least_propensity: float = float("inf")
-    largest_reward: float = 0.0
+    largest_reward: tuple[float, int, float] = (-1.0, 0, 0.0)
     has_reward: bool = False
     is_sparse: bool = False
 
@@ -96,9 +98,11 @@ def _numbers(state: LoadedPiece, translation: float) -> LogNumbers:
     log = state.log
     if log is None:
         return LogNumbers()
+    row = int(np.argmax(np.abs(log.reward)))
+    reward = float(log.reward[row])
     return LogNumbers(
         float(log.propensity.min()),
-        float(np.abs(log.reward).max()),
+        (abs(reward), -state.part.first - row, reward),
         bool(np.any(log.translated(translation).reward)),
         hasattr(log.context, "indptr"),
     )
@@ -116,8 +120,7 @@ def find_layout(placed: Placement, read: ReadContext, max_bins: int, categorical
         }
         found = _search(searches, lambda asked: placed.reduce(_refined, asked, add=_add_each))
         columns += [found[j] for j in some]
-    placed.update(_without_counted)
-    facts = placed.reduce(_facts, read, tuple(columns), add=add_some)
+    facts = placed.update_reduce(_facts, read, tuple(columns), add=add_some)
     assert facts is not None
     return choose_layout(tuple(columns), facts)
 
@@ -168,16 +171,15 @@ def _refined(state: LoadedPiece, asked: list[tuple[int, Finer]]) -> list[Blocks]
     return [state.counted[j].refined(finer) for j, finer in asked]
 
 
-def _without_counted(state: LoadedPiece) -> LoadedPiece:
-    return replace(state, counted={})
-
-
 def _add_each(one: list[Any], other: list[Any]) -> list[Any]:
     return [mine + theirs for mine, theirs in zip(one, other, strict=True)]
 
 
-def _facts(state: LoadedPiece, read: ReadContext, columns: tuple[ColumnBins, ...]) -> BinFacts | None:
-    return None if state.log is None else bin_facts(read(state.log), columns)
+def _facts(
+    state: LoadedPiece, read: ReadContext, columns: tuple[ColumnBins, ...]
+) -> tuple[LoadedPiece, BinFacts | None]:
+    """Return the facts, and the piece without what was counted."""
+    return replace(state, counted={}), None if state.log is None else bin_facts(read(state.log), columns)
 
 
 def add_some(one: Any, other: Any) -> Any:

@@ -19,6 +19,10 @@ class Loader(Protocol):
         """Return the samples of a piece."""
         ...
 
+    def place_of(self, piece: Any, row: int) -> str:
+        """Return where a sample of a piece stands, for a message."""
+        ...
+
 
 class PiecesLog(Protocol):
     """A log in pieces, such as `bopl.PartitionedLog`."""
@@ -126,3 +130,9 @@ def parts_of(log: PiecesLog, *, sample_weight: FloatArray | None = None, fold: I
         )
         first += piece.n_rows
     return parts
+
+
+def place_of(log: PiecesLog, sample: int) -> str:
+    """Return where a sample of a log stands, for a message."""
+    part = next(part for part in parts_of(log) if part.first <= sample < part.first + part.n_rows)
+    return log.spec.place_of(part.piece, sample - part.first)

@@ -256,6 +256,12 @@ class PartitionedLog(AnyLog):
         """Whether each sample has a time."""
         return self.spec.time is not None
 
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any:
+            hint = "; a log in memory may have it: log.to_log(), or a part such as log.sample(100_000)"
+            raise AttributeError(f"a log in pieces has no {name!r}{'' if name.startswith('_') else hint}.")
+
     def __repr__(self) -> str:
         return (
             f"PartitionedLog(n_samples={self.n_samples}, n_features={self.n_features}, n_actions={self.n_actions}, "

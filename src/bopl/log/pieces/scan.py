@@ -228,11 +228,11 @@ class _Look:
             self._note(piece, chosen)
             parts, rows = spec.taken(parts, chosen), chosen.rows
         if len(parts.table):
+            table = nw.from_native(parts.table, eager_only=True)  # its columns know their names
             with naming_rows(piece, rows):
                 for name, collector in self.collectors:
-                    if collector.is_done:
-                        continue
-                    collector.add(nw.from_native(parts.table[name], series_only=True))
+                    if not collector.is_done:
+                        collector.add(table[name])
         return len(parts.table)
 
     def _note(self, piece: Piece, chosen: ChosenRows) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import pickle
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,7 @@ import numpy as np
 
 from bopl._typing import AnyArray, FloatArray, IntArray
 from bopl.log.bandit_log import BanditLog, replaced
-from bopl.log.check import check_reward, number_groups
+from bopl.log.check import check_reward, float_column, number_groups
 from bopl.log.cleaning import ChosenRows, RowChoice, choose_rows
 from bopl.log.context import read_only
 from bopl.log.format.columnar import checked, validated
@@ -123,9 +123,7 @@ class PieceSpec:
 
     def load(self, piece: Piece) -> BanditLog:
         """Return the samples of a piece as a checked log, encoded as the whole log is."""
-        parts, rows = self.chosen_parts(piece)
-        if (selected := piece.selected()) is not None:
-            parts, rows = parts.take(selected), selected if rows is None else rows[selected]
+        parts, rows = self.chosen_parts(piece, self.columns)
         with naming_rows(piece, rows):
             request = replace(self.request, rows=RowChoice())
             log = log_of_parts(request, parts, actions=self.actions, schema=self.schema)
@@ -134,13 +132,21 @@ class PieceSpec:
             log = step(log)
         return log
 
-    def chosen_parts(self, piece: Piece) -> tuple[LogParts, IntArray | None]:
-        """Return what a row group holds of the rows that are asked for, and where they stand in it, None for all."""
-        parts = read_piece(piece, self.columns, self.types)
-        if not self.request.rows.is_any:
-            return parts, None
-        chosen = self.choose(piece, parts)
-        return self.taken(parts, chosen), chosen.rows
+    def chosen_parts(self, piece: Piece, columns: tuple[str, ...]) -> tuple[LogParts, IntArray | None]:
+        """Return some columns of a piece's samples, and where they stand in the row group, None for all of its rows.
+
+        There may be more columns: all are read if the choice of rows looks at them.
+        """
+        rows = None
+        if self.request.rows.is_any:
+            parts = read_piece(piece, self.columns, self.types)
+            chosen = self.choose(piece, parts)
+            parts, rows = self.taken(parts, chosen), chosen.rows
+        else:
+            parts = read_piece(piece, columns, self.types)
+        if (selected := piece.selected()) is not None:
+            parts, rows = parts.take(selected), selected if rows is None else rows[selected]
+        return parts, rows
 
     def taken(self, parts: LogParts, chosen: ChosenRows) -> LogParts:
         """Return the chosen rows, with the numbers that they had to be turned into."""
@@ -155,7 +161,8 @@ class PieceSpec:
         with naming_rows(piece, None):
             if parts.sparse is not None:
                 return sparse_rows(choice, parts.sparse, parts, self.roles, self.actions, is_part=True)
-            columns = {name: nw.from_native(parts.table[name], series_only=True) for name in parts.table.column_names}
+            table = nw.from_native(parts.table, eager_only=True)
+            columns = {name: table[name] for name in table.columns}
             return choose_rows(choice, columns, self.roles, self.context, self.actions, is_part=True)
 
     def _as_in_whole_log(self, log: BanditLog, parts: LogParts) -> dict[str, Any]:
@@ -173,12 +180,7 @@ class PieceSpec:
         named = {role: self.roles[role] for role in ("time", "group") if role in self.roles}
         if not named:
             return RowColumns(piece.n_rows)
-        if self.request.rows.is_any:
-            parts, rows = self.chosen_parts(piece)
-        else:
-            parts, rows = read_piece(piece, tuple(named.values()), self.types), None
-        if (selected := piece.selected()) is not None:
-            parts, rows = parts.take(selected), selected if rows is None else rows[selected]
+        parts, rows = self.chosen_parts(piece, tuple(named.values()))
         with naming_rows(piece, rows):
             time = None if self.time is None else self.time.read(parts.table[named["time"]])
             if self.groups is None:
@@ -188,15 +190,22 @@ class PieceSpec:
 
     def rewards_of(self, piece: Piece) -> FloatArray:
         """Return the rewards of a piece's samples as the files have them, without reading more than has to be."""
-        name = self.roles["reward"]
-        if self.request.rows.is_any:
-            parts, rows = self.chosen_parts(piece)
-        else:
-            parts, rows = read_piece(piece, (name,), self.types), None
-        if (selected := piece.selected()) is not None:
-            parts, rows = parts.take(selected), selected if rows is None else rows[selected]
+        return self._numbers_of(piece, "reward", check_reward)
+
+    def propensities_of(self, piece: Piece) -> FloatArray:
+        """Return the propensities of a piece's samples as the files have them, not checked further."""
+        return self._numbers_of(piece, "propensity", lambda column: float_column(column, "propensity"))
+
+    def _numbers_of(self, piece: Piece, role: str, read: Callable[[Any], FloatArray]) -> FloatArray:
+        name = self.roles[role]
+        parts, rows = self.chosen_parts(piece, (name,))
         with naming_rows(piece, rows):
-            return check_reward(parts.table[name])
+            return read(parts.table[name])
+
+    def place_of(self, piece: Piece, row: int) -> str:
+        """Return where a sample of a piece stands, for a message."""
+        _, rows = self.chosen_parts(piece, (self.roles["reward"],))
+        return f"row {piece.file_row + (row if rows is None else int(rows[row]))} of {piece.file!r}"
 
     def with_step(self, step: Step) -> PieceSpec:
         """Return the spec with one more thing that is done with each part."""
@@ -217,7 +226,7 @@ def read_piece(piece: Piece, columns: tuple[str, ...], types: Mapping[str, Any])
     """Return the columns of a row group; raise if its file is gone or has changed."""
     check_unchanged(piece.file, piece.stamp)
     table = checked(piece.file, "Parquet", lambda source: _row_group(source, piece, columns))
-    return replace(table_parts(_cast(table, types)), format=PARQUET.title)
+    return replace(table_parts(_cast(table, types, piece)), format=PARQUET.title)
 
 
 def positions_of(labels: AnyArray, known: AnyArray) -> IntArray:
@@ -244,14 +253,23 @@ def _row_group(source: Path, piece: Piece, columns: tuple[str, ...]) -> Any:
     return table.select(list(columns))
 
 
-def _cast(table: Any, types: Mapping[str, Any]) -> Any:
+def _cast(table: Any, types: Mapping[str, Any], piece: Piece) -> Any:
     """Return a table with the types that all files have in common."""
+    import pyarrow
+
     for place, field in enumerate(table.schema):
         wanted = types[field.name]
         if plain_type(field.type) != wanted:
             column = table[field.name]
             plain = column.cast(plain_type(field.type)) if field.type != plain_type(field.type) else column
-            table = table.set_column(place, field.with_type(wanted), plain.cast(wanted))
+            try:
+                table = table.set_column(place, field.with_type(wanted), plain.cast(wanted))
+            except pyarrow.ArrowInvalid as error:
+                raise ValueError(
+                    f"column {field.name!r} holds {wanted} in another file, which does not suit that of "
+                    f"{piece.file!r}: {str(error).rstrip('.')}. Exclude it with ignore, or give it one type in all "
+                    "files."
+                ) from None
     return table
 
 

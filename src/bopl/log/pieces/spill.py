@@ -83,8 +83,13 @@ def _large_tables(frames: Iterable[Any], n_rows: int) -> Iterator[Any]:
 
     waiting: list[Any] = []
     has_come = False
-    for frame in frames:
-        table = _as_arrow(frame)
+    for number, frame in enumerate(frames):
+        try:
+            table = _as_arrow(frame)
+        except (pyarrow.ArrowInvalid, pyarrow.ArrowTypeError) as error:
+            raise ValueError(f"batch {number} cannot be stored as Parquet: {' '.join(map(str, error.args))}.") from None
+        if len(table) and not any(map(len, waiting)):
+            waiting = []  # what is empty may have other types
         if waiting and (table.schema != waiting[0].schema or sum(map(len, waiting)) >= n_rows):
             yield pyarrow.concat_tables(waiting)
             has_come, waiting = True, []
