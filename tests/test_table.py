@@ -114,7 +114,7 @@ def test_all_rows_of_an_evaluation_are_records():
     found = bopl.evaluate(
         log,
         {"a": np.tile([0.2, 0.8], (400, 1)), "b": np.tile([0.4, 0.6], (400, 1))},
-        guards=["cost<=+5%"],
+        guards=["cost<=+200%"],
         head_to_head=True,
         segment=np.where(rng.random(400) < 0.5, "north", "south"),
         confounding=True,
