@@ -2,6 +2,7 @@
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pytest
 
 import bopl
@@ -52,6 +53,26 @@ def test_times_of_several_zones_are_instants():
     times = [pd.Timestamp("2024-01-01", tz="UTC"), pd.Timestamp("2024-01-01 05:00", tz="Asia/Tokyo")] * 20
     log = bopl.BanditLog.from_frame(frame(t=times), **ROLES, time="t")
     assert log.time[1] < log.time[0]
+
+
+def test_arrays_of_arrow_are_read_as_their_values():
+    log = two(
+        action=pa.array(["a", "b"]), group=pa.array([1, 2]), segment=pa.array(["q", None]), actions=pa.array(["b", "a"])
+    )
+    assert (log.actions.tolist(), log.action_idx.tolist()) == (["b", "a"], [1, 0])
+    assert log.segment.tolist() == ["q", "missing"]
+    assert two(action=list(pa.array([7, 8]))).actions.tolist() == [7, 8]
+    with pytest.raises(ValueError, match="action is missing in 1 of 3 samples, the first at row 2"):
+        bopl.BanditLog(np.ones((3, 1)), pa.array(["a", "b", None]), [1, 0, 1], [0.5] * 3)
+
+
+def test_tensors_are_read_as_their_values():
+    torch = pytest.importorskip("torch")
+    log = two(action=torch.tensor([3, 4]), reward=torch.tensor([1.0, 0.0]))
+    assert log.actions.tolist() == [3, 4]
+    assert two(action=list(torch.tensor([3, 4]))).actions.tolist() == [3, 4]
+    with pytest.raises(TypeError, match="a Tensor cannot be read as a numpy array: .*Convert it to one first"):
+        two(reward=torch.tensor([1.0, 0.0], requires_grad=True))
 
 
 def test_hidden_probabilities_of_a_masked_array_are_not_used():
