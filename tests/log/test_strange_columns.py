@@ -6,6 +6,7 @@ import pyarrow as pa
 import pytest
 
 import bopl
+from bopl.baseline import UniformPolicy
 
 ROLES = {"action": "a", "reward": "r", "propensity": "p"}
 N = 40
@@ -73,6 +74,13 @@ def test_tensors_are_read_as_their_values():
     assert two(action=list(torch.tensor([3, 4]))).actions.tolist() == [3, 4]
     with pytest.raises(TypeError, match="a Tensor cannot be read as a numpy array: .*Convert it to one first"):
         two(reward=torch.tensor([1.0, 0.0], requires_grad=True))
+
+
+def test_labels_that_differ_by_a_final_null_character_stay_apart(tmp_path):
+    log = bopl.BanditLog(np.ones((3, 1)), ["a", "a\0", "b"], [1, 0, 1], [0.5] * 3)
+    assert list(log.actions) == ["a", "a\0", "b"]
+    UniformPolicy().fit(log).save(tmp_path / "policy.bopl")
+    assert list(bopl.load(tmp_path / "policy.bopl").actions_) == ["a", "a\0", "b"]
 
 
 def test_hidden_probabilities_of_a_masked_array_are_not_used():
