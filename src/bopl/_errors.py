@@ -65,5 +65,6 @@ def visible(text: str) -> str:
 
 def shortened(value: Any, *, limit: int = 60) -> str:
     """Return a value as it goes into a message: quoted as Python writes it, also where numpy holds it, and not long."""
-    text = repr(value.item() if type(value).__module__ == "numpy" and hasattr(value, "item") else value)
+    is_single = type(value).__module__ == "numpy" and getattr(value, "ndim", None) == 0
+    text = repr(value.item() if is_single else value)
     return text if len(text) <= limit else f"{text[: limit - 1]}…"

@@ -28,8 +28,8 @@ def column_names(frame: Any) -> Sequence[object]:
 def unmasked(values: Any) -> Any:
     """Return a column or matrix as numpy or narwhals read it: what a mask hides becomes NaN, NaT or None.
 
-    Arrays of arrow become chunked ones, and tensors numpy's; anything else is returned as it is. Both would otherwise be
-    read entry by entry, as objects that differ from each other whatever they hold.
+    Arrays of arrow become chunked ones, and tensors numpy's; anything else is returned as it is. Both would otherwise
+    be read entry by entry, as objects that differ from each other whatever they hold.
     """
     if hasattr(values, "__dlpack__") and not isinstance(values, np.ndarray):
         return _array_of_another_library(values)

@@ -11,7 +11,7 @@ import numpy as np
 
 from bopl._errors import DroppedSamplesWarning
 from bopl._native import plain
-from bopl._settings import check_number
+from bopl._settings import check_choice, check_number
 from bopl._typing import AnyArray, BoolArray, IntArray
 from bopl.log.instant import instant_text
 
@@ -224,12 +224,11 @@ def divide(log: Numbered, test_fraction: float, *, by: str = "random", random_st
             f"test_fraction={test_fraction:g} of {log.n_samples} samples leaves one part empty; use a larger log "
             "or another fraction."
         )
+    check_choice("by", by, ("random", "time", "group"))
     if by == "group" and log.group is None:
         raise ValueError("split(by='group') needs the group of each sample: build the log with group=….")
     if by in ("random", "group"):
         return _divide_at_random(log, n_test, by, random_state)
-    if by != "time":
-        raise ValueError(f"by must be 'random', 'time' or 'group'; got {by!r}.")
     return divide_at(log, _cut(times_of(log), n_test))
 
 

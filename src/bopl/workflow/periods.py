@@ -131,7 +131,7 @@ def _by_samples(time: AnyArray, n_periods: int) -> list[Any]:
     starts = np.unique([ordered[place] for place in places if ordered[place] > ordered[0]])
     if len(starts) < n_periods:
         raise ValueError(
-            f"the times of this log allow only {len(starts)} periods, not {n_periods}: there are too few samples, or too "
-            "many with the same time. Ask for fewer periods."
+            f"the times of this log allow only {len(starts)} periods, not {n_periods}: there are too few samples, or "
+            "too many with the same time. Ask for fewer periods."
         )
     return list(starts)
