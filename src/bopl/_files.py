@@ -46,7 +46,7 @@ def replaced_file(path: str | Path) -> Iterator[Path]:
     with _telling_what_failed(path):
         temporary = _make_beside(target)
     try:
-        with _telling_what_failed(path):
+        with _telling_what_failed(path, temporary):
             yield temporary
             _sync(temporary)
             if target.exists():

@@ -229,7 +229,7 @@ def write_summary(summary: dict[str, Any], path: Path) -> None:
 def check_writable(path: str | Path, *, read: Sequence[str | Path] = ()) -> None:
     """Raise one sentence if a file cannot be written, or is one that is read, before anything is computed for it."""
     target = Path(path)
-    if any(target.absolute() == Path(one).absolute() for one in read):
+    if any(os.path.realpath(target) == os.path.realpath(one) for one in read):
         raise UsageError(f"{str(path)!r} is the input: writing would destroy it; name another file with out=….")
     if target.is_dir():
         raise UsageError(f"{str(path)!r} is a folder; name a file.")
