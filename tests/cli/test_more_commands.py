@@ -228,12 +228,14 @@ def test_an_export_goes_where_it_is_sent(trained, tmp_path, capfd):
 
 
 def test_an_input_is_not_overwritten_by_another_name(trained, tmp_path, capsys):
-    (tmp_path / "log.parquet").symlink_to(trained / "log.parquet")
     before = (trained / "log.parquet").read_bytes()
-    words = ("predict", trained / "log.parquet", trained / "policy.bopl", "--out")
-    assert run_bopl(*words, tmp_path / "log.parquet") == 2
-    assert "is the input: writing would destroy it" in capsys.readouterr().err
-    assert (trained / "log.parquet").read_bytes() == before
+    (tmp_path / "log.parquet").write_bytes(before)
+    (tmp_path / "link.parquet").symlink_to(tmp_path / "log.parquet")
+    for source, out in (("log.parquet", "link.parquet"), ("l*.parquet", "log.parquet"), (".", "log.parquet")):
+        words = ("predict", tmp_path / source, trained / "policy.bopl", "--out", tmp_path / out)
+        assert run_bopl(*words) == 2
+        assert "is the input: writing would destroy it" in capsys.readouterr().err
+        assert (tmp_path / "log.parquet").read_bytes() == before
 
 
 def test_an_export_that_scores_otherwise_is_not_written(trained, monkeypatch, capsys):
