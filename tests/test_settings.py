@@ -81,6 +81,8 @@ def test_random_states_are_refused_by_name(value):
         (lambda log: UniformPolicy().fit(log).save(b"x"), "a path must be text or a Path; got b'x'"),
         (lambda log: UniformPolicy().fit(log).sample(log.context, random_state="x"), "random_state must be None"),
         (lambda log: UniformPolicy().fit(log).decide([0.0] * 3, draw="x"), "draw must be a number in"),
+        (lambda log: bopl.BoostedPolicy().fit(log, sample_weight=["x"] * 60), "sample_weight must be numeric"),
+        (lambda log: log.split(random_state=b"x"), "random_state must be None, an integer"),
         (lambda log: bopl.evaluate(log, log.propensity, min_propensity="x"), "min_propensity must be a number"),
         (lambda log: bopl.evaluate(log, log.propensity, simultaneous="no"), "simultaneous must be True or False"),
         (lambda log: bopl.evaluate(log, log.propensity, confounding="no"), "confounding must be True or False"),

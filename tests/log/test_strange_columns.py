@@ -4,6 +4,7 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
+from scipy import sparse
 
 import bopl
 from bopl.baseline import UniformPolicy
@@ -167,3 +168,34 @@ def test_numbers_that_became_text_are_noted_and_codes_are_not():
     assert all(f"'{name}'" not in found.sentence for name in ("zip", "size", "sku"))
     clean = bopl.BanditLog.from_frame(table[["x", "zip", "size", "sku", "a", "r", "p"]], **ROLES)
     assert "numbers_as_text" not in [finding.check for finding in clean.audit().findings]
+
+
+class Framed:
+    """A policy that names the columns of its probabilities."""
+
+    def __init__(self, columns):
+        self.columns = columns
+
+    def predict_proba(self, context):
+        found = pd.DataFrame({"a": [0.9] * len(context), "b": [0.1] * len(context)})
+        return found[self.columns]
+
+
+def test_named_columns_of_a_policys_probabilities_may_come_in_any_order():
+    log = bopl.BanditLog(np.ones((N, 1)), ["a", "b"] * 20, [1, 0] * 20, [0.5] * N)
+    values = [bopl.evaluate(log, Framed(columns)).rows[0].value for columns in (["a", "b"], ["b", "a"])]
+    assert values[0] == values[1] == pytest.approx(0.9)
+
+
+@pytest.mark.parametrize("found", [None, {}, "text", sparse.eye_array(2)], ids=lambda found: type(found).__name__)
+def test_probabilities_that_are_no_numbers_are_one_sentence(found):
+    policy = Framed([])
+    policy.predict_proba = lambda context: found
+    with pytest.raises((TypeError, ValueError), match=r"must hold numbers|shape"):
+        bopl.evaluate(two(), policy)
+
+
+def test_hidden_sample_weights_are_not_used():
+    weight = np.ma.array(np.ones(2), mask=[True, False])
+    with pytest.raises(ValueError, match="sample_weight must be finite and not negative; 1 of 2 values are not"):
+        bopl.BoostedPolicy("ips").fit(two(), sample_weight=weight)

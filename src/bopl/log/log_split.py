@@ -11,7 +11,7 @@ import numpy as np
 
 from bopl._errors import DroppedSamplesWarning
 from bopl._native import plain
-from bopl._settings import check_choice, check_number
+from bopl._settings import check_choice, check_number, generator_of
 from bopl._typing import AnyArray, BoolArray, IntArray
 from bopl.log.instant import instant_text
 
@@ -334,7 +334,7 @@ def _cut(time: AnyArray, n_test: int) -> Any:
 
 def _divide_at_random(log: Numbered, n_test: int, by: str, random_state: int | None) -> Division:
     """Divide at random; samples of one group stay together."""
-    rng = np.random.default_rng(random_state)
+    rng = generator_of(random_state)
     if log.group is None:  # the last of them in a random order
         is_test = np.zeros(log.n_samples, dtype=np.bool_)
         is_test[rng.permutation(log.n_samples)[log.n_samples - n_test :]] = True
