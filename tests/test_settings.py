@@ -75,7 +75,7 @@ def test_random_states_are_refused_by_name(value):
         (lambda log: IPS(weight=Clipped), "weight must be a weight such as"),
         (lambda log: log.translated(Fraction(1, 2)), "reward_translation must be a number"),
         (lambda log: bopl.estimate_propensity(log, model="logistic"), "model must be a model with fit"),
-        (lambda log: log.split(by=np.array([1, 2])), "by must be one of 'random', 'time', 'group'"),
+        (lambda log: log.split(by=np.array([1, 2])), "by must be 'random', 'time' or 'group'"),
         (lambda log: log.audit(strict="no"), "strict must be True or False"),
         (lambda log: bopl.Checkpoint(None), "a path must be text or a Path; got None"),
         (lambda log: UniformPolicy().fit(log).save(b"x"), "a path must be text or a Path; got b'x'"),

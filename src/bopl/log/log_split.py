@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any, Protocol, Self, TypeVar
 
 import numpy as np
 
-from bopl._errors import DroppedSamplesWarning
+from bopl._errors import DroppedSamplesWarning, shortened
 from bopl._native import plain
-from bopl._settings import check_choice, check_number, generator_of
+from bopl._settings import check_number, generator_of
 from bopl._typing import AnyArray, BoolArray, IntArray
 from bopl.log.instant import instant_text
 
@@ -224,7 +224,8 @@ def divide(log: Numbered, test_fraction: float, *, by: str = "random", random_st
             f"test_fraction={test_fraction:g} of {log.n_samples} samples leaves one part empty; use a larger log "
             "or another fraction."
         )
-    check_choice("by", by, ("random", "time", "group"))
+    if not isinstance(by, str) or by not in ("random", "time", "group"):
+        raise ValueError(f"by must be 'random', 'time' or 'group'; got {shortened(by)}.")
     if by == "group" and log.group is None:
         raise ValueError("split(by='group') needs the group of each sample: build the log with group=….")
     if by in ("random", "group"):
