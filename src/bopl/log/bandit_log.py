@@ -280,6 +280,8 @@ class BanditLog(LogFiles, AnyLog):
 
     def translated(self, reward_translation: float) -> BanditLog:
         """Return the log with ``reward_translation`` added to every reward (the paper's sign: -0.4 means r - 0.4)."""
+        if isinstance(reward_translation, float) and not np.isfinite(reward_translation):
+            raise ValueError(f"reward_translation must be a finite number; got {reward_translation!r}.")
         check_number("reward_translation", reward_translation, low_open=True, high_open=True)
         if reward_translation == 0.0:
             return self
