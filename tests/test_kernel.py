@@ -111,3 +111,30 @@ def test_a_folder_that_others_can_write_is_not_used(tmp_path, monkeypatch):
         assert _kernel.temporary_folder() != str(taken)
     finally:
         _kernel.temporary_folder.cache_clear()
+
+
+def test_ctrl_c_waits_for_code_that_is_being_loaded(compiled):
+    """LLVM calls Python while it loads code: what is raised there is lost, and the process dies."""
+    script = """
+import signal
+from bopl import _kernel
+
+load = _kernel._CheckedFile._load_data
+seen = []
+
+def stopped(self, name):
+    signal.raise_signal(signal.SIGINT)
+    found = load(self, name)
+    seen.append("loaded")
+    return found
+
+signal.signal(signal.SIGINT, signal.default_int_handler)
+_kernel._CheckedFile._load_data = stopped
+try:
+    import module
+except KeyboardInterrupt:
+    print(*seen, "and stopped")
+"""
+    (compiled / "script.py").write_text(script)
+    done = subprocess.run([sys.executable, "script.py"], capture_output=True, text=True, cwd=compiled, env=os.environ)
+    assert (done.returncode, done.stdout) == (0, "loaded and stopped\n"), done.stderr

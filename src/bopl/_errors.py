@@ -65,6 +65,6 @@ def visible(text: str) -> str:
 
 def shortened(value: Any, *, limit: int = 60) -> str:
     """Return a value as it goes into a message: quoted as Python writes it, also where numpy holds it, and not long."""
-    is_scalar = type(value).__module__ == "numpy" and not getattr(value, "shape", ())
-    text = " ".join(repr(value.item() if is_scalar else value).split())
+    is_single = type(value).__module__ == "numpy" and getattr(value, "ndim", None) == 0
+    text = " ".join(repr(value.item() if is_single else value).split())
     return text if len(text) <= limit else f"{text[: limit - 1]}…"

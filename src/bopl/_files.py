@@ -15,7 +15,7 @@ from glob import escape
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from bopl._errors import UsageError
+from bopl._errors import UsageError, shortened
 from bopl._interrupt import uninterrupted
 
 PART = ".part"  # ends the name of what is being written
@@ -37,14 +37,16 @@ def replaced_file(path: str | Path) -> Iterator[Path]:
     OSError
         One sentence where the file cannot be written; the old one is untouched.
     """
-    target = Path(os.path.realpath(path))
+    target = Path(os.path.realpath(as_path(path)))
+    if target.is_dir():
+        raise IsADirectoryError(f"{str(path)!r} is a folder; name a file to write in it.")
     if target.exists() and not target.is_file():
         yield Path(path)
         return
     with _telling_what_failed(path):
         temporary = _make_beside(target)
     try:
-        with _telling_what_failed(path):
+        with _telling_what_failed(path, temporary):
             yield temporary
             _sync(temporary)
             if target.exists():
@@ -85,6 +87,13 @@ def recover_file(path: str | Path) -> None:
     target = Path(os.path.realpath(path))
     for left in target.parent.glob(f".{escape(target.stem[:100])}.{8 * '?'}{PART}{escape(target.suffix)}"):
         left.unlink(missing_ok=True)
+
+
+def as_path(path: object) -> Path:
+    """Return the path that was given, or raise if it is none."""
+    if isinstance(path, bytes) or not isinstance(path, str | os.PathLike):
+        raise TypeError(f"a path must be text or a Path; got {shortened(path)}.")
+    return Path(path)
 
 
 def _make_beside(target: Path) -> Path:

@@ -15,12 +15,14 @@ import stat
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
-from functools import cache
+from functools import cache, wraps
 from pathlib import Path
 from typing import Any
 
 import numba
 from numba.core import caching as numba_caching
+
+from bopl._interrupt import uninterrupted
 
 caching: Any = numba_caching  # partly typed
 VARIABLE = "NUMBA_CACHE_DIR"
@@ -37,11 +39,26 @@ def njit(**options: Any) -> Callable[[Any], Any]:
 
     def decorate(function: Any) -> Any:
         dispatcher = numba.njit(**options)(function)
+        dispatcher.compile = _whole(dispatcher.compile)
         if is_kept and hasattr(dispatcher, "_cache"):  # a plain function where compilation is switched off
             dispatcher._cache = PatientCache(function)
         return dispatcher
 
     return decorate
+
+
+def _whole(prepare: Callable[..., Any]) -> Callable[..., Any]:
+    """Let code be compiled, or loaded from the cache, to the end before Ctrl-C is heeded.
+
+    LLVM calls back into Python for it; what Python raises there is lost, and the process dies.
+    """
+
+    @wraps(prepare)
+    def prepare_whole(*given: Any, **named: Any) -> Any:
+        with uninterrupted():
+            return prepare(*given, **named)
+
+    return prepare_whole
 
 
 class PatientCache(caching._Cache):

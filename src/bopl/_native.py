@@ -26,7 +26,13 @@ def column_names(frame: Any) -> Sequence[object]:
 
 
 def unmasked(values: Any) -> Any:
-    """Return an array without a mask: what it hides becomes NaN, NaT or None; anything else is returned as it is."""
+    """Return a column or matrix as numpy or narwhals read it: what a mask hides becomes NaN, NaT or None.
+
+    Arrays of arrow become chunked ones, and tensors numpy's; anything else is returned as it is. Both would otherwise
+    be read entry by entry, as objects that differ from each other whatever they hold.
+    """
+    if hasattr(values, "__dlpack__") and not isinstance(values, np.ndarray):
+        return _array_of_another_library(values)
     if not isinstance(values, np.ma.MaskedArray):
         return values
     hidden = np.ma.getmaskarray(values)
@@ -43,9 +49,24 @@ def unmasked(values: Any) -> Any:
     return objects
 
 
+def _array_of_another_library(values: Any) -> Any:
+    import pyarrow
+
+    if isinstance(values, pyarrow.Array):
+        return pyarrow.chunked_array([values])
+    try:
+        return np.asarray(values)
+    except (TypeError, RuntimeError) as error:  # on another device, or with a gradient
+        raise TypeError(
+            f"a {type(values).__name__} cannot be read as a numpy array: {error} Convert it to one first."
+        ) from error
+
+
 def plain(value: Any) -> Any:
-    """Return a number, text or flag of numpy as Python's own; anything else is returned as it is."""
-    return value.item() if isinstance(value, np.generic) else value
+    """Return a number, text or flag of numpy, arrow or a tensor as Python's own; anything else is returned as it is."""
+    if isinstance(value, np.generic) or getattr(value, "ndim", None) == 0:
+        return value.item()
+    return value.as_py() if hasattr(value, "as_py") else value
 
 
 def is_missing(value: Any) -> bool:
@@ -84,9 +105,6 @@ def missing_rows(values: Any) -> BoolArray:
         series = np.array(series.to_list(), dtype=object)
     if isinstance(series, list | tuple):  # numpy would make text of a NaN among texts
         return np.array([is_missing(value) for value in series], dtype=np.bool_)
-    if hasattr(series, "is_null"):  # arrow's plain array, of which some kinds have no numpy
-        nulls: BoolArray = series.is_null(nan_is_null=True).to_numpy(zero_copy_only=False)
-        return nulls
     array = np.asarray(series)
     if array.dtype.kind == "f":
         return np.isnan(array)

@@ -120,10 +120,14 @@ class PolicyReader:
     def _predicted(self, rows: slice | IntArray) -> FloatArray:
         mask, context = self.log.action_mask, self.log.context[rows]
         arguments = {"action_mask": mask[rows]} if self.takes_mask and mask is not None else {}
-        action_prob = np.asarray(self.policy.predict_proba(context, **arguments), dtype=np.float64)
+        found = self.policy.predict_proba(context, **arguments)
+        action_prob = _as_numbers(found, self.name)
         expected = (context.shape[0], self.log.n_actions)
-        if self.order is not None and action_prob.shape == expected:
-            action_prob = action_prob[:, self.order]
+        order = self.order
+        if order is None and is_frame(found):
+            order = _frame_order(column_names(found), self.log, self.name)
+        if order is not None and action_prob.shape == expected:
+            action_prob = action_prob[:, order]
         _check_matrix(action_prob, self.name, expected, rows.start if isinstance(rows, slice) else 0)
         return action_prob
 
@@ -156,15 +160,19 @@ def read_policy(policy: object, log: LogRows, name: str = "the policy") -> Polic
         order = _frame_order(column_names(policy), log, name)
     else:
         _check_no_labels(policy, log, name)
-    try:
-        array = np.asarray(unmasked(policy), dtype=np.float64)
-    except (TypeError, ValueError):
-        raise TypeError(f"{name} must hold numbers, the probabilities of actions.") from None
+    array = _as_numbers(policy, name)
     if array.ndim == 1:
         _check_logged(array, name, log.n_samples)
     else:
         _check_matrix(array, name, (log.n_samples, log.n_actions), 0)
     return PolicyReader(log, name, array if order is None else array[:, order])
+
+
+def _as_numbers(values: Any, name: str) -> FloatArray:
+    try:
+        return np.asarray(unmasked(values), dtype=np.float64)
+    except (TypeError, ValueError):
+        raise TypeError(f"{name} must hold numbers, the probabilities of actions.") from None
 
 
 def _column_order(policy: Any, log: LogRows, name: str) -> IntArray | None:

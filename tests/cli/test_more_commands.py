@@ -210,6 +210,34 @@ def test_an_interrupted_race_is_exit_code_130_with_a_verdict(trained, tmp_path, 
     assert (tmp_path / "p.bopl").is_file()
 
 
+def test_an_export_goes_where_it_is_sent(trained, tmp_path, capfd):
+    """What is no regular file is written to, and a link followed: neither is replaced."""
+    words = ("export", trained / "policy.bopl", "--to", "xgboost", "--out")
+    os.mkfifo(tmp_path / "pipe")
+    reader = os.open(tmp_path / "pipe", os.O_RDONLY | os.O_NONBLOCK)
+    assert run_bopl(*words, tmp_path / "pipe") == 0
+    assert (tmp_path / "pipe").is_fifo()
+    assert os.read(reader, 1) == b"{"
+    os.close(reader)
+    (tmp_path / "real.json").write_text("old")
+    (tmp_path / "link.json").symlink_to(tmp_path / "real.json")
+    assert run_bopl(*words, tmp_path / "link.json") == 0
+    assert (tmp_path / "link.json").is_symlink()
+    assert (tmp_path / "real.json").read_text().startswith("{")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["link.json", "pipe", "real.json"]
+
+
+def test_an_input_is_not_overwritten_by_another_name(trained, tmp_path, capsys):
+    before = (trained / "log.parquet").read_bytes()
+    (tmp_path / "log.parquet").write_bytes(before)
+    (tmp_path / "link.parquet").symlink_to(tmp_path / "log.parquet")
+    for source, out in (("log.parquet", "link.parquet"), ("l*.parquet", "log.parquet"), (".", "log.parquet")):
+        words = ("predict", tmp_path / source, trained / "policy.bopl", "--out", tmp_path / out)
+        assert run_bopl(*words) == 2
+        assert "is the input: writing would destroy it" in capsys.readouterr().err
+        assert (tmp_path / "log.parquet").read_bytes() == before
+
+
 def test_an_export_that_scores_otherwise_is_not_written(trained, monkeypatch, capsys):
     monkeypatch.setattr("bopl.workflow.exporting.TOLERANCE", -1.0)
     code, result = run_json(capsys, "export", trained / "policy.bopl", "--to", "onnx", "--out", trained / "bad.onnx")

@@ -75,6 +75,18 @@ def test_while_the_line_is_read_it_is_the_same_code(log, monkeypatch):
     assert run_bopl("train", log) == 143
 
 
+def test_a_module_whose_import_it_stops_is_not_missing(log, monkeypatch, capsys):
+    def half_imported(*ignored, **named):
+        try:
+            terminate()
+        except KeyboardInterrupt:  # as extension modules have it
+            raise ImportError("numpy is not there") from None
+
+    monkeypatch.setattr("bopl.workflow.training.read_training_log", half_imported)
+    assert run_bopl("train", log, *ROLES, "--ignore", "user") == 143
+    assert capsys.readouterr().err == "bopl: terminated.\n"
+
+
 def test_while_it_is_judged_the_policy_is_there_without_a_verdict(log, tmp_path, monkeypatch, capsys):
     monkeypatch.setattr("bopl.workflow.training.judge", terminate)
     assert run_bopl("train", log, *ROLES, *SMALL, "--ignore", "user", "--out", tmp_path / "p.bopl") == 143

@@ -414,10 +414,15 @@ def _policy(seeds: Path, name: str) -> Any:
     return _POLICIES[name]
 
 
+SPARSE_KINDS = [sparse.csr_array, sparse.csr_matrix, sparse.csc_array, sparse.bsr_array, sparse.coo_array]
+SPARSE_KINDS += [sparse.dia_array]
+COMPRESSED = ["indices", "indptr", "data"]
+
+
 def run_sparse(rng: np.random.Generator, seeds: Path, work: Path) -> None:
     """Build a log from a spoiled sparse matrix, and let policies act on it."""
     log = plain_log()
-    kind = pick(rng, [sparse.csr_array, sparse.csr_matrix, sparse.csc_array, sparse.bsr_array])
+    kind = pick(rng, SPARSE_KINDS)
     matrix = kind(np.where(np.abs(log.context) > 0.5, log.context, 0.0))
     for _ in range(int(rng.integers(1, 3))):
         _spoil(rng, matrix)
@@ -431,7 +436,7 @@ def run_sparse(rng: np.random.Generator, seeds: Path, work: Path) -> None:
 
 
 def _spoil(rng: np.random.Generator, matrix: Any) -> None:
-    name = pick(rng, ["indices", "indptr", "data"])
+    name = pick(rng, {"dia": ["offsets", "data"], "coo": ["row", "col", "data"]}.get(matrix.format, COMPRESSED))
     array = getattr(matrix, name).copy()
     roll = rng.random()
     if roll < 0.6 and array.size:

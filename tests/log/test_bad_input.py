@@ -278,6 +278,23 @@ def test_a_damaged_sparse_matrix_is_refused_before_scipy_follows_it(form):
         bopl.BanditLog(**{**GOOD, "context": damaged(form)})
 
 
+@pytest.mark.parametrize(
+    "offsets", [np.array([2**62]), np.array([2**31 - 2]), np.array([-(2**63)]), np.array([np.nan]), np.array([0, 0])]
+)
+def test_diagonals_that_scipy_would_write_outside_its_arrays_are_refused(offsets):
+    matrix = sparse.eye_array(4, dtype=np.float32).todia()
+    matrix.offsets, matrix.data = offsets, np.ones((1, 4), np.float32)
+    with pytest.raises(ValueError, match=r"the sparse context of shape \(4, 4\) is damaged"):
+        bopl.BanditLog(**{**GOOD, "context": matrix})
+
+
+def test_positions_that_are_not_integers_are_refused():
+    matrix = sparse.eye_array(4).tocoo()
+    matrix.coords = tuple(place * np.nan for place in matrix.coords)
+    with pytest.raises(ValueError, match="the sparse context of shape"):
+        bopl.BanditLog(**{**GOOD, "context": matrix})
+
+
 @pytest.mark.parametrize("form", ["csr", "csc", "bsr", "coo", "lil", "dok", "dia"])
 def test_every_sound_sparse_matrix_is_read(form):
     log = bopl.BanditLog(**{**GOOD, "context": sparse.eye_array(4).asformat(form)})

@@ -2,9 +2,12 @@
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pytest
+from scipy import sparse
 
 import bopl
+from bopl.baseline import UniformPolicy
 
 ROLES = {"action": "a", "reward": "r", "propensity": "p"}
 N = 40
@@ -52,6 +55,33 @@ def test_times_of_several_zones_are_instants():
     times = [pd.Timestamp("2024-01-01", tz="UTC"), pd.Timestamp("2024-01-01 05:00", tz="Asia/Tokyo")] * 20
     log = bopl.BanditLog.from_frame(frame(t=times), **ROLES, time="t")
     assert log.time[1] < log.time[0]
+
+
+def test_arrays_of_arrow_are_read_as_their_values():
+    log = two(
+        action=pa.array(["a", "b"]), group=pa.array([1, 2]), segment=pa.array(["q", None]), actions=pa.array(["b", "a"])
+    )
+    assert (log.actions.tolist(), log.action_idx.tolist()) == (["b", "a"], [1, 0])
+    assert log.segment.tolist() == ["q", "missing"]
+    assert two(action=list(pa.array([7, 8]))).actions.tolist() == [7, 8]
+    with pytest.raises(ValueError, match="action is missing in 1 of 3 samples, the first at row 2"):
+        bopl.BanditLog(np.ones((3, 1)), pa.array(["a", "b", None]), [1, 0, 1], [0.5] * 3)
+
+
+def test_tensors_are_read_as_their_values():
+    torch = pytest.importorskip("torch")
+    log = two(action=torch.tensor([3, 4]), reward=torch.tensor([1.0, 0.0]))
+    assert log.actions.tolist() == [3, 4]
+    assert two(action=list(torch.tensor([3, 4]))).actions.tolist() == [3, 4]
+    with pytest.raises(TypeError, match=r"a Tensor cannot be read as a numpy array: .*Convert it to one first"):
+        two(reward=torch.tensor([1.0, 0.0], requires_grad=True))
+
+
+def test_labels_that_differ_by_a_final_null_character_stay_apart(tmp_path):
+    log = bopl.BanditLog(np.ones((3, 1)), ["a", "a\0", "b"], [1, 0, 1], [0.5] * 3)
+    assert list(log.actions) == ["a", "a\0", "b"]
+    UniformPolicy().fit(log).save(tmp_path / "policy.bopl")
+    assert list(bopl.load(tmp_path / "policy.bopl").actions_) == ["a", "a\0", "b"]
 
 
 def test_hidden_probabilities_of_a_masked_array_are_not_used():
@@ -138,3 +168,34 @@ def test_numbers_that_became_text_are_noted_and_codes_are_not():
     assert all(f"'{name}'" not in found.sentence for name in ("zip", "size", "sku"))
     clean = bopl.BanditLog.from_frame(table[["x", "zip", "size", "sku", "a", "r", "p"]], **ROLES)
     assert "numbers_as_text" not in [finding.check for finding in clean.audit().findings]
+
+
+class Framed:
+    """A policy that names the columns of its probabilities."""
+
+    def __init__(self, columns):
+        self.columns = columns
+
+    def predict_proba(self, context):
+        found = pd.DataFrame({"a": [0.9] * len(context), "b": [0.1] * len(context)})
+        return found[self.columns]
+
+
+def test_named_columns_of_a_policys_probabilities_may_come_in_any_order():
+    log = bopl.BanditLog(np.ones((N, 1)), ["a", "b"] * 20, [1, 0] * 20, [0.5] * N)
+    values = [bopl.evaluate(log, Framed(columns)).rows[0].value for columns in (["a", "b"], ["b", "a"])]
+    assert values[0] == values[1] == pytest.approx(0.9)
+
+
+@pytest.mark.parametrize("found", [None, {}, "text", sparse.eye_array(2)], ids=lambda found: type(found).__name__)
+def test_probabilities_that_are_no_numbers_are_one_sentence(found):
+    policy = Framed([])
+    policy.predict_proba = lambda context: found
+    with pytest.raises((TypeError, ValueError), match=r"must hold numbers|shape"):
+        bopl.evaluate(two(), policy)
+
+
+def test_hidden_sample_weights_are_not_used():
+    weight = np.ma.array(np.ones(2), mask=[True, False])
+    with pytest.raises(ValueError, match="sample_weight must be finite and not negative; 1 of 2 values are not"):
+        bopl.BoostedPolicy("ips").fit(two(), sample_weight=weight)

@@ -157,6 +157,10 @@ def test_periods_with_next_to_nothing_before_them_only_train():
         (PeriodPlan(window="7y"), UsageError, "window must be a length of time such as '7d'"),
         (PeriodPlan(every="60d"), ValueError, "no period of every=60d has 100 samples before it"),
         (PeriodPlan(0), ValueError, "n_periods"),
+        (PeriodPlan(10**30), ValueError, "allow only [0-9]+ periods, not 1000"),
+        (PeriodPlan(len(HOURS) + 100), ValueError, "there are too few samples"),
+        (PeriodPlan(every="0.0000001s"), UsageError, "every must lie between a microsecond and"),
+        (PeriodPlan(window=f"{'9' * 30}d"), UsageError, "window must lie between a microsecond and"),
     ],
 )
 def test_periods_that_cannot_be_are_refused(plan, error, says):

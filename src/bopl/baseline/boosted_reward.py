@@ -6,7 +6,7 @@ from typing import Any
 
 from sklearn.base import clone
 
-from bopl._settings import check_number
+from bopl._settings import check_jobs, check_number
 from bopl._typing import AnyArray, ContextMatrix, FloatArray
 from bopl.learner import HistTree
 from bopl.learner.hist_tree.predictor import HistTreePredictor, stack_trees
@@ -71,8 +71,8 @@ class BoostedRewardPolicy(LearnedPolicy):
 
     def learn(self, log: BanditLog) -> None:
         """Learn from the log."""
-        if self.n_jobs is not None:
-            check_number("n_jobs", self.n_jobs, low=1, integer=True)
+        check_jobs(self.n_jobs)
+        BoostedRewardModel(self.learner, self.n_rounds, self.learning_rate).check_settings()
         learner = default_reward_learner() if self.learner is None else clone(self.learner)
         if self.n_jobs is not None:
             learner.set_params(n_jobs=self.n_jobs)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
 
-from bopl._settings import check_choice, check_number
+from bopl._settings import check_choice, check_jobs, check_number
 from bopl._typing import AnyArray, BoolArray, ContextMatrix, FloatArray
 from bopl.baseline.booster_check import checked_booster
 from bopl.learner.expanded import action_columns, predict_expanded
@@ -85,12 +86,13 @@ class XGBRewardPolicy(LearnedPolicy):
     def _booster_params(self) -> dict[str, Any]:
         check_number("n_rounds", self.n_rounds, low=1, integer=True)
         check_number("max_depth", self.max_depth, low=1, high=64, integer=True)
-        check_number("min_child_weight", self.min_child_weight, low=0.0)
-        check_number("reg_lambda", self.reg_lambda, low=0.0)
+        check_number("min_child_weight", self.min_child_weight, low=0.0, high=math.inf, high_open=True)
+        check_number("reg_lambda", self.reg_lambda, low=0.0, high=math.inf, high_open=True)
         check_number("learning_rate", self.learning_rate, low=0.0, high=1.0, low_open=True)
         check_choice("tree_method", self.tree_method, ("exact", "hist"))
-        if self.n_jobs is not None:
-            check_number("n_jobs", self.n_jobs, low=1, integer=True)
+        check_jobs(self.n_jobs)
+        if self.random_state is not None:
+            check_number("random_state", self.random_state, low=0, high=2**31 - 1, integer=True)
         return {
             "objective": "reg:squarederror",
             "tree_method": self.tree_method,

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from bopl._archive import Archive, check_array, read_archive, reason_of, write_archive
+from bopl._files import as_path
 from bopl._settings import check_number
 from bopl._typing import AnyArray
 from bopl.boosting.callback import BoostingState, Callback, CallbackAction
@@ -33,7 +34,7 @@ class Checkpoint(Callback):
 
     def __init__(self, path: str | Path, every: int = 10) -> None:
         check_number("every", every, low=1, integer=True)
-        self.path = Path(path)
+        self.path = as_path(path)
         self.every = every
         self._fingerprint = ""
         self._written = 0

@@ -111,7 +111,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 def _report(error: BaseException, *, is_json: bool) -> int:
     """Print an error as one sentence and return its exit code."""
-    if isinstance(error, KeyboardInterrupt | InterruptedCommandError | typer.Abort):
+    # A signal while compiled modules are imported becomes an error of that import.
+    is_stopped_import = isinstance(error, ImportError) and exit_code.sigterm.came
+    if isinstance(error, KeyboardInterrupt | InterruptedCommandError | typer.Abort) or is_stopped_import:
         code = exit_code.of_interruption()
         sentence = "terminated." if code == exit_code.TERMINATED else "interrupted."
     elif isinstance(error, _ClickError):

@@ -14,6 +14,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from bopl._policy_reader import logged_entries
+from bopl._settings import check_model
 from bopl._typing import FloatArray, IntArray
 from bopl.boosting.callback import BoostingState, CallbackAction
 from bopl.boosting.ensemble import Ensemble, StepRule
@@ -117,6 +118,7 @@ def fit_classifier(model: Any, log: BanditLog) -> ClassifierActions:
     """Return a clone of a scikit-learn classifier, fitted to the logged actions."""
     from sklearn.base import clone
 
+    check_model("model", model)
     if len(np.unique(log.action_idx)) < 2:
         raise ValueError(
             "the propensities cannot be estimated: a fold without its held-out part has one action only. Use fewer "

@@ -12,7 +12,7 @@ import numpy as np
 
 from bopl._errors import quoted
 from bopl._policy_reader import PolicyReader, read_policy
-from bopl._settings import check_number
+from bopl._settings import check_flag, check_number
 from bopl._typing import IntArray
 from bopl.evaluation.estimator import Estimator
 from bopl.evaluation.estimator_registry import get_estimators
@@ -51,6 +51,10 @@ class EvaluationSettings:
 
     def __post_init__(self) -> None:
         check_number("random_state", self.random_state, low=0, integer=True)
+        check_flag("head_to_head", self.head_to_head)
+        check_flag("simultaneous", self.simultaneous)
+        if self.min_propensity is not None:
+            check_number("min_propensity", self.min_propensity, low=0.0, high=1.0, low_open=True)
         if self.reward_range is not None:
             ends = tuple(self.reward_range) if isinstance(self.reward_range, Iterable) else ()
             is_pair = len(ends) == 2 and all(isinstance(end, Real) and np.isfinite(end) for end in ends)

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from bopl._errors import UsageError
-from bopl._settings import check_number
+from bopl._settings import check_flag, check_number
 from bopl._typing import FloatArray
 from bopl.evaluation.answer import conclude
 from bopl.evaluation.confounding import with_confounding
@@ -168,6 +168,8 @@ def evaluate(
 
 
 def _evaluate_whole(log: BanditLog, task: EvaluationTask, confounding: bool | None) -> Evaluation:
+    if confounding is not None:
+        check_flag("confounding", confounding)
     sources = task.read(log)
     sums = sum_part(task, sources, 0, is_whole=True)
     evaluation = conclude(task, sums)

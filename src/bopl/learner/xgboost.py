@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+import math
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from sklearn.base import BaseEstimator
 
-from bopl._settings import check_choice, check_number
+from bopl._settings import check_choice, check_jobs, check_number
 from bopl._typing import BoolArray, FloatArray
 from bopl.learner.base import FittedStep, Predictor, pair_weight
 from bopl.learner.expanded import action_columns, expand
@@ -81,8 +82,8 @@ class XGBTree(BaseEstimator):
     def _booster_params(self) -> dict[str, Any]:
         check_choice("tree_method", self.tree_method, ("exact", "hist"))
         check_number("max_depth", self.max_depth, low=1, high=64, integer=True)
-        check_number("min_child_weight", self.min_child_weight, low=0.0)
-        check_number("reg_lambda", self.reg_lambda, low=0.0)
+        check_number("min_child_weight", self.min_child_weight, low=0.0, high=math.inf, high_open=True)
+        check_number("reg_lambda", self.reg_lambda, low=0.0, high=math.inf, high_open=True)
         check_number("max_bins", self.max_bins, low=2, high=65536, integer=True)
         params: dict[str, Any] = {
             "tree_method": self.tree_method,
@@ -94,8 +95,8 @@ class XGBTree(BaseEstimator):
         }
         if self.tree_method == "hist":
             params["max_bin"] = int(self.max_bins)
+        check_jobs(self.n_jobs)
         if self.n_jobs is not None:
-            check_number("n_jobs", self.n_jobs, low=1, integer=True)
             params["nthread"] = int(self.n_jobs)
         return params
 

@@ -23,6 +23,8 @@ def label_array(labels: Sequence[Hashable]) -> AnyArray:
     """Return labels as a read-only array: of their natural dtype if they share one, otherwise of objects."""
     kinds = {type(label) for label in labels}
     is_plain = len(kinds) == 1 and next(iter(kinds)) in (bool, int, float, str)
+    if kinds == {str} and any(label.endswith("\0") for label in labels):  # type: ignore[attr-defined]
+        is_plain = False  # numpy's text ends before them, and two labels would be one
     array = np.array(labels) if is_plain else np.empty(0, dtype=object)
     if not is_plain or (kinds == {int} and array.dtype.kind not in "iu"):  # floats would merge integers
         array = object_array(labels)

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING, ClassVar
 
+from bopl._settings import check_flag
 from bopl._typing import AnyArray, IntArray
 from bopl.log.log_split import Numbered, divide, divide_latest
 
@@ -111,6 +112,7 @@ class AnyLog:
         Audit
             One finding per check, with a plain sentence: print it, or use ``.table``.
         """
+        check_flag("strict", strict)
         report = self._audit(policy, logging_policy, keep)
         if strict:
             report.raise_problems()

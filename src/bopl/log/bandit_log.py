@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from numbers import Real
 from typing import Any
 
 import numpy as np
 
-from bopl._settings import check_choice, check_flag
+from bopl._settings import check_choice, check_flag, check_number
 from bopl._typing import AnyArray, BoolArray, ContextMatrix, FloatArray, IntArray
 from bopl.log.action import encode_actions
 from bopl.log.any_log import AnyLog
@@ -281,13 +280,12 @@ class BanditLog(LogFiles, AnyLog):
 
     def translated(self, reward_translation: float) -> BanditLog:
         """Return the log with ``reward_translation`` added to every reward (the paper's sign: -0.4 means r - 0.4)."""
-        if not isinstance(reward_translation, Real):
-            raise TypeError(f"reward_translation must be a number; got {reward_translation!r}.")
-        if not np.isfinite(reward_translation):
+        if isinstance(reward_translation, float) and not np.isfinite(reward_translation):
             raise ValueError(f"reward_translation must be a finite number; got {reward_translation!r}.")
+        check_number("reward_translation", reward_translation, low_open=True, high_open=True)
         if reward_translation == 0.0:
             return self
-        return replaced(self, reward=read_only(self.reward + reward_translation))
+        return replaced(self, reward=read_only(self.reward + float(reward_translation)))
 
     def with_reward(self, reward: object) -> BanditLog:
         """Return the log with other rewards, of shape (n_samples,)."""

@@ -142,7 +142,7 @@ def _has_sound_positions(matrix: Any) -> bool:
     if form == "dok":
         return all(0 <= place < size for key in matrix.keys() for place, size in zip(key, matrix.shape, strict=True))  # noqa: SIM118
     if form == "dia":
-        return True  # a diagonal outside the matrix has no entries
+        return _has_sound_diagonals(matrix)
     indptr, indices = np.asarray(matrix.indptr), np.asarray(matrix.indices)
     n_blocks = [size // block for size, block in zip(matrix.shape, getattr(matrix, "blocksize", (1, 1)), strict=True)]
     n_outer, n_inner = n_blocks[::-1] if matrix.format == "csc" else n_blocks
@@ -157,9 +157,20 @@ def _has_sound_positions(matrix: Any) -> bool:
     )
 
 
+def _has_sound_diagonals(matrix: Any) -> bool:
+    """Return whether the diagonals are distinct, and far from overflow where scipy adds to their offsets."""
+    offsets, values = np.asarray(matrix.offsets), np.asarray(matrix.data)
+    return (
+        values.ndim == 2
+        and offsets.shape == values.shape[:1]
+        and _are_within(np.abs(offsets), np.iinfo(np.int32).max - max(*matrix.shape, *values.shape))
+        and len(np.unique(offsets)) == len(offsets)
+    )
+
+
 def _are_within(places: AnyArray, size: int) -> bool:
-    """Return whether positions lie between 0 and a size."""
-    return len(places) == 0 or (int(places.min()) >= 0 and int(places.max()) < size)
+    """Return whether positions are integers between 0 and a size."""
+    return len(places) == 0 or (places.dtype.kind in "iu" and int(places.min()) >= 0 and int(places.max()) < size)
 
 
 def _array_to_matrix(context: object, what: str) -> AnyArray:

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any, Protocol, Self, TypeVar
 
 import numpy as np
 
-from bopl._errors import DroppedSamplesWarning
+from bopl._errors import DroppedSamplesWarning, shortened
 from bopl._native import plain
-from bopl._settings import check_number
+from bopl._settings import check_number, generator_of
 from bopl._typing import AnyArray, BoolArray, IntArray
 from bopl.log.instant import instant_text
 
@@ -224,12 +224,12 @@ def divide(log: Numbered, test_fraction: float, *, by: str = "random", random_st
             f"test_fraction={test_fraction:g} of {log.n_samples} samples leaves one part empty; use a larger log "
             "or another fraction."
         )
+    if not isinstance(by, str) or by not in ("random", "time", "group"):
+        raise ValueError(f"by must be 'random', 'time' or 'group'; got {shortened(by)}.")
     if by == "group" and log.group is None:
         raise ValueError("split(by='group') needs the group of each sample: build the log with group=….")
     if by in ("random", "group"):
         return _divide_at_random(log, n_test, by, random_state)
-    if by != "time":
-        raise ValueError(f"by must be 'random', 'time' or 'group'; got {by!r}.")
     return divide_at(log, _cut(times_of(log), n_test))
 
 
@@ -335,7 +335,7 @@ def _cut(time: AnyArray, n_test: int) -> Any:
 
 def _divide_at_random(log: Numbered, n_test: int, by: str, random_state: int | None) -> Division:
     """Divide at random; samples of one group stay together."""
-    rng = np.random.default_rng(random_state)
+    rng = generator_of(random_state)
     if log.group is None:  # the last of them in a random order
         is_test = np.zeros(log.n_samples, dtype=np.bool_)
         is_test[rng.permutation(log.n_samples)[log.n_samples - n_test :]] = True

@@ -119,7 +119,7 @@ class RowWise:
 
 def check_options(weight: Weight, smoothness: str) -> None:
     """Raise if a setting that objectives share is invalid."""
-    if not callable(weight):
+    if not callable(weight) or isinstance(weight, type):
         raise TypeError(f"weight must be a weight such as bopl.objective.Clipped(0.05); got {weight!r}.")
     check_choice("smoothness", smoothness, SMOOTHNESS)
 

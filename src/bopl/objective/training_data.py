@@ -6,9 +6,11 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from bopl._native import unmasked
 from bopl._policy_reader import logged_entries
 from bopl._typing import AnyArray, BoolArray, FloatArray, IntArray
 from bopl.log import BanditLog
+from bopl.log.check import float_column
 
 
 @dataclass(frozen=True)
@@ -108,9 +110,9 @@ def check_sample_weight(sample_weight: object, n_samples: int) -> FloatArray | N
     """Return sample weights with mean 1, or raise what is wrong with them; None stays None."""
     if sample_weight is None:
         return None
-    weight = np.asarray(sample_weight, dtype=np.float64)
-    if weight.shape != (n_samples,):
-        raise ValueError(f"sample_weight must have one value per sample, {n_samples}; it has shape {weight.shape}.")
+    if (shape := np.shape(unmasked(sample_weight))) != (n_samples,):
+        raise ValueError(f"sample_weight must have one value per sample, {n_samples}; it has shape {shape}.")
+    weight = float_column(sample_weight, "sample_weight")
     wrong = ~(np.isfinite(weight) & (weight >= 0.0))
     if wrong.any():
         row = int(np.flatnonzero(wrong)[0])

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from sklearn.utils import check_random_state
 
 from bopl._archive import Archive, Packed
+from bopl._settings import seed_of
 from bopl.boosting import (
     BoostingResult,
     BoostingState,
@@ -224,7 +224,7 @@ class BoostedPolicy(EnsemblePolicy):
         plan = BoostingPlan.of(self, validation)
         plan.check_rewards(log)
         plan.check_resume(resume_from)
-        seed = int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
+        seed = seed_of(self.random_state)
         weight = check_sample_weight(sample_weight, log.n_samples)
         if self.validation_fraction is not None and validation is None:
             division = divide_latest(log, self.validation_fraction, random_state=seed)
@@ -258,7 +258,7 @@ class BoostedPolicy(EnsemblePolicy):
             raise ValueError("a workbench is for a log in memory; this log is in pieces.")
         plan = BoostingPlan.of(self, validation)
         plan.check_resume(resume_from)
-        seed = int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
+        seed = seed_of(self.random_state)
         with using_cluster(cluster, memory=memory, n_threads=plan.n_threads) as engine:
             fitted = fit_over_pieces(
                 plan,

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from bopl._exact import exact_mean
-from bopl._settings import check_choice, check_number
+from bopl._settings import check_choice, check_flag, check_number
 from bopl._typing import FloatArray
 from bopl.boosting import Problem, Start, StepRule
 from bopl.boosting.ensemble import STARTS
@@ -158,6 +158,8 @@ class BoostingPlan:
 
 def _check_settings(policy: BoostedPolicy, validation: Any) -> None:
     check_number("n_rounds", policy.n_rounds, low=0, integer=True)
+    for name in ("reward_prior", "certificate", "progress"):
+        check_flag(name, getattr(policy, name))
     check_number("reward_translation", policy.reward_translation, low_open=True, high_open=True)
     if policy.start is not None:
         check_choice("start", policy.start, STARTS)

@@ -12,9 +12,9 @@ from typing import Any
 
 import numpy as np
 
-from bopl._errors import quoted
+from bopl._errors import quoted, shortened
 from bopl._policy_reader import logged_entries
-from bopl._settings import check_number
+from bopl._settings import check_number, generator_of
 from bopl._typing import AnyArray, BoolArray, FloatArray, IntArray
 
 RandomState = int | np.random.Generator | None
@@ -59,7 +59,7 @@ def eligible_row(eligible: Any, labels: Sequence[Hashable]) -> BoolArray:
     """
     if isinstance(eligible, str | bytes) or not hasattr(eligible, "__iter__"):
         raise TypeError(f"eligible must be a list of actions or a mask of booleans; got {eligible!r}.")
-    given = eligible.tolist() if isinstance(eligible, np.ndarray) else list(eligible)
+    given = list(np.atleast_1d(eligible).tolist()) if isinstance(eligible, np.ndarray) else list(eligible)
     has_flags = any(isinstance(label, bool) for label in labels)
     if given and all(isinstance(one, bool) for one in given) and (not has_flags or isinstance(eligible, np.ndarray)):
         if len(given) != len(labels):
@@ -89,7 +89,7 @@ def eligible_rows(eligible: Any, labels: Sequence[Hashable], n_records: int) -> 
 
 def draw_labels(action_prob: FloatArray, actions: AnyArray, random_state: RandomState) -> tuple[AnyArray, FloatArray]:
     """Return one drawn action label per row, and the probability it was drawn with."""
-    chosen = draw_actions(action_prob, np.random.default_rng(random_state))
+    chosen = draw_actions(action_prob, generator_of(random_state))
     return actions[chosen], logged_entries(action_prob, chosen)
 
 
@@ -150,11 +150,14 @@ def uniform_numbers(
         # The high 53 bits, as numpy's generators do: all multiples of 2^-53 in [0, 1) are equally likely.
         words = np.frombuffer(os.urandom(8 * n_samples), dtype=np.uint64)
         return (words >> np.uint64(11)) * 2.0**-53
-    return np.random.default_rng(random_state).random(n_samples)
+    return generator_of(random_state).random(n_samples)
 
 
 def _given(n_samples: int, draw: float | Sequence[float] | FloatArray) -> FloatArray:
-    numbers = np.asarray(draw, dtype=np.float64).reshape(-1)
+    try:
+        numbers = np.asarray(draw, dtype=np.float64).reshape(-1)
+    except (TypeError, ValueError, OverflowError):
+        raise TypeError(f"draw must be a number in [0, 1), or one for each record; got {shortened(draw)}.") from None
     if len(numbers) != n_samples:
         raise ValueError(f"draw holds {len(numbers)} numbers for {n_samples} records; each needs one.")
     if not ((numbers >= 0.0) & (numbers < 1.0)).all():

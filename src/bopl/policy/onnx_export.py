@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from bopl._settings import check_flag
 from bopl._typing import AnyArray
 from bopl.policy.onnx_graph import Graph, add_trees
 from bopl.policy.onnx_raw import add_columns, check_raw, input_names, missing_text
@@ -43,6 +44,7 @@ def write_onnx(
     raw : bool
         Whether the inputs are the columns of the log, by name (`onnx_raw`), instead of encoded contexts.
     """
+    check_flag("raw", raw)
     graph = Graph()
     facts: dict[str, Any] = {}
     if raw:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from bopl._files import write_text
+from bopl._files import as_path, write_text
 from bopl.boosting import Ensemble
 from bopl.learner.hist_tree.export import to_xgboost
 from bopl.learner.hist_tree.predictor import HistTreePredictor
@@ -83,7 +83,7 @@ def _merged(terms: Sequence[tuple[LoggingTerm, float]]) -> list[LoggingTerm]:
 
 def write_xgboost(ensemble: Ensemble, path: str | Path) -> None:
     """Write the ensemble's scores as an XGBoost JSON model."""
-    if Path(path).suffix != ".json":
+    if as_path(path).suffix != ".json":
         raise ValueError(f"XGBoost determines the format by the file name: use one that ends in .json, not {path}.")
     summands = summands_of(ensemble)
     if summands.terms:

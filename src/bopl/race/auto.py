@@ -9,12 +9,11 @@ from functools import partial
 from typing import Any, Self
 
 import numpy as np
-from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from bopl._archive import Archive
 from bopl._errors import UsageError
-from bopl._settings import check_number
+from bopl._settings import check_flag, check_jobs, check_number, seed_of
 from bopl._typing import FloatArray
 from bopl.boosting import TimeLimit
 from bopl.boosting.loop import INTERRUPTED
@@ -178,8 +177,8 @@ class AutoPolicy(DelegatedPolicy):
         if self.minutes is not None:
             check_number("minutes", self.minutes, low=0.0, low_open=True)
         check_number("validation_fraction", self.validation_fraction, low=0.0, high=1.0, low_open=True, high_open=True)
-        if self.n_jobs is not None:
-            check_number("n_jobs", self.n_jobs, low=1, integer=True)
+        check_jobs(self.n_jobs)
+        check_flag("progress", self.progress)
 
     def _race_and_train(
         self,
@@ -189,7 +188,7 @@ class AutoPolicy(DelegatedPolicy):
         keeper: Keeper,
     ) -> None:
         """Race on a log, or on a part of a large one, and train the winners on all of it."""
-        seed = int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
+        seed = seed_of(self.random_state)
         began, n_samples = time.monotonic(), log.n_samples
         deadline = np.inf if self.minutes is None else began + 60.0 * self.minutes
         with RaceProgress(is_shown=self.progress) as progress:

@@ -13,6 +13,7 @@ import numpy as np
 from sklearn.base import BaseEstimator, clone
 from sklearn.utils.validation import check_is_fitted
 
+from bopl._errors import shortened
 from bopl._exact import exact_mean
 from bopl._settings import check_number
 from bopl._typing import AnyArray, ContextMatrix, FloatArray
@@ -132,6 +133,8 @@ class BoostedRewardModel(BaseEstimator):
 
     def check_settings(self) -> None:
         """Refuse settings outside their range, by name and value."""
+        if self.learner is not None and not isinstance(self.learner, HistTree):
+            raise TypeError(f"learner must be a HistTree, or None for the default; got {shortened(self.learner)}.")
         check_number("n_rounds", self.n_rounds, low=1, integer=True)
         check_number("learning_rate", self.learning_rate, low=0.0, high=2.0, low_open=True)
 

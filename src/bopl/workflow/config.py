@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bopl._errors import UsageError, checking_usage, did_you_mean
-from bopl._settings import check_choice, check_number
+from bopl._settings import check_choice, check_jobs, check_number
 
 if TYPE_CHECKING:
     from bopl.evaluation.question import Guard
@@ -315,8 +315,7 @@ def _check_ranges(config: TrainConfig) -> None:
         check_number("minutes", config.minutes, low=0.0, low_open=True)
     if config.inverse_temperature is not None:
         check_number("inverse_temperature", config.inverse_temperature, low=0.0)
-    if config.n_jobs is not None:
-        check_number("n_jobs", config.n_jobs, low=1, integer=True)
+    check_jobs(config.n_jobs)
 
 
 def _check_names(config: TrainConfig) -> None:

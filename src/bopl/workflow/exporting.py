@@ -8,12 +8,14 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
 
 from bopl import report
 from bopl._errors import UsageError, did_you_mean
+from bopl._files import copy_file
 from bopl._typing import AnyArray, FloatArray
 from bopl.learner.expanded import action_columns, expand
 from bopl.learner.hist_tree.predictor import HistTreePredictor
@@ -111,21 +113,19 @@ def export(
         )
     with noting(), _refusing_as_usage():
         checked = target.rows(policy) if rows is None else target.rows_of(policy, rows)
-    temporary = path.with_name(f".{path.stem}.part{target.extension}")
-    try:
+    with TemporaryDirectory(prefix="bopl-export-") as folder:
+        model = Path(folder) / f"model{target.extension}"  # XGBoost tells formats by it
         with _refusing_as_usage():
-            target.write(policy, temporary)
+            target.write(policy, model)
         with noting():
             ours = policy.decision_function(checked)
-            difference = _largest_difference(target.score(policy, temporary, checked), ours)
+            difference = _largest_difference(target.score(policy, model, checked), ours)
         if not difference <= TOLERANCE:
             raise ValueError(
                 f"scores of the {to} model differ from the policy's by {difference:.2g}, more than {TOLERANCE:g}: "
                 "nothing was written."
             )
-        temporary.replace(path)
-    finally:
-        temporary.unlink(missing_ok=True)
+        copy_file(model, path)
     return Exported(path, len(checked), difference)
 
 

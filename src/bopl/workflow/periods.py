@@ -17,6 +17,7 @@ from bopl.log.log_split import Division, divide_at
 
 DEFAULT_PERIODS = 4
 MIN_PAST = 100  # samples before a period; with fewer there is almost nothing to learn from
+MAX_MICROSECONDS = 3e18  # a hundred thousand years, so that sums fit into 64 bits
 _DURATION = re.compile(r"\s*(?P<number>\d+(?:\.\d+)?)\s*(?P<unit>[a-z]*)\s*", re.I)
 _UNITS = {"s": ("s", 1), "min": ("m", 60), "m": ("m", 60), "h": ("h", 3600), "d": ("D", 86_400), "w": ("D", 604_800)}
 _ORIGINS = (("D", 86_400), ("h", 3600), ("m", 60), ("s", 1))
@@ -93,7 +94,10 @@ def read_length(length: Any, time: AnyArray, name: str) -> Any:
         return _whole(number) if time.dtype.kind in "iu" else number
     if unit not in _UNITS:
         raise UsageError(f"{name} must be a length of time such as '7d', '12h' or '30min'; got {length!r}.")
-    return np.timedelta64(round(number * _UNITS[unit][1] * 1e6), "us")
+    n_microseconds = number * _UNITS[unit][1] * 1e6
+    if not 1.0 <= n_microseconds <= MAX_MICROSECONDS:
+        raise UsageError(f"{name} must lie between a microsecond and a hundred thousand years; got {length!r}.")
+    return np.timedelta64(round(n_microseconds), "us")
 
 
 def _parse(length: Any, name: str) -> tuple[float, str]:
@@ -107,7 +111,7 @@ def _parse(length: Any, name: str) -> tuple[float, str]:
 
 
 def _whole(number: float) -> Any:
-    return int(number) if number.is_integer() else number
+    return int(number) if number.is_integer() and number < 2**62 else number
 
 
 def _origin(first: Any, length: Any) -> Any:
@@ -122,11 +126,12 @@ def _origin(first: Any, length: Any) -> Any:
 def _by_samples(time: AnyArray, n_periods: int) -> list[Any]:
     """Return the first times of periods with about equally many samples, and as many before the first of them."""
     ordered = np.sort(time)
-    places = [round(number * len(ordered) / (n_periods + 1)) for number in range(1, n_periods + 1)]
+    n_places = min(n_periods, len(ordered) - 1)
+    places = [round(number * len(ordered) / (n_places + 1)) for number in range(1, n_places + 1)]
     starts = np.unique([ordered[place] for place in places if ordered[place] > ordered[0]])
     if len(starts) < n_periods:
         raise ValueError(
-            f"the times of this log allow only {len(starts)} periods, not {n_periods}: too many samples have the same "
-            "time. Ask for fewer periods."
+            f"the times of this log allow only {len(starts)} periods, not {n_periods}: there are too few samples, or "
+            "too many with the same time. Ask for fewer periods."
         )
     return list(starts)

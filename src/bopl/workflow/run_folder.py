@@ -21,6 +21,7 @@ from bopl._files import only_writer, recover_file, recover_folder, replaced_fold
 from bopl._interrupt import uninterrupted
 from bopl._machine import peak_memory_mib, reset_peak_memory, versions
 from bopl._progress import RunLine
+from bopl.log.format.files import find_files
 from bopl.log.log_split import SplitFacts
 from bopl.policy import BlendedPolicy, BoostedPolicy
 from bopl.race import AutoPolicy, Leaderboard
@@ -229,7 +230,7 @@ def write_summary(summary: dict[str, Any], path: Path) -> None:
 def check_writable(path: str | Path, *, read: Sequence[str | Path] = ()) -> None:
     """Raise one sentence if a file cannot be written, or is one that is read, before anything is computed for it."""
     target = Path(path)
-    if any(target.absolute() == Path(one).absolute() for one in read):
+    if any(os.path.realpath(target) == os.path.realpath(file) for one in read for file in _files_of(one)):
         raise UsageError(f"{str(path)!r} is the input: writing would destroy it; name another file with out=….")
     if target.is_dir():
         raise UsageError(f"{str(path)!r} is a folder; name a file.")
@@ -237,6 +238,14 @@ def check_writable(path: str | Path, *, read: Sequence[str | Path] = ()) -> None
         raise UsageError(f"there is no folder {str(target.parent)!r} to write {target.name!r} into; create it first.")
     if not os.access(target if target.exists() else target.parent, os.W_OK):
         raise UsageError(f"{str(path)!r} cannot be written: permission denied.")
+
+
+def _files_of(source: str | Path) -> list[str | Path]:
+    """Return the files that an input means: itself, or those of a folder or a pattern."""
+    try:
+        return [one.path for one in find_files(source)]
+    except (OSError, ValueError):  # reading it will say what is wrong
+        return [source]
 
 
 def recorded_fingerprint(config_file: str | Path) -> str | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from numbers import Integral
 from typing import TYPE_CHECKING, Any
 
@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from bopl._errors import quoted
-from bopl._settings import check_number
+from bopl._errors import quoted, shortened
+from bopl._settings import check_jobs, check_number
 from bopl.learner.hist_tree.binning import MAX_BINS
 from bopl.learner.hist_tree.tree import MAX_DEPTH
 
@@ -24,7 +24,8 @@ def check_tree_settings(settings: HistTree) -> None:
     check_number("max_depth", settings.max_depth, low=1, high=MAX_DEPTH, integer=True)
     check_number("min_samples_leaf", settings.min_samples_leaf, low=1, integer=True)
     check_number("max_bins", settings.max_bins, low=2, high=MAX_BINS, integer=True)
-    for name, low in (("max_leaves", 2), ("n_jobs", 1), ("random_state", 0)):
+    check_jobs(settings.n_jobs)
+    for name, low in (("max_leaves", 2), ("random_state", 0)):
         if getattr(settings, name) is not None:
             check_number(name, getattr(settings, name), low=low, integer=True)
     for name in ("min_child_weight", "min_leaf_samples", "reg_lambda"):
@@ -43,6 +44,8 @@ def as_context(context: Any) -> Any:
 def categorical_mask(categorical: Any, n_features: int, names: Sequence[str] | None) -> NDArray[np.bool_]:
     """Return which columns hold categories, after checking that they are there."""
     mask = np.zeros(n_features, bool)
+    if isinstance(categorical, str) or not isinstance(categorical, Iterable | None):
+        raise TypeError(f"categorical must be a list of columns; got {shortened(categorical)}.")
     for column in () if categorical is None else categorical:
         if isinstance(column, str):
             if names is None or column not in names:
