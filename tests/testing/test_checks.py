@@ -15,6 +15,7 @@ from bopl.evaluation import ESTIMATORS, IPS, MeanEstimator
 from bopl.learner import FittedStep, HistTree, HistTreeClassifier
 from bopl.objective import DR, OBJECTIVES, Clipped, RewardTerms, Surrogate
 from bopl.policy import LearnedPolicy, register_policy
+from bopl.policy.model_file import plain_settings, to_plain
 from bopl.testing import check_estimator, check_learner, check_objective, check_policy, random_log
 from registries import forgotten
 
@@ -267,6 +268,44 @@ def test_a_policy_that_forgets_is_told_so():
         register_policy(Forgetful)
         with pytest.raises(AssertionError, match="A loaded policy must have the same probabilities"):
             check_policy(Forgetful())
+
+
+class Tunable(Forgetful):
+    """Has settings whose names mean something else in ours."""
+
+    def __init__(self, n_jobs=None, max_depth=3, gamma=1.0, include=None, inverse_temperature=1.0):
+        self.n_jobs = n_jobs
+        self.max_depth = max_depth
+        self.gamma = gamma
+        self.include = include
+        self.inverse_temperature = inverse_temperature
+
+    def unpack_learned(self, facts, arrays):
+        self.level_ = 1.0
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"n_jobs": -1, "max_depth": None},
+        {"gamma": "scale", "include": True},
+        {"include": "all", "inverse_temperature": -1.0},
+        {"gamma": -np.inf},
+        {"gamma": [0.5, 2.0], "include": ["a", "b"]},
+    ],
+)
+def test_settings_of_others_are_saved_whatever_their_names_mean_in_ours(tmp_path, settings):
+    with forgotten():
+        register_policy(Tunable)
+        Tunable(**settings).fit(random_log(0)).save(tmp_path / "policy.bopl")
+        loaded = bopl.load(tmp_path / "policy.bopl")
+    assert {name: loaded.get_params()[name] for name in settings} == settings
+
+
+def test_a_source_of_randomness_is_not_a_plain_setting():
+    state = to_plain(np.random.RandomState(0))
+    with pytest.raises(ValueError, match="setting 'gamma' cannot be RandomState"):
+        plain_settings({"gamma": state}, ["gamma"])
 
 
 def test_a_policy_that_nobody_registered_cannot_be_saved():

@@ -71,8 +71,7 @@ class BoostedRewardPolicy(LearnedPolicy):
 
     def learn(self, log: BanditLog) -> None:
         """Learn from the log."""
-        if self.n_jobs is not None:
-            check_number("n_jobs", self.n_jobs, low=1, integer=True)
+        self._check_n_jobs()
         learner = default_reward_learner() if self.learner is None else clone(self.learner)
         if self.n_jobs is not None:
             learner.set_params(n_jobs=self.n_jobs)
@@ -98,7 +97,12 @@ class BoostedRewardPolicy(LearnedPolicy):
         model = BoostedRewardModel(self.learner, self.n_rounds, self.learning_rate, self.random_state)
         check_number("learning_rate", self.learning_rate, low=0.0, high=2.0, low_open=True)
         check_number("initial", facts["initial"])
+        self._check_n_jobs()
         model.actions_, model.n_features_in_, model.initial_ = self.actions_, self.n_features_in_, facts["initial"]
         model.predictors_ = tuple(trees)
         model.trees_ = stack_trees(trees, [self.learning_rate] * len(trees))
         self.model_ = model
+
+    def _check_n_jobs(self) -> None:
+        if self.n_jobs is not None:
+            check_number("n_jobs", self.n_jobs, low=1, integer=True)

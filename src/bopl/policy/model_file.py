@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -222,7 +222,8 @@ def read_settings(given: Any, defaults: Mapping[str, Any]) -> dict[str, Any]:
         if value is None and defaults[name] is None:
             continue
         if name in _NAMES:
-            _check_names(name, value)
+            if not _is_text_list(value):
+                raise ValueError(f"setting {name!r} must be a list of names; it is {value!r}")
         elif name == "random_state" and isinstance(value, np.random.RandomState):
             continue
         elif name in _COUNTS or name == "random_state":
@@ -234,9 +235,20 @@ def read_settings(given: Any, defaults: Mapping[str, Any]) -> dict[str, Any]:
     return settings
 
 
-def _check_names(name: str, value: Any) -> None:
-    if not isinstance(value, list) or not all(isinstance(one, str) for one in value):
-        raise ValueError(f"setting {name!r} must be a list of names; it is {value!r}")
+def plain_settings(given: Any, known: Collection[str]) -> dict[str, Any]:
+    """Return the settings of a file that a class knows; what each may be is for the class to say, whatever its name."""
+    settings = {name: from_plain(value) for name, value in given.items() if name in known}
+    for name, value in settings.items():
+        if not is_plain(value):
+            raise ValueError(f"setting {name!r} cannot be {value!r}")
+    return settings
+
+
+def is_plain(value: Any) -> bool:
+    """Return whether a setting can be written: a number, text, a boolean or None, or a list of these."""
+    if isinstance(value, list | tuple):
+        return all(map(is_plain, value))
+    return isinstance(value, bool | int | float | str | np.generic | None)
 
 
 _NAMES = ("include", "exclude")  # settings that list names
@@ -267,20 +279,24 @@ def _training_rows(archive: Archive) -> RowSketch | None:
 
 def to_plain(value: Any) -> Any:
     """Return a setting as JSON; a source of randomness is written with its state."""
+    if isinstance(value, list | tuple):
+        return [to_plain(one) for one in value]
     value = value.item() if isinstance(value, np.generic) else value
     if isinstance(value, np.random.RandomState):
         state = value.get_state(legacy=False)
         key, place = state["state"]["key"], state["state"]["pos"]
         return {"key": key.tolist(), "pos": int(place), "has_gauss": state["has_gauss"], "gauss": state["gauss"]}
-    if isinstance(value, float) and value == np.inf:
-        return INFINITY
+    if isinstance(value, float) and not np.isfinite(value):
+        return INFINITY if value == np.inf else {"float": str(value)}
     return value if isinstance(value, bool | int | float | str | None) else None
 
 
 def from_plain(value: Any) -> Any:
     """Return a setting as it was before it was written."""
     if isinstance(value, dict):
-        return _random_state_from(value)
+        return float(value["float"]) if "float" in value else _random_state_from(value)
+    if isinstance(value, list):
+        return [from_plain(one) for one in value]
     return np.inf if isinstance(value, str) and value == INFINITY else value
 
 
