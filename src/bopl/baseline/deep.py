@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any, TypeVar
 
 import numpy as np
@@ -76,7 +77,8 @@ class NetworkPolicy(LearnedPolicy):
             batch_size=int(self.batch_size),
             patience=int(self.early_stopping_patience),
             scaling=self.scaling,
-            reward_translation=float(getattr(self, "reward_translation", 0.0)),
+            predicts_rewards=self.predicts_rewards,
+            reward_translation=0.0,
         )
 
     @property
@@ -206,7 +208,7 @@ class BanditNetPolicy(NetworkPolicy):
 
     def _settings(self) -> TrainingSettings:
         check_number("reward_translation", self.reward_translation, low_open=True, high_open=True)
-        return super()._settings()
+        return replace(super()._settings(), reward_translation=float(self.reward_translation))
 
 
 AnyNetworkPolicy = TypeVar("AnyNetworkPolicy", bound=NetworkPolicy)
