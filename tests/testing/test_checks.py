@@ -5,7 +5,7 @@ from typing import ClassVar
 
 import numpy as np
 import pytest
-from sklearn.base import BaseEstimator
+from sklearn.base import BaseEstimator, clone
 from sklearn.linear_model import Ridge
 from sklearn.tree import DecisionTreeRegressor
 
@@ -15,8 +15,10 @@ from bopl.evaluation import ESTIMATORS, IPS, MeanEstimator
 from bopl.learner import FittedStep, HistTree, HistTreeClassifier
 from bopl.objective import DR, OBJECTIVES, Clipped, RewardTerms, Surrogate
 from bopl.policy import LearnedPolicy, register_policy
+from bopl.policy.decider import load_decider
 from bopl.policy.model_file import plain_settings, to_plain
 from bopl.testing import check_estimator, check_learner, check_objective, check_policy, random_log
+from helpers import informative_log
 from registries import forgotten
 
 
@@ -311,6 +313,73 @@ def test_a_source_of_randomness_is_not_a_plain_setting():
 def test_a_policy_that_nobody_registered_cannot_be_saved():
     with pytest.raises(TypeError, match=r"register_policy\(Forgetful\) first"):
         check_policy(Forgetful())
+
+
+class Cautious(bopl.BoostedPolicy):
+    """Gives all actions a share, of which its base class knows nothing; most settings are fixed."""
+
+    def __init__(self, share=0.5, n_rounds=2, random_state=0):
+        super().__init__(n_rounds=n_rounds, random_state=random_state)
+        self.share = share
+
+    def predict_proba(self, context, *, inverse_temperature=None, action_mask=None):
+        own = super().predict_proba(context, inverse_temperature=inverse_temperature, action_mask=action_mask)
+        eligible = np.ones(own.shape) if action_mask is None else np.asarray(action_mask, dtype=float)
+        return (1.0 - self.share) * own + self.share * eligible / eligible.sum(axis=1, keepdims=True)
+
+
+def test_a_subclass_of_the_boosted_policy_is_loaded_as_itself(tmp_path):
+    log, path = random_log(0), tmp_path / "policy.bopl"
+    with forgotten():
+        register_policy(Cautious)
+        check_policy(Cautious(share=0.25))
+        blend = bopl.BlendedPolicy([Cautious(0.25), Cautious(0.75)]).fit(log)
+        blend.save(path)
+        loaded, decider = bopl.load(path), load_decider(path)
+    assert [type(part) for part in loaded.policies_] == [Cautious, Cautious]
+    assert [part.share for part in loaded.policies_] == [0.25, 0.75]
+    assert type(decider) is bopl.BlendedPolicy  # the deciders know only how ours decide
+    assert loaded.predict_proba(log.context).min() >= 0.5 / log.n_actions
+    assert len({part.policy_id for part in [*blend.policies_, *loaded.policies_]}) == 2
+    np.testing.assert_array_equal(blend.record_proba(log.context[0]), loaded.predict_proba(log.context[:1])[0])
+
+
+class Sharp(bopl.BoostedPolicy):
+    def decision_function(self, context):
+        return 3.0 * super().decision_function(context)
+
+
+class CautiousRace(bopl.AutoPolicy):
+    def predict_proba(self, context, *, inverse_temperature=None):
+        return 0.5 * super().predict_proba(context) + 0.5 / len(self.actions_)
+
+
+class OtherRewards(BoostedRewardPolicy):
+    def decision_function(self, context):
+        return super().decision_function(context) + 9.0 * np.arange(len(self.actions_))
+
+
+@pytest.mark.parametrize(
+    "policy",
+    [
+        Cautious(),
+        Sharp(n_rounds=2, random_state=0),
+        CautiousRace(include=["regression"], n_jobs=1, progress=False, random_state=0),
+        OtherRewards(n_rounds=2),
+    ],
+    ids=lambda policy: type(policy).__name__,
+)
+def test_decisions_on_records_follow_what_a_subclass_redefines(tmp_path, policy):
+    log = informative_log()
+    plain = clone(policy)
+    plain.__class__ = type(policy).__mro__[1]
+    prob, before = (one.fit(log).predict_proba(log.context[:1])[0] for one in (policy, plain))
+    assert not np.array_equal(prob, before)
+    np.testing.assert_array_equal(policy.record_proba(log.context[0]), prob)
+    assert policy.policy_id != plain.policy_id
+    if hasattr(policy, "to_onnx"):
+        with pytest.raises(TypeError, match="redefines how a policy of bopl decides"):
+            policy.to_onnx(tmp_path / "policy.onnx")
 
 
 def test_a_class_that_takes_the_name_of_ours_cannot_be_saved_as_it():

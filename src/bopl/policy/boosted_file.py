@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
@@ -11,12 +11,14 @@ from bopl.boosting.ensemble import Ensemble, Start, pack_rounds, read_records, u
 from bopl.boosting.history import COLUMNS, History
 from bopl.learner.hist_tree.tree import MAX_NUMBER
 from bopl.learner.store import describe_learner, learner_from, pack_predictors, unpack_predictors
-from bopl.policy.model_file import read_settings, restore_common, to_plain
+from bopl.policy.model_file import is_plain, plain_settings, read_settings, restore_common, to_plain
 
 if TYPE_CHECKING:
     from bopl.policy.boosted import BoostedPolicy
     from bopl.policy.records import RecordPolicy
     from bopl.reward import BoostedRewardModel
+
+Boosted = TypeVar("Boosted", bound="BoostedPolicy")
 
 # Settings that are plain values; objective, learner and reward model are described separately.
 _PLAIN_SETTINGS = (
@@ -44,7 +46,7 @@ def pack_boosted(policy: BoostedPolicy) -> Packed:
     start = policy.ensemble_.start
     start_facts, start_arrays = pack_predictors(start.predictors)
     facts = {
-        "settings": {name: to_plain(getattr(policy, name)) for name in _PLAIN_SETTINGS},
+        "settings": {name: to_plain(getattr(policy, name)) for name in (*_PLAIN_SETTINGS, *own_settings(policy))},
         "objective": _describe_objective(policy.objective),
         **_objective_home(policy.objective),
         "learner": describe_learner(policy.learner),
@@ -61,25 +63,29 @@ def pack_boosted(policy: BoostedPolicy) -> Packed:
     return facts, arrays
 
 
-def boosted_from(archive: Archive) -> BoostedPolicy:
-    """Return the policy of a model file."""
-    from bopl.learner import HistTree
-    from bopl.policy.boosted import BoostedPolicy
+def own_settings(policy: BoostedPolicy) -> list[str]:
+    """Return the settings that a subclass has beside ours, and that can be written."""
+    ours = (*_PLAIN_SETTINGS, "objective", "learner", "reward_model")
+    return [name for name, value in policy.get_params(deep=False).items() if name not in ours and is_plain(value)]
 
-    document, arrays = archive.document, archive.arrays
-    defaults = BoostedPolicy().get_params(deep=False)
-    settings = read_settings(document["settings"], {name: defaults[name] for name in _PLAIN_SETTINGS})
+
+def boosted_from(archive: Archive, kind: type[Boosted]) -> Boosted:
+    """Return the policy of a model file, of the class that the file names."""
+    from bopl.learner import HistTree
+
+    document, arrays, policy = archive.document, archive.arrays, kind()
+    settings = read_settings(document["settings"], {name: getattr(policy, name) for name in _PLAIN_SETTINGS})
+    settings |= plain_settings(document["settings"], own_settings(policy))
     # A learner or an objective that is not known here is no error: the policy predicts without it, and fitting again
     # says what is missing.
     learner = learner_from(document["learner"])
     if learner is None and archive.format_number == 1:
         learner = HistTree()  # the learner of a policy that named none, when such files were written
-    policy = BoostedPolicy(
-        objective=_objective_from(document["objective"], document.get("objective_home")),
-        learner=learner,
-        reward_model=reward_model_from(document.get("reward_model")),
-        **settings,
-    )
+    # One by one: the constructor of a subclass need not take all of them.
+    policy.objective = _objective_from(document["objective"], document.get("objective_home"))
+    policy.learner, policy.reward_model = learner, reward_model_from(document.get("reward_model"))
+    for name, value in settings.items():
+        setattr(policy, name, value)
     restore_common(policy, archive)
     policy.ensemble_ = ensemble_from(policy, archive)
     objective, title = document["history_objective"], document.get("history_title")

@@ -42,7 +42,7 @@ def unnest(archive: Archive, whole: Any, parts: Sequence[str]) -> list[Any]:
     whole : policy
         The policy that they are parts of, with its actions and columns.
     parts : sequence of str
-        Allowed classes of the parts.
+        Allowed classes of the parts; registered subclasses are, too.
     """
     policies = [policy_from(part) for part in part_archives(archive, parts)]
     check_parts(whole, policies)
@@ -50,18 +50,23 @@ def unnest(archive: Archive, whole: Any, parts: Sequence[str]) -> list[Any]:
 
 
 def part_archives(archive: Archive, parts: Sequence[str]) -> list[Archive]:
-    """Return the documents of `nest`, each with its arrays, after checking that they are of these classes."""
+    """Return the documents of `nest`, each with its arrays, after checking that their classes are or inherit these."""
     documents = archive.document["parts"]
     if not isinstance(documents, list) or not 1 <= len(documents) <= MAX_PARTS:
         raise ValueError(f"it must have 1 to {MAX_PARTS} parts")
     names = [document["class"] for document in documents]
-    if any(name not in parts for name in names):
+    if not all(name in parts or _is_subclass(name, parts) for name in names):
         raise ValueError(f"its parts must be of {' or '.join(parts)}; they are of {names[:3]}")
     inner = {name.removeprefix("part/"): array for name, array in archive.arrays.items() if name.startswith("part/")}
     return [
         Archive(archive.kind, archive.format_number, document, own)
         for document, own in zip(documents, grouped(inner, len(documents)), strict=True)
     ]
+
+
+def _is_subclass(name: str, parts: Sequence[str]) -> bool:
+    """Return whether a registered class inherits one of some others."""
+    return name in POLICIES and any(base.__name__ in parts for base in POLICIES[name].__mro__)
 
 
 def check_parts(whole: Any, policies: Sequence[Any]) -> None:

@@ -43,6 +43,8 @@ def write_onnx(
     raw : bool
         Whether the inputs are the columns of the log, by name (`onnx_raw`), instead of encoded contexts.
     """
+    for one in (policy, *(part for part, _ in parts)):
+        one._check_as_built()
     graph = Graph()
     facts: dict[str, Any] = {}
     if raw:
