@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from pathlib import Path
 from textwrap import dedent
 
 import pytest
@@ -130,3 +131,42 @@ def test_the_command_lists_and_uses_what_is_installed(installed, tmp_path):
     )
     done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr
+
+
+def test_a_policy_with_an_installed_learner_is_loaded_without_importing_its_package(tmp_path):
+    """Learner, predictors and policies are those of the examples, offered by entry points alone."""
+    examples = Path(__file__).parents[1] / "examples"
+    code = [(examples / f"custom_{part}.py").read_text("utf8") for part in ("learner", "policy")]
+    kept = [line for one in code for line in one.partition("if __name__")[0].splitlines() if "register_" not in line]
+    head = (
+        "from bopl.learner import BoundLearner, Codec, FittedStep, Predictor\nfrom bopl.policy import LearnedPolicy\n"
+    )
+    text = head + "\n".join(kept) + "\nCODEC = Codec(pack, unpack)\n"
+    (tmp_path / "others.py").write_text(text, encoding="utf8")
+    info = tmp_path / "others-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: others\nVersion: 1.0\n", encoding="utf8")
+    entries = """
+        [bopl.learners]
+        RidgeByAction = others:RidgeByAction
+        [bopl.predictors]
+        linear_by_action = others:CODEC
+        [bopl.policies]
+        RidgePolicy = others:RidgePolicy
+    """
+    (info / "entry_points.txt").write_text(dedent(entries), encoding="utf8")
+    head = f"import sys; sys.path.insert(0, {str(tmp_path)!r})\nimport bopl\nfrom bopl.testing import random_log\n"
+    fit = """
+        import others
+        log = random_log(0, n_samples=200)
+        bopl.BoostedPolicy("surrogate", others.RidgeByAction(5.0), n_rounds=2, random_state=0).fit(log).save("a.bopl")
+        others.RidgePolicy(penalty=5.0).fit(log).save("b.bopl")
+    """
+    load = """
+        assert "others" not in sys.modules
+        assert bopl.load("a.bopl").learner.penalty == bopl.load("b.bopl").penalty == 5.0
+    """
+    for part in (fit, load):
+        command = [sys.executable, "-c", head + dedent(part)]
+        done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=120)
+        assert done.returncode == 0, done.stderr
