@@ -246,6 +246,19 @@ def test_a_learner_that_nobody_registered_is_told_how():
         check_learner(Deep(3))
 
 
+class HalfIPS(IPS):
+    def moments(self, terms):
+        return 0.5 * super().moments(terms)
+
+
+def test_traits_of_moments_are_not_inherited_by_other_moments():
+    assert not HalfIPS().has_bounded_terms
+    assert type("Renamed", (IPS,), {"name": "renamed"})().has_bounded_terms
+    for interval in ("empirical_bernstein", "betting", "log_smoothing"):
+        with pytest.raises(ValueError, match="bounds a mean of independent terms"):
+            bopl.evaluate(random_log(0), {"new": np.ones(60)}, estimators=[HalfIPS()], interval=interval)
+
+
 # -- Policies ---------------------------------------------------------------------------------------------------------
 
 
