@@ -126,3 +126,8 @@ def full_name(value: Any) -> str:
     """Return module and name of a class, or of that of an object."""
     kind = value if isinstance(value, type) else type(value)
     return f"{kind.__module__}.{kind.__qualname__}"
+
+
+def keeps(value: Any, kind: type, *methods: str) -> bool:
+    """Return whether an object is of a class and has its methods unchanged: only then may a shortcut replace them."""
+    return isinstance(value, kind) and all(getattr(type(value), one) is getattr(kind, one) for one in methods)

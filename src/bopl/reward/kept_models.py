@@ -12,6 +12,7 @@ import numpy as np
 from sklearn.base import clone
 
 from bopl._archive import Archive, read_archive, reason_of, write_archive
+from bopl._registry import keeps
 from bopl._typing import FloatArray
 from bopl.learner.store import pack_predictors, unpack_predictors
 from bopl.log import BanditLog
@@ -26,7 +27,7 @@ FORMAT_NUMBER = 1
 
 def can_be_kept(model: Any) -> bool:
     """Return whether a fitted model can be stored."""
-    return isinstance(model, BoostedRewardModel | NetworkRewardModel)
+    return any(keeps(model, kind, "fit", "predict") for kind in (BoostedRewardModel, NetworkRewardModel))
 
 
 def write_cross_fit(path: Path, fitted: CrossFit, log: BanditLog) -> None:
