@@ -234,7 +234,7 @@ def _fit_logs(policies: Sequence[NetworkPolicy], logs: Sequence[BanditLog]) -> N
     settings = first._settings()
     if any(type(policy) is not type(first) or policy._settings() != settings for policy in policies):
         raise ValueError("policies that are trained together must agree in class and settings, except random_state.")
-    seeds = [_draw_seed(policy.random_state) for policy in policies]
+    seeds = [int(np.random.SeedSequence(policy.random_state).generate_state(1)[0]) for policy in policies]
     owner = type(first).__name__
     with _progress(owner, settings.n_epochs, show=first.progress) as report:
         networks, history, best_epoch = train_networks(
@@ -247,10 +247,6 @@ def _fit_logs(policies: Sequence[NetworkPolicy], logs: Sequence[BanditLog]) -> N
             "loss": np.array([values[number] for values in history.loss]),
             "snips_value": np.array([values[number] for values in history.snips_value]),
         }
-
-
-def _draw_seed(random_state: int | None) -> int:
-    return int(np.random.SeedSequence(random_state).generate_state(1)[0])
 
 
 @contextmanager

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from bopl._archive import Archive, Packed, grouped, read_archive, reason_of, write_archive
+from bopl._archive import Archive, Packed, checking_contents, grouped, read_archive, write_archive
 from bopl._registry import Registry
 from bopl._settings import check_number
 from bopl._typing import AnyArray
@@ -127,12 +127,8 @@ def load(path: str | Path) -> Any:
 def read_policy(path: str | Path, make: Callable[[Archive], Any]) -> Any:
     """Return the policy in a model file; an invalid file raises a one-sentence error."""
     archive = read_archive(path, KIND, FORMAT_NUMBER)
-    try:
+    with checking_contents(path, "is not a valid bopl policy file"):
         return make(archive)
-    except (ImportError, MemoryError):  # which are not faults of the file
-        raise
-    except Exception as error:  # raised anywhere, by an intact file with invalid contents
-        raise ValueError(f"{str(path)!r} is not a valid bopl policy file: {reason_of(error)}.") from error
 
 
 def policy_from(archive: Archive) -> Any:
