@@ -5,10 +5,14 @@ import sys
 from pathlib import Path
 from textwrap import dedent
 
+import numpy as np
 import pytest
 
 from bopl import _registry
 from bopl._registry import Registry, offered
+from bopl.evaluation import MeanEstimator, evaluate, register_estimator
+from bopl.log.format import FORMATS, LogFormat, register_format
+from bopl.testing import random_log
 from registries import REGISTRIES
 
 PLUGIN = """
@@ -73,6 +77,20 @@ def test_a_name_of_ours_stays_ours(plugin):
     assert len(registry) == 3
     with pytest.raises(ValueError, match=r"'ips' is one of bopl's own estimators"):
         registry["ips"] = str
+
+
+def test_an_object_in_the_place_of_ours_is_refused_too():
+    with pytest.raises(ValueError, match=r"'csv' is one of bopl's own formats; give yours another name"):
+        register_format(LogFormat("csv", "Mine", (".csv",), read_table=print))
+    FORMATS["csv"] = FORMATS["csv"]  # the same again changes nothing
+
+
+def test_an_estimator_without_a_name_is_refused_in_a_sentence():
+    nameless = type("Nameless", (MeanEstimator,), {"moments": lambda self, terms: terms.reward[:, None]})
+    with pytest.raises(TypeError, match="Nameless needs a name, by which it is known"):
+        register_estimator(nameless)
+    with pytest.raises(TypeError, match="Nameless needs a name, which tables and reports show"):
+        evaluate(random_log(0), {"new": np.ones(60)}, estimators=[nameless()])
 
 
 def test_what_cannot_be_imported_is_named_with_its_package(plugin):

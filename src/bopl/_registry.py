@@ -49,9 +49,12 @@ class Registry(MutableMapping[str, T], Generic[T]):
         return found
 
     def __setitem__(self, name: str, value: T) -> None:
-        if name in self._own and name in self._known and full_name(self[name]) != full_name(value):
+        if name in self._own and name in self._known and not _is_same(self[name], value):
             noun = self.group.rpartition(".")[2]
-            raise ValueError(f"{name!r} is one of bopl's own {noun}; give {full_name(value)} another name.")
+            what = full_name(value) if isinstance(value, type) else "yours"
+            raise ValueError(f"{name!r} is one of bopl's own {noun}; give {what} another name.")
+        if not name:
+            raise TypeError(f"{full_name(value)} needs a name, by which it is known.")
         self._known[name] = value
 
     def __delitem__(self, name: str) -> None:
@@ -120,6 +123,11 @@ def _entry_points() -> tuple[EntryPoint, ...]:
     installed = entry_points()
     groups = [group for group in installed.groups if group.startswith("bopl.")]
     return tuple(sorted((one for group in groups for one in installed.select(group=group)), key=lambda one: one.name))
+
+
+def _is_same(known: Any, value: Any) -> bool:
+    """Return whether a class is a known one, maybe imported again, or an object a known one."""
+    return full_name(known) == full_name(value) if isinstance(known, type) else known is value
 
 
 def full_name(value: Any) -> str:

@@ -78,7 +78,7 @@ class Estimator(ABC):
         What reports call it, and what it does in a sentence or two.
     """
 
-    name: ClassVar[str]
+    name: ClassVar[str] = ""
     needs: ClassVar[frozenset[Need]] = frozenset({Need.PROPENSITY})
     sharpened_by: ClassVar[frozenset[Need]] = frozenset()
     is_unbiased: ClassVar[bool] = True
