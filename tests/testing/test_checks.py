@@ -12,7 +12,7 @@ from sklearn.tree import DecisionTreeRegressor
 import bopl
 from bopl.baseline import BoostedRewardPolicy, LoggingPolicy, UniformPolicy
 from bopl.evaluation import ESTIMATORS, IPS, MeanEstimator
-from bopl.learner import FittedStep, HistTree, HistTreeClassifier
+from bopl.learner import FittedStep, HistTree, HistTreeClassifier, register_learner
 from bopl.objective import DR, OBJECTIVES, Clipped, RewardTerms, Surrogate
 from bopl.policy import LearnedPolicy, register_policy
 from bopl.policy.decider import load_decider
@@ -355,6 +355,45 @@ def test_a_subclass_of_the_boosted_policy_is_loaded_as_itself(tmp_path):
     assert loaded.predict_proba(log.context).min() >= 0.5 / log.n_actions
     assert len({part.policy_id for part in [*blend.policies_, *loaded.policies_]}) == 2
     np.testing.assert_array_equal(blend.record_proba(log.context[0]), loaded.predict_proba(log.context[:1])[0])
+
+
+class OwnTree(HistTree):
+    pass
+
+
+class OwnRewards(bopl.BoostedRewardModel):
+    pass
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"objective": "ips", "learner": OwnTree(2)}, "the learner 'OwnTree', .* set learner before"),
+        ({"reward_model": OwnRewards(n_rounds=2)}, "the reward model 'OwnRewards', .* set reward_model before"),
+    ],
+)
+def test_a_loaded_policy_is_not_fitted_with_another_learner_or_reward_model(tmp_path, settings, message):
+    log, path = random_log(0, n_samples=200), tmp_path / "policy.bopl"
+    policy = bopl.BoostedPolicy(**settings, n_rounds=2, random_state=0).fit(log)
+    policy.save(path)
+    fitted = bopl.load(path)
+    np.testing.assert_array_equal(fitted.predict_proba(log.context), policy.predict_proba(log.context))
+    fitted.save(path)  # again
+    for unfitted in (fitted, bopl.load(path), clone(fitted)):
+        with pytest.raises(ValueError, match=message):
+            unfitted.fit(log)
+    setting = next(name for name in settings if name != "objective")
+    clone(fitted).set_params(**{setting: None}).fit(log)
+
+
+def test_a_learner_that_was_registered_elsewhere_is_missed_by_name(tmp_path):
+    log = random_log(0, n_samples=200)
+    with forgotten():
+        register_learner(OwnTree)
+        bopl.BoostedPolicy("ips", OwnTree(2), n_rounds=2, random_state=0).fit(log).save(tmp_path / "policy.bopl")
+        assert type(bopl.load(tmp_path / "policy.bopl").learner) is OwnTree
+    with pytest.raises(ValueError, match="the learner 'OwnTree'"):
+        bopl.load(tmp_path / "policy.bopl").fit(log)
 
 
 class Sharp(bopl.BoostedPolicy):
