@@ -184,6 +184,17 @@ def test_a_broken_estimator_is_told_its_promise(estimator, message):
         check_estimator(estimator)
 
 
+class DoubledClip(Clipped):
+    def __call__(self, reward, propensity):
+        return 2.0 * super().__call__(reward, propensity)
+
+
+def test_a_weight_that_takes_the_name_of_ours_is_refused_before_it_is_fitted():
+    policy = bopl.BoostedPolicy(bopl.objective.IPS(weight=DoubledClip(0.1)), n_rounds=1, random_state=0)
+    with pytest.raises(ValueError, match="the weights DoubledClip and Clipped have the same name 'clipped'"):
+        policy.fit(random_log(0))
+
+
 # -- Learners ---------------------------------------------------------------------------------------------------------
 
 
