@@ -129,6 +129,8 @@ class XGBRewardPolicy(LearnedPolicy):
             raise ValueError("array 'absent_zero' must hold one truth value per column")
         if arrays["booster"].dtype != np.uint8:
             raise ValueError("the booster is not stored as bytes")
+        if self.n_jobs is not None:  # which predicting uses
+            check_number("n_jobs", self.n_jobs, low=1, integer=True)
         n_action_features = 0 if self.action_features_ is None else self.action_features_.shape[1]
         n_columns = self.n_features_in_ + len(self.actions_) + n_action_features
         content = arrays["booster"].tobytes()
