@@ -2,12 +2,17 @@
 
 import subprocess
 import sys
+from pathlib import Path
 from textwrap import dedent
 
+import numpy as np
 import pytest
 
 from bopl import _registry
 from bopl._registry import Registry, offered
+from bopl.evaluation import MeanEstimator, evaluate, register_estimator
+from bopl.log.format import FORMATS, LogFormat, register_format
+from bopl.testing import random_log
 from registries import REGISTRIES
 
 PLUGIN = """
@@ -74,6 +79,20 @@ def test_a_name_of_ours_stays_ours(plugin):
         registry["ips"] = str
 
 
+def test_an_object_in_the_place_of_ours_is_refused_too():
+    with pytest.raises(ValueError, match=r"'csv' is one of bopl's own formats; give yours another name"):
+        register_format(LogFormat("csv", "Mine", (".csv",), read_table=print))
+    FORMATS["csv"] = FORMATS["csv"]  # the same again changes nothing
+
+
+def test_an_estimator_without_a_name_is_refused_in_a_sentence():
+    nameless = type("Nameless", (MeanEstimator,), {"moments": lambda self, terms: terms.reward[:, None]})
+    with pytest.raises(TypeError, match="Nameless needs a name, by which it is known"):
+        register_estimator(nameless)
+    with pytest.raises(TypeError, match="Nameless needs a name, which tables and reports show"):
+        evaluate(random_log(0), {"new": np.ones(60)}, estimators=[nameless()])
+
+
 def test_what_cannot_be_imported_is_named_with_its_package(plugin):
     registry = Registry("bopl.estimators", {})
     with pytest.raises(ImportError, match=r"plugin-of-a-test offers 'gone' to bopl\.estimators"):
@@ -130,3 +149,42 @@ def test_the_command_lists_and_uses_what_is_installed(installed, tmp_path):
     )
     done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr
+
+
+def test_a_policy_with_an_installed_learner_is_loaded_without_importing_its_package(tmp_path):
+    """Learner, predictors and policies are those of the examples, offered by entry points alone."""
+    examples = Path(__file__).parents[1] / "examples"
+    code = [(examples / f"custom_{part}.py").read_text("utf8") for part in ("learner", "policy")]
+    kept = [line for one in code for line in one.partition("if __name__")[0].splitlines() if "register_" not in line]
+    head = (
+        "from bopl.learner import BoundLearner, Codec, FittedStep, Predictor\nfrom bopl.policy import LearnedPolicy\n"
+    )
+    text = head + "\n".join(kept) + "\nCODEC = Codec(pack, unpack)\n"
+    (tmp_path / "others.py").write_text(text, encoding="utf8")
+    info = tmp_path / "others-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: others\nVersion: 1.0\n", encoding="utf8")
+    entries = """
+        [bopl.learners]
+        RidgeByAction = others:RidgeByAction
+        [bopl.predictors]
+        linear_by_action = others:CODEC
+        [bopl.policies]
+        RidgePolicy = others:RidgePolicy
+    """
+    (info / "entry_points.txt").write_text(dedent(entries), encoding="utf8")
+    head = f"import sys; sys.path.insert(0, {str(tmp_path)!r})\nimport bopl\nfrom bopl.testing import random_log\n"
+    fit = """
+        import others
+        log = random_log(0, n_samples=200)
+        bopl.BoostedPolicy("surrogate", others.RidgeByAction(5.0), n_rounds=2, random_state=0).fit(log).save("a.bopl")
+        others.RidgePolicy(penalty=5.0).fit(log).save("b.bopl")
+    """
+    load = """
+        assert "others" not in sys.modules
+        assert bopl.load("a.bopl").learner.penalty == bopl.load("b.bopl").penalty == 5.0
+    """
+    for part in (fit, load):
+        command = [sys.executable, "-c", head + dedent(part)]
+        done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=120)
+        assert done.returncode == 0, done.stderr

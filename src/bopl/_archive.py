@@ -12,7 +12,8 @@ import io
 import json
 import math
 import zipfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from os import PathLike
 from pathlib import Path
@@ -189,6 +190,17 @@ def _parse(path: str | Path, content: bytes, kind: str, newest_format: int, max_
 
 class _WrongFileError(Exception):
     """An archive of another kind or format, which does not mean damage."""
+
+
+@contextmanager
+def checking_contents(path: str | Path, fault: str) -> Iterator[None]:
+    """Turn whatever is raised about a file with invalid contents, however intact it is, into a one-sentence error."""
+    try:
+        yield
+    except (ImportError, MemoryError):  # which are not faults of the file
+        raise
+    except Exception as error:
+        raise ValueError(f"{str(path)!r} {fault}: {reason_of(error)}.") from error
 
 
 def reason_of(error: BaseException) -> str:

@@ -1,4 +1,4 @@
-"""The environment of a run: versions of packages, memory, and PyTorch, if it is installed."""
+"""The environment of a run: versions of packages, memory, and packages that need not be installed."""
 
 from __future__ import annotations
 
@@ -110,13 +110,17 @@ def has_torch() -> bool:
     return find_spec("torch") is not None
 
 
+def import_extra(package: str, need: str, extra: str) -> Any:
+    """Return a package that an extra installs, or raise an error that says who needs it and how to install it."""
+    try:
+        return __import__(package)
+    except ImportError:
+        raise ImportError(f"{need}: pip install 'bopl[{extra}]'.") from None
+
+
 def import_torch(owner: str) -> Any:
     """Return torch, or raise an error that says how to install it."""
-    try:
-        import torch
-    except ImportError:
-        raise ImportError(f"{owner} needs PyTorch: pip install 'bopl[deep]'.") from None
-    return torch
+    return import_extra("torch", f"{owner} needs PyTorch", "deep")
 
 
 def pick_device(torch: Any, device: str) -> Any:

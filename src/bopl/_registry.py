@@ -49,9 +49,12 @@ class Registry(MutableMapping[str, T], Generic[T]):
         return found
 
     def __setitem__(self, name: str, value: T) -> None:
-        if name in self._own and name in self._known and full_name(self[name]) != full_name(value):
+        if name in self._own and name in self._known and not _is_same(self[name], value):
             noun = self.group.rpartition(".")[2]
-            raise ValueError(f"{name!r} is one of bopl's own {noun}; give {full_name(value)} another name.")
+            what = full_name(value) if isinstance(value, type) else "yours"
+            raise ValueError(f"{name!r} is one of bopl's own {noun}; give {what} another name.")
+        if not name:
+            raise TypeError(f"{full_name(value)} needs a name, by which it is known.")
         self._known[name] = value
 
     def __delitem__(self, name: str) -> None:
@@ -122,7 +125,17 @@ def _entry_points() -> tuple[EntryPoint, ...]:
     return tuple(sorted((one for group in groups for one in installed.select(group=group)), key=lambda one: one.name))
 
 
+def _is_same(known: Any, value: Any) -> bool:
+    """Return whether a class is a known one, maybe imported again, or an object a known one."""
+    return full_name(known) == full_name(value) if isinstance(known, type) else known is value
+
+
 def full_name(value: Any) -> str:
     """Return module and name of a class, or of that of an object."""
     kind = value if isinstance(value, type) else type(value)
     return f"{kind.__module__}.{kind.__qualname__}"
+
+
+def keeps(value: Any, kind: type, *methods: str) -> bool:
+    """Return whether an object is of a class and has its methods unchanged: only then may a shortcut replace them."""
+    return isinstance(value, kind) and all(getattr(type(value), one) is getattr(kind, one) for one in methods)

@@ -67,7 +67,8 @@ def run_demo(
         estimate, n_effective = _estimate(policy, problem)
         table.add_row(name, f"{rewards[name]:.3f}", f"{estimate:.3f}", f"{n_effective:.0f}")
     console.print(table)
-    console.print(f"{RACE_NAME} let {_n_candidates(race)} candidates race. {race.leaderboard_.verdict}")
+    n_candidates = sum(entry.candidate != "blend" for entry in race.leaderboard_)
+    console.print(f"{RACE_NAME} let {n_candidates} candidates race. {race.leaderboard_.verdict}")
     console.print(
         "The estimate uses only what was logged: context, action, propensity and reward of the test decisions. Here "
         "policies take their likeliest action; the report judges the last one as it would be deployed."
@@ -97,10 +98,6 @@ def _estimate(policy: Policy, problem: SimulatedProblem) -> tuple[float, float]:
     agrees = (policy.predict(log.context) == log.action).astype(float)  # probability of the logged action
     row = evaluate(log, agrees, estimators="snips").row()
     return row["value"], row["ess"]
-
-
-def _n_candidates(race: AutoPolicy) -> int:
-    return sum(entry.candidate != "blend" for entry in race.leaderboard_)
 
 
 def _write_report(policy: Policy, name: str, problem: SimulatedProblem, path: Path) -> None:

@@ -90,10 +90,10 @@ def naive_score(training, log):
     return score
 
 
-@pytest.mark.parametrize("owner", ["DeepRewardPolicy", "BanditNetPolicy"])
-def test_plain_arrays_score_as_the_trained_network_and_as_a_naive_loop(owner):
+@pytest.mark.parametrize("policy_class", POLICIES)
+def test_plain_arrays_score_as_the_trained_network_and_as_a_naive_loop(policy_class):
     log = make_log(0, n_samples=50)
-    training = Training([log], DeepRewardPolicy(**SMALL)._settings(), [7], "cpu", owner=owner)
+    training = Training([log], policy_class(**SMALL)._settings(), [7], "cpu", owner="it")
     training._train_epoch()
     network = training.network.to_network(training.network.state, 0, training.scalings[0])
     expected = naive_score(training, log)
@@ -236,6 +236,13 @@ def test_networks_learn_the_digits():
     net = BanditNetPolicy(**settings, n_epochs=40, reward_translation=-0.2).fit(problem.train)
     assert problem.true_value(drr) >= 0.85
     assert problem.true_value(net) >= 0.85
+
+
+@pytest.mark.parametrize("policy_class", POLICIES)
+def test_a_subclass_is_trained_as_its_base_whatever_its_name(policy_class):
+    log, subclass = informative_log(), type("Mine", (policy_class,), {})
+    ours, theirs = (kind(**SMALL).fit(log).decision_function(log.context) for kind in (policy_class, subclass))
+    np.testing.assert_array_equal(ours, theirs)
 
 
 def test_a_last_batch_of_one_sample_is_left_for_another_epoch():

@@ -246,6 +246,23 @@ class Centred:
         return IPS().bind(data)
 
 
+class ScaledDR(DR):
+    """An objective of ours with terms of its own, which `DR.for_parts` does not know."""
+
+    name = "scaled"
+
+    def bind(self, data):
+        bound = super().bind(data)
+        return replace(bound, linear=0.5 * bound.linear)
+
+
+class ReboundTree(bopl.HistTree):
+    """A learner of ours that is bound in another way."""
+
+    def bind(self, log, *, seed):
+        return super().bind(log, seed=seed + 1)
+
+
 class Plainly:
     """Formulas alone."""
 
@@ -342,6 +359,10 @@ def test_learner_that_needs_all_samples_is_refused_with_a_reason():
         bopl.BoostedPolicy(Centred(), tree()).fit(pieces)
     with pytest.raises(TypeError, match=r"bound as bopl\.objective\.RewardTerms, not as Plainly"):
         bopl.BoostedPolicy(OnlyFormulas(), tree(), certificate=False).fit(pieces)
+    with pytest.raises(TypeError, match="define for_parts beside bind"):
+        bopl.BoostedPolicy(ScaledDR(), tree()).fit(pieces)
+    with pytest.raises(TypeError, match="ReboundTree needs it in memory"):
+        bopl.BoostedPolicy("ips", ReboundTree(2)).fit(pieces)
 
 
 def test_network_is_refused_with_a_reason():

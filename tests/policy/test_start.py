@@ -4,6 +4,7 @@ import numpy as np
 import onnxruntime
 import pytest
 import xgboost
+from sklearn.base import clone
 from sklearn.linear_model import LinearRegression
 
 import bopl
@@ -231,3 +232,26 @@ def test_a_workbench_of_another_log_or_with_other_weights_is_refused():
         bopl.BoostedPolicy(n_rounds=1).fit(informative_log(), workbench=Workbench(log))
     with pytest.raises(ValueError, match="the workbench has the sample weights; pass them to it, not to fit"):
         bopl.BoostedPolicy(n_rounds=1).fit(log, sample_weight=np.arange(400.0), workbench=Workbench(log))
+
+
+class Doubled(bopl.HistTree):
+    """Trees of ours whose bound part is another's."""
+
+    def bind(self, log, *, seed):
+        return DoubledBound(super().bind(log, seed=seed))
+
+
+class DoubledBound(bopl.learner.BoundLearner):
+    def __init__(self, bound):
+        self.bound, self.row_order = bound, bound.row_order
+
+    def fit(self, target, round_idx):
+        return self.bound.fit(target, 2 * round_idx)
+
+
+def test_a_subclass_of_the_trees_is_bound_its_own_way_in_every_fit():
+    log = informative_log()
+    bench, policy = Workbench(log), bopl.BoostedPolicy("ips", Doubled(3, colsample=0.5), n_rounds=3, random_state=0)
+    found = [clone(policy).fit(log, workbench=given).decision_function(log.context) for given in (bench, bench, None)]
+    np.testing.assert_array_equal(found[0], found[1])
+    np.testing.assert_array_equal(found[0], found[2])

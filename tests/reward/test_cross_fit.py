@@ -8,6 +8,7 @@ from sklearn.linear_model import LinearRegression
 import bopl
 from bopl.reward import BoostedRewardModel, cross_fit, draw_folds
 from bopl.reward.boosted_model import RewardBinding
+from bopl.reward.kept_models import can_be_kept
 from helpers import informative_log, make_log
 
 
@@ -34,6 +35,16 @@ class MeanByAction:
 
     def predict(self, context):
         return np.tile(self.mean_, (context.shape[0], 1))
+
+
+class TenTimes(BoostedRewardModel):
+    """Ours, of rewards on another scale."""
+
+    def fit(self, log, **options):
+        return super().fit(log.with_reward(10.0 * log.reward), **options)
+
+    def predict(self, context, **options):
+        return super().predict(context, **options) / 10.0
 
 
 MODELS = {"boosted": model, "regressor": LinearRegression, "own": MeanByAction}
@@ -173,3 +184,11 @@ def test_a_fit_can_be_ended_between_rounds():
 def test_one_fold_is_no_cross_fit():
     with pytest.raises(ValueError, match="n_folds must be at least 2; got 1"):
         cross_fit(make_log(), n_folds=1)
+
+
+def test_a_subclass_with_another_fit_is_fitted_by_it():
+    log = informative_log()
+    ours, theirs = (cross_fit(log, kind(n_rounds=20, random_state=0)) for kind in (BoostedRewardModel, TenTimes))
+    assert ours.explained > 0.1
+    assert theirs.explained > 0.5 * ours.explained
+    assert not can_be_kept(TenTimes())

@@ -5,17 +5,20 @@ from typing import ClassVar
 
 import numpy as np
 import pytest
-from sklearn.base import BaseEstimator
+from sklearn.base import BaseEstimator, clone
 from sklearn.linear_model import Ridge
 from sklearn.tree import DecisionTreeRegressor
 
 import bopl
 from bopl.baseline import BoostedRewardPolicy, LoggingPolicy, UniformPolicy
 from bopl.evaluation import ESTIMATORS, IPS, MeanEstimator
-from bopl.learner import FittedStep, HistTree, HistTreeClassifier
+from bopl.learner import FittedStep, HistTree, HistTreeClassifier, register_learner
 from bopl.objective import DR, OBJECTIVES, Clipped, RewardTerms, Surrogate
 from bopl.policy import LearnedPolicy, register_policy
+from bopl.policy.decider import load_decider
+from bopl.policy.model_file import plain_settings, to_plain
 from bopl.testing import check_estimator, check_learner, check_objective, check_policy, random_log
+from helpers import informative_log
 from registries import forgotten
 
 
@@ -181,6 +184,17 @@ def test_a_broken_estimator_is_told_its_promise(estimator, message):
         check_estimator(estimator)
 
 
+class DoubledClip(Clipped):
+    def __call__(self, reward, propensity):
+        return 2.0 * super().__call__(reward, propensity)
+
+
+def test_a_weight_that_takes_the_name_of_ours_is_refused_before_it_is_fitted():
+    policy = bopl.BoostedPolicy(bopl.objective.IPS(weight=DoubledClip(0.1)), n_rounds=1, random_state=0)
+    with pytest.raises(ValueError, match="the weights DoubledClip and Clipped have the same name 'clipped'"):
+        policy.fit(random_log(0))
+
+
 # -- Learners ---------------------------------------------------------------------------------------------------------
 
 
@@ -243,6 +257,19 @@ def test_a_learner_that_nobody_registered_is_told_how():
         check_learner(Deep(3))
 
 
+class HalfIPS(IPS):
+    def moments(self, terms):
+        return 0.5 * super().moments(terms)
+
+
+def test_traits_of_moments_are_not_inherited_by_other_moments():
+    assert not HalfIPS().has_bounded_terms
+    assert type("Renamed", (IPS,), {"name": "renamed"})().has_bounded_terms
+    for interval in ("empirical_bernstein", "betting", "log_smoothing"):
+        with pytest.raises(ValueError, match="bounds a mean of independent terms"):
+            bopl.evaluate(random_log(0), {"new": np.ones(60)}, estimators=[HalfIPS()], interval=interval)
+
+
 # -- Policies ---------------------------------------------------------------------------------------------------------
 
 
@@ -269,9 +296,153 @@ def test_a_policy_that_forgets_is_told_so():
             check_policy(Forgetful())
 
 
+class Tunable(Forgetful):
+    """Has settings whose names mean something else in ours."""
+
+    def __init__(self, n_jobs=None, max_depth=3, gamma=1.0, include=None, inverse_temperature=1.0):
+        self.n_jobs = n_jobs
+        self.max_depth = max_depth
+        self.gamma = gamma
+        self.include = include
+        self.inverse_temperature = inverse_temperature
+
+    def unpack_learned(self, facts, arrays):
+        self.level_ = 1.0
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"n_jobs": -1, "max_depth": None},
+        {"gamma": "scale", "include": True},
+        {"include": "all", "inverse_temperature": -1.0},
+        {"gamma": -np.inf},
+        {"gamma": [0.5, 2.0], "include": ["a", "b"]},
+    ],
+)
+def test_settings_of_others_are_saved_whatever_their_names_mean_in_ours(tmp_path, settings):
+    with forgotten():
+        register_policy(Tunable)
+        Tunable(**settings).fit(random_log(0)).save(tmp_path / "policy.bopl")
+        loaded = bopl.load(tmp_path / "policy.bopl")
+    assert {name: loaded.get_params()[name] for name in settings} == settings
+
+
+def test_a_source_of_randomness_is_not_a_plain_setting():
+    state = to_plain(np.random.RandomState(0))
+    with pytest.raises(ValueError, match="setting 'gamma' cannot be RandomState"):
+        plain_settings({"gamma": state}, ["gamma"])
+
+
 def test_a_policy_that_nobody_registered_cannot_be_saved():
     with pytest.raises(TypeError, match=r"register_policy\(Forgetful\) first"):
         check_policy(Forgetful())
+
+
+class Cautious(bopl.BoostedPolicy):
+    """Gives all actions a share, of which its base class knows nothing; most settings are fixed."""
+
+    def __init__(self, share=0.5, n_rounds=2, random_state=0):
+        super().__init__(n_rounds=n_rounds, random_state=random_state)
+        self.share = share
+
+    def predict_proba(self, context, *, inverse_temperature=None, action_mask=None):
+        own = super().predict_proba(context, inverse_temperature=inverse_temperature, action_mask=action_mask)
+        eligible = np.ones(own.shape) if action_mask is None else np.asarray(action_mask, dtype=float)
+        return (1.0 - self.share) * own + self.share * eligible / eligible.sum(axis=1, keepdims=True)
+
+
+def test_a_subclass_of_the_boosted_policy_is_loaded_as_itself(tmp_path):
+    log, path = random_log(0), tmp_path / "policy.bopl"
+    with forgotten():
+        register_policy(Cautious)
+        check_policy(Cautious(share=0.25))
+        blend = bopl.BlendedPolicy([Cautious(0.25), Cautious(0.75)]).fit(log)
+        blend.save(path)
+        loaded, decider = bopl.load(path), load_decider(path)
+    assert [type(part) for part in loaded.policies_] == [Cautious, Cautious]
+    assert [part.share for part in loaded.policies_] == [0.25, 0.75]
+    assert type(decider) is bopl.BlendedPolicy  # the deciders know only how ours decide
+    assert loaded.predict_proba(log.context).min() >= 0.5 / log.n_actions
+    assert len({part.policy_id for part in [*blend.policies_, *loaded.policies_]}) == 2
+    np.testing.assert_array_equal(blend.record_proba(log.context[0]), loaded.predict_proba(log.context[:1])[0])
+
+
+class OwnTree(HistTree):
+    pass
+
+
+class OwnRewards(bopl.BoostedRewardModel):
+    pass
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"objective": "ips", "learner": OwnTree(2)}, "the learner 'OwnTree', .* set learner before"),
+        ({"reward_model": OwnRewards(n_rounds=2)}, "the reward model 'OwnRewards', .* set reward_model before"),
+    ],
+)
+def test_a_loaded_policy_is_not_fitted_with_another_learner_or_reward_model(tmp_path, settings, message):
+    log, path = random_log(0, n_samples=200), tmp_path / "policy.bopl"
+    policy = bopl.BoostedPolicy(**settings, n_rounds=2, random_state=0).fit(log)
+    policy.save(path)
+    fitted = bopl.load(path)
+    np.testing.assert_array_equal(fitted.predict_proba(log.context), policy.predict_proba(log.context))
+    fitted.save(path)  # again
+    for unfitted in (fitted, bopl.load(path), clone(fitted)):
+        with pytest.raises(ValueError, match=message):
+            unfitted.fit(log)
+    setting = next(name for name in settings if name != "objective")
+    clone(fitted).set_params(**{setting: None}).fit(log)
+
+
+def test_a_learner_that_was_registered_elsewhere_is_missed_by_name(tmp_path):
+    log = random_log(0, n_samples=200)
+    with forgotten():
+        register_learner(OwnTree)
+        bopl.BoostedPolicy("ips", OwnTree(2), n_rounds=2, random_state=0).fit(log).save(tmp_path / "policy.bopl")
+        assert type(bopl.load(tmp_path / "policy.bopl").learner) is OwnTree
+    with pytest.raises(ValueError, match="the learner 'OwnTree'"):
+        bopl.load(tmp_path / "policy.bopl").fit(log)
+
+
+class Sharp(bopl.BoostedPolicy):
+    def decision_function(self, context):
+        return 3.0 * super().decision_function(context)
+
+
+class CautiousRace(bopl.AutoPolicy):
+    def predict_proba(self, context, *, inverse_temperature=None):
+        return 0.5 * super().predict_proba(context) + 0.5 / len(self.actions_)
+
+
+class OtherRewards(BoostedRewardPolicy):
+    def decision_function(self, context):
+        return super().decision_function(context) + 9.0 * np.arange(len(self.actions_))
+
+
+@pytest.mark.parametrize(
+    "policy",
+    [
+        Cautious(),
+        Sharp(n_rounds=2, random_state=0),
+        CautiousRace(include=["regression"], n_jobs=1, progress=False, random_state=0),
+        OtherRewards(n_rounds=2),
+    ],
+    ids=lambda policy: type(policy).__name__,
+)
+def test_decisions_on_records_follow_what_a_subclass_redefines(tmp_path, policy):
+    log = informative_log()
+    plain = clone(policy)
+    plain.__class__ = type(policy).__mro__[1]
+    prob, before = (one.fit(log).predict_proba(log.context[:1])[0] for one in (policy, plain))
+    assert not np.array_equal(prob, before)
+    np.testing.assert_array_equal(policy.record_proba(log.context[0]), prob)
+    assert policy.policy_id != plain.policy_id
+    if hasattr(policy, "to_onnx"):
+        with pytest.raises(TypeError, match="redefines how a policy of bopl decides"):
+            policy.to_onnx(tmp_path / "policy.onnx")
 
 
 def test_a_class_that_takes_the_name_of_ours_cannot_be_saved_as_it():

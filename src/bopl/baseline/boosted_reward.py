@@ -98,6 +98,7 @@ class BoostedRewardPolicy(LearnedPolicy):
         model = BoostedRewardModel(self.learner, self.n_rounds, self.learning_rate, self.random_state)
         check_number("learning_rate", self.learning_rate, low=0.0, high=2.0, low_open=True)
         check_number("initial", facts["initial"])
+        check_jobs(self.n_jobs)
         model.actions_, model.n_features_in_, model.initial_ = self.actions_, self.n_features_in_, facts["initial"]
         model.predictors_ = tuple(trees)
         model.trees_ = stack_trees(trees, [self.learning_rate] * len(trees))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any, TypeVar
 
 import numpy as np
@@ -76,7 +77,8 @@ class NetworkPolicy(LearnedPolicy):
             batch_size=int(self.batch_size),
             patience=int(self.early_stopping_patience),
             scaling=self.scaling,
-            reward_translation=float(getattr(self, "reward_translation", 0.0)),
+            predicts_rewards=self.predicts_rewards,
+            reward_translation=0.0,
         )
 
     @property
@@ -206,7 +208,7 @@ class BanditNetPolicy(NetworkPolicy):
 
     def _settings(self) -> TrainingSettings:
         check_number("reward_translation", self.reward_translation, low_open=True, high_open=True)
-        return super()._settings()
+        return replace(super()._settings(), reward_translation=float(self.reward_translation))
 
 
 AnyNetworkPolicy = TypeVar("AnyNetworkPolicy", bound=NetworkPolicy)
@@ -232,7 +234,7 @@ def _fit_logs(policies: Sequence[NetworkPolicy], logs: Sequence[BanditLog]) -> N
     settings = first._settings()
     if any(type(policy) is not type(first) or policy._settings() != settings for policy in policies):
         raise ValueError("policies that are trained together must agree in class and settings, except random_state.")
-    seeds = [_draw_seed(policy.random_state) for policy in policies]
+    seeds = [int(np.random.SeedSequence(policy.random_state).generate_state(1)[0]) for policy in policies]
     owner = type(first).__name__
     with _progress(owner, settings.n_epochs, show=first.progress) as report:
         networks, history, best_epoch = train_networks(
@@ -245,10 +247,6 @@ def _fit_logs(policies: Sequence[NetworkPolicy], logs: Sequence[BanditLog]) -> N
             "loss": np.array([values[number] for values in history.loss]),
             "snips_value": np.array([values[number] for values in history.snips_value]),
         }
-
-
-def _draw_seed(random_state: int | None) -> int:
-    return int(np.random.SeedSequence(random_state).generate_state(1)[0])
 
 
 @contextmanager

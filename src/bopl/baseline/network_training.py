@@ -42,7 +42,8 @@ class TrainingSettings:
     batch_size: int
     patience: int
     scaling: str
-    reward_translation: float = 0.0
+    predicts_rewards: bool  # else the network's softmax is the policy, whose estimated reward is maximised
+    reward_translation: float
 
 
 @dataclass
@@ -228,7 +229,7 @@ class Training:
     ) -> None:
         self.torch = torch = import_torch(owner)
         self.device = pick_device(torch, device)
-        self.logs, self.settings, self.is_policy_loss = list(logs), settings, owner == "BanditNetPolicy"
+        self.logs, self.settings = list(logs), settings
         first = self.logs[0]
         if any((log.context.shape, log.n_actions) != (first.context.shape, first.n_actions) for log in logs):
             raise ValueError("logs that are trained on together must have the same numbers of samples and actions.")
@@ -310,9 +311,10 @@ class Training:
         """Return the loss of some samples of each log, of shape (T,)."""
         rows = self.context.view(-1, self.context.shape[2])[at + self.first_row]  # (T, batch, n_features)
         columns = self.columns.rows(at)
-        action_idx = None if self.is_policy_loss else columns.action_idx
+        predicts_rewards = self.settings.predicts_rewards
+        action_idx = columns.action_idx if predicts_rewards else None
         score = self.network.forward(rows, action_idx, dropout=self.settings.dropout, generator=self.dropout_generator)
-        loss = ips_risk if self.is_policy_loss else squared_error
+        loss = squared_error if predicts_rewards else ips_risk
         return loss(score, columns, self.settings.reward_translation)
 
     def training_reward(self) -> FloatArray:
@@ -337,10 +339,10 @@ class Training:
                 if self.columns.action_mask is not None:
                     score = score.masked_fill(~self.columns.action_mask[:, rows], -np.inf)
                 action_idx = self.columns.action_idx[:, rows]
-                if self.is_policy_loss:
-                    piece = score.softmax(dim=2).gather(2, action_idx[:, :, None])[:, :, 0]
-                else:
+                if self.settings.predicts_rewards:
                     piece = (score.argmax(dim=2) == action_idx).float()
+                else:
+                    piece = score.softmax(dim=2).gather(2, action_idx[:, :, None])[:, :, 0]
                 pieces.append(piece)
         probability: FloatArray = torch.cat(pieces, dim=1).double().cpu().numpy()
         return probability

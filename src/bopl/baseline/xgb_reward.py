@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from bopl._machine import import_extra
 from bopl._settings import check_choice, check_jobs, check_number
 from bopl._typing import AnyArray, BoolArray, ContextMatrix, FloatArray
 from bopl.baseline.booster_check import checked_booster
@@ -76,7 +77,7 @@ class XGBRewardPolicy(LearnedPolicy):
     def learn(self, log: BanditLog) -> None:
         """Learn from the log."""
         params = self._booster_params()
-        xgboost = _import_xgboost()
+        xgboost = import_extra("xgboost", "XGBRewardPolicy needs XGBoost", "xgboost")
         by_action = action_columns(log.n_actions, log.action_features)
         self.absent_zero_ = _absent_zeros(log)
         rows = with_columns(_as_fitted(log.context, self.absent_zero_), by_action[log.action_idx])
@@ -106,7 +107,7 @@ class XGBRewardPolicy(LearnedPolicy):
 
     def score_actions(self, context: ContextMatrix) -> FloatArray:
         """Return the predicted reward of every action."""
-        xgboost = _import_xgboost()
+        xgboost = import_extra("xgboost", "XGBRewardPolicy needs XGBoost", "xgboost")
         by_action = action_columns(len(self.actions_), self.action_features_)
         n_threads = -1 if self.n_jobs is None else self.n_jobs
         return predict_expanded(
@@ -124,12 +125,14 @@ class XGBRewardPolicy(LearnedPolicy):
 
     def unpack_learned(self, facts: dict[str, Any], arrays: dict[str, AnyArray]) -> None:
         """Restore what was learned."""
-        xgboost = _import_xgboost()
+        xgboost = import_extra("xgboost", "XGBRewardPolicy needs XGBoost", "xgboost")
         self.absent_zero_ = arrays["absent_zero"]
         if self.absent_zero_.dtype != np.bool_ or self.absent_zero_.shape != (self.n_features_in_,):
             raise ValueError("array 'absent_zero' must hold one truth value per column")
         if arrays["booster"].dtype != np.uint8:
             raise ValueError("the booster is not stored as bytes")
+        if self.n_jobs is not None:  # which predicting uses
+            check_number("n_jobs", self.n_jobs, low=1, integer=True)
         n_action_features = 0 if self.action_features_ is None else self.action_features_.shape[1]
         n_columns = self.n_features_in_ + len(self.actions_) + n_action_features
         content = arrays["booster"].tobytes()
@@ -165,11 +168,3 @@ def _as_fitted(context: ContextMatrix, absent_zero: BoolArray) -> ContextMatrix:
     is_kept = (dense != 0.0) | ~absent_zero
     first = np.concatenate([[0], np.cumsum(is_kept.sum(axis=1))])
     return csr_array((dense[is_kept], np.nonzero(is_kept)[1].astype(np.int32), first), shape=dense.shape)
-
-
-def _import_xgboost() -> Any:
-    try:
-        import xgboost
-    except ImportError:
-        raise ImportError("XGBRewardPolicy needs XGBoost: pip install 'bopl[xgboost]'.") from None
-    return xgboost

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from bopl._archive import Archive, check_array, read_archive, reason_of, write_archive
+from bopl._archive import Archive, check_array, checking_contents, read_archive, write_archive
 from bopl._files import as_path
 from bopl._settings import check_number
 from bopl._typing import AnyArray
@@ -116,12 +116,8 @@ def read_checkpoint(
                 f"the checkpoint {str(path)!r} was made with {name}={document['settings'].get(name)!r}, not {value!r}; "
                 "resume with the same settings (n_rounds may differ)."
             )
-    try:
+    with checking_contents(path, "is not a valid bopl checkpoint file"):
         return _state_from(archive, log, settings, n_rounds, digest)
-    except MemoryError:
-        raise
-    except Exception as error:  # raised anywhere, by an intact file with invalid contents
-        raise ValueError(f"{str(path)!r} is not a valid bopl checkpoint file: {reason_of(error)}.") from error
 
 
 def _state_from(

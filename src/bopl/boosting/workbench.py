@@ -14,6 +14,7 @@ import numpy as np
 
 from bopl._exact import Limbs, exact_mean, limbs_of, values_of
 from bopl._policy_reader import logged_entries
+from bopl._registry import keeps
 from bopl._typing import ContextMatrix, FloatArray
 from bopl.boosting.ensemble import Start, mean_of
 from bopl.learner import BoundLearner, HistTree, bind_learner, with_categories
@@ -120,7 +121,7 @@ class Workbench:
 
     def bind(self, learner: Any, *, seed: int) -> BoundLearner:
         """Return a learner bound to the log; trees of the engine share their bins if their settings allow it."""
-        if not isinstance(learner, HistTree):
+        if not keeps(learner, HistTree, "bind"):
             return bind_learner(learner, self.log, seed=seed)
         learner = with_categories(learner, self.log)
         # Binning takes as long as some rounds; the row order and the working memory come with the bins.
@@ -202,7 +203,8 @@ class Workbench:
 
     def _cross_fit(self, model: Any, log: BanditLog, is_over: Callable[[], bool]) -> CrossFit:
         binding = None
-        if isinstance(model, BoostedRewardModel):  # the pairs are those of the log, whichever rewards are learned
+        if keeps(model, BoostedRewardModel, "fit", "predict"):
+            # The pairs are those of the log, whichever rewards are learned.
             binding = self._keeper.pairs.of(self.log, model.learner_for(log)).with_reward(log.reward)
         return cross_fit(
             log,

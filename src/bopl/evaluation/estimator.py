@@ -11,7 +11,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
 from enum import Enum
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -35,6 +35,9 @@ class BoundedTerm:
     direction: FloatArray  # (n_moments,)
     width: float  # width of the range of the terms
     origin: float = 0.0
+
+
+TermPair = tuple[BoundedTerm, BoundedTerm]
 
 
 class Estimator(ABC):
@@ -75,7 +78,7 @@ class Estimator(ABC):
         What reports call it, and what it does in a sentence or two.
     """
 
-    name: ClassVar[str]
+    name: ClassVar[str] = ""
     needs: ClassVar[frozenset[Need]] = frozenset({Need.PROPENSITY})
     sharpened_by: ClassVar[frozenset[Need]] = frozenset()
     is_unbiased: ClassVar[bool] = True
@@ -91,6 +94,13 @@ class Estimator(ABC):
     is_default: ClassVar[bool] = False
     title: ClassVar[str] = ""
     about: ClassVar[str] = ""
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        # What is said of other moments is not inherited: bounds would be those of another estimate.
+        super().__init_subclass__(**options)
+        if "moments" in vars(cls):
+            for trait in {"has_bounded_terms", "is_weighted_mean", "is_monotone_in_weight"} - vars(cls).keys():
+                setattr(cls, trait, False)
 
     @property
     def needs_model(self) -> bool:
@@ -134,9 +144,7 @@ class Estimator(ABC):
         """Return which weights the estimator clips or sets aside."""
         return np.zeros(len(importance_weight), dtype=np.bool_)
 
-    def bounded_terms(
-        self, which: int, limits: tuple[float, float], max_weight: float
-    ) -> tuple[BoundedTerm, BoundedTerm]:
+    def bounded_terms(self, which: int, limits: tuple[float, float], max_weight: float) -> TermPair:
         """Return what bounds the value (``which=0``) or the uplift (1) from below and from above.
 
         Parameters
@@ -203,9 +211,7 @@ class IPS(MeanEstimator):
         weight = terms.importance_weight
         return np.column_stack([weight * terms.reward, (weight - 1.0) * terms.reward])
 
-    def bounded_terms(
-        self, which: int, limits: tuple[float, float], max_weight: float
-    ) -> tuple[BoundedTerm, BoundedTerm]:
+    def bounded_terms(self, which: int, limits: tuple[float, float], max_weight: float) -> TermPair:
         """Return the term itself, and the same with the other sign."""
         term, width = np.eye(2)[which], self.term_ranges(max_weight, *limits)[which]
         return BoundedTerm(term, width), BoundedTerm(-term, width)
@@ -232,7 +238,8 @@ class ClippedIPS(IPS):
     name: ClassVar[str] = "clipped_ips"
     is_unbiased: ClassVar[bool] = False
     clips_weights: ClassVar[bool] = True
-    is_weighted_mean: ClassVar[bool] = False
+    is_monotone_in_weight: ClassVar[bool] = True
+    has_bounded_terms: ClassVar[bool] = True
     priority: ClassVar[int] = 30
     is_default: ClassVar[bool] = False
     title: ClassVar[str] = "Clipped IPS"
@@ -263,9 +270,7 @@ class ClippedIPS(IPS):
         assert self.max_importance_weight is not None
         return importance_weight > self.max_importance_weight
 
-    def bounded_terms(
-        self, which: int, limits: tuple[float, float], max_weight: float
-    ) -> tuple[BoundedTerm, BoundedTerm]:
+    def bounded_terms(self, which: int, limits: tuple[float, float], max_weight: float) -> TermPair:
         """Return terms that bound the policy's value, not the clipped estimate.
 
         Clipped weights ``v <= w`` bound the value all the same, because ``V - low = E[w (r - low)] >= E[v (r - low)]``
@@ -277,8 +282,7 @@ class ClippedIPS(IPS):
 
     def largest(self, max_weight: float) -> float:
         """Return the largest clipped weight if no weight is larger than ``max_weight``."""
-        assert self.max_importance_weight is not None
-        return min(max_weight, self.max_importance_weight)
+        return float(self.modified(np.asarray(max_weight)))
 
 
 @dataclass(frozen=True)

@@ -42,6 +42,8 @@ def get_estimators(estimators: object, interval: Interval, *, has_reward_model: 
         raise TypeError(f"estimators must be names or Estimator objects; got {type(estimators).__name__}.")
     found = tuple(_get_estimator(one) for one in estimators)
     names = [one.name for one in found]
+    if "" in names:
+        raise TypeError(f"{type(found[names.index('')]).__name__} needs a name, which tables and reports show.")
     if not names or len(set(names)) < len(names):
         raise ValueError(f"estimators must name at least one estimator and none of them twice; got {names}.")
     return found

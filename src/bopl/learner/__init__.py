@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from bopl.learner.hist_tree.learner import HistTree as HistTree
     from bopl.learner.hist_tree.learner import HistTreeClassifier as HistTreeClassifier
     from bopl.learner.store import LEARNERS as LEARNERS
+    from bopl.learner.store import Codec as Codec
     from bopl.learner.store import register_learner as register_learner
     from bopl.learner.store import register_predictor as register_predictor
     from bopl.learner.xgboost import XGBTree as XGBTree
@@ -28,7 +29,7 @@ __all__, __getattr__, __dir__ = lazy_modules(
         "base": "BaseLearner BoundLearner FittedStep Predictor",
         "binding": "bind_learner default_learner with_categories",
         "hist_tree.learner": "HistTree HistTreeClassifier",
-        "store": "LEARNERS register_learner register_predictor",
+        "store": "LEARNERS Codec register_learner register_predictor",
         "xgboost": "XGBTree",
     },
 )

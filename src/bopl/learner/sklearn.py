@@ -47,7 +47,8 @@ class BoundEstimator(BoundLearner):
         label, weight = classification_problem(target) if is_class else regression_problem(target, self.log.action_mask)
         fitted = clone(self.estimator)
         if "random_state" in fitted.get_params() and fitted.get_params()["random_state"] is None:
-            fitted.set_params(random_state=_round_seed(self.seed, round_idx))
+            seeds = np.random.SeedSequence(self.seed, spawn_key=(round_idx,)).generate_state(1)
+            fitted.set_params(random_state=int(seeds[0]))
         fitted.fit(self.matrix, label, sample_weight=weight)
         predictor = predictor_of(fitted, self.log.n_features, self.by_action)
         return FittedStep(predictor, predictor.predict(self.log.context))
@@ -65,10 +66,6 @@ def classification_problem(target: StepTarget) -> tuple[FloatArray, FloatArray]:
     # Eq. "weighted_error_rate": correlation with G is 1 - 2·error, so the best classifier is the best ascent direction.
     gradient = target.gradient.ravel()
     return np.where(gradient > 0.0, 1.0, -1.0), np.abs(gradient)
-
-
-def _round_seed(seed: int, round_idx: int) -> int:
-    return int(np.random.SeedSequence(seed, spawn_key=(round_idx,)).generate_state(1)[0])
 
 
 def predictor_of(fitted: Any, n_features: int, by_action: FloatArray) -> Predictor:

@@ -34,9 +34,14 @@ MAX_COLUMN_BYTES = 1 << 30  # of the columns of the actions, which grow with the
 
 @dataclass(frozen=True)
 class Codec:
-    """How one kind of predictor is written and read back; reading checks whatever predicting relies on.
+    """How one kind of predictor is written and read back: what the entry points of ``bopl.predictors`` name.
 
-    One that does not need the columns of the actions themselves is given zeros of their shape, which take no memory.
+    Parameters
+    ----------
+    pack, unpack : callable
+        See `register_predictor`.
+    needs_columns : bool, default=True
+        See `register_predictor`.
     """
 
     pack: Callable[[Sequence[Any]], Packed]

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from sklearn.base import BaseEstimator
 
+from bopl._machine import import_extra
 from bopl._settings import check_choice, check_jobs, check_number
 from bopl._typing import BoolArray, FloatArray
 from bopl.learner.base import FittedStep, Predictor, pair_weight
@@ -65,10 +66,7 @@ class XGBTree(BaseEstimator):
     def bind(self, log: BanditLog, *, seed: int) -> BoundXGBTree:
         """Build the data matrix of the expanded contexts; the seed is unused, the trees are not random."""
         params = self._booster_params()
-        try:
-            import xgboost
-        except ImportError:
-            raise ImportError("XGBTree needs XGBoost: pip install 'bopl[xgboost]'.") from None
+        xgboost = import_extra("xgboost", "XGBTree needs XGBoost", "xgboost")
         by_action = action_columns(log.n_actions, log.action_features)
         expanded, threads = expand(log.context, by_action), params.get("nthread", -1)
         if self.tree_method == "hist":  # keeps bins instead of values

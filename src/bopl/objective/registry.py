@@ -177,12 +177,16 @@ def home_of(objective: Objective) -> str | None:
 
 def check_objective(objective: Objective) -> None:
     """Raise if a policy fitted with this objective could not be saved and loaded with it."""
-    kind, registered = type(objective), OBJECTIVES.get(objective.name)
-    if registered is not None and full_name(registered) != full_name(kind):
-        raise ValueError(
-            f"the objectives {kind.__name__} and {registered.__name__} have the same name {objective.name!r}: a saved "
-            f"policy would be loaded with the latter. Give {kind.__name__} another name."
-        )
+    kind, weight = type(objective), getattr(objective, "weight", None)
+    named: list[tuple[str, Any, Registry[type]]] = [("objectives", objective, OBJECTIVES)]
+    named += [("weights", weight, WEIGHTS)] if hasattr(weight, "name") else []
+    for noun, part, known in named:
+        own, registered = type(part), known.get(part.name)
+        if registered is not None and full_name(registered) != full_name(own):
+            raise ValueError(
+                f"the {noun} {own.__name__} and {registered.__name__} have the same name {part.name!r}: a saved policy "
+                f"would be loaded with the latter. Give {own.__name__} another name."
+            )
     if not is_dataclass(objective) and vars(objective):
         raise TypeError(
             f"the objective {kind.__name__} has attributes that cannot be saved ({', '.join(vars(objective))}): make "

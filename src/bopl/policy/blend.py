@@ -105,6 +105,8 @@ class BlendedPolicy(ShownAsCard, BlendDeciding, PackedPolicy):
 
     # -- Predicting -----------------------------------------------------------------------------------------------
 
+    _prob = BlendDeciding._prob
+
     def predict_proba(
         self, context: Any, *, inverse_temperature: float | None = None, action_mask: Any = None
     ) -> FloatArray:

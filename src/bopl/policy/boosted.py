@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
@@ -348,11 +348,15 @@ class BoostedPolicy(EnsemblePolicy):
 
     def content(self) -> Packed:
         """Return the trees with their coefficients; for predictors without a plain form, what they were fitted with."""
+        from bopl.policy.boosted_file import own_settings
+
+        own = {name: repr(getattr(self, name)) for name in own_settings(self)}
         try:
-            return super().content()
+            facts, arrays = super().content()
+            return facts | own, arrays
         except TypeError:
             rows = None if self.training_rows_ is None else self.training_rows_.digest
-            return {"rows": rows, "learner": repr(self.learner), "n_rounds": self.n_rounds_}, {}
+            return {"rows": rows, "learner": repr(self.learner), "n_rounds": self.n_rounds_, **own}, {}
 
     def pack(self) -> Packed:
         """Return what was learned as JSON facts and arrays."""
@@ -361,11 +365,11 @@ class BoostedPolicy(EnsemblePolicy):
         return pack_boosted(self)
 
     @classmethod
-    def from_archive(cls, archive: Archive) -> BoostedPolicy:
+    def from_archive(cls, archive: Archive) -> Self:
         """Return the policy of a model file; `bopl.load` calls this."""
         from bopl.policy.boosted_file import boosted_from
 
-        return boosted_from(archive)
+        return boosted_from(archive, cls)
 
     # -- Notebooks ------------------------------------------------------------------------------------------------
 

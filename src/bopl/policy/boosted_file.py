@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
@@ -11,12 +13,14 @@ from bopl.boosting.ensemble import Ensemble, Start, pack_rounds, read_records, u
 from bopl.boosting.history import COLUMNS, History
 from bopl.learner.hist_tree.tree import MAX_NUMBER
 from bopl.learner.store import describe_learner, learner_from, pack_predictors, unpack_predictors
-from bopl.policy.model_file import read_settings, restore_common, to_plain
+from bopl.policy.model_file import is_plain, plain_settings, read_settings, restore_common, to_plain
 
 if TYPE_CHECKING:
     from bopl.policy.boosted import BoostedPolicy
     from bopl.policy.records import RecordPolicy
     from bopl.reward import BoostedRewardModel
+
+Boosted = TypeVar("Boosted", bound="BoostedPolicy")
 
 # Settings that are plain values; objective, learner and reward model are described separately.
 _PLAIN_SETTINGS = (
@@ -38,13 +42,54 @@ _PLAIN_SETTINGS = (
 )
 
 
+@dataclass(frozen=True)
+class UnknownPart:
+    """Placeholder for the learner or the reward model of a file that does not hold it.
+
+    The policy predicts without it. Fitting again raises an error, instead of fitting something else.
+
+    Attributes
+    ----------
+    setting : {"learner", "reward_model"}
+        What it was.
+    name : str
+        Name of its class.
+    """
+
+    setting: str
+    name: str
+
+    def bind(self, log: Any, *, seed: int) -> Any:
+        """Raise an error."""
+        raise ValueError(
+            f"the policy was trained with the {self.setting.replace('_', ' ')} {self.name!r}, which its file does not "
+            f"hold or which is unknown here: set {self.setting} before fitting it again."
+        )
+
+    def fit(self, log: Any) -> Any:
+        """Raise the same error."""
+        self.bind(log, seed=0)
+
+    predict = fit
+
+
+def _unknown_names(policy: BoostedPolicy, facts: Mapping[str, Any]) -> dict[str, str]:
+    """Return the names of the parts that the facts do not describe."""
+    parts = {name: getattr(policy, name) for name in ("learner", "reward_model") if facts[name] is None}
+    return {
+        name: part.name if isinstance(part, UnknownPart) else type(part).__name__
+        for name, part in parts.items()
+        if part is not None
+    }
+
+
 def pack_boosted(policy: BoostedPolicy) -> Packed:
     """Return what a fitted `BoostedPolicy` has beside what all policies have."""
     rounds, arrays = pack_rounds(policy.ensemble_.rounds)
     start = policy.ensemble_.start
     start_facts, start_arrays = pack_predictors(start.predictors)
     facts = {
-        "settings": {name: to_plain(getattr(policy, name)) for name in _PLAIN_SETTINGS},
+        "settings": {name: to_plain(getattr(policy, name)) for name in (*_PLAIN_SETTINGS, *own_settings(policy))},
         "objective": _describe_objective(policy.objective),
         **_objective_home(policy.objective),
         "learner": describe_learner(policy.learner),
@@ -55,31 +100,42 @@ def pack_boosted(policy: BoostedPolicy) -> Packed:
         "history_title": policy.history_.title,
         "stop_reason": policy.stop_reason_,
     }
+    unknown = _unknown_names(policy, facts)
+    facts |= {"unknown": unknown} if unknown else {}
     arrays |= {f"start/{name}": array for name, array in start_arrays.items()}
     arrays["start/coefficients"] = np.array(start.coefficients, dtype=np.float64)
     arrays |= {f"history/{name}": np.asarray(policy.history_[name], dtype=np.float64) for name in COLUMNS}
     return facts, arrays
 
 
-def boosted_from(archive: Archive) -> BoostedPolicy:
-    """Return the policy of a model file."""
-    from bopl.learner import HistTree
-    from bopl.policy.boosted import BoostedPolicy
+def own_settings(policy: BoostedPolicy) -> list[str]:
+    """Return the settings that a subclass has beside ours, and that can be written."""
+    ours = (*_PLAIN_SETTINGS, "objective", "learner", "reward_model")
+    return [name for name, value in policy.get_params(deep=False).items() if name not in ours and is_plain(value)]
 
-    document, arrays = archive.document, archive.arrays
-    defaults = BoostedPolicy().get_params(deep=False)
-    settings = read_settings(document["settings"], {name: defaults[name] for name in _PLAIN_SETTINGS})
+
+def boosted_from(archive: Archive, kind: type[Boosted]) -> Boosted:
+    """Return the policy of a model file, of the class that the file names."""
+    from bopl.learner import HistTree
+
+    document, arrays, policy = archive.document, archive.arrays, kind()
+    settings = read_settings(document["settings"], {name: getattr(policy, name) for name in _PLAIN_SETTINGS})
+    settings |= plain_settings(document["settings"], own_settings(policy))
     # A learner or an objective that is not known here is no error: the policy predicts without it, and fitting again
-    # says what is missing.
+    # says what is missing; see `UnknownPart`.
     learner = learner_from(document["learner"])
     if learner is None and archive.format_number == 1:
         learner = HistTree()  # the learner of a policy that named none, when such files were written
-    policy = BoostedPolicy(
-        objective=_objective_from(document["objective"], document.get("objective_home")),
-        learner=learner,
-        reward_model=reward_model_from(document.get("reward_model")),
-        **settings,
-    )
+    # One by one: the constructor of a subclass need not take all of them.
+    policy.objective = _objective_from(document["objective"], document.get("objective_home"))
+    policy.learner, policy.reward_model = learner, reward_model_from(document.get("reward_model"))
+    unknown = {name: str(found) for name, found in document.get("unknown", {}).items()}
+    if learner is None and document["learner"] is not None:
+        unknown["learner"] = str(document["learner"]["class"])  # registered where the policy was saved
+    for name in {"learner", "reward_model"} & unknown.keys():
+        setattr(policy, name, UnknownPart(name, unknown[name]))
+    for name, value in settings.items():
+        setattr(policy, name, value)
     restore_common(policy, archive)
     policy.ensemble_ = ensemble_from(policy, archive)
     objective, title = document["history_objective"], document.get("history_title")
@@ -150,7 +206,7 @@ def describe_reward_model(model: Any) -> dict[str, Any] | None:
     """Return the settings of a `BoostedRewardModel` for a JSON document; None for the default, or if it is another."""
     from bopl.reward import BoostedRewardModel
 
-    if not isinstance(model, BoostedRewardModel):
+    if type(model) is not BoostedRewardModel:
         return None
     settings = {name: to_plain(value) for name, value in model.get_params(deep=False).items() if name != "learner"}
     return {"settings": settings, "learner": describe_learner(model.learner)}

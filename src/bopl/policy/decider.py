@@ -96,6 +96,6 @@ def _decider_from(archive: Archive) -> Any:
         part = part_archives(archive, [BOOSTED, BLENDED])[0]
         if all(part.document.get(fact) == archive.document.get(fact) for fact in _SHARED):
             return _decider_from(part)
-    if name == BLENDED:
+    if name == BLENDED and all(part["class"] == BOOSTED for part in archive.document["parts"]):
         return BlendedDecider(archive)
     return BoostedDecider(archive) if name == BOOSTED else policy_from(archive)

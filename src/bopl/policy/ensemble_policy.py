@@ -34,6 +34,8 @@ class EnsemblePolicy(ShownAsCard, EnsembleDeciding, PackedPolicy):
         matrix = self._read(context)
         return self.ensemble_.score(matrix)
 
+    _prob = EnsembleDeciding._prob
+
     def staged_decision_function(self, context: Any) -> Iterator[FloatArray]:
         """Yield the scores after every round, each of shape (n_samples, n_actions)."""
         matrix = self._read(context)

@@ -5,8 +5,6 @@ from __future__ import annotations
 from abc import abstractmethod
 from typing import Any, ClassVar, Self
 
-import numpy as np
-
 from bopl._archive import Archive
 from bopl._archive import Packed as Packed
 from bopl._typing import AnyArray, BoolArray, ContextMatrix, FloatArray
@@ -17,8 +15,9 @@ from bopl.policy.scored import PackedPolicy, as_training_log
 class LearnedPolicy(PackedPolicy):
     """A policy that learns from a log, and is saved, loaded, served and judged like ours.
 
-    A subclass is a scikit-learn estimator (settings in ``__init__``, of plain types) and defines four methods: `learn`,
-    `score_actions`, `pack_learned` and `unpack_learned`. `bopl.policy.register_policy` lets `bopl.load` find it.
+    A subclass is a scikit-learn estimator and defines four methods: `learn`, `score_actions`, `pack_learned` and
+    `unpack_learned`. `bopl.policy.register_policy` lets `bopl.load` find it. Settings that are numbers, text, booleans,
+    None or lists of these are saved with the policy, and restored without a check: `learn` makes it.
 
     Attributes
     ----------
@@ -97,19 +96,17 @@ class LearnedPolicy(PackedPolicy):
     @classmethod
     def from_archive(cls, archive: Archive) -> Self:
         """Return the policy of a model file; `bopl.load` calls this."""
-        from bopl.policy.model_file import read_settings, restore_common
+        from bopl.policy.model_file import plain_settings, restore_common
 
-        policy = cls(**read_settings(archive.document["settings"], cls().get_params(deep=False)))
+        policy = cls(**plain_settings(archive.document["settings"], cls().get_params(deep=False)))
         restore_common(policy, archive)
         policy.unpack_learned(archive.document["learned"], archive.arrays)
         return policy
 
     def _plain_settings(self) -> dict[str, Any]:
-        from bopl.policy.model_file import to_plain
+        from bopl.policy.model_file import is_plain, to_plain
 
-        plain = (bool, int, float, str, type(None), np.generic)
-        values = self.get_params(deep=False)
-        return {name: to_plain(value) for name, value in values.items() if isinstance(value, plain)}
+        return {name: to_plain(value) for name, value in self.get_params(deep=False).items() if is_plain(value)}
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "actions_")

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from bopl._archive import Archive, Packed, grouped, read_archive, reason_of, write_archive
+from bopl._archive import Archive, Packed, checking_contents, grouped, read_archive, write_archive
 from bopl._registry import Registry
 from bopl._settings import check_number
 from bopl._typing import AnyArray
@@ -42,7 +42,7 @@ def unnest(archive: Archive, whole: Any, parts: Sequence[str]) -> list[Any]:
     whole : policy
         The policy that they are parts of, with its actions and columns.
     parts : sequence of str
-        Allowed classes of the parts.
+        Allowed classes of the parts; registered subclasses are, too.
     """
     policies = [policy_from(part) for part in part_archives(archive, parts)]
     check_parts(whole, policies)
@@ -50,18 +50,23 @@ def unnest(archive: Archive, whole: Any, parts: Sequence[str]) -> list[Any]:
 
 
 def part_archives(archive: Archive, parts: Sequence[str]) -> list[Archive]:
-    """Return the documents of `nest`, each with its arrays, after checking that they are of these classes."""
+    """Return the documents of `nest`, each with its arrays, after checking that their classes are or inherit these."""
     documents = archive.document["parts"]
     if not isinstance(documents, list) or not 1 <= len(documents) <= MAX_PARTS:
         raise ValueError(f"it must have 1 to {MAX_PARTS} parts")
     names = [document["class"] for document in documents]
-    if any(name not in parts for name in names):
+    if not all(name in parts or _is_subclass(name, parts) for name in names):
         raise ValueError(f"its parts must be of {' or '.join(parts)}; they are of {names[:3]}")
     inner = {name.removeprefix("part/"): array for name, array in archive.arrays.items() if name.startswith("part/")}
     return [
         Archive(archive.kind, archive.format_number, document, own)
         for document, own in zip(documents, grouped(inner, len(documents)), strict=True)
     ]
+
+
+def _is_subclass(name: str, parts: Sequence[str]) -> bool:
+    """Return whether a registered class inherits one of some others."""
+    return name in POLICIES and any(base.__name__ in parts for base in POLICIES[name].__mro__)
 
 
 def check_parts(whole: Any, policies: Sequence[Any]) -> None:
@@ -122,12 +127,8 @@ def load(path: str | Path) -> Any:
 def read_policy(path: str | Path, make: Callable[[Archive], Any]) -> Any:
     """Return the policy in a model file; an invalid file raises a one-sentence error."""
     archive = read_archive(path, KIND, FORMAT_NUMBER)
-    try:
+    with checking_contents(path, "is not a valid bopl policy file"):
         return make(archive)
-    except (ImportError, MemoryError):  # which are not faults of the file
-        raise
-    except Exception as error:  # raised anywhere, by an intact file with invalid contents
-        raise ValueError(f"{str(path)!r} is not a valid bopl policy file: {reason_of(error)}.") from error
 
 
 def policy_from(archive: Archive) -> Any:
@@ -222,7 +223,8 @@ def read_settings(given: Any, defaults: Mapping[str, Any]) -> dict[str, Any]:
         if value is None and defaults[name] is None:
             continue
         if name in _NAMES:
-            _check_names(name, value)
+            if not _is_text_list(value):
+                raise ValueError(f"setting {name!r} must be a list of names; it is {value!r}")
         elif name == "random_state" and isinstance(value, np.random.RandomState):
             continue
         elif name in _COUNTS or name == "random_state":
@@ -234,9 +236,20 @@ def read_settings(given: Any, defaults: Mapping[str, Any]) -> dict[str, Any]:
     return settings
 
 
-def _check_names(name: str, value: Any) -> None:
-    if not isinstance(value, list) or not all(isinstance(one, str) for one in value):
-        raise ValueError(f"setting {name!r} must be a list of names; it is {value!r}")
+def plain_settings(given: Any, known: Collection[str]) -> dict[str, Any]:
+    """Return the settings of a file that a class knows; what each may be is for the class to say, whatever its name."""
+    settings = {name: from_plain(value) for name, value in given.items() if name in known}
+    for name, value in settings.items():
+        if not is_plain(value):
+            raise ValueError(f"setting {name!r} cannot be {value!r}")
+    return settings
+
+
+def is_plain(value: Any) -> bool:
+    """Return whether a setting can be written: a number, text, a boolean or None, or a list of these."""
+    if isinstance(value, list | tuple):
+        return all(map(is_plain, value))
+    return isinstance(value, bool | int | float | str | np.generic | None)
 
 
 _NAMES = ("include", "exclude")  # settings that list names
@@ -267,20 +280,24 @@ def _training_rows(archive: Archive) -> RowSketch | None:
 
 def to_plain(value: Any) -> Any:
     """Return a setting as JSON; a source of randomness is written with its state."""
+    if isinstance(value, list | tuple):
+        return [to_plain(one) for one in value]
     value = value.item() if isinstance(value, np.generic) else value
     if isinstance(value, np.random.RandomState):
         state = value.get_state(legacy=False)
         key, place = state["state"]["key"], state["state"]["pos"]
         return {"key": key.tolist(), "pos": int(place), "has_gauss": state["has_gauss"], "gauss": state["gauss"]}
-    if isinstance(value, float) and value == np.inf:
-        return INFINITY
+    if isinstance(value, float) and not np.isfinite(value):
+        return INFINITY if value == np.inf else {"float": str(value)}
     return value if isinstance(value, bool | int | float | str | None) else None
 
 
 def from_plain(value: Any) -> Any:
     """Return a setting as it was before it was written."""
     if isinstance(value, dict):
-        return _random_state_from(value)
+        return float(value["float"]) if "float" in value else _random_state_from(value)
+    if isinstance(value, list):
+        return [from_plain(one) for one in value]
     return np.inf if isinstance(value, str) and value == INFINITY else value
 
 

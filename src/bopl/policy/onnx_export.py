@@ -45,6 +45,8 @@ def write_onnx(
         Whether the inputs are the columns of the log, by name (`onnx_raw`), instead of encoded contexts.
     """
     check_flag("raw", raw)
+    for one in (policy, *(part for part, _ in parts)):
+        one._check_as_built()
     graph = Graph()
     facts: dict[str, Any] = {}
     if raw:

@@ -39,13 +39,8 @@ def check_raw(schema: LogSchema | None) -> LogSchema:
 
 def input_names(schema: LogSchema) -> dict[str, str]:
     """Return the input name of each column: that of the column, unless it is taken."""
-    return {
-        column.name: f"{PREFIX}{column.name}" if _is_taken(column.name) else column.name for column in schema.columns
-    }
-
-
-def _is_taken(name: str) -> bool:
-    return name in (*OUTPUTS, "") or name.startswith(INNER)
+    names = (column.name for column in schema.columns)
+    return {name: PREFIX + name if name in (*OUTPUTS, "") or name.startswith(INNER) else name for name in names}
 
 
 def missing_text(schema: LogSchema) -> str:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from bopl._registry import keeps
 from bopl._typing import FloatArray
 from bopl.boosting import BoostingState, ProgressBar, Start, Validation, read_checkpoint
 from bopl.boosting.loop import AnyCallback, BoostingResult, BoostingRun, boost, result_of
@@ -208,7 +209,7 @@ def _models(plan: BoostingPlan, bench: PiecesBench) -> tuple[StartModels | None,
     if not plan.uses_models:
         return None, None, Start()
     model = BoostedRewardModel() if policy.reward_model is None else policy.reward_model
-    if needs_model and not isinstance(model, BoostedRewardModel):
+    if needs_model and not keeps(model, BoostedRewardModel, "fit", "predict"):
         raise TypeError(
             f"only bopl.BoostedRewardModel supports a log in pieces; {type(model).__name__} needs it in memory: "
             "pass log.to_log()."
@@ -241,7 +242,7 @@ def _watch(policy: BoostedPolicy, validation: Any, cluster: Cluster) -> Validati
 
 def _tree_of(plan: BoostingPlan, log: Any) -> HistTree:
     learner = plan.learner
-    if not isinstance(learner, HistTree):
+    if not keeps(learner, HistTree, "bind"):
         raise TypeError(
             f"only bopl.HistTree and bopl.HistTreeClassifier support a log in pieces; {type(learner).__name__} "
             "needs it in memory: pass log.to_log()."
@@ -253,10 +254,12 @@ def _tree_of(plan: BoostingPlan, log: Any) -> HistTree:
 
 def _objective_of(plan: BoostingPlan) -> Any:
     objective = plan.objective
-    if not isinstance(objective, RowWise):
+    owner = next((kind for kind in type(objective).__mro__ if "for_parts" in vars(kind)), None)
+    if owner is None or not (owner is RowWise or keeps(objective, owner, "bind")):
         raise TypeError(
             f"the objective {objective.name!r} may use all samples at once, but those of a log in pieces are never "
-            "together: let its class inherit bopl.objective.RowWise if it does not, or pass log.to_log()."
+            "together: let its class inherit bopl.objective.RowWise if it does not, and define for_parts beside bind "
+            "if it inherits both, or pass log.to_log()."
         )
     return objective
 

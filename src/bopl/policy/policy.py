@@ -148,11 +148,14 @@ class Policy(ABC):
             raise TypeError(
                 f"a {type(self).__name__} does not know the names of its columns; pass a sequence of numbers."
             )
+        return self._masked_proba(np.asarray(records), mask)
+
+    def _masked_proba(self, context: Any, mask: BoolArray | None) -> FloatArray:
         if mask is None:
-            return self.predict_proba(np.asarray(records))
+            return self.predict_proba(context)
         if "action_mask" not in signature(self.predict_proba).parameters:
             raise TypeError(f"{type(self).__name__}.predict_proba takes no action_mask, so eligible cannot be given.")
-        return self.predict_proba(np.asarray(records), action_mask=mask)  # type: ignore[call-arg]
+        return self.predict_proba(context, action_mask=mask)  # type: ignore[call-arg]
 
 
 def read_fitted_context(

@@ -192,7 +192,24 @@ class ScoredPolicy(RecordPolicy, BaseEstimator):
 
     def _prob(self, matrix: ContextMatrix, mask: BoolArray | None) -> FloatArray:
         """Return the probabilities of encoded contexts; a subclass may have a faster way."""
-        return self.predict_proba(matrix, action_mask=mask)
+        return self._masked_proba(matrix, mask)
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        # A faster way does not know of what a subclass adds: decisions would differ from what is evaluated.
+        super().__init_subclass__(**options)
+        if "_prob" not in vars(cls) and not vars(cls).keys().isdisjoint(("predict_proba", "decision_function")):
+            cls._prob = ScoredPolicy._prob  # type: ignore[method-assign]
+
+    @property
+    def _redefines_prob(self) -> bool:
+        return type(self)._prob is ScoredPolicy._prob
+
+    def _check_as_built(self) -> None:
+        """Raise if a subclass has probabilities of its own, which an export would not have."""
+        if self._redefines_prob:
+            raise TypeError(
+                f"{type(self).__name__} redefines how a policy of bopl decides, and its export would decide without it."
+            )
 
     # -- What was fitted ------------------------------------------------------------------------------------------
 

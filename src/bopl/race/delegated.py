@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from sklearn.utils.validation import check_is_fitted
 
+from bopl._archive import Packed
 from bopl._typing import BoolArray, ContextMatrix, FloatArray
 from bopl.policy.blend import BlendedPolicy
 from bopl.policy.boosted import BoostedPolicy
@@ -57,7 +58,11 @@ class DelegatedPolicy(ShownAsCard, PackedPolicy):
     def _identity(self) -> tuple[str, list[Any]]:
         if not hasattr(self, "best_policy_"):
             check_is_fitted(self)
-        return self.best_policy_._identity()
+        return super()._identity() if self._redefines_prob else self.best_policy_._identity()
+
+    def content(self) -> Packed:
+        """Return the id of the best policy: a subclass with other probabilities has another."""
+        return {"best": self.best_policy_.policy_id}, {}
 
     def predict(self, context: Any, *, action_mask: Any = None) -> Any:
         """Return the most probable eligible action for each context."""
@@ -100,6 +105,7 @@ class DelegatedPolicy(ShownAsCard, PackedPolicy):
     def to_onnx(self, path: str | Path, *, raw: bool = False) -> None:
         """Write the best policy as an ONNX model; see `bopl.BoostedPolicy.to_onnx`."""
         check_is_fitted(self)
+        self._check_as_built()
         self.best_policy_.to_onnx(path, raw=raw)
 
     def to_xgboost(self, path: str | Path) -> None:

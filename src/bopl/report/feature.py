@@ -115,15 +115,12 @@ def _number_labels(distinct: AnyArray, edges: FloatArray) -> list[str]:
     inner = edges.tolist()
     if np.all(distinct == np.round(distinct)) and abs(float(distinct[-1])) < 1e6:
         starts, ends = [float(distinct[0]), *inner], [*(edge - 1 for edge in inner), float(distinct[-1])]
-        return [_span(start, end) for start, end in zip(starts, ends, strict=True)]
+        spans = zip(starts, ends, strict=True)
+        return [label(start) if start >= end else f"{label(start)}–{label(end)}" for start, end in spans]
     low, high = number_text(inner[0]), number_text(inner[-1])
     first = label(float(distinct[0])) if distinct[1] == inner[0] else f"below {low}"
     middle = [f"{number_text(start)} to {number_text(end)}" for start, end in pairwise(inner)]
     return [first, *middle, f"{high} or more"]
-
-
-def _span(start: float, end: float) -> str:
-    return label(start) if start >= end else f"{label(start)}–{label(end)}"
 
 
 def find_bins(log: BanditLog, columns: Sequence[Column], rows: IntArray) -> list[Bins]:

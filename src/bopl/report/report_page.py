@@ -49,13 +49,15 @@ def render_page(summary: Mapping[str, Any]) -> str:
         )
     parts = {*summary, *(["run"] if {"config", "steps"} & set(summary) else [])}
     template = _without_missing(_read("page.html"), parts)
+    links = [element("a", title, href=f"#{anchor}") for name, (anchor, title) in CONTENTS.items() if name in parts]
+    scripts = ['"use strict";', *(_read(f"charts/{name}.js") for name in CHARTS), _read("page.js")]
     values = {
         "title": join(f"{summary['verdict']['headline']} · bopl"),
         "style": Markup(_read("style.css")),
         "created": join(summary["created"]),
-        "contents": _contents(parts),
+        "contents": join(*links),
         "data": _embedded(summary),
-        "script": Markup("(() => {\n" + "\n".join(_scripts()) + "\n})();"),
+        "script": Markup("(() => {\n" + "\n".join(scripts) + "\n})();"),
         **text.fragments(summary),
     }
     return re.sub(r"\{\{(\w+)\}\}", lambda match: values[match[1]], template)
@@ -65,21 +67,12 @@ def _read(name: str) -> str:
     return (files("bopl.report") / name).read_text(encoding="utf8")
 
 
-def _scripts() -> list[str]:
-    return ['"use strict";', *(_read(f"charts/{name}.js") for name in CHARTS), _read("page.js")]
-
-
 def _without_missing(template: str, parts: Collection[str]) -> str:
     """Drop the parts of the page that the summary has nothing for; parts may lie within parts."""
     for name in re.findall(r"<!-- part: (\w+) -->", template):
         kept = r"\1" if name in parts else ""
         template = re.sub(rf" *<!-- part: {name} -->\n(.*?) *<!-- end: {name} -->\n", kept, template, flags=re.DOTALL)
     return template
-
-
-def _contents(parts: Collection[str]) -> Markup:
-    links = [element("a", title, href=f"#{anchor}") for name, (anchor, title) in CONTENTS.items() if name in parts]
-    return join(*links)
 
 
 def _embedded(summary: Mapping[str, Any]) -> Markup:

@@ -41,7 +41,8 @@ def _verdict(summary: Summary) -> Markup:
 def _tiles(verdict: Summary) -> list[Markup]:
     level = f"{100.0 * verdict['confidence']:.4g}% interval"
     value_range = f"{_within(verdict, 'ci_lower')} to {_within(verdict, 'ci_upper')}"
-    difference = _relative(verdict, "uplift"), f"{level} {_uplift_range(verdict)}"
+    ends = f"{_relative(verdict, 'uplift_ci_lower')} to {_relative(verdict, 'uplift_ci_upper')}"
+    difference = _relative(verdict, "uplift"), f"{level} {ends}"
     value = _within(verdict, "value"), f"reward per decision, {level} {value_range}"
     if verdict["verdict"] == "not trustworthy":  # no number that could be taken away from here
         difference = value = "unknown", "estimates from this log cannot be relied on"
@@ -73,10 +74,6 @@ def _within(verdict: Summary, name: str) -> str:
 
 def _tile(name: str, value: str, note: str) -> Markup:
     return element("div", element("dt", name), element("dd", value), element("dd", note))
-
-
-def _uplift_range(verdict: Summary) -> str:
-    return f"{_relative(verdict, 'uplift_ci_lower')} to {_relative(verdict, 'uplift_ci_upper')}"
 
 
 # -- Estimates ----------------------------------------------------------------------------------------------------
@@ -334,10 +331,6 @@ def _memory(mebibytes: float | None) -> str:
     return f"{mebibytes:,.0f} MiB" if mebibytes < 1024.0 else f"{mebibytes / 1024.0:.2f} GiB"
 
 
-def _config(summary: Summary) -> dict[str, Markup]:
-    return {"config": table(("setting", "value"), flattened(summary["config"]))}
-
-
 def flattened(settings: Any, prefix: str = "") -> list[tuple[str, str]]:
     """Return nested settings as names with dots and their values as text."""
     if not isinstance(settings, Mapping):
@@ -372,5 +365,5 @@ PARTS: dict[str, Callable[[Summary], dict[str, Markup]]] = {
     "race": _race,
     "training": _training,
     "steps": _steps,
-    "config": _config,
+    "config": lambda summary: {"config": table(("setting", "value"), flattened(summary["config"]))},
 }

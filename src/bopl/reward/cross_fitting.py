@@ -15,6 +15,7 @@ import numpy as np
 
 from bopl._exact import exact_mean, exact_sum, limbs_of, no_limbs, value_of
 from bopl._policy_reader import logged_entries
+from bopl._registry import keeps
 from bopl._settings import check_number
 from bopl._typing import FloatArray, IntArray
 from bopl.learner import Predictor
@@ -90,7 +91,7 @@ def cross_fit(
     """
     check_number("n_folds", n_folds, low=2, integer=True)
     model = BoostedRewardModel(random_state=seed) if model is None else model
-    if isinstance(model, BoostedRewardModel):
+    if keeps(model, BoostedRewardModel, "fit", "predict"):
         fold = draw_model_folds(log, model, n_folds, seed)
         return _cross_fit_boosted(log, model, fold, seed, sample_weight, binding, is_over)
     if isinstance(model, NetworkRewardModel):

@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 from sklearn.base import clone
 
-from bopl._archive import Archive, read_archive, reason_of, write_archive
+from bopl._archive import Archive, checking_contents, read_archive, write_archive
+from bopl._registry import keeps
 from bopl._typing import FloatArray
 from bopl.learner.store import pack_predictors, unpack_predictors
 from bopl.log import BanditLog
@@ -26,7 +27,7 @@ FORMAT_NUMBER = 1
 
 def can_be_kept(model: Any) -> bool:
     """Return whether a fitted model can be stored."""
-    return isinstance(model, BoostedRewardModel | NetworkRewardModel)
+    return any(keeps(model, kind, "fit", "predict") for kind in (BoostedRewardModel, NetworkRewardModel))
 
 
 def write_cross_fit(path: Path, fitted: CrossFit, log: BanditLog) -> None:
@@ -48,17 +49,13 @@ def read_cross_fit(
     """Return what `write_cross_fit` wrote, as `cross_fit` returns it for the same model, log and settings."""
     archive = _read(path, log)
     document, fold = archive.document, draw_model_folds(log, model, n_folds, seed)
-    try:
+    with checking_contents(path, "does not hold valid reward models"):
         # Folds are drawn again, from the same seed: the file need not be trusted with who has seen which sample.
         n_models = int(fold.max()) + 1
         if not all(len(document[name]) == n_models for name in ("models", "n_predictors", "initial")):
             raise ValueError(f"it must have {n_models} models")
         models = tuple(_model_from(archive, number, model, log) for number in range(n_models))
         return estimate_unseen(models, fold, log, sample_weight)
-    except MemoryError:
-        raise
-    except Exception as error:  # raised anywhere, by an intact file with invalid contents
-        raise ValueError(f"{str(path)!r} does not hold valid reward models: {reason_of(error)}.") from error
 
 
 def write_logging_model(path: Path, model: LoggingModel, log: BanditLog) -> None:
@@ -70,14 +67,10 @@ def write_logging_model(path: Path, model: LoggingModel, log: BanditLog) -> None
 def read_logging_model(path: Path, log: BanditLog) -> LoggingModel:
     """Return what `write_logging_model` wrote."""
     archive = _read(path, log)
-    try:
+    with checking_contents(path, "holds no valid model of the logging policy"):
         (term,) = unpack_predictors(
             archive.document["model"], archive.arrays, n_features=log.n_features, n_actions=log.n_actions
         )
-    except MemoryError:
-        raise
-    except Exception as error:
-        raise ValueError(f"{str(path)!r} holds no valid model of the logging policy: {reason_of(error)}.") from error
     assert isinstance(term, LoggingTerm)
     return term.model
 

@@ -17,7 +17,7 @@ from typing import Any
 from sklearn.base import clone
 
 from bopl._errors import UsageError
-from bopl._machine import thread_variables
+from bopl._machine import import_extra, thread_variables
 from bopl._progress import deprecated_listener
 from bopl._settings import check_choice, check_number
 from bopl.search.scorer import Scorer
@@ -183,11 +183,7 @@ def _text(value: Any) -> str:
 
 def import_optuna() -> Any:
     """Return Optuna, or raise an error that says how to install it."""
-    try:
-        import optuna
-    except ImportError:
-        raise ImportError("search needs Optuna: pip install 'bopl[search]'.") from None
-    return optuna
+    return import_extra("optuna", "search needs Optuna", "search")
 
 
 @contextmanager

@@ -112,9 +112,9 @@ class Standing:
         """Return the row that gives all traffic back to what ran before."""
         target = self.now.baseline
         if target == self.now.policy:
+            name = "the uniform policy" if target == UNIFORM else f"policy {target}"
             raise UsageError(
-                f"there is nothing to roll back to: {_name(target)} has replaced no other policy. Promote one by "
-                "its id."
+                f"there is nothing to roll back to: {name} has replaced no other policy. Promote one by its id."
             )
         return self._row(target, 1.0, target, settings, reason, facts)
 
@@ -124,10 +124,6 @@ class Standing:
         known = list(dict.fromkeys([*settings.actions, *(self.now.actions or ())]))
         row = PromotionRow(policy, share, baseline, settings.exploration, settings.min_propensity, reason)
         return replace(row, actions=known or None, **facts)
-
-
-def _name(policy: str) -> str:
-    return "the uniform policy" if policy == UNIFORM else f"policy {policy}"
 
 
 def promote(folder: str | Path, policy: str, *, share: float | None = None) -> PromotionRow:

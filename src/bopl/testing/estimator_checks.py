@@ -98,17 +98,13 @@ def _check_clipping(known: Estimator, terms: Terms) -> None:
     large = np.array([1e6, 1e7])
     is_clipped = bool(tuned.is_clipped(large).any()) or not np.array_equal(tuned.modified(large), large)
     require(known.clips_weights or not is_clipped, "clips_weights is False, but weights of a million are clipped.")
-    if known.clips_weights or not _uses_weights(tuned, terms):
+    if known.clips_weights or _largest_change(tuned, terms, 2.0) == 0.0:  # or does not use weights
         return
     effect = [_largest_change(tuned, terms, factor) for factor in (1e3, 1e6)]
     require(
         effect[1] > 10.0 * effect[0] or effect[0] == 0.0,
         "clips_weights is False, but the moments of a sample do not grow with its weight: declare that it clips.",
     )
-
-
-def _uses_weights(tuned: Estimator, terms: Terms) -> bool:
-    return _largest_change(tuned, terms, 2.0) > 0.0
 
 
 def _largest_change(tuned: Estimator, terms: Terms, factor: float) -> float:

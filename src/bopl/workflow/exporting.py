@@ -16,6 +16,7 @@ import numpy as np
 from bopl import report
 from bopl._errors import UsageError, did_you_mean
 from bopl._files import copy_file
+from bopl._machine import import_extra
 from bopl._typing import AnyArray, FloatArray
 from bopl.learner.expanded import action_columns, expand
 from bopl.learner.hist_tree.predictor import HistTreePredictor
@@ -210,10 +211,7 @@ def _largest_difference(theirs: FloatArray, ours: FloatArray) -> float:
 
 
 def _score_xgboost(policy: Any, path: Path, context: AnyArray) -> FloatArray:
-    try:
-        import xgboost
-    except ImportError:
-        raise ImportError("checking the XGBoost model needs xgboost: pip install 'bopl[xgboost]'.") from None
+    xgboost = import_extra("xgboost", "checking the XGBoost model needs xgboost", "xgboost")
     rows = expand(context, action_columns(len(policy.actions_), policy.action_features_))
     booster = xgboost.Booster(model_file=str(path))
     score = booster.predict(xgboost.DMatrix(rows), output_margin=True)
@@ -221,17 +219,10 @@ def _score_xgboost(policy: Any, path: Path, context: AnyArray) -> FloatArray:
 
 
 def _score_onnx(policy: Any, path: Path, rows: Any, *, raw: bool = False) -> FloatArray:
-    try:
-        import onnxruntime
-    except ImportError:
-        raise ImportError("checking the ONNX model needs onnxruntime: pip install 'bopl[onnx]'.") from None
+    onnxruntime = import_extra("onnxruntime", "checking the ONNX model needs onnxruntime", "onnx")
     session = onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
     inputs = raw_inputs(policy.schema_, rows) if raw else {"context": rows}
     return np.asarray(session.run(["score"], inputs)[0])
-
-
-def _write_raw(policy: Any, path: Path) -> None:
-    policy.to_onnx(path, raw=True)
 
 
 TARGETS = {
@@ -241,7 +232,14 @@ TARGETS = {
     "onnx": Target(".onnx", lambda one, to: one.to_onnx(to), _score_onnx, True, contexts_at_splits, _contexts_of),
 }
 RAW_TARGETS = {
-    "onnx": Target(".onnx", _write_raw, partial(_score_onnx, raw=True), True, raw_rows_at_splits, _raw_rows_of)
+    "onnx": Target(
+        ".onnx",
+        lambda one, to: one.to_onnx(to, raw=True),
+        partial(_score_onnx, raw=True),
+        True,
+        raw_rows_at_splits,
+        _raw_rows_of,
+    )
 }
 
 

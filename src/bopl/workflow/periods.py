@@ -91,7 +91,7 @@ def read_length(length: Any, time: AnyArray, name: str) -> Any:
     if time.dtype.kind != "M":
         if unit:
             raise UsageError(f"{name} must be a number, as the times of this log are numbers; got {length!r}.")
-        return _whole(number) if time.dtype.kind in "iu" else number
+        return int(number) if time.dtype.kind in "iu" and number.is_integer() and number < 2**62 else number
     if unit not in _UNITS:
         raise UsageError(f"{name} must be a length of time such as '7d', '12h' or '30min'; got {length!r}.")
     n_microseconds = number * _UNITS[unit][1] * 1e6
@@ -108,10 +108,6 @@ def _parse(length: Any, name: str) -> tuple[float, str]:
     if found is None or float(found["number"]) <= 0.0:
         raise UsageError(f"{name} must be a positive length of time such as '7d', or a number; got {length!r}.")
     return float(found["number"]), found["unit"].lower()
-
-
-def _whole(number: float) -> Any:
-    return int(number) if number.is_integer() and number < 2**62 else number
 
 
 def _origin(first: Any, length: Any) -> Any:

@@ -83,7 +83,8 @@ def leaderboard_table(leaderboard: Leaderboard) -> Any:
     from rich.table import Table
     from rich.text import Text
 
-    title = f"Uplift over the logging policy on {leaderboard.n_judged:,} validation samples{_division(leaderboard)}"
+    division = "" if leaderboard.n_parts == 1 else f" ({leaderboard.n_parts}-fold)"
+    title = f"Uplift over the logging policy on {leaderboard.n_judged:,} validation samples{division}"
     table = Table(
         box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0), title=title, title_justify="left", title_style=""
     )
@@ -101,10 +102,6 @@ def leaderboard_table(leaderboard: Leaderboard) -> Any:
             style="bold" if entry.status == "won" else "",
         )
     return table
-
-
-def _division(leaderboard: Leaderboard) -> str:
-    return "" if leaderboard.n_parts == 1 else f" ({leaderboard.n_parts}-fold)"
 
 
 def _interval(numbers: list[float], lower: float, upper: float) -> str:

@@ -151,8 +151,9 @@ def _size_text(log: BanditLog | PartitionedLog, path: str | Sequence[str]) -> st
     kinds = Counter() if log.schema is None else Counter(column.kind for column in log.schema.columns)
     listed = ", ".join(f"{count} {_NOUNS[kind][count > 1]}" for kind, count in kinds.items())
     n_columns = len(log.schema.columns) if log.schema else log.n_features
+    read_as = "" if log.origin is None or not log.origin.format else f", read as {log.origin.format}"
     return (
-        f"{_name_text(path)}{_format_text(log)}: {log.n_samples:,} decisions among {log.n_actions} actions, "
+        f"{_name_text(path)}{read_as}: {log.n_samples:,} decisions among {log.n_actions} actions, "
         f"{n_columns} context column{'' if n_columns == 1 else 's'}"
         f"{f' ({listed})' if listed else ''}; the logging policy earns {mean_reward(log):.4g}."
     )
@@ -162,10 +163,6 @@ def _name_text(path: str | Sequence[str]) -> str:
     if isinstance(path, str):
         return Path(path).name
     return f"{Path(path[0]).name} and {len(path) - 1} more file{'' if len(path) == 2 else 's'}"
-
-
-def _format_text(log: BanditLog | PartitionedLog) -> str:
-    return "" if log.origin is None or not log.origin.format else f", read as {log.origin.format}"
 
 
 @dataclass(frozen=True)
