@@ -270,6 +270,11 @@ def test_a_missing_segment_is_a_segment():
     assert {row["segment"] for row in bopl.evaluate(log, tilted(LAST)).segments} == {"a", "missing"}
 
 
+def test_segments_that_differ_by_a_final_null_character_are_two():
+    log = LOG.with_segment(["a\0" if row % 2 else "a" for row in range(N)])
+    assert {row["segment"] for row in bopl.evaluate(log, tilted(LAST)).segments} == {"a", "a\0"}
+
+
 # -- Head to head -------------------------------------------------------------------------------------------------
 
 

@@ -53,6 +53,7 @@ BAD_LOGS = {
         ValueError,
         "2 of 4 samples, the first at row 1 with 'b'. Known",
     ),
+    "list of lists as actions": ({**GOOD, "actions": [["a", "b"]]}, TypeError, "actions must be hashable; row 0"),
     "repeated label": ({**GOOD, "actions": ["a", "b", "a"]}, ValueError, "actions lists 'a' more than once"),
     "missing action": ({**GOOD, "action": ["a", None, "b", None]}, ValueError, "missing in 2 of 4 samples, .* row 1"),
     "unhashable action": ({**GOOD, "action": ["a", ["b"], "b", "a"]}, TypeError, r"hashable; row 1 holds \['b'\]"),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import numpy as np
@@ -13,6 +12,7 @@ from bopl._typing import AnyArray, BoolArray, ContextMatrix, FloatArray
 from bopl.baseline.booster_check import checked_booster
 from bopl.learner.expanded import action_columns, predict_expanded
 from bopl.log import BanditLog
+from bopl.log.cleaning import MAX_FLOAT32
 from bopl.log.context import is_sparse, with_columns
 from bopl.policy.learned import LearnedPolicy, Packed
 
@@ -87,8 +87,8 @@ class XGBRewardPolicy(LearnedPolicy):
     def _booster_params(self) -> dict[str, Any]:
         check_number("n_rounds", self.n_rounds, low=1, integer=True)
         check_number("max_depth", self.max_depth, low=1, high=64, integer=True)
-        check_number("min_child_weight", self.min_child_weight, low=0.0, high=math.inf, high_open=True)
-        check_number("reg_lambda", self.reg_lambda, low=0.0, high=math.inf, high_open=True)
+        check_number("min_child_weight", self.min_child_weight, low=0.0, high=MAX_FLOAT32)
+        check_number("reg_lambda", self.reg_lambda, low=0.0, high=MAX_FLOAT32)
         check_number("learning_rate", self.learning_rate, low=0.0, high=1.0, low_open=True)
         check_choice("tree_method", self.tree_method, ("exact", "hist"))
         check_jobs(self.n_jobs)

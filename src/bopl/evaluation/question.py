@@ -110,7 +110,7 @@ def parse_guards(given: object) -> tuple[Guard, ...]:
         return ()
     if isinstance(given, str | Guard):
         given = (given,)
-    if not isinstance(given, Iterable):
+    if not isinstance(given, Iterable) or getattr(given, "ndim", 1) == 0:
         raise TypeError(f"guards must be texts such as 'revenue>=-1%', or Guard objects; got {type(given).__name__}.")
     guards = tuple(Guard.parse(one) for one in given)
     names = [guard.reward for guard in guards]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,6 +16,7 @@ from bopl.learner.base import FittedStep, Predictor, pair_weight
 from bopl.learner.expanded import action_columns, expand
 from bopl.learner.expanded_tree import LEAF_COLUMN, ExpandedTree, predictor_from
 from bopl.log import BanditLog
+from bopl.log.cleaning import MAX_FLOAT32
 from bopl.log.context import is_sparse
 from bopl.objective import StepTarget
 
@@ -80,8 +80,8 @@ class XGBTree(BaseEstimator):
     def _booster_params(self) -> dict[str, Any]:
         check_choice("tree_method", self.tree_method, ("exact", "hist"))
         check_number("max_depth", self.max_depth, low=1, high=64, integer=True)
-        check_number("min_child_weight", self.min_child_weight, low=0.0, high=math.inf, high_open=True)
-        check_number("reg_lambda", self.reg_lambda, low=0.0, high=math.inf, high_open=True)
+        check_number("min_child_weight", self.min_child_weight, low=0.0, high=MAX_FLOAT32)
+        check_number("reg_lambda", self.reg_lambda, low=0.0, high=MAX_FLOAT32)
         check_number("max_bins", self.max_bins, low=2, high=65536, integer=True)
         params: dict[str, Any] = {
             "tree_method": self.tree_method,

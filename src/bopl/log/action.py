@@ -154,6 +154,7 @@ def check_action_list(actions: object) -> list[Hashable]:
         raise ValueError("actions is empty; list all actions that can be chosen, or leave it out.")
     if any(is_missing(label) for label in labels):
         raise ValueError("actions contains a missing label (None, NaN, NaT or NA); list real labels only.")
+    check_hashable(labels, "actions")
     repeated = [label for label, count in Counter(labels).items() if count > 1]
     if repeated:
         raise ValueError(f"actions lists {quoted(repeated)} more than once; list each action once.")

@@ -161,11 +161,11 @@ def check_segment(segment: object) -> AnyArray:
     labels = series.to_list() if isinstance(series, nw.Series) else _label_column(segment).tolist()
     if not isinstance(labels, list) or any(isinstance(label, list) for label in labels):
         raise ValueError("segment must have one dimension (n_samples,).")
-    return np.array([MISSING_SEGMENT if is_missing(label) else str(label) for label in labels])
+    return label_array([MISSING_SEGMENT if is_missing(label) else str(label) for label in labels])
 
 
 def _label_column(values: Any) -> AnyArray:
-    """Return labels as an array; a list of several kinds as objects, for numpy would make text of all of them."""
+    """Return labels as an array; lists that numpy would change (several kinds, text ending in nulls) as objects."""
     values = unmasked(values)
     if isinstance(values, np.ndarray):
         return values
@@ -173,8 +173,9 @@ def _label_column(values: Any) -> AnyArray:
         array = np.asarray(values)
     except ValueError:  # lists of several lengths
         return label_array(list(values))
-    is_mixed = array.dtype.kind in "US" and not all(isinstance(value, str | bytes) for value in values)
-    return label_array(list(values)) if is_mixed else array
+    is_text = array.dtype.kind in "US" and all(isinstance(value, str | bytes) for value in values)
+    is_kept = array.tolist() == list(values) if is_text else array.dtype.kind not in "US"
+    return array if is_kept else label_array(list(values))
 
 
 def check_same_order(columns: Mapping[str, Any]) -> None:

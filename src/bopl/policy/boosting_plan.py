@@ -169,7 +169,7 @@ def _check_settings(policy: BoostedPolicy, validation: Any) -> None:
     check_number("inverse_temperature", policy.inverse_temperature, low=0.0)
     check_number("ensemble_weight_penalty", policy.ensemble_weight_penalty, low=0.0)
     if policy.scale is not None:
-        check_number("scale", policy.scale, low=0.0, low_open=True)
+        check_number("scale", policy.scale, low=1e-100, high=1e100)
     if policy.validation_fraction is not None:
         check_number(
             "validation_fraction", policy.validation_fraction, low=0.0, high=1.0, low_open=True, high_open=True
