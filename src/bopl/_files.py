@@ -10,7 +10,7 @@ import stat
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from glob import escape
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -44,7 +44,8 @@ def replaced_file(path: str | Path) -> Iterator[Path]:
         yield Path(path)
         return
     with _telling_what_failed(path):
-        temporary = _make_beside(target)
+        recover_file(target)
+        temporary, handle = _make_beside(target)
     try:
         with _telling_what_failed(path, temporary):
             yield temporary
@@ -56,6 +57,9 @@ def replaced_file(path: str | Path) -> Iterator[Path]:
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise
+    finally:
+        if handle is not None:
+            os.close(handle)
 
 
 @contextmanager
@@ -83,10 +87,16 @@ def copy_file(source: str | Path, path: str | Path) -> None:
 
 
 def recover_file(path: str | Path) -> None:
-    """Remove what killed processes left of `replaced_file`; only if nobody else writes the file."""
+    """Remove what killed processes left of `replaced_file`: nobody has a lock on it any more."""
     target = Path(os.path.realpath(path))
     for left in target.parent.glob(f".{escape(target.stem[:100])}.{8 * '?'}{PART}{escape(target.suffix)}"):
-        left.unlink(missing_ok=True)
+        with suppress(OSError):  # another process writes it, or has just finished, or nobody may
+            handle = os.open(left, os.O_RDWR)
+            try:
+                if _lock(handle):
+                    left.unlink(missing_ok=True)
+            finally:
+                os.close(handle)
 
 
 def as_path(path: object) -> Path:
@@ -96,8 +106,8 @@ def as_path(path: object) -> Path:
     return Path(path)
 
 
-def _make_beside(target: Path) -> Path:
-    """Make an empty file in the folder of another, readable by whom new files are readable by."""
+def _make_beside(target: Path) -> tuple[Path, int | None]:
+    """Make an empty file in the folder of another, readable by whom new files are readable by, and lock it."""
     if not target.parent.is_dir():
         raise FileNotFoundError(
             f"there is no folder {str(target.parent)!r} to write {target.name!r} into; create it first."
@@ -106,10 +116,17 @@ def _make_beside(target: Path) -> Path:
         # The extension stays last: some writers tell the format by it.
         temporary = target.with_name(f".{target.stem[:100]}.{os.urandom(4).hex()}{PART}{target.suffix}")
         try:
-            os.close(os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666))
+            handle = os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666)
         except FileExistsError:
             continue
-        return temporary
+        try:
+            _lock(handle)
+        except OSError:  # without locks nobody clears anything away
+            os.close(handle)
+            return temporary, None
+        if _is_same(temporary, handle):
+            return temporary, handle
+        os.close(handle)  # another process took it for that of a killed one, before it was locked
 
 
 @contextmanager
@@ -254,29 +271,36 @@ def only_writer(path: str | Path) -> Iterator[None]:
 
 def _take(lock: Path, path: str | Path) -> int | None:
     """Return the handle of the locked file; None if the system has no such locks."""
-    try:
-        import fcntl
-    except ImportError:  # pragma: no cover
-        return None
     while True:
         try:
             handle = os.open(lock, os.O_RDWR | os.O_CREAT, 0o644)
         except OSError as error:
             raise UsageError(f"{str(path)!r} cannot be written: {error.strerror}.") from None
         try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            os.close(handle)
-            raise UsageError(
-                f"{_holder(lock)} is writing {str(path)!r}; wait until it ends, or name another file."
-            ) from None
-        except OSError:  # a file system without locks
+            is_ours = _lock(handle)
+        except OSError:
             os.close(handle)
             return None
+        if not is_ours:
+            os.close(handle)
+            raise UsageError(f"{_holder(lock)} is writing {str(path)!r}; wait until it ends, or name another file.")
         if _is_same(lock, handle):
             _sign(handle)
             return handle
         os.close(handle)  # its owner has ended in between, and the file went with it
+
+
+def _lock(handle: int) -> bool:
+    """Lock an open file, unless another process has; an error where the system or the file system has no locks."""
+    try:
+        import fcntl
+    except ImportError:  # pragma: no cover
+        raise OSError("there are no locks") from None
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
 
 
 def _is_same(lock: Path, handle: int) -> bool:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from bopl._files import recover_file, write_text
+from bopl._files import write_text
 
 CANDIDATE, RAMP = "candidate", "ramp"
 _DIGITS = 6
@@ -41,7 +41,6 @@ class VerdictBook:
         number = int(files[-1].stem) + 1 if files else 1
         numbered = {"number": number, **entry}
         target = self.path / f"{number:0{_DIGITS}d}.json"
-        recover_file(target)
         write_text(target, json.dumps(numbered, indent=1, ensure_ascii=False, allow_nan=False) + "\n")
         return numbered
 

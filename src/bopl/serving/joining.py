@@ -14,7 +14,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from bopl._files import only_writer, recover_file, replacing
+from bopl._files import only_writer, replacing
 from bopl.serving.columns import context_columns, joined_table, kinds_of
 from bopl.serving.events import EventStore
 from bopl.serving.record import DecisionRow
@@ -170,7 +170,6 @@ def write_samples(target: Path, samples: Sequence[Sample], settings: LoopSetting
     from pyarrow import parquet
 
     file = target / file_name(until)
-    recover_file(file)
     known = newest_kinds(target)
     contexts = context_columns([one.decision.context for one in samples], known)
     table = joined_table([one.decision for one in samples], [one.reward for one in samples], contexts, settings.actions)
