@@ -28,24 +28,13 @@ Reasons = dict[str, BoolArray]
 
 @dataclass(frozen=True)
 class RowChoice:
-    """The choice of rows of a table.
+    """The choice of rows of a table."""
 
-    Attributes
-    ----------
-    where : Where or None
-        Condition that rows must satisfy.
-    drop_invalid : bool
-        Drop, and count, rows that would otherwise be refused.
-    drop_duplicates : bool or tuple of str
-        Keep the first of the rows that agree in these columns; True compares all used columns.
-    other_rewards : tuple of str
-        Columns of other rewards, without which a row is invalid.
-    """
-
-    where: Where | None = None
-    drop_invalid: bool = False
+    where: Where | None = None  # condition that rows must satisfy
+    drop_invalid: bool = False  # drop, and count, rows that would otherwise be refused
+    # keep the first of the rows that agree in these columns; True compares all used columns
     drop_duplicates: bool | tuple[str, ...] = False
-    other_rewards: tuple[str, ...] = ()
+    other_rewards: tuple[str, ...] = ()  # columns of other rewards, without which a row is invalid
 
     @classmethod
     def of(cls, where: str | None, drop_invalid: bool, drop_duplicates: bool | Sequence[str]) -> RowChoice:
@@ -92,23 +81,14 @@ class RowChoice:
 
 @dataclass(frozen=True)
 class ChosenRows:
-    """The rows that become a log.
+    """The rows that become a log."""
 
-    Attributes
-    ----------
-    rows : ndarray of int
-        In order, among those that were read.
-    origin : LogOrigin
-    numbers : dict of role to ndarray
-        Rewards and propensities of these rows, where columns had to be turned into numbers.
-    counts : dict of action to (int, int)
-        How many rows with that action were asked for, and how many of them were left out; empty if none was, unless
-        it is one of several tables.
-    """
-
-    rows: IntArray
+    rows: IntArray  # in order, among those that were read
     origin: LogOrigin
+    # role to ndarray: rewards and propensities of these rows, where columns had to be turned into numbers
     numbers: dict[str, FloatArray]
+    # action to (int, int): how many rows with that action were asked for, and how many of them were left out;
+    # empty if none was, unless it is one of several tables
     counts: ActionCounts
 
 

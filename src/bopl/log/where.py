@@ -90,18 +90,10 @@ class Combined:
 
 @dataclass(frozen=True)
 class Where:
-    """A condition on the columns of a log.
+    """A condition on the columns of a log."""
 
-    Attributes
-    ----------
-    text : str
-        As it was written.
-    columns : tuple of str
-        Columns that it names.
-    """
-
-    text: str
-    columns: tuple[str, ...]
+    text: str  # as it was written
+    columns: tuple[str, ...]  # columns that it names
     _tree: Any = field(repr=False)
 
     @classmethod

@@ -23,24 +23,13 @@ MIN_COUNT = 3
 
 @dataclass(frozen=True)
 class ActionTest:
-    """What a column knows of the action.
+    """What a column knows of the action."""
 
-    Attributes
-    ----------
-    log_capital : float
-        Logarithm of what 1 has grown to.
-    excess : float
-        Mean of q(A)/p - 1 where something was bet on.
-    told : float
-        Mean probability that the bins of the column gave to the action taken.
-    gain : float
-        Mean of ln q(A) - ln p, q being the frequencies of the actions in the bin: above 0, the column alone predicts
-        the action better than the propensities do.
-    """
-
-    log_capital: float
-    excess: float
-    told: float
+    log_capital: float  # logarithm of what 1 has grown to
+    excess: float  # mean of q(A)/p - 1 where something was bet on
+    told: float  # mean probability that the bins of the column gave to the action taken
+    # mean of ln q(A) - ln p, q being the frequencies of the actions in the bin: above 0, the column alone
+    # predicts the action better than the propensities do
     gain: float
 
 

@@ -19,20 +19,12 @@ _SHARES = np.unique(np.concatenate([_TAILS, np.arange(1, 32) / 32.0, 1.0 - _TAIL
 
 @dataclass(frozen=True, eq=False)
 class BinnedColumn:
-    """One column in bins.
+    """One column in bins."""
 
-    Attributes
-    ----------
-    code : ndarray of int, shape (n_samples,)
-        The bin of each sample; 0 is missing.
-    n_bins : int
-    common : int
-        The fullest bin, if it holds a single value or what is missing; else -1. What came later often leaves such a
-        bin behind: nothing, or zero, in all samples in which it did not come.
-    """
-
-    code: IntArray
+    code: IntArray  # (n_samples,): the bin of each sample; 0 is missing
     n_bins: int
+    # the fullest bin, if it holds a single value or what is missing; else -1. What came later often leaves such
+    # a bin behind: nothing, or zero, in all samples in which it did not come.
     common: int
 
     def coarse(self) -> BinnedColumn | None:

@@ -40,23 +40,14 @@ _ID_NAME = re.compile(r"(^|[^a-z])(id|ids|uuid|guid|hash|token|number|no|nr|key)
 
 @dataclass(frozen=True)
 class Suspicion:
-    """What is to be judged beside the tests of a column.
+    """What is to be judged beside the tests of a column."""
 
-    Attributes
-    ----------
-    n_columns : int
-        How many columns of numbers are tried, some of them twice: the more, the more has to be shown of each.
-    openness : float
-        Mean of -ln p: what the propensities leave open about the action.
-    are_propensities_sound : bool
-        Whether a column without any information passes; if not, it is the propensities that are wrong.
-    are_propensities_declared : bool
-        Whether they were declared uniform: then a column that knows more may as well refute that.
-    """
-
+    # how many columns of numbers are tried, some of them twice: the more, the more has to be shown of each
     n_columns: int
-    openness: float
+    openness: float  # mean of -ln p: what the propensities leave open about the action
+    # whether a column without any information passes; if not, it is the propensities that are wrong
     are_propensities_sound: bool
+    # whether they were declared uniform: then a column that knows more may as well refute that
     are_propensities_declared: bool = False
 
     @property

@@ -69,26 +69,13 @@ def scan_files(request: LogRequest, *, actions: Any = None, schema: LogSchema | 
 
 @dataclass(frozen=True)
 class _Plan:
-    """What is known of a log before its rows are looked at.
+    """What is known of a log before its rows are looked at."""
 
-    Attributes
-    ----------
-    spec : PieceSpec
-        As far as it is known.
-    meaning : Meaning
-    schema : LogSchema or None
-        How columns become contexts, where that is known.
-    context : list of str
-        Columns that become contexts, where it is not.
-    known_actions : list of labels
-        Actions that come before those that occur.
-    """
-
-    spec: PieceSpec
+    spec: PieceSpec  # as far as it is known
     meaning: Meaning
-    schema: LogSchema | None
-    context: list[str]
-    known_actions: list[Any]
+    schema: LogSchema | None  # how columns become contexts, where that is known
+    context: list[str]  # columns that become contexts, where it is not
+    known_actions: list[Any]  # actions that come before those that occur
 
     @property
     def empty(self) -> nw.DataFrame[Any]:
