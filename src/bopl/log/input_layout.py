@@ -79,11 +79,7 @@ class InputLayout:
 def fit_layout(context: ContextMatrix, sizes: Mapping[int, int] | None = None) -> InputLayout:
     """Return the layout of a training log's contexts.
 
-    Parameters
-    ----------
-    context : matrix of shape (n_samples, n_features)
-    sizes : mapping of int to int, optional
-        How many categories there are in the columns that hold positions of some.
+    ``sizes`` says how many categories there are in the columns that hold positions of some.
     """
     return layout_from(ColumnTotals.of(context), sizes)
 

@@ -142,17 +142,7 @@ def _logged_findings(log: BanditLog) -> list[Finding]:
 
 
 def audit_columns(schema: LogSchema | None, leaks: Sequence[Leak], keep: Sequence[str | int]) -> list[Finding]:
-    """Return the findings on the context columns.
-
-    Parameters
-    ----------
-    schema : LogSchema or None
-        Of the columns of a frame or file, where there was one.
-    leaks : sequence of Leak
-        Leaking columns.
-    keep : sequence of str or int
-        Those to keep anyway: they are reported, but are not a problem.
-    """
+    """Return the findings on the context columns; leaks to ``keep`` are reported, but are not a problem."""
     findings = [_leaks([leak for leak in leaks if leak.knows != IDENTIFIER], keep)]
     if schema is not None:
         findings += [_identifiers([leak for leak in leaks if leak.knows == IDENTIFIER]), _merged(schema.columns)]

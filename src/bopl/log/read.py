@@ -35,14 +35,8 @@ def read_log(
 ) -> BanditLog:
     """Return the log that is asked for; with a schema, in the columns of that schema.
 
-    Parameters
-    ----------
-    request : LogRequest
-    actions : sequence of labels, optional
-        All actions that can be chosen; by default those the format lists, else those that occur.
-    known_actions : sequence of labels
-        Actions that can be chosen beside those that occur; they come first.
-    schema : LogSchema, optional
+    ``actions`` are all that can be chosen: by default those the format lists, else those that occur. ``known_actions``
+    can be chosen beside those that occur, and come first.
     """
     log = log_of_parts(
         request,

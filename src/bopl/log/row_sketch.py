@@ -58,11 +58,7 @@ class RowSketch:
     def count_shared(self, log: BanditLog, actions: AnyArray) -> tuple[int, int]:
         """Return how many rows of a log were looked up, and how many of them are known.
 
-        Parameters
-        ----------
-        log : BanditLog
-        actions : ndarray of shape (n_actions,)
-            Actions of the log of this sketch, in its order.
+        ``actions`` are those of the log of this sketch, in its order.
         """
         some = log.subset(slice(None, None, -(-log.n_samples // MAX_ROWS)))
         keys = decision_keys(some, actions)

@@ -116,14 +116,7 @@ class Where:
             )
 
     def rows(self, column: Columns, n_rows: int) -> BoolArray:
-        """Return which rows of a table hold the condition.
-
-        Parameters
-        ----------
-        column : callable
-            Returns the arrow column of a name.
-        n_rows : int
-        """
+        """Return which rows of a table hold the condition; ``column`` returns the arrow column of a name."""
         import pyarrow
 
         try:

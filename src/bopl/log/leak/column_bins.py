@@ -40,15 +40,10 @@ def constant_column(n_samples: int) -> BinnedColumn:
 
 
 def bin_column(values: AnyArray, *, is_category: bool = False, n_events: int = 0) -> BinnedColumn:
-    """Return a column of numbers or of positions of categories in bins.
+    """Return a column of numbers or of positions of categories in bins; NaN is missing.
 
-    Parameters
-    ----------
-    values : float array of shape (n_samples,)
-        NaN is missing.
-    is_category : bool
-    n_events : int
-        Samples with an unusual reward: numbers that are larger, or smaller, in these alone have bins of their own.
+    ``n_events`` samples have an unusual reward: numbers that are larger, or smaller, in these alone have bins of their
+    own.
     """
     is_missing = np.isnan(values)
     find_bins = _bin_categories if is_category else partial(_bin_numbers, n_events=n_events)

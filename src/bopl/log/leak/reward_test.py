@@ -45,14 +45,7 @@ def try_reward(
 ) -> RewardTest:
     """Predict rewards by the bins of a column, and ask which came first.
 
-    Parameters
-    ----------
-    trial : Trial
-    column : BinnedColumn
-    values : array of shape (n_samples,), optional
-        The values in the bins, if they are numbers.
-    contrast : array of shape (n_samples,), optional
-        Another contrast than the one of the trial.
+    ``values`` are those in the bins, if they are numbers; ``contrast`` is another one than that of the trial.
     """
     contrast = trial.contrast if contrast is None else contrast
     predicted, is_told = _predict(trial, column)

@@ -64,13 +64,7 @@ class Suspicion:
 def judge_reward(name: str | int, test: RewardTest, given: Suspicion, knows: str) -> Leak | None:
     """Return what a column knows of the reward beyond what is honest, if anything.
 
-    Parameters
-    ----------
-    name : str or int
-    test : RewardTest
-    given : Suspicion
-    knows : {"reward", "outcome", "time"}
-        What it is called if it came of the reward.
+    ``knows`` is what it is called if it came of the reward: reward, outcome or time.
     """
     is_dependent = abs(test.honest_z) > given.honest_limit  # on the drawn action
     is_late = given.are_propensities_sound and is_dependent and test.explained > MIN_EXPLAINED
@@ -170,13 +164,8 @@ def judge_time(view: ColumnView, lag: FloatArray | None) -> Leak | None:
 def judge_identifier(column: Column, values: AnyArray) -> Leak | None:
     """Return whether nearly every row has a value of its own in a column of text, or in one of integers that count.
 
-    Integers that merely are many, as incomes and distances are, say how much of something there is.
-
-    Parameters
-    ----------
-    column : Column
-    values : array of shape (n_samples,)
-        Encoded, of all samples.
+    Integers that merely are many, as incomes and distances are, say how much of something there is. ``values`` are
+    those of all samples, encoded.
     """
     if column.kind == "category":
         return _judge_text(column, values)

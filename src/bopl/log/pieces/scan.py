@@ -38,15 +38,7 @@ def scan(
 ) -> PartitionedLog:
     """Return the log in pieces that files hold; see `BanditLog.scan_parquet`.
 
-    Parameters
-    ----------
-    request : LogRequest
-    footers : sequence of Footer
-        Of the files, in order.
-    actions : sequence of labels, optional
-    known_actions : sequence of labels
-        Actions that can be chosen beside those that occur; they come first.
-    schema : LogSchema, optional
+    ``known_actions`` can be chosen beside those that occur, and come first.
     """
     if request.rows.drop_duplicates is not False:
         raise UsageError(
@@ -149,14 +141,7 @@ def _and_others(footers: Sequence[Footer]) -> str:
 
 
 class _Look:
-    """One pass over the columns that have to be looked at before pieces can be read on their own.
-
-    Parameters
-    ----------
-    plan : _Plan
-    n_rows : int
-        Rows of all pieces.
-    """
+    """One pass over the columns that have to be looked at before pieces, of so many rows, can be read on their own."""
 
     def __init__(self, plan: _Plan, n_rows: int) -> None:
         self.plan = plan
