@@ -61,13 +61,7 @@ class Opened:
 
 
 class Scratch:
-    """A file for states.
-
-    Parameters
-    ----------
-    folder : path
-        Folder of the file, which is created when it is first needed.
-    """
+    """A file for states; its folder is created when it is first needed."""
 
     def __init__(self, folder: str | Path) -> None:
         self._folder = Path(folder)

@@ -36,15 +36,7 @@ _log = logging.getLogger("bopl.serving")
 
 
 class LoopApp:
-    """The handlers of one loop.
-
-    Parameters
-    ----------
-    service : DecisionService
-        Decides and records.
-    live : LiveFigures
-        Figures of the page and of the metrics.
-    """
+    """The handlers of one loop: the service decides and records, and ``live`` has the figures of page and metrics."""
 
     def __init__(self, service: DecisionService, live: LiveFigures) -> None:
         self._service, self._live = service, live

@@ -50,12 +50,7 @@ COMBINED = {
 
 
 class LiveFigures:
-    """Figures of a running loop.
-
-    Parameters
-    ----------
-    service : DecisionService
-    """
+    """Figures of a running loop."""
 
     def __init__(self, service: DecisionService) -> None:
         self._service, self._settings = service, service.settings
