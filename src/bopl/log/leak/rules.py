@@ -183,11 +183,11 @@ def _judge_text(column: Column, values: AnyArray) -> Leak | None:
     if n_distinct < MIN_DISTINCT and not column.is_identifier:
         return None
     n_present = _n_present(values)
-    if n_distinct >= max(MIN_DISTINCT, MIN_DISTINCT_SHARE * n_present):
-        return _leak(column, SURE, f"it has {n_distinct:,} values in {n_present:,} rows", n_distinct)
-    if column.is_identifier:
-        return _leak(column, DOUBTFUL, f"it has {n_distinct:,} values in {n_present:,} rows", n_distinct)
-    return None
+    is_sure = n_distinct >= max(MIN_DISTINCT, MIN_DISTINCT_SHARE * n_present)
+    if not (is_sure or column.is_identifier):
+        return None
+    certainty = SURE if is_sure else DOUBTFUL
+    return _leak(column, certainty, f"it has {n_distinct:,} values in {n_present:,} rows", n_distinct)
 
 
 def _n_present(values: AnyArray) -> int:

@@ -82,12 +82,8 @@ def _outcomes_of(piece: Piece, spec: PieceSpec, policy: Any, logging_policy: Any
     logging_prob = None if logging_policy is None else _logged_prob(part, logging_policy, "logging_policy")[0]
     if policy is None:
         return _Outcomes(part.outcomes(), None, logging_prob)
-    return _Outcomes(part.outcomes(), *_with_logging(_logged_prob(part, policy, "policy"), logging_prob))
-
-
-def _with_logging(found: tuple[FloatArray, FloatArray, float], logging_prob: FloatArray | None) -> tuple[Any, ...]:
-    policy_prob, mass, outside = found
-    return policy_prob, logging_prob, mass, outside
+    policy_prob, mass, outside = _logged_prob(part, policy, "policy")
+    return _Outcomes(part.outcomes(), policy_prob, logging_prob, mass, outside)
 
 
 def _logged_prob(log: BanditLog, policy: Any, name: str) -> tuple[FloatArray, FloatArray, float]:

@@ -141,7 +141,7 @@ def _and_others(footers: Sequence[Footer]) -> str:
 
 
 class _Look:
-    """One pass over the columns that have to be looked at before pieces, of so many rows, can be read on their own."""
+    """One pass over the columns that have to be looked at before pieces, of so many rows together, can be read."""
 
     def __init__(self, plan: _Plan, n_rows: int) -> None:
         self.plan = plan

@@ -177,10 +177,6 @@ class PieceSpec:
         _, rows = self.chosen_parts(piece, (self.roles["reward"],))
         return f"row {piece.file_row + (row if rows is None else int(rows[row]))} of {piece.file!r}"
 
-    def with_step(self, step: Step) -> PieceSpec:
-        """Return the spec with one more thing that is done with each part."""
-        return replace(self, steps=(*self.steps, step))
-
     @property
     def fingerprint(self) -> str:
         """A hash of all that decides what a row group becomes."""
