@@ -13,6 +13,7 @@ from bopl._errors import UsageError
 from bopl.log.action import check_action_count, check_action_list, label_array, python_labels
 from bopl.log.check import check_features
 from bopl.log.cleaning import ChosenRows, no_row_left
+from bopl.log.format.columnar import Wanted
 from bopl.log.format.files import check_same_columns
 from bopl.log.format.log_format import PARQUET
 from bopl.log.format.log_parts import LogParts, table_parts
@@ -22,7 +23,7 @@ from bopl.log.pieces.footer import Footer, common_types, find_footers
 from bopl.log.pieces.partitioned import PartitionedLog
 from bopl.log.pieces.piece import LogFacts, Piece, naming_rows
 from bopl.log.pieces.spec import PieceSpec, read_piece
-from bopl.log.read import categorical_columns, dense_context, sparse_schema, wanted_columns
+from bopl.log.read import categorical_columns, dense_context, sparse_schema
 from bopl.log.request import LogRequest, Meaning, meaning_of
 from bopl.log.schema import LogSchema, check_time_is_used
 from bopl.log.written import further_columns, with_one_description
@@ -82,7 +83,7 @@ def _plan(
     first = footers[0].schema
     with_one_description([footer.schema.empty_table() for footer in footers])
     seen: set[str] = set()
-    wanted = replace(wanted_columns(request, schema), seen=seen)
+    wanted = Wanted(request.needed_columns(schema), request.unused_columns(schema), seen=seen)
     found = {footer.path: wanted.of(footer.schema.names) for footer in footers}
     wanted.check_ignored(seen)
     check_same_columns(found, wanted.columns)
