@@ -85,9 +85,7 @@ class ArrayCache:
         self.folder = Path(folder) if folder is not None else default_folder()
         self.limit = parse_bytes(limit if limit is not None else os.environ.get(LIMIT_VARIABLE) or DEFAULT_LIMIT)
 
-    def arrays(
-        self, key: str, make: Callable[[], Mapping[str, np.ndarray[Any, Any]]]
-    ) -> Mapping[str, np.ndarray[Any, Any]]:
+    def arrays(self, key: str, make: Callable[[], Arrays]) -> Arrays:
         """Return the arrays of a key, for reading; ``make`` is called if the cache does not have them.
 
         Parameters
@@ -115,7 +113,7 @@ class ArrayCache:
             raise ValueError(f"the key of cached arrays must consist of letters, digits and dashes, not {key!r}.")
         return self.folder / f"{key}{SUFFIX}"
 
-    def _write(self, path: Path, arrays: Mapping[str, np.ndarray[Any, Any]]) -> None:
+    def _write(self, path: Path, arrays: Arrays) -> None:
         self.folder.mkdir(parents=True, exist_ok=True)
         self._make_room(sum(array.nbytes for array in arrays.values()))
         with replaced_file(path) as temporary, temporary.open("wb") as file:

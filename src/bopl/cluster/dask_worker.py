@@ -64,12 +64,7 @@ def merge(answers: list[Answer], add: Add) -> Answer:
 
 
 class Keeper:
-    """The shelf of a worker, and the thread that clears it of states without a lease.
-
-    Parameters
-    ----------
-    worker : distributed.Worker
-    """
+    """The shelf of a worker, and the thread that clears it of states without a lease."""
 
     def __init__(self, worker: Any) -> None:
         self._worker = weakref.ref(worker)

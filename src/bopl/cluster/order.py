@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import pickle
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import reduce
 from typing import Any
 
 import numpy as np
 
 Build = Callable[..., Any]
 Add = Callable[[Any, Any], Any]
+_COUNTS = ("n_bytes", "n_built", "n_tasks", "n_sent")  # of answers, which are added up
 
 
 @dataclass(frozen=True)
@@ -142,22 +144,15 @@ class Answer:
     n_sent: int = 0
 
 
-def merge_answers(answers: Iterable[Answer], add: Add) -> Answer:
+def merge_answers(answers: Sequence[Answer], add: Add) -> Answer:
     """Return one answer for several; partial results are added."""
-    total: Any = None
-    missing: list[int] = []
-    busy: list[float] = []
-    size = built = tasks = sent = 0
-    for answer in answers:
-        if answer.total is not None:
-            total = answer.total if total is None else add(total, answer.total)
-        missing += answer.missing
-        busy += answer.busy
-        size += answer.n_bytes
-        built += answer.n_built
-        tasks += answer.n_tasks
-        sent += answer.n_sent
-    return Answer(total, tuple(sorted(missing)), tuple(busy), size, built, tasks, sent)
+    totals = [answer.total for answer in answers if answer.total is not None]
+    return Answer(
+        reduce(add, totals) if totals else None,
+        tuple(sorted(piece_idx for answer in answers for piece_idx in answer.missing)),
+        tuple(seconds for answer in answers for seconds in answer.busy),
+        **{name: sum(getattr(answer, name) for answer in answers) for name in _COUNTS},
+    )
 
 
 def add_exact(one: Any, other: Any) -> Any:

@@ -51,33 +51,17 @@ class Parked:
 
 @dataclass
 class Opened:
-    """A state whose arrays are parts of the file.
-
-    Attributes
-    ----------
-    state : object
-    places : dict
-        Extent of each array by its address in memory.
-    maps : list
-        Maps of the extents. They last as long as this, or an array that replaces another could get its address.
-    is_parked : bool
-        Whether it comes from the file rather than from memory.
-    """
+    """A state whose arrays are parts of the file."""
 
     state: Any
-    places: dict[int, Extent] = field(default_factory=dict)
+    places: dict[int, Extent] = field(default_factory=dict)  # extent of each array by its address in memory
+    # maps of the extents. They last as long as this, or an array that replaces another could get its address.
     maps: list[mmap.mmap] = field(default_factory=list)
-    is_parked: bool = False
+    is_parked: bool = False  # whether it comes from the file rather than from memory
 
 
 class Scratch:
-    """A file for states.
-
-    Parameters
-    ----------
-    folder : path
-        Folder of the file, which is created when it is first needed.
-    """
+    """A file for states; its folder is created when it is first needed."""
 
     def __init__(self, folder: str | Path) -> None:
         self._folder = Path(folder)

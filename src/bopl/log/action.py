@@ -61,12 +61,8 @@ def python_labels(values: object, what: str = "action") -> list[Hashable]:
 def encode_actions(values: object, actions: object | None) -> tuple[IntArray, AnyArray]:
     """Return the position of every sample's action, and the labels of the positions.
 
-    Parameters
-    ----------
-    values : sequence of hashable labels, of length n_samples
-    actions : sequence of distinct labels, optional
-        All actions, in the order of their positions; needed when some were never logged. By default those that occur,
-        sorted.
+    ``actions`` are all labels, in the order of their positions; needed when some were never logged. By default those
+    that occur, sorted.
     """
     values = unmasked(values)
     if isinstance(values, np.ndarray) and values.ndim == 1 and values.dtype.kind in "iubU" and actions is None:

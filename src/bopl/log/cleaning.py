@@ -28,24 +28,13 @@ Reasons = dict[str, BoolArray]
 
 @dataclass(frozen=True)
 class RowChoice:
-    """The choice of rows of a table.
+    """The choice of rows of a table."""
 
-    Attributes
-    ----------
-    where : Where or None
-        Condition that rows must satisfy.
-    drop_invalid : bool
-        Drop, and count, rows that would otherwise be refused.
-    drop_duplicates : bool or tuple of str
-        Keep the first of the rows that agree in these columns; True compares all used columns.
-    other_rewards : tuple of str
-        Columns of other rewards, without which a row is invalid.
-    """
-
-    where: Where | None = None
-    drop_invalid: bool = False
+    where: Where | None = None  # condition that rows must satisfy
+    drop_invalid: bool = False  # drop, and count, rows that would otherwise be refused
+    # keep the first of the rows that agree in these columns; True compares all used columns
     drop_duplicates: bool | tuple[str, ...] = False
-    other_rewards: tuple[str, ...] = ()
+    other_rewards: tuple[str, ...] = ()  # columns of other rewards, without which a row is invalid
 
     @classmethod
     def of(cls, where: str | None, drop_invalid: bool, drop_duplicates: bool | Sequence[str]) -> RowChoice:
@@ -92,23 +81,14 @@ class RowChoice:
 
 @dataclass(frozen=True)
 class ChosenRows:
-    """The rows that become a log.
+    """The rows that become a log."""
 
-    Attributes
-    ----------
-    rows : ndarray of int
-        In order, among those that were read.
-    origin : LogOrigin
-    numbers : dict of role to ndarray
-        Rewards and propensities of these rows, where columns had to be turned into numbers.
-    counts : dict of action to (int, int)
-        How many rows with that action were asked for, and how many of them were left out; empty if none was, unless
-        it is one of several tables.
-    """
-
-    rows: IntArray
+    rows: IntArray  # in order, among those that were read
     origin: LogOrigin
+    # role to ndarray: rewards and propensities of these rows, where columns had to be turned into numbers
     numbers: dict[str, FloatArray]
+    # action to (int, int): how many rows with that action were asked for, and how many of them were left out;
+    # empty if none was, unless it is one of several tables
     counts: ActionCounts
 
 
@@ -124,18 +104,9 @@ def choose_rows(
 ) -> ChosenRows:
     """Return the rows of a table that become a log, and why others do not.
 
-    Parameters
-    ----------
-    choice : RowChoice
-    columns : mapping of name to column
-    roles : mapping of role to name
-    context : sequence of str
-        Names of the context columns that stand in the table.
-    actions : sequence of labels, optional
-    other_column : callable, optional
-        Returns an arrow column that ``where`` names and that is not among ``columns``.
-    is_part : bool, default=False
-        Whether it is one of several tables: there may be no such row, and actions are counted whatever is left out.
+    ``context`` names the context columns that stand in the table, and ``other_column`` returns an arrow column that
+    ``where`` names and that is not among ``columns``. If the table is one of several (``is_part``), there may be no
+    such row, and actions are counted whatever is left out.
     """
     n_rows = len(columns[roles["action"]])
     rows: IntArray = np.arange(n_rows)
@@ -181,14 +152,7 @@ def valid_samples(
 ) -> tuple[ContextMatrix, dict[str, Any], Any, LogOrigin]:
     """Return contexts, columns and mask without the samples that cannot be used, and a record of those.
 
-    Parameters
-    ----------
-    matrix : matrix of shape (n_samples, n_features)
-    columns : mapping of role to column or None
-    action_mask : array of shape (n_samples, n_actions) or None
-    actions : sequence of labels, optional
-    beside : sequence of str
-        Columns that have no role: segments, which may hold anything, and other rewards.
+    ``beside`` names the columns that have no role: segments, which may hold anything, and other rewards.
     """
     used: dict[str, Any] = {
         role: values for role, values in columns.items() if values is not None and role not in beside
@@ -223,18 +187,9 @@ def leave_out(
 ) -> tuple[BoolArray, LogOrigin, ActionCounts]:
     """Return which of the rows are kept, the record of the others, and how often each action is among them.
 
-    Parameters
-    ----------
-    reasons : dict of reason to ndarray of shape (len(rows),)
-        A row counts for the first one that it has.
-    rows : ndarray of int
-        Where the rows stand in what was read.
-    action : column of length n_rows
-        Of all rows that were read.
-    origin : LogOrigin
-        The record so far.
-    is_part : bool, default=False
-        Whether actions are counted also where nothing is left out: other parts may leave out rows with them.
+    A row counts for the first of the ``reasons`` that it has. ``rows`` says where the rows stand in what was read,
+    ``action`` is the column of all that was read, and ``origin`` the record so far. If other parts may leave out rows
+    (``is_part``), actions are counted also where nothing is left out.
     """
     kept = np.ones(len(rows), dtype=np.bool_)
     dropped = []
@@ -301,14 +256,8 @@ def invalid_rows(
 ) -> Reasons:
     """Return which rows cannot be used, by reason.
 
-    Parameters
-    ----------
-    columns : mapping of role to column
-        Any of action, reward, propensity, time and group; rewards and propensities as `lenient_numbers` gives them.
-    actions : sequence of labels, optional
-        All actions that can be chosen, where they are listed.
-    others : mapping of name to column, optional
-        Other rewards.
+    ``columns`` has any of action, reward, propensity, time and group; rewards and propensities are as `lenient_numbers`
+    gives them. ``actions`` are all that can be chosen, where they are listed, and ``others`` the other rewards.
     """
     found: Reasons = {}
     for name, values in (others or {}).items():

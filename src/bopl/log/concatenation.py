@@ -78,27 +78,20 @@ def _check_logs(logs: Sequence[Any]) -> None:
         raise TypeError(f"concat takes logs; number {wrong[0] + 1} is a {type(logs[wrong[0]]).__name__}.")
     for place, log in enumerate(logs[1:], start=2):
         _check_columns(logs[0], log, place)
-        _check_other_rewards(logs[0], log, place)
+        pair = (logs[0], log)
+        for name in sorted({*logs[0].other_rewards, *log.other_rewards}):
+            _check_both([name in one.other_rewards for one in pair], place, f"the other reward {name!r}")
         for what in ("time", "group", "action_features", "segment"):
-            if (getattr(log, what) is None) != (getattr(logs[0], what) is None):
-                has, lacks = (1, place) if getattr(log, what) is None else (place, 1)
-                raise ValueError(f"log {has} has {what} but log {lacks} does not: give it to both, or to neither.")
-        if log.has_propensity != logs[0].has_propensity:
-            has, lacks = (1, place) if logs[0].has_propensity else (place, 1)
-            raise ValueError(
-                f"log {has} has propensities but log {lacks} does not: add them first, with "
-                "bopl.estimate_propensity or log.with_propensity."
-            )
+            _check_both([getattr(one, what) is not None for one in pair], place, what)
+        advice = "add them first, with bopl.estimate_propensity or log.with_propensity"
+        _check_both([one.has_propensity for one in pair], place, "propensities", advice)
 
 
-def _check_other_rewards(first: BanditLog, log: BanditLog, place: int) -> None:
-    mine, theirs = set(first.other_rewards), set(log.other_rewards)
-    if mine != theirs:
-        name = min(mine ^ theirs)
-        has, lacks = (1, place) if name in mine else (place, 1)
-        raise ValueError(
-            f"log {has} has the other reward {name!r} but log {lacks} does not: give it to both, or to neither."
-        )
+def _check_both(have_it: Sequence[bool], place: int, what: str, advice: str = "give it to both, or to neither") -> None:
+    """Raise if the first log has something that the one at a place lacks, or the other way round."""
+    if have_it[0] != have_it[1]:
+        has, lacks = (1, place) if have_it[0] else (place, 1)
+        raise ValueError(f"log {has} has {what} but log {lacks} does not: {advice}.")
 
 
 def _check_columns(first: BanditLog, log: BanditLog, place: int) -> None:

@@ -110,22 +110,12 @@ def _drawn(log: BanditLog) -> BanditLog:
 
 @dataclass(frozen=True, eq=False)
 class _Question:
-    """What was asked of a column, or of a part of it: how many samples said yes.
+    """What was asked of a column, or of a part of it: how many samples said yes."""
 
-    Attributes
-    ----------
-    total, test : ndarray of shape (n_questions,)
-        Samples that said yes, in both parts and in the held-out part.
-    second : ndarray of shape (n_questions,)
-        Sum of the squares of what groups said beyond the mean.
-    text : callable
-        The clause of a question.
-    """
-
-    total: FloatArray
-    test: FloatArray
-    second: FloatArray
-    text: Any
+    total: FloatArray  # (n_questions,): samples that said yes in both parts
+    test: FloatArray  # (n_questions,): those of them in the held-out part
+    second: FloatArray  # (n_questions,): sum of the squares of what groups said beyond the mean
+    text: Any  # the clause of a question
 
 
 class _Parts:

@@ -39,63 +39,28 @@ MAX_P = 1e-6  # of all the tests on one log together
 
 @dataclass(frozen=True)
 class NearExcess:
-    """How much oftener samples have the action of the one before them in their context than of one farther back.
+    """How much oftener samples have the action of the one before them in their context than of one farther back."""
 
-    Attributes
-    ----------
-    excess : float
-        Difference of the two shares, each less what the propensities explain.
-    chance : float
-        Share of those farther back that agree.
-    z : float
-        The excess in standard errors.
-    n_pairs : int
-        Samples that follow at once.
-    n_agreeing : int
-        Those that agree.
-    """
-
-    excess: float
-    chance: float
-    z: float
-    n_pairs: int
-    n_agreeing: int
+    excess: float  # difference of the two shares, each less what the propensities explain
+    chance: float  # share of those farther back that agree
+    z: float  # the excess in standard errors
+    n_pairs: int  # samples that follow at once
+    n_agreeing: int  # those that agree
 
 
 @dataclass(frozen=True)
 class Repetition:
-    """How often samples that agree in their contexts agree in their actions.
+    """How often samples that agree in their contexts agree in their actions."""
 
-    Attributes
-    ----------
-    column : str or None
-        Context column that was left out of the comparison.
-    n_pairs : int
-        Samples that follow another one with the same context.
-    n_agreeing : int
-        Those that have its action.
-    n_expected : float
-        Those that should, by the propensities.
-    n_cells : int
-        Combinations of context, action and reward.
-    n_even : int
-        Those that occur an even number of times; by chance at most half of them do.
-    n_rows : int
-        Rows that were looked at.
-    share : float
-        Their share of all rows.
-    near : NearExcess or None
-        How much oftener samples that follow at once agree than those that follow later; None if none follow later.
-    """
-
-    column: str | None
-    n_pairs: int
-    n_agreeing: int
-    n_expected: float
-    n_cells: int
-    n_even: int
-    n_rows: int
-    share: float = 1.0
+    column: str | None  # context column that was left out of the comparison
+    n_pairs: int  # samples that follow another one with the same context
+    n_agreeing: int  # those that have its action
+    n_expected: float  # those that should, by the propensities
+    n_cells: int  # combinations of context, action and reward
+    n_even: int  # those that occur an even number of times; by chance at most half of them do
+    n_rows: int  # rows that were looked at
+    share: float = 1.0  # their share of all rows
+    # how much oftener samples that follow at once agree than those that follow later; None if none follow later
     near: NearExcess | None = None
 
     @property

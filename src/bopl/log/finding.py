@@ -49,6 +49,11 @@ def judged(check: str, value: float, text: str, status: str, consequence: str) -
     return Finding(check, status, value, f"{text}." if status == OK else f"{text}: {consequence}.")
 
 
+def noted(check: str, found: Sequence[object], text: str, otherwise: str) -> Finding:
+    """Return a note on the number of what was found, or that nothing was."""
+    return Finding(check, NOTE if found else OK, float(len(found)), text if found else otherwise)
+
+
 @dataclass(frozen=True, eq=False)
 class Audit(Tabular):
     """Findings of an audit: ``print(audit)``, or ``audit.table`` for a frame."""

@@ -195,10 +195,7 @@ def _time_is_context(log: BanditLog) -> bool:
 def decode_column(column: Column, code: FloatArray) -> Any:
     """Return the values that numbers stand for, as an arrow column that `Column.encode` turns into them again.
 
-    Parameters
-    ----------
-    column : Column
-    code : float32 ndarray of shape (n_samples, n_parts)
+    ``code`` has the shape (n_samples, n_parts).
     """
     if column.kind == "category":
         return _categories(column, code[:, 0])

@@ -23,10 +23,7 @@ Keys = npt.NDArray[np.uint64]
 class ContextKeys:
     """Hashes of a log's contexts, computed when they are first asked for, and once for all logs that share them.
 
-    Parameters
-    ----------
-    keys : ndarray of uint64, shape (n_samples,), optional
-        Where they are known already.
+    ``keys`` are given where they are known already.
     """
 
     def __init__(self, keys: Keys | None = None) -> None:
@@ -92,11 +89,7 @@ def sample_keys(log: BanditLog) -> Keys:
 def content_digest(keys: Iterable[Keys], log: Any) -> str:
     """Return a hash of a log's contents from those of its samples, in order: it is the same in pieces and in memory.
 
-    Parameters
-    ----------
-    keys : iterable of ndarray of uint64
-        Of `sample_keys`, of all samples or of one piece after the other.
-    log : BanditLog or PartitionedLog
+    ``keys`` are those of `sample_keys`, of all samples or of one piece after the other.
     """
     digest = digest_of(keys)
     features = None if log.action_features is None else np.asarray(log.action_features, np.float64).tolist()

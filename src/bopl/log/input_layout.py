@@ -25,24 +25,13 @@ class InputLayout:
 
     A missing number is the column's mean, a missing category has no indicator. Contexts without gaps and categories are
     their own inputs.
-
-    Attributes
-    ----------
-    number : ndarray of int
-        Columns that are numbers.
-    fill : float32 ndarray of the same length
-        What stands for a missing one.
-    gap : ndarray of int
-        Columns of numbers that had gaps in the training log.
-    category, n_categories : ndarrays of int
-        Columns that are positions of categories, and how many there are.
     """
 
-    number: IntArray
-    fill: FloatArray
-    gap: IntArray
-    category: IntArray
-    n_categories: IntArray
+    number: IntArray  # columns that are numbers
+    fill: FloatArray  # of the same length: what stands for a missing one
+    gap: IntArray  # columns of numbers that had gaps in the training log
+    category: IntArray  # columns that are positions of categories
+    n_categories: IntArray  # how many categories each of these has
 
     @property
     def n_inputs(self) -> int:
@@ -90,30 +79,18 @@ class InputLayout:
 def fit_layout(context: ContextMatrix, sizes: Mapping[int, int] | None = None) -> InputLayout:
     """Return the layout of a training log's contexts.
 
-    Parameters
-    ----------
-    context : matrix of shape (n_samples, n_features)
-    sizes : mapping of int to int, optional
-        How many categories there are in the columns that hold positions of some.
+    ``sizes`` says how many categories there are in the columns that hold positions of some.
     """
     return layout_from(ColumnTotals.of(context), sizes)
 
 
 @dataclass(frozen=True, eq=False)
 class ColumnTotals:
-    """What a layout is made from; those of several parts of the rows are added.
-
-    Attributes
-    ----------
-    n_samples : int
-    n_missing : ndarray of int64, shape (n_features,)
-    limbs : ndarray of int64, shape (n_features, N_LIMBS)
-        Exact sums of the columns.
-    """
+    """What a layout is made from; those of several parts of the rows are added."""
 
     n_samples: int
-    n_missing: IntArray
-    limbs: Limbs
+    n_missing: IntArray  # (n_features,)
+    limbs: Limbs  # (n_features, N_LIMBS): exact sums of the columns
 
     @classmethod
     def of(cls, context: ContextMatrix) -> ColumnTotals:

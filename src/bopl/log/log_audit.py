@@ -12,7 +12,7 @@ from bopl._errors import quoted, shortened
 from bopl._policy_reader import read_policy
 from bopl.log.column import Column
 from bopl.log.duplicate import audit_duplicates
-from bopl.log.finding import NOTE, OK, PROBLEM, Audit, Finding
+from bopl.log.finding import NOTE, OK, PROBLEM, Audit, Finding, noted
 from bopl.log.leak.find import find_leaks
 from bopl.log.leak.leak import ACTION, IDENTIFIER, Leak
 from bopl.log.leak.view import column_views
@@ -122,37 +122,23 @@ def _logged_findings(log: BanditLog) -> list[Finding]:
     few = log.actions[(count > 0) & (count < FEW_SAMPLES)].tolist()
     of_all = f"of {log.n_actions} actions were"
     return [
-        Finding(
+        noted(
             "never_logged",
-            NOTE if never else OK,
-            float(len(never)),
-            f"{len(never)} {of_all} never taken: {quoted(never)}. Nothing is known about them."
-            if never
-            else f"All {log.n_actions} actions were taken.",
+            never,
+            f"{len(never)} {of_all} never taken: {quoted(never)}. Nothing is known about them.",
+            f"All {log.n_actions} actions were taken.",
         ),
-        Finding(
+        noted(
             "hardly_logged",
-            NOTE if few else OK,
-            float(len(few)),
-            f"{len(few)} {of_all} taken fewer than {FEW_SAMPLES} times: {quoted(few)}."
-            if few
-            else f"Every action that was taken was taken at least {FEW_SAMPLES} times.",
+            few,
+            f"{len(few)} {of_all} taken fewer than {FEW_SAMPLES} times: {quoted(few)}.",
+            f"Every action that was taken was taken at least {FEW_SAMPLES} times.",
         ),
     ]
 
 
 def audit_columns(schema: LogSchema | None, leaks: Sequence[Leak], keep: Sequence[str | int]) -> list[Finding]:
-    """Return the findings on the context columns.
-
-    Parameters
-    ----------
-    schema : LogSchema or None
-        Of the columns of a frame or file, where there was one.
-    leaks : sequence of Leak
-        Leaking columns.
-    keep : sequence of str or int
-        Those to keep anyway: they are reported, but are not a problem.
-    """
+    """Return the findings on the context columns; leaks to ``keep`` are reported, but are not a problem."""
     findings = [_leaks([leak for leak in leaks if leak.knows != IDENTIFIER], keep)]
     if schema is not None:
         findings += [_identifiers([leak for leak in leaks if leak.knows == IDENTIFIER]), _merged(schema.columns)]
@@ -174,15 +160,9 @@ def _leaks(leaks: Sequence[Leak], keep: Sequence[str | int]) -> Finding:
 
 
 def _identifiers(leaks: Sequence[Leak]) -> Finding:
-    if not leaks:
-        return Finding("identifiers", OK, 0.0, "No context column looks like an identifier.")
     listed = " ".join(leak.sentence for leak in leaks)
-    return Finding(
-        "identifiers",
-        NOTE,
-        float(len(leaks)),
-        f"{listed} Exclude it from the context (ignore), or name it as the group.",
-    )
+    text = f"{listed} Exclude it from the context (ignore), or name it as the group."
+    return noted("identifiers", leaks, text, "No context column looks like an identifier.")
 
 
 def _numbers_as_text(columns: Sequence[Column]) -> list[Finding]:
@@ -223,15 +203,9 @@ def _number_text(column: Column) -> str | None:
 
 def _merged(columns: tuple[Column, ...]) -> Finding:
     merged = [column for column in columns if column.n_merged]
-    if not merged:
-        return Finding("merged_categories", OK, 0.0, "Every category has its own bin.")
     listed = ", ".join(
         f"{column.name!r} ({column.n_merged:,} of {column.n_merged + len(column.categories):,})"
         for column in merged[:8]
     )
-    return Finding(
-        "merged_categories",
-        NOTE,
-        float(len(merged)),
-        f"There are more categories than bins: the rarest became one, 'other', in {listed}.",
-    )
+    text = f"There are more categories than bins: the rarest became one, 'other', in {listed}."
+    return noted("merged_categories", merged, text, "Every category has its own bin.")

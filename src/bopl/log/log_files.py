@@ -6,6 +6,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
+from bopl.log.cleaning import RowChoice
+from bopl.log.request import LogRequest
+
 if TYPE_CHECKING:
     from bopl.log.bandit_log import BanditLog
     from bopl.log.pieces import PartitionedLog
@@ -85,9 +88,7 @@ class LogFiles:
         exact_propensity : bool, default=False
             As for `BanditLog`.
         """
-        from bopl.log.cleaning import RowChoice
         from bopl.log.read import log_of_frame
-        from bopl.log.request import LogRequest
 
         request = LogRequest(
             action=action,
@@ -159,9 +160,7 @@ class LogFiles:
         >>> import bopl
         >>> log = bopl.BanditLog.read("clicks.parquet", action="item", reward="click", propensity="p")  # doctest: +SKIP
         """
-        from bopl.log.cleaning import RowChoice
         from bopl.log.read import read_log
-        from bopl.log.request import LogRequest
 
         request = LogRequest(
             path,
@@ -218,9 +217,7 @@ class LogFiles:
         segment, schema, where, drop_invalid, exact_propensity
             As for `read`.
         """
-        from bopl.log.cleaning import RowChoice
         from bopl.log.pieces.scan import scan_files
-        from bopl.log.request import LogRequest
 
         request = LogRequest(
             path,

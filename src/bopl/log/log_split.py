@@ -258,16 +258,8 @@ def divide_at(log: Numbered, start: Any, *, stop: Any = None, since: Any = None)
     """Divide a log at a time: what lies before it trains, what lies at it or after it is held out.
 
     Groups with samples on both sides leave the training part. They could leave the held-out part instead, but what is
-    left there would be those who came for the first time, and the verdict would be about them alone.
-
-    Parameters
-    ----------
-    log : BanditLog
-        With ``time``.
-    start : numpy.datetime64 or number
-        The first instant that is held out.
-    stop, since : numpy.datetime64 or number, optional
-        Samples from ``stop`` on, and those before ``since``, are in neither part.
+    left there would be those who came for the first time, and the verdict would be about them alone. Samples from
+    ``stop`` on, and those before ``since``, are in neither part.
     """
     time = times_of(log)
     is_test = (time >= start) & (True if stop is None else time < stop)

@@ -152,10 +152,7 @@ def _percent(share: float) -> str:
 def uneven_by_action(counts: ActionCounts) -> str | None:
     """Return a sentence if rows were dropped more often after some actions than after others; None if not.
 
-    Parameters
-    ----------
-    counts : mapping of action to (int, int)
-        Rows with that action, and how many of them were dropped.
+    ``counts`` says of each action how many rows have it, and how many of them were dropped.
     """
     from scipy.stats import chi2
 

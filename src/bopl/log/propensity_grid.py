@@ -17,21 +17,11 @@ MIN_STEPS_PER_PART = 8  # steps of the grid in such a part; on a coarser grid ev
 
 @dataclass(frozen=True)
 class Grid:
-    """The decimals and significant digits after which all propensities of a log end.
+    """The decimals and significant digits after which all propensities of a log end."""
 
-    Attributes
-    ----------
-    decimals : int or None
-        None if there are more than `MAX_DECIMALS`.
-    digits : int or None
-        None if there are more than `MAX_DIGITS`.
-    values : ndarray
-        The different propensities.
-    """
-
-    decimals: int | None
-    digits: int | None
-    values: FloatArray
+    decimals: int | None  # None if there are more than `MAX_DECIMALS`
+    digits: int | None  # None if there are more than `MAX_DIGITS`
+    values: FloatArray  # the different propensities
 
     def half_unit(self, propensity: FloatArray) -> FloatArray:
         """Return by how much rounding can have moved each propensity: half a unit of its last decimal or digit."""

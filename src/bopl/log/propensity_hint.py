@@ -23,14 +23,7 @@ def propensity_hint(
 ) -> str:
     """Return what bad propensities usually mean and what to do.
 
-    Parameters
-    ----------
-    values : ndarray of shape (n_samples,)
-    bad : boolean ndarray of shape (n_samples,)
-    columns : mapping of name to column
-        Whatever else is known of the samples.
-    action : str or None
-        Name of the column of actions.
+    ``columns`` are whatever else is known of the samples, and ``action`` is the name of the one with the actions.
     """
     first = values[bad][0]
     shared = shared_value(bad, columns)

@@ -18,7 +18,6 @@ from bopl.log.cleaning import ChosenRows, RowChoice, choose_rows, mask_rows, sel
 from bopl.log.column import Column, distinct_values
 from bopl.log.context import check_frame_names, check_not_empty
 from bopl.log.format import LogParts, read_parts
-from bopl.log.format.columnar import Wanted
 from bopl.log.format.log_parts import SparseContext
 from bopl.log.frame import as_table
 from bopl.log.identical import context_keys
@@ -35,14 +34,8 @@ def read_log(
 ) -> BanditLog:
     """Return the log that is asked for; with a schema, in the columns of that schema.
 
-    Parameters
-    ----------
-    request : LogRequest
-    actions : sequence of labels, optional
-        All actions that can be chosen; by default those the format lists, else those that occur.
-    known_actions : sequence of labels
-        Actions that can be chosen beside those that occur; they come first.
-    schema : LogSchema, optional
+    ``actions`` are all that can be chosen: by default those the format lists, else those that occur. ``known_actions``
+    can be chosen beside those that occur, and come first.
     """
     log = log_of_parts(
         request,
@@ -92,11 +85,6 @@ def log_of_parts(
     if request.exact_propensity:
         log = log.with_exact_propensity()
     return log if log.origin is None else log.with_origin(log.origin.with_format(parts.format))
-
-
-def wanted_columns(request: LogRequest, schema: LogSchema | None) -> Wanted:
-    """Return which columns of a file the log needs."""
-    return Wanted(request.needed_columns(schema), request.unused_columns(schema))
 
 
 # -- Files that were made of a log ------------------------------------------------------------------------------------

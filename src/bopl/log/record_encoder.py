@@ -42,11 +42,7 @@ class _Slot:
 class RecordEncoder:
     """Encodes records as a schema encodes the rows of a frame, to the last bit.
 
-    Parameters
-    ----------
-    columns : sequence of Column
-    is_sparse : bool
-        Whether a column that is absent is zero.
+    A column that is absent is zero if they are sparse.
     """
 
     def __init__(self, columns: Sequence[Column], *, is_sparse: bool = False) -> None:

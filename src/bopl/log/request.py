@@ -24,13 +24,7 @@ DEFAULT_ROLES = {"action": "action", "reward": "reward", "propensity": "propensi
 
 @dataclass(frozen=True)
 class LogRequest:
-    """What to read: a path, and what its columns are; the fields are the parameters of `BanditLog.read`.
-
-    Attributes
-    ----------
-    rows : RowChoice
-        What is asked of the rows: ``where``, ``drop_invalid`` and ``drop_duplicates``.
-    """
+    """What to read: a path, and what its columns are; the fields are the parameters of `BanditLog.read`."""
 
     path: str | Path | Sequence[str | Path] = ""
     action: str | None = None
@@ -43,6 +37,7 @@ class LogRequest:
     ignore: Sequence[str] = ()
     categorical: Sequence[str] = ()
     format: str | None = None
+    # what is asked of the rows: ``where``, ``drop_invalid`` and ``drop_duplicates``
     rows: RowChoice = field(default_factory=RowChoice)
     other_rewards: Sequence[str] = ()
     segment: str | None = None
@@ -139,22 +134,12 @@ class LogRequest:
 
 @dataclass(frozen=True)
 class Meaning:
-    """What the columns of files are.
+    """What the columns of files are."""
 
-    Attributes
-    ----------
-    parts : LogParts
-        Without what belongs to another action column than the one asked for.
-    roles : dict of role to column name
-    schema : LogSchema or None
-        How columns become contexts, where that is known beforehand.
-    written : Written or None
-        What a table that was made of a log says of itself, where nothing else is asked of its columns.
-    """
-
-    parts: LogParts
-    roles: dict[str, str]
-    schema: LogSchema | None
+    parts: LogParts  # without what belongs to another action column than the one asked for
+    roles: dict[str, str]  # role to column name
+    schema: LogSchema | None  # how columns become contexts, where that is known beforehand
+    # what a table that was made of a log says of itself, where nothing else is asked of its columns
     written: Written | None
 
 

@@ -28,26 +28,13 @@ class RowSketch:
     is the share of that log's rows that were seen before (Broder, 1997). Rewards do not enter: a log with translated
     rewards has the same rows. A hash cannot be turned back into a row, but whoever holds a row can ask whether it was
     there.
-
-    Attributes
-    ----------
-    lowest : ndarray of uint64
-        Sorted, each once.
-    is_whole : bool
-        Whether these are the hashes of all rows.
-    alike : float
-        Share of the rows that have context and action in common with another row: how often that is chance.
-    n_samples : int
-        Rows of the log.
-    digest : str
-        Hash of all its rows with their rewards, in order: equal for the very same log.
     """
 
-    lowest: Keys
-    is_whole: bool
-    alike: float
-    n_samples: int
-    digest: str
+    lowest: Keys  # sorted, each once
+    is_whole: bool  # whether these are the hashes of all rows
+    alike: float  # share of the rows that have context and action in common with another row: how often that is chance
+    n_samples: int  # rows of the log
+    digest: str  # hash of all its rows with their rewards, in order: equal for the very same log
 
     @classmethod
     def of(cls, log: BanditLog, *others: BanditLog) -> RowSketch:
@@ -71,11 +58,7 @@ class RowSketch:
     def count_shared(self, log: BanditLog, actions: AnyArray) -> tuple[int, int]:
         """Return how many rows of a log were looked up, and how many of them are known.
 
-        Parameters
-        ----------
-        log : BanditLog
-        actions : ndarray of shape (n_actions,)
-            Actions of the log of this sketch, in its order.
+        ``actions`` are those of the log of this sketch, in its order.
         """
         some = log.subset(slice(None, None, -(-log.n_samples // MAX_ROWS)))
         keys = decision_keys(some, actions)

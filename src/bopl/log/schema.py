@@ -221,14 +221,7 @@ def fit_schema(
 ) -> LogSchema:
     """Choose how each context column of a table is encoded.
 
-    Parameters
-    ----------
-    table : narwhals frame
-    context : sequence of str
-        Names of the context columns.
-    roles : mapping of role to column name
-    categorical : sequence of str
-        Columns of numbers that are categories.
+    ``categorical`` names columns of numbers that are categories.
     """
     check_categorical(context, roles, categorical)
     time = roles.get("time")
@@ -264,15 +257,8 @@ def schema_of_columns(
 ) -> LogSchema:
     """Return the schema of fitted columns, or raise if one of them cannot be used.
 
-    Parameters
-    ----------
-    fitted : mapping of name to Column or None
-        None for a column that cannot be used; for the time of the decision, if there is nothing in it to know.
-    dtypes : mapping of name to dtype
-        What the columns hold, for messages.
-    context : sequence of str
-        Names of the context columns, in order.
-    roles : mapping of role to column name
+    A column that cannot be used is None in ``fitted``, and so is the time of the decision if there is nothing in it to
+    know. ``dtypes`` says, for messages, what the columns hold.
     """
     time = roles.get("time")
     others = {name: column for name, column in fitted.items() if name != time}

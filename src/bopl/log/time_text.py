@@ -59,20 +59,11 @@ _NUMERIC = re.compile(r"\d{1,2}[-/. ]\d{1,2}[-/. ]\d{2,4}(\s.*)?")
 
 @dataclass(frozen=True)
 class Moment:
-    """What a text says of time.
+    """What a text says of time."""
 
-    Attributes
-    ----------
-    nanoseconds : int
-        Since 1970, in UTC where there is a zone.
-    has_zone : bool
-    is_date : bool
-        Whether there is no time of day.
-    """
-
-    nanoseconds: int
+    nanoseconds: int  # since 1970, in UTC where there is a zone
     has_zone: bool
-    is_date: bool
+    is_date: bool  # whether there is no time of day
 
 
 def parse_moment(text: str) -> Moment:

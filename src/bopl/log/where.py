@@ -90,18 +90,10 @@ class Combined:
 
 @dataclass(frozen=True)
 class Where:
-    """A condition on the columns of a log.
+    """A condition on the columns of a log."""
 
-    Attributes
-    ----------
-    text : str
-        As it was written.
-    columns : tuple of str
-        Columns that it names.
-    """
-
-    text: str
-    columns: tuple[str, ...]
+    text: str  # as it was written
+    columns: tuple[str, ...]  # columns that it names
     _tree: Any = field(repr=False)
 
     @classmethod
@@ -124,14 +116,7 @@ class Where:
             )
 
     def rows(self, column: Columns, n_rows: int) -> BoolArray:
-        """Return which rows of a table hold the condition.
-
-        Parameters
-        ----------
-        column : callable
-            Returns the arrow column of a name.
-        n_rows : int
-        """
+        """Return which rows of a table hold the condition; ``column`` returns the arrow column of a name."""
         import pyarrow
 
         try:

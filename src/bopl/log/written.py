@@ -22,45 +22,23 @@ SOURCES = ("logged", "estimated", "uniform", "balanced", "unknown")
 
 @dataclass(frozen=True, eq=False)
 class Written:
-    """What stands in the columns of a table, and what does not fit into columns.
+    """What stands in the columns of a table, and what does not fit into columns."""
 
-    Attributes
-    ----------
-    roles : mapping of role to column name
-    actions : list of labels
-        All actions, in order.
-    names : tuple of str
-        What the columns of contexts without a schema are called in the table.
-    feature_names : tuple of str or None
-        What the log itself calls them.
-    propensity_source : str
-    schema : LogSchema or None
-    action_features : ndarray of shape (n_actions, n_action_features) or None
-    eligible : str or None
-        Column with the list of actions that could be chosen; it is empty (null) where all could.
-    sparse : str or None
-        Column with the contexts, where they list only what is there.
-    other_rewards : mapping of name to column name
-    segment : str or None
-        Column with what samples count to.
-    exact_propensity : bool
-    beside : tuple of str or None
-        For a table whose contexts are as they came, to be encoded by whoever reads it: the columns that are neither
-        context nor a role. None for a table that was made of a log.
-    """
-
-    roles: Mapping[str, str]
-    actions: list[Any]
-    names: tuple[str, ...]
-    feature_names: tuple[str, ...] | None
+    roles: Mapping[str, str]  # role to column name
+    actions: list[Any]  # all actions, in order
+    names: tuple[str, ...]  # what the columns of contexts without a schema are called in the table
+    feature_names: tuple[str, ...] | None  # what the log itself calls them
     propensity_source: str
     schema: LogSchema | None = None
-    action_features: FloatArray | None = None
+    action_features: FloatArray | None = None  # (n_actions, n_action_features)
+    # column with the list of actions that could be chosen; it is empty (null) where all could
     eligible: str | None = None
-    sparse: str | None = None
-    other_rewards: Mapping[str, str] = field(default_factory=dict)
-    segment: str | None = None
+    sparse: str | None = None  # column with the contexts, where they list only what is there
+    other_rewards: Mapping[str, str] = field(default_factory=dict)  # name to column name
+    segment: str | None = None  # column with what samples count to
     exact_propensity: bool = False
+    # for a table whose contexts are as they came, to be encoded by whoever reads it: the columns that are
+    # neither context nor a role. None for a table that was made of a log.
     beside: tuple[str, ...] | None = None
 
     @property

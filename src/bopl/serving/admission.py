@@ -33,14 +33,10 @@ ANY, LOCAL = "*", "localhost"  # names of hosts
 
 
 class AllowedHosts:
-    """The names that may stand in the header ``Host``.
+    """The names that may stand in the header ``Host``, beside localhost.
 
-    Addresses are always allowed: an attacker's page has a name, and a browser sends that.
-
-    Parameters
-    ----------
-    names : collection of str
-        Names beside localhost; ``*`` allows all, ``*.example.org`` all below a domain.
+    Addresses are always allowed: an attacker's page has a name, and a browser sends that. ``*`` allows all names,
+    ``*.example.org`` all below a domain.
     """
 
     def __init__(self, names: Collection[str]) -> None:

@@ -36,15 +36,7 @@ _log = logging.getLogger("bopl.serving")
 
 
 class LoopApp:
-    """The handlers of one loop.
-
-    Parameters
-    ----------
-    service : DecisionService
-        Decides and records.
-    live : LiveFigures
-        Figures of the page and of the metrics.
-    """
+    """The handlers of one loop: the service decides and records, and ``live`` has the figures of page and metrics."""
 
     def __init__(self, service: DecisionService, live: LiveFigures) -> None:
         self._service, self._live = service, live
@@ -56,7 +48,7 @@ class LoopApp:
     async def reward(self, request: Request) -> Response:
         """POST /reward."""
         row = await self._service.reward(read_reward(await request.body()))
-        return _answer({"event": row.event, "key": row.key, "value": row.value, "status": row.status})
+        return _answer({name: getattr(row, name) for name in ("event", "key", "value", "status")})
 
     async def activate(self, request: Request) -> Response:
         """POST /activate."""
@@ -132,13 +124,7 @@ def _answer(content: dict[str, Any], status: int = 200) -> Response:
 
 
 def _shown(row: DecisionRow) -> dict[str, Any]:
-    return {
-        "event": row.event,
-        "action": row.action,
-        "propensity": row.propensity,
-        "policy": row.policy,
-        "is_fallback": row.is_fallback,
-    }
+    return {name: getattr(row, name) for name in ("event", "action", "propensity", "policy", "is_fallback")}
 
 
 # -- Connections that do not finish their headers in time, or send none -----------------------------------------------

@@ -14,13 +14,7 @@ _DIGITS = 6
 
 
 class VerdictBook:
-    """The verdicts of a loop, one JSON file each, numbered from 1.
-
-    Parameters
-    ----------
-    path : path
-        The folder ``verdicts/``.
-    """
+    """The verdicts of a loop, one JSON file each, numbered from 1, in the folder ``verdicts/``."""
 
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path)

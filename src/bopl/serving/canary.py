@@ -38,25 +38,14 @@ DOUBT = 0.8  # confidence of the bounds that put a policy with all traffic in do
 
 @dataclass(frozen=True, eq=False)
 class TrialRows:
-    """Joined decisions that were drawn from what was served during a trial, in their order.
+    """Joined decisions that were drawn from what was served during a trial, in their order."""
 
-    Attributes
-    ----------
-    promotion : ndarray of int, shape (n_samples,)
-        Id of the promotion that each was made under.
-    policy_prob, baseline_prob : ndarray of shape (n_samples,)
-        What the policy and what it is compared with give to the action that was taken.
-    propensity, reward : ndarray of shape (n_samples,)
-    n_actions : int
-        How many can be eligible at most.
-    """
-
-    promotion: Any
-    policy_prob: FloatArray
-    baseline_prob: FloatArray
-    propensity: FloatArray
-    reward: FloatArray
-    n_actions: int
+    promotion: Any  # (n_samples,): id of the promotion that each was made under
+    policy_prob: FloatArray  # (n_samples,): what the policy gives to the action that was taken
+    baseline_prob: FloatArray  # (n_samples,): what the one that it is compared with gives to it
+    propensity: FloatArray  # (n_samples,)
+    reward: FloatArray  # (n_samples,)
+    n_actions: int  # how many can be eligible at most
 
     def of(self, promotions: Sequence[PromotionRow]) -> TrialRows:
         """Return the rows of some promotions."""

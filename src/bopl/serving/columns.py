@@ -22,13 +22,8 @@ JOINED = frozenset((*ROLES.values(), *BESIDE, ELIGIBLE))  # names that a context
 def context_columns(records: Sequence[Mapping[str, Any]], known: Mapping[str, str]) -> dict[str, Any]:
     """Return the columns of records as arrow arrays; a column that no record has a value for is empty.
 
-    Parameters
-    ----------
-    records : sequence of mappings
-        With JSON's types; what is nested becomes ``outer.inner``.
-    known : mapping of name to kind
-        What columns were before. A value of another kind becomes one of the known kind where it can be written so, and
-        is missing where it cannot.
+    Records have JSON's types, and what is nested becomes ``outer.inner``. ``known`` says what columns were before: a
+    value of another kind becomes one of the known kind where it can be written so, and is missing where it cannot.
     """
     flat = [flatten(record) for record in records]
     names = dict.fromkeys([*known, *(name for record in flat for name in record)])
@@ -45,13 +40,7 @@ def joined_table(
 ) -> Any:
     """Return samples as an arrow table that `BanditLog.read` takes without being told of its columns.
 
-    Parameters
-    ----------
-    decisions : sequence of DecisionRow
-    rewards : sequence of float
-    contexts : mapping of name to arrow array
-    actions : sequence of labels
-        Those that are known; others that occur are added.
+    ``actions`` are the labels that are known; others that occur are added.
     """
     import pyarrow
 

@@ -93,14 +93,8 @@ def close_windows(
 ) -> Iterator[tuple[Sample | None, str]]:
     """Yield the sample of each decision, or None with the reason why it is left out.
 
-    Parameters
-    ----------
-    decisions : iterable of DecisionRow
-        Whose windows have closed.
-    rewards : mapping of event to values
-        Those that came in time, in their order.
-    activated : mapping of event to time
-    settings : LoopSettings
+    The windows of all ``decisions`` have closed; ``rewards`` are those that came in time, in their order, and
+    ``activated`` the times of activations, both by event.
     """
     window = round(settings.reward_window_s * 1e6)
     for row in decisions:

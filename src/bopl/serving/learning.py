@@ -35,28 +35,16 @@ NEW, RUNNING = "new", "running"
 
 @dataclass(frozen=True)
 class Learned:
-    """A trained candidate, and what the newest part of the log says of it and of others.
-
-    Attributes
-    ----------
-    policy : policy
-    evaluation : Evaluation
-        Of ``"new"`` and of the other contenders by their ids, against ``"running"``, or against the caller who decides.
-    audit : Audit
-    fingerprint : str
-        Of the log.
-    split : dict
-        What was trained on and what was held out.
-    left_aside : dict of id to sentence
-        Contenders that could not be judged.
-    """
+    """A trained candidate, and what the newest part of the log says of it and of others."""
 
     policy: Any
+    # of ``"new"`` and of the other contenders by their ids, against ``"running"``, or against the caller who
+    # decides
     evaluation: Evaluation
     audit: Audit
-    fingerprint: str
-    split: dict[str, Any]
-    left_aside: dict[str, str]
+    fingerprint: str  # of the log
+    split: dict[str, Any]  # what was trained on and what was held out
+    left_aside: dict[str, str]  # id to sentence: contenders that could not be judged
 
     def best(self) -> tuple[str, Mapping[str, Any]]:
         """Return the name of the most promising contender, those that are better first, and its comparison."""

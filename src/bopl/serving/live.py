@@ -50,12 +50,7 @@ COMBINED = {
 
 
 class LiveFigures:
-    """Figures of a running loop.
-
-    Parameters
-    ----------
-    service : DecisionService
-    """
+    """Figures of a running loop."""
 
     def __init__(self, service: DecisionService) -> None:
         self._service, self._settings = service, service.settings
@@ -210,12 +205,7 @@ class LiveFigures:
 def _running(bound: RunningBound | None) -> dict[str, Any] | None:
     if bound is None or not bound.n_samples:
         return None
-    return {
-        "n_samples": bound.n_samples,
-        "value": bound.value,
-        "interval": bound.interval,
-        "mean_weight": bound.mean_weight,
-    }
+    return {name: getattr(bound, name) for name in ("n_samples", "value", "interval", "mean_weight")}
 
 
 def _verdicts(folder: Path) -> list[dict[str, Any]]:

@@ -22,15 +22,9 @@ MAX_VERDICTS = 5  # that a status shows
 
 @dataclass(frozen=True)
 class Standing:
-    """Where a loop stands.
+    """Where a loop stands."""
 
-    Attributes
-    ----------
-    promotions : tuple of PromotionRow
-        All of them, the oldest first; the last is in force.
-    """
-
-    promotions: tuple[PromotionRow, ...]
+    promotions: tuple[PromotionRow, ...]  # all of them, the oldest first; the last is in force
 
     @classmethod
     def of(cls, promotions: Sequence[PromotionRow]) -> Standing:

@@ -22,24 +22,14 @@ MAX_ACTIONS = 2000  # more are not actions but descriptions of contexts
 
 @dataclass
 class ActionTable:
-    """Collects the actions of a file.
+    """Collects the actions of a file."""
 
-    Attributes
-    ----------
-    position : dict of name or Features to int
-        Actions in the order in which they come.
-    described : list of dict
-        Features of each action, as it came first.
-    changing : set of str
-        Features that a named action had with another value later.
-    offered : list of list of int
-        Actions of each decision.
-    """
-
+    # name or Features to int: actions in the order in which they come
     position: dict[str | Features, int] = field(default_factory=dict)
+    # features of each action, as it came first
     described: list[Mapping[str, str | float]] = field(default_factory=list)
-    changing: set[str] = field(default_factory=set)
-    offered: list[list[int]] = field(default_factory=list)
+    changing: set[str] = field(default_factory=set)  # features that a named action had with another value later
+    offered: list[list[int]] = field(default_factory=list)  # actions of each decision
 
     def add(self, actions: Sequence[Mapping[str, str | float]], names: Sequence[str | None], where: str) -> list[int]:
         """Add the actions of one decision; return which they are."""

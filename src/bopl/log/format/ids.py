@@ -16,13 +16,8 @@ _INEXACT = r"^\s*[+-]?(0\d|\d{16})|\.\d*[1-9]0+\s*$"  # such zeros, more digits 
 def with_exact_ids(table: Any, ids: Sequence[str], as_text: Callable[[str], Any]) -> Any:
     """Return a table whose labels are text where numbers would merge some of them or lose digits.
 
-    Parameters
-    ----------
-    table : pyarrow.Table
-    ids : sequence of str
-        Names of columns that hold labels, whether they are there or not.
-    as_text : callable
-        Reads one column again as it is written, as an arrow column of text.
+    ``ids`` names columns that hold labels, whether they are there or not; ``as_text`` reads one of them again as it is
+    written, as an arrow column of text.
     """
     from pyarrow import compute, types
 

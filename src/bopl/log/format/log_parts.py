@@ -131,17 +131,9 @@ def _mask(column: Any, written: Written) -> BoolArray:
     """Return which actions could be chosen, from lists of them; all where there is no list."""
     mask = np.ones((len(column), len(written.actions)), dtype=np.bool_)
     is_listed = column.is_valid().to_numpy(zero_copy_only=False)
-    row, labels, position = _entries(column, written.eligible, is_map=False)
-    place = {label: idx for idx, label in enumerate(written.actions)}
-    unknown = [label for label in labels if label not in place]
-    if unknown or (position < 0).any():
-        raise ValueError(
-            f"column {written.eligible!r} lists {quoted(unknown or [None])}, which is not among the "
-            f"{len(written.actions)} actions of the log."
-        )
+    row, action_idx = _entries(column, written.eligible, written.actions, is_map=False)
     mask[is_listed] = False
-    if len(row):
-        mask[row, np.array([place[label] for label in labels], dtype=np.int64)[position]] = True
+    mask[row, action_idx] = True
     return mask
 
 
@@ -149,20 +141,13 @@ def _sparse_context(column: Any, written: Written) -> SparseContext:
     from scipy.sparse import csr_array
 
     names = written.reading_schema().feature_names
-    row, labels, position = _entries(column, written.sparse, is_map=True)
-    place = {name: idx for idx, name in enumerate(names)}
-    unknown = [label for label in labels if label not in place]
-    if unknown or (position < 0).any():
-        raise ValueError(
-            f"column {written.sparse!r} holds {quoted(unknown or [None])}, which is not a feature of the log."
-        )
-    feature = np.array([place[label] for label in labels], dtype=np.int64)[position] if len(row) else position
+    row, feature = _entries(column, written.sparse, names, is_map=True)
     value = _flat(column).items.to_numpy(zero_copy_only=False) if len(row) else np.zeros(0, np.float32)
     return SparseContext(csr_array((value, (row, feature)), shape=(len(column), len(names))), names)
 
 
-def _entries(column: Any, name: str | None, *, is_map: bool) -> tuple[Any, list[Any], Any]:
-    """Return the row of each entry of lists or maps, the distinct labels and which of them each entry is."""
+def _entries(column: Any, name: str | None, known: Sequence[Any], *, is_map: bool) -> tuple[IntArray, IntArray]:
+    """Return the row of each entry of lists or maps, and which of the known labels it is."""
     import pyarrow
     from pyarrow import types
 
@@ -176,8 +161,15 @@ def _entries(column: Any, name: str | None, *, is_map: bool) -> tuple[Any, list[
     labels, position = distinct_values(
         nw.from_native(pyarrow.chunked_array([flat.keys if is_map else flat.flatten()]), series_only=True)
     )
+    place = {label: idx for idx, label in enumerate(known)}
+    unknown = [label for label in labels if label not in place]
+    if unknown or (position < 0).any():
+        where = "a feature of the log" if is_map else f"among the {len(known)} actions of the log"
+        said = f"{'holds' if is_map else 'lists'} {quoted(unknown or [None])}, which is not {where}"
+        raise ValueError(f"column {name!r} {said}.")
     length = np.diff(flat.offsets.to_numpy(zero_copy_only=False))
-    return np.repeat(np.arange(len(column)), length), labels, position
+    found = np.array([place[label] for label in labels], dtype=np.int64)[position]
+    return np.repeat(np.arange(len(column)), length), found
 
 
 def _flat(column: Any) -> Any:

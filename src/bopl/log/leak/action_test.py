@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from bopl._typing import BoolArray, FloatArray, IntArray
+from bopl._typing import AnyArray, BoolArray, FloatArray, IntArray
 from bopl.log.leak.column_bins import BinnedColumn
 from bopl.log.leak.column_trial import Trial
 
@@ -23,24 +23,13 @@ MIN_COUNT = 3
 
 @dataclass(frozen=True)
 class ActionTest:
-    """What a column knows of the action.
+    """What a column knows of the action."""
 
-    Attributes
-    ----------
-    log_capital : float
-        Logarithm of what 1 has grown to.
-    excess : float
-        Mean of q(A)/p - 1 where something was bet on.
-    told : float
-        Mean probability that the bins of the column gave to the action taken.
-    gain : float
-        Mean of ln q(A) - ln p, q being the frequencies of the actions in the bin: above 0, the column alone predicts
-        the action better than the propensities do.
-    """
-
-    log_capital: float
-    excess: float
-    told: float
+    log_capital: float  # logarithm of what 1 has grown to
+    excess: float  # mean of q(A)/p - 1 where something was bet on
+    told: float  # mean probability that the bins of the column gave to the action taken
+    # mean of ln q(A) - ln p, q being the frequencies of the actions in the bin: above 0, the column alone
+    # predicts the action better than the propensities do
     gain: float
 
 
@@ -75,10 +64,10 @@ def told_action(trial: Trial, column: BinnedColumn) -> float:
     return float(np.mean(share))
 
 
-def _counted(trial: Trial, column: BinnedColumn, cell: IntArray) -> IntArray:
-    """Return how often each action was taken in each bin, of shape (n_bins, n_actions)."""
+def _counted(trial: Trial, column: BinnedColumn, cell: IntArray, weights: FloatArray | None = None) -> AnyArray:
+    """Return how often, or with which weight, each action was taken in each bin, of shape (n_bins, n_actions)."""
     shape = (column.n_bins, trial.n_actions)
-    return np.bincount(cell, minlength=shape[0] * shape[1]).reshape(shape)
+    return np.bincount(cell, weights=weights, minlength=shape[0] * shape[1]).reshape(shape)
 
 
 def _shares(count: IntArray) -> FloatArray:
@@ -94,15 +83,9 @@ def _bets(trial: Trial, column: BinnedColumn, cell: IntArray, rows: IntArray, co
     larger its propensities are.
     """
     assert trial.inverse is not None
-    shape = (column.n_bins, trial.n_actions)
-
-    def sums(values: FloatArray) -> FloatArray:
-        total = np.bincount(cell, weights=values, minlength=shape[0] * shape[1])
-        return total.reshape(shape).astype(np.float64)
-
     inverse = trial.inverse[rows]
-    total, expected = sums(inverse), _expected(trial, column, rows, count)
-    z = (total - expected) / np.sqrt(np.maximum(sums(inverse**2), 1e-300))
+    total, expected = _counted(trial, column, cell, inverse), _expected(trial, column, rows, count)
+    z = (total - expected) / np.sqrt(np.maximum(_counted(trial, column, cell, inverse**2), 1e-300))
     is_bet = (z > MIN_Z) & (count >= MIN_COUNT)
     stake = np.where(is_bet, total / np.maximum(expected, 1.0) - 1.0, 0.0) * count / np.maximum(total, 1e-300)
     stake = np.maximum(stake, 0.0)

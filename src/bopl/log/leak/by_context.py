@@ -31,12 +31,7 @@ def coarse_code(values: AnyArray, *, is_category: bool) -> IntArray:
 def contrast_by_context(trial: Trial, codes: Sequence[IntArray]) -> FloatArray:
     """Return a number per sample whose mean, given the context, is 0, and that goes with what actions earn in it.
 
-    Parameters
-    ----------
-    trial : Trial
-        With propensities.
-    codes : sequence of int arrays of shape (n_samples,)
-        The columns of the context, in bins.
+    The trial must have propensities; ``codes`` are the columns of the context, in bins.
     """
     assert trial.inverse is not None
     contrast = np.zeros(trial.n_samples)

@@ -19,20 +19,12 @@ _SHARES = np.unique(np.concatenate([_TAILS, np.arange(1, 32) / 32.0, 1.0 - _TAIL
 
 @dataclass(frozen=True, eq=False)
 class BinnedColumn:
-    """One column in bins.
+    """One column in bins."""
 
-    Attributes
-    ----------
-    code : ndarray of int, shape (n_samples,)
-        The bin of each sample; 0 is missing.
-    n_bins : int
-    common : int
-        The fullest bin, if it holds a single value or what is missing; else -1. What came later often leaves such a
-        bin behind: nothing, or zero, in all samples in which it did not come.
-    """
-
-    code: IntArray
+    code: IntArray  # (n_samples,): the bin of each sample; 0 is missing
     n_bins: int
+    # the fullest bin, if it holds a single value or what is missing; else -1. What came later often leaves such
+    # a bin behind: nothing, or zero, in all samples in which it did not come.
     common: int
 
     def coarse(self) -> BinnedColumn | None:
@@ -48,15 +40,10 @@ def constant_column(n_samples: int) -> BinnedColumn:
 
 
 def bin_column(values: AnyArray, *, is_category: bool = False, n_events: int = 0) -> BinnedColumn:
-    """Return a column of numbers or of positions of categories in bins.
+    """Return a column of numbers or of positions of categories in bins; NaN is missing.
 
-    Parameters
-    ----------
-    values : float array of shape (n_samples,)
-        NaN is missing.
-    is_category : bool
-    n_events : int
-        Samples with an unusual reward: numbers that are larger, or smaller, in these alone have bins of their own.
+    ``n_events`` samples have an unusual reward: numbers that are larger, or smaller, in these alone have bins of their
+    own.
     """
     is_missing = np.isnan(values)
     find_bins = _bin_categories if is_category else partial(_bin_numbers, n_events=n_events)

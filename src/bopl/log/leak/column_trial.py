@@ -28,33 +28,20 @@ _SEED = 20_140  # of the two halves
 
 @dataclass(frozen=True, eq=False)
 class Trial:
-    """Samples in two halves: what is learned of a column on one of them is tried on the other.
+    """Samples in two halves: what is learned of a column on one of them is tried on the other."""
 
-    Attributes
-    ----------
-    half : ndarray of bool, shape (n_samples,)
-        Which half a sample is in; samples of one group are in one.
-    group : ndarray of int, shape (n_samples,), or None
-        Samples that belong together, numbered from 0.
-    action_idx : ndarray of int, shape (n_samples,)
-    n_actions : int
-    action_mask : ndarray of bool, shape (n_samples, n_actions), or None
-    inverse : ndarray of shape (n_samples,), or None
-        1/p, where propensities were logged or declared; estimated ones know the actions that they are tried on.
-    event : ndarray of bool, shape (n_samples,), or None
-        Whether the reward is another than the one that half of the samples or more have; None if there is no such.
-    target : ndarray of shape (n_samples,)
-        1 for events, or the rank of the reward among all, between 0 and 1.
-    """
-
-    half: BoolArray
-    group: IntArray | None
-    action_idx: IntArray
+    half: BoolArray  # (n_samples,): which half a sample is in; samples of one group are in one
+    group: IntArray | None  # (n_samples,): samples that belong together, numbered from 0
+    action_idx: IntArray  # (n_samples,)
     n_actions: int
-    action_mask: BoolArray | None
+    action_mask: BoolArray | None  # (n_samples, n_actions)
+    # (n_samples,): 1/p, where propensities were logged or declared; estimated ones know the actions that they
+    # are tried on
     inverse: FloatArray | None
+    # (n_samples,): whether the reward is another than the one that half of the samples or more have; None if
+    # there is no such
     event: BoolArray | None
-    target: FloatArray
+    target: FloatArray  # (n_samples,): 1 for events, or the rank of the reward among all, between 0 and 1
     reward: FloatArray
 
     @property

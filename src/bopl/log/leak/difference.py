@@ -24,12 +24,7 @@ MAX_COLUMNS = 1000  # beyond which none are
 
 @dataclass(frozen=True, eq=False)
 class Difference(ColumnView):
-    """A column less another one, under the name of the one that rises with the reward: it was written later.
-
-    Attributes
-    ----------
-    minus : ColumnView
-    """
+    """A column less another one, under the name of the one that rises with the reward: it was written later."""
 
     minus: ColumnView
 

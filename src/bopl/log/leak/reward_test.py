@@ -22,40 +22,22 @@ SHRINK = 5.0  # samples of the overall mean that each bin is drawn towards
 
 @dataclass(frozen=True)
 class RewardTest:
-    """What a column knows of the reward.
+    """What a column knows of the reward."""
 
-    Attributes
-    ----------
-    explained : float
-        Share of the variance of events, or of ranks of rewards, that the bins of the column explain.
-    n_told : int
-        Samples in bins in which most are events; 0 where rewards have no events.
-    precision, recall : float
-        Share of these samples that are events, and share of the events that are among them.
-    n_other, other_precision
-        The same of those among them that took another action than most of them did.
-    is_apart : bool
-        Whether these bins are all but one, which holds a single value or what is missing.
-    honest_z : float
-        z-score of the hypothesis that the column came before the action; 0 without propensities. Above 0, the column
-        goes with what actions earn, as the reward does.
-    leak_z : float
-        z-score of the hypothesis that it came of the reward; far below 0, it goes with what actions earn less than
-        the reward says.
-    is_copy : bool
-        Whether it sorts the samples as a reward without events does.
-    """
-
-    explained: float
-    n_told: int = 0
-    precision: float = 0.0
-    recall: float = 0.0
-    n_other: int = 0
-    other_precision: float = 0.0
-    is_apart: bool = False
+    explained: float  # share of the variance of events, or of ranks of rewards, that the bins of the column explain
+    n_told: int = 0  # samples in bins in which most are events; 0 where rewards have no events
+    precision: float = 0.0  # share of these samples that are events
+    recall: float = 0.0  # share of the events that are among them
+    n_other: int = 0  # those among them that took another action than most of them did
+    other_precision: float = 0.0  # share of those that are events
+    is_apart: bool = False  # whether these bins are all but one, which holds a single value or what is missing
+    # z-score of the hypothesis that the column came before the action; 0 without propensities. Above 0, the
+    # column goes with what actions earn, as the reward does.
     honest_z: float = 0.0
+    # z-score of the hypothesis that it came of the reward; far below 0, it goes with what actions earn less than
+    # the reward says
     leak_z: float = 0.0
-    is_copy: bool = False
+    is_copy: bool = False  # whether it sorts the samples as a reward without events does
 
 
 def try_reward(
@@ -63,14 +45,7 @@ def try_reward(
 ) -> RewardTest:
     """Predict rewards by the bins of a column, and ask which came first.
 
-    Parameters
-    ----------
-    trial : Trial
-    column : BinnedColumn
-    values : array of shape (n_samples,), optional
-        The values in the bins, if they are numbers.
-    contrast : array of shape (n_samples,), optional
-        Another contrast than the one of the trial.
+    ``values`` are those in the bins, if they are numbers; ``contrast`` is another one than that of the trial.
     """
     contrast = trial.contrast if contrast is None else contrast
     predicted, is_told = _predict(trial, column)

@@ -40,23 +40,14 @@ _ID_NAME = re.compile(r"(^|[^a-z])(id|ids|uuid|guid|hash|token|number|no|nr|key)
 
 @dataclass(frozen=True)
 class Suspicion:
-    """What is to be judged beside the tests of a column.
+    """What is to be judged beside the tests of a column."""
 
-    Attributes
-    ----------
-    n_columns : int
-        How many columns of numbers are tried, some of them twice: the more, the more has to be shown of each.
-    openness : float
-        Mean of -ln p: what the propensities leave open about the action.
-    are_propensities_sound : bool
-        Whether a column without any information passes; if not, it is the propensities that are wrong.
-    are_propensities_declared : bool
-        Whether they were declared uniform: then a column that knows more may as well refute that.
-    """
-
+    # how many columns of numbers are tried, some of them twice: the more, the more has to be shown of each
     n_columns: int
-    openness: float
+    openness: float  # mean of -ln p: what the propensities leave open about the action
+    # whether a column without any information passes; if not, it is the propensities that are wrong
     are_propensities_sound: bool
+    # whether they were declared uniform: then a column that knows more may as well refute that
     are_propensities_declared: bool = False
 
     @property
@@ -73,13 +64,7 @@ class Suspicion:
 def judge_reward(name: str | int, test: RewardTest, given: Suspicion, knows: str) -> Leak | None:
     """Return what a column knows of the reward beyond what is honest, if anything.
 
-    Parameters
-    ----------
-    name : str or int
-    test : RewardTest
-    given : Suspicion
-    knows : {"reward", "outcome", "time"}
-        What it is called if it came of the reward.
+    ``knows`` is what it is called if it came of the reward: reward, outcome or time.
     """
     is_dependent = abs(test.honest_z) > given.honest_limit  # on the drawn action
     is_late = given.are_propensities_sound and is_dependent and test.explained > MIN_EXPLAINED
@@ -179,13 +164,8 @@ def judge_time(view: ColumnView, lag: FloatArray | None) -> Leak | None:
 def judge_identifier(column: Column, values: AnyArray) -> Leak | None:
     """Return whether nearly every row has a value of its own in a column of text, or in one of integers that count.
 
-    Integers that merely are many, as incomes and distances are, say how much of something there is.
-
-    Parameters
-    ----------
-    column : Column
-    values : array of shape (n_samples,)
-        Encoded, of all samples.
+    Integers that merely are many, as incomes and distances are, say how much of something there is. ``values`` are
+    those of all samples, encoded.
     """
     if column.kind == "category":
         return _judge_text(column, values)
@@ -203,11 +183,11 @@ def _judge_text(column: Column, values: AnyArray) -> Leak | None:
     if n_distinct < MIN_DISTINCT and not column.is_identifier:
         return None
     n_present = _n_present(values)
-    if n_distinct >= max(MIN_DISTINCT, MIN_DISTINCT_SHARE * n_present):
-        return _leak(column, SURE, f"it has {n_distinct:,} values in {n_present:,} rows", n_distinct)
-    if column.is_identifier:
-        return _leak(column, DOUBTFUL, f"it has {n_distinct:,} values in {n_present:,} rows", n_distinct)
-    return None
+    is_sure = n_distinct >= max(MIN_DISTINCT, MIN_DISTINCT_SHARE * n_present)
+    if not (is_sure or column.is_identifier):
+        return None
+    certainty = SURE if is_sure else DOUBTFUL
+    return _leak(column, certainty, f"it has {n_distinct:,} values in {n_present:,} rows", n_distinct)
 
 
 def _n_present(values: AnyArray) -> int:

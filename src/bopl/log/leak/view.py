@@ -24,20 +24,11 @@ MAX_TABLE = 50_000_000  # entries of a table of columns by actions
 
 @dataclass(frozen=True, eq=False)
 class ColumnView:
-    """A context column.
-
-    Attributes
-    ----------
-    name : str or int
-    column : Column or None
-        How it was read, where the log comes from a frame or a file.
-    place : ndarray of int
-        Its places among the columns of the context.
-    """
+    """A context column."""
 
     name: str | int
-    column: Column | None
-    place: IntArray
+    column: Column | None  # how it was read, where the log comes from a frame or a file
+    place: IntArray  # its places among the columns of the context
 
     def values(self, context: ContextMatrix) -> Iterator[AnyArray]:
         """Yield its values in some rows of the context, as one or more float32 arrays."""

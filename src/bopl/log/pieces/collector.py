@@ -85,10 +85,7 @@ class Labels(Collector):
 class Integers(Collector):
     """How many distinct whole numbers a column has, as long as that may matter.
 
-    Parameters
-    ----------
-    n_rows : int
-        Rows of all pieces, asked for or not.
+    ``n_rows`` are the rows of all pieces, asked for or not.
     """
 
     def __init__(self, n_rows: int) -> None:
@@ -200,17 +197,7 @@ class Times(Collector):
 class SchemaFit:
     """How each context column of a log is encoded, told from all pieces as `fit_schema` tells it from a whole log.
 
-    Parameters
-    ----------
-    context : sequence of str
-        Names of the context columns.
-    roles : mapping of role to column name
-    categorical : sequence of str
-        Columns of numbers that are categories.
-    empty : narwhals frame without rows
-        Which columns there are.
-    n_rows : int
-        Rows of all pieces, asked for or not.
+    The frame ``empty`` has all columns and no rows; ``n_rows`` are the rows of all pieces, asked for or not.
     """
 
     def __init__(

@@ -18,29 +18,14 @@ _TAIL_BYTES = 8  # of a Parquet file: the length of the footer and four letters
 
 @dataclass(frozen=True)
 class Footer:
-    """What a Parquet file says of itself.
-
-    Attributes
-    ----------
-    path : str
-    partition : tuple of (name, value)
-        Columns that the file's folders stand for.
-    stamp : str
-        Fingerprint of the file: its size, the time of its last change, and its footer.
-    schema : pyarrow.Schema
-        With the columns of ``partition``, as text.
-    group_rows : tuple of int
-        Rows of each row group.
-    n_bytes : int
-        Bytes of its columns once they are no longer compressed, as the footer has it.
-    """
+    """What a Parquet file says of itself."""
 
     path: str
-    partition: tuple[tuple[str, str], ...]
-    stamp: str
-    schema: Any
-    group_rows: tuple[int, ...]
-    n_bytes: int
+    partition: tuple[tuple[str, str], ...]  # of (name, value): columns that the file's folders stand for
+    stamp: str  # fingerprint of the file: its size, the time of its last change, and its footer
+    schema: Any  # with the columns of ``partition``, as text
+    group_rows: tuple[int, ...]  # rows of each row group
+    n_bytes: int  # bytes of its columns once they are no longer compressed, as the footer has it
 
 
 def find_footers(path: str | Path | Sequence[str | Path]) -> list[Footer]:

@@ -386,7 +386,8 @@ class PartitionedLog(AnyLog):
         return self._with_step(step, feature_names=seen.feature_names, n_features=seen.n_features, schema=seen.schema)
 
     def _with_step(self, step: Step, **facts: Any) -> PartitionedLog:
-        return replace(self, spec=self.spec.with_step(step), facts=replace(self.facts, **facts))
+        spec = replace(self.spec, steps=(*self.spec.steps, step))
+        return replace(self, spec=spec, facts=replace(self.facts, **facts))
 
     def _looked_at(self) -> BanditLog:
         from bopl.log.pieces.pieces_audit import MAX_CONTEXTS

@@ -137,11 +137,7 @@ class LogFacts:
 def naming_rows(piece: Piece, rows: IntArray | None) -> Iterator[None]:
     """Turn what a check says of the rows of a piece into a sentence about the rows of its file.
 
-    Parameters
-    ----------
-    piece : Piece
-    rows : ndarray of int or None
-        Where the checked rows stand in the row group; None if all of it is checked.
+    ``rows`` says where the checked rows stand in the row group; None if all of it is checked.
     """
     try:
         yield

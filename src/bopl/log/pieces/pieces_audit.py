@@ -67,25 +67,14 @@ def audit_pieces(
 
 @dataclass(frozen=True)
 class _Outcomes:
-    """What an audit keeps of a piece.
+    """What an audit keeps of a piece."""
 
-    Attributes
-    ----------
-    outcomes : BanditLog
-        Its samples without contexts.
-    policy_prob, logging_prob : ndarray of shape (n_rows,) or None
-        Probabilities of the logged actions.
-    mass : ndarray of shape (n_actions,) or None
-        Sum of the policy's probabilities of each action where it could be chosen.
-    mass_outside : float
-        Sum of those where it could not.
-    """
-
-    outcomes: BanditLog
-    policy_prob: FloatArray | None = None
-    logging_prob: FloatArray | None = None
+    outcomes: BanditLog  # its samples without contexts
+    policy_prob: FloatArray | None = None  # (n_rows,): probabilities of the logged actions
+    logging_prob: FloatArray | None = None  # (n_rows,): the same under the logging policy
+    # (n_actions,): sum of the policy's probabilities of each action where it could be chosen
     mass: FloatArray | None = None
-    mass_outside: float = 0.0
+    mass_outside: float = 0.0  # sum of those where it could not
 
 
 def _outcomes_of(piece: Piece, spec: PieceSpec, policy: Any, logging_policy: Any) -> _Outcomes:
@@ -93,12 +82,8 @@ def _outcomes_of(piece: Piece, spec: PieceSpec, policy: Any, logging_policy: Any
     logging_prob = None if logging_policy is None else _logged_prob(part, logging_policy, "logging_policy")[0]
     if policy is None:
         return _Outcomes(part.outcomes(), None, logging_prob)
-    return _Outcomes(part.outcomes(), *_with_logging(_logged_prob(part, policy, "policy"), logging_prob))
-
-
-def _with_logging(found: tuple[FloatArray, FloatArray, float], logging_prob: FloatArray | None) -> tuple[Any, ...]:
-    policy_prob, mass, outside = found
-    return policy_prob, logging_prob, mass, outside
+    policy_prob, mass, outside = _logged_prob(part, policy, "policy")
+    return _Outcomes(part.outcomes(), policy_prob, logging_prob, mass, outside)
 
 
 def _logged_prob(log: BanditLog, policy: Any, name: str) -> tuple[FloatArray, FloatArray, float]:

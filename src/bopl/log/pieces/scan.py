@@ -13,6 +13,7 @@ from bopl._errors import UsageError
 from bopl.log.action import check_action_count, check_action_list, label_array, python_labels
 from bopl.log.check import check_features
 from bopl.log.cleaning import ChosenRows, no_row_left
+from bopl.log.format.columnar import Wanted
 from bopl.log.format.files import check_same_columns
 from bopl.log.format.log_format import PARQUET
 from bopl.log.format.log_parts import LogParts, table_parts
@@ -22,7 +23,7 @@ from bopl.log.pieces.footer import Footer, common_types, find_footers
 from bopl.log.pieces.partitioned import PartitionedLog
 from bopl.log.pieces.piece import LogFacts, Piece, naming_rows
 from bopl.log.pieces.spec import PieceSpec, read_piece
-from bopl.log.read import categorical_columns, dense_context, sparse_schema, wanted_columns
+from bopl.log.read import categorical_columns, dense_context, sparse_schema
 from bopl.log.request import LogRequest, Meaning, meaning_of
 from bopl.log.schema import LogSchema, check_time_is_used
 from bopl.log.written import further_columns, with_one_description
@@ -38,15 +39,7 @@ def scan(
 ) -> PartitionedLog:
     """Return the log in pieces that files hold; see `BanditLog.scan_parquet`.
 
-    Parameters
-    ----------
-    request : LogRequest
-    footers : sequence of Footer
-        Of the files, in order.
-    actions : sequence of labels, optional
-    known_actions : sequence of labels
-        Actions that can be chosen beside those that occur; they come first.
-    schema : LogSchema, optional
+    ``known_actions`` can be chosen beside those that occur, and come first.
     """
     if request.rows.drop_duplicates is not False:
         raise UsageError(
@@ -69,26 +62,13 @@ def scan_files(request: LogRequest, *, actions: Any = None, schema: LogSchema | 
 
 @dataclass(frozen=True)
 class _Plan:
-    """What is known of a log before its rows are looked at.
+    """What is known of a log before its rows are looked at."""
 
-    Attributes
-    ----------
-    spec : PieceSpec
-        As far as it is known.
-    meaning : Meaning
-    schema : LogSchema or None
-        How columns become contexts, where that is known.
-    context : list of str
-        Columns that become contexts, where it is not.
-    known_actions : list of labels
-        Actions that come before those that occur.
-    """
-
-    spec: PieceSpec
+    spec: PieceSpec  # as far as it is known
     meaning: Meaning
-    schema: LogSchema | None
-    context: list[str]
-    known_actions: list[Any]
+    schema: LogSchema | None  # how columns become contexts, where that is known
+    context: list[str]  # columns that become contexts, where it is not
+    known_actions: list[Any]  # actions that come before those that occur
 
     @property
     def empty(self) -> nw.DataFrame[Any]:
@@ -103,7 +83,7 @@ def _plan(
     first = footers[0].schema
     with_one_description([footer.schema.empty_table() for footer in footers])
     seen: set[str] = set()
-    wanted = replace(wanted_columns(request, schema), seen=seen)
+    wanted = Wanted(request.needed_columns(schema), request.unused_columns(schema), seen=seen)
     found = {footer.path: wanted.of(footer.schema.names) for footer in footers}
     wanted.check_ignored(seen)
     check_same_columns(found, wanted.columns)
@@ -162,14 +142,7 @@ def _and_others(footers: Sequence[Footer]) -> str:
 
 
 class _Look:
-    """One pass over the columns that have to be looked at before pieces can be read on their own.
-
-    Parameters
-    ----------
-    plan : _Plan
-    n_rows : int
-        Rows of all pieces.
-    """
+    """One pass over the columns that have to be looked at before pieces, of so many rows together, can be read."""
 
     def __init__(self, plan: _Plan, n_rows: int) -> None:
         self.plan = plan

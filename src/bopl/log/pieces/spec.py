@@ -43,18 +43,10 @@ class Step:
 
 @dataclass(frozen=True)
 class TimeReading:
-    """How all times of a log are read, whatever those of one piece look like.
+    """How all times of a log are read, whatever those of one piece look like."""
 
-    Attributes
-    ----------
-    dtype : str or None
-        Of times that are dates; None for numbers.
-    unit : str or None
-        What numbers count in from 1970; None if they only count.
-    """
-
-    dtype: str | None
-    unit: str | None = None
+    dtype: str | None  # of times that are dates; None for numbers
+    unit: str | None = None  # what numbers count in from 1970; None if they only count
 
     def read(self, column: Any) -> AnyArray:
         """Return a column of times."""
@@ -86,40 +78,18 @@ class RowColumns:
 
 @dataclass(frozen=True, eq=False)
 class PieceSpec:
-    """How a row group becomes a part of a log.
+    """How a row group becomes a part of a log."""
 
-    Attributes
-    ----------
-    request : LogRequest
-        What the columns are, and which rows are asked for.
-    roles : dict of role to column name
-    columns : tuple of str
-        Columns to read.
-    types : dict of name to pyarrow.DataType
-        What the columns hold, for all files together.
-    context : tuple of str
-        Columns whose infinite entries make a row invalid.
-    actions : list of labels or None
-        None if they are not known yet.
-    schema : LogSchema or None
-        How columns become contexts; None if the files say so themselves.
-    groups : ndarray or None
-        Labels of all groups, in the order of their numbers.
-    time : TimeReading or None
-    steps : tuple of callables
-        What is done with each part once it is read, such as filling in propensities.
-    """
-
-    request: LogRequest
-    roles: Mapping[str, str]
-    columns: tuple[str, ...]
-    types: Mapping[str, Any]
-    context: tuple[str, ...]
-    actions: list[Any] | None = None
-    schema: LogSchema | None = None
-    groups: AnyArray | None = None
+    request: LogRequest  # what the columns are, and which rows are asked for
+    roles: Mapping[str, str]  # role to column name
+    columns: tuple[str, ...]  # columns to read
+    types: Mapping[str, Any]  # name to pyarrow.DataType: what the columns hold, for all files together
+    context: tuple[str, ...]  # columns whose infinite entries make a row invalid
+    actions: list[Any] | None = None  # None if they are not known yet
+    schema: LogSchema | None = None  # how columns become contexts; None if the files say so themselves
+    groups: AnyArray | None = None  # labels of all groups, in the order of their numbers
     time: TimeReading | None = None
-    steps: tuple[Step, ...] = ()
+    steps: tuple[Step, ...] = ()  # what is done with each part once it is read, such as filling in propensities
 
     def load(self, piece: Piece) -> BanditLog:
         """Return the samples of a piece as a checked log, encoded as the whole log is."""
@@ -206,10 +176,6 @@ class PieceSpec:
         """Return where a sample of a piece stands, for a message."""
         _, rows = self.chosen_parts(piece, (self.roles["reward"],))
         return f"row {piece.file_row + (row if rows is None else int(rows[row]))} of {piece.file!r}"
-
-    def with_step(self, step: Step) -> PieceSpec:
-        """Return the spec with one more thing that is done with each part."""
-        return replace(self, steps=(*self.steps, step))
 
     @property
     def fingerprint(self) -> str:

@@ -54,15 +54,9 @@ def _known_folder(folder: Path) -> Spill:
 
 
 def spill(frames: Iterable[Any], folder: str | Path | None, piece_rows: int) -> Spill:
-    """Write frames to a folder, in order: a file for each run of frames, with row groups of so many rows.
+    """Write frames to a folder, in order: a file for each run of frames, with row groups of so many rows at most.
 
-    Parameters
-    ----------
-    frames : iterable of Arrow batches, tables, or pandas or polars frames
-    folder : str or Path, optional
-        Where to write, and keep, them; a temporary folder by default.
-    piece_rows : int
-        Maximum number of rows of a piece.
+    The folder is kept if it is named; by default it is a temporary one.
     """
     import pyarrow.parquet as pq
 
