@@ -137,16 +137,8 @@ def boost(
 ) -> str | None:
     """Add rounds to a state, with callbacks before, between and after them; return why it ended early.
 
-    Parameters
-    ----------
-    state : BoostingState
-        State of boosting; changed in place.
-    begin : callable
-        Returns the run, if there are rounds left.
-    n_rounds : int
-        Maximum number of rounds.
-    callbacks : sequence of callables
-        Called after every round; they say whether to continue.
+    The state is changed in place; ``begin`` returns the run, if there are rounds left of at most ``n_rounds``.
+    Callbacks are called after every round, and say whether to continue.
     """
     stop_reason = None
     try:
@@ -219,14 +211,7 @@ class BoostingRun:
     ) -> BoostingRun:
         """Return the run of a problem in memory.
 
-        Parameters
-        ----------
-        problem : Problem
-        learner : BoundLearner
-            Bound to the same log.
-        step_rule : StepRule
-        state : BoostingState
-        n_jobs : int, default=1
+        The learner is bound to the same log.
         """
         # The optimal risk groups samples by context, which ``take`` leaves behind: it comes first.
         data, order = problem.translated(), learner.row_order

@@ -24,29 +24,14 @@ from bopl.reward.pieces_rewards import FoldedPieces, cross_fit_pieces, estimate_
 
 @dataclass(frozen=True)
 class StartModels:
-    """Models of the rewards and of the logging policy.
-
-    Attributes
-    ----------
-    logging : LoggingModel or None
-    rewards : tuple of BoostedRewardModel or None
-        One per fold.
-    prior : Prior or None
-        What the reward models started from.
-    factor : float
-        Factor of estimated rewards in the initial scores; 0 if they are not part of the start.
-    has_logging : bool
-        Whether the logging policy is part of the start.
-    has_estimate : bool
-        Whether the objective needs the estimates.
-    """
+    """Models of the rewards and of the logging policy."""
 
     logging: LoggingModel | None
-    rewards: tuple[BoostedRewardModel, ...] | None
-    prior: Prior | None
-    factor: float
-    has_logging: bool
-    has_estimate: bool
+    rewards: tuple[BoostedRewardModel, ...] | None  # one per fold
+    prior: Prior | None  # what the reward models started from
+    factor: float  # of estimated rewards in the initial scores; 0 if they are not part of the start
+    has_logging: bool  # whether the logging policy is part of the start
+    has_estimate: bool  # whether the objective needs the estimates
 
     def estimate_and_score(self, part: Part, log: BanditLog) -> tuple[FloatArray | None, FloatArray]:
         """Return the estimated rewards of a piece, if they are needed, and its scores at the start."""
