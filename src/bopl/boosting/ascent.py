@@ -39,7 +39,7 @@ class Standing:
     """Statistics of the policy at the current scores."""
 
     risk: float  # of the objective that is boosted
-    empirical_risk: float  # on the translated rewards with plain weights, as the next
+    empirical_risk: float  # on the translated rewards with plain weights, like the surrogate risk
     surrogate_risk: float
     gradient_norm: float  # Euclidean norm of the gradient of the mean risk
     largest_gradient: float  # largest entry of G

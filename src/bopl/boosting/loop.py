@@ -137,8 +137,8 @@ def boost(
 ) -> str | None:
     """Add rounds to a state, with callbacks before, between and after them; return why it ended early.
 
-    The state is changed in place; ``begin`` returns the run, if there are rounds left of at most ``n_rounds``.
-    Callbacks are called after every round, and say whether to continue.
+    The state is changed in place. ``begin`` returns the run, if there are rounds left. Callbacks are called
+    after every round, and say whether to continue.
     """
     stop_reason = None
     try:

@@ -230,8 +230,9 @@ def boost(
 ) -> tuple[BoostedActions, list[float]]:
     """Boost trees on the likelihood of the logged actions, from the scores of a linear model.
 
-    It ends once the actions held out no longer become more likely. Returns the model with all rounds, and the mean
-    log-likelihood of the actions held out, before the first round and after each.
+    It ends once the actions held out no longer become more likely; ``categorical`` are columns that hold categories.
+    Returns the model with all rounds, and the mean log-likelihood of the actions held out, before the first round and
+    after each.
     """
     learner = HistTree(
         MAX_DEPTH,

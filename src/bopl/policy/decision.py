@@ -108,7 +108,7 @@ def actions_at(action_prob: FloatArray, draw: FloatArray) -> IntArray:
 
 
 def action_at(action_prob: FloatArray, draw: float) -> int:
-    """Return the action position that corresponds to one uniform number, like `actions_at`."""
+    """Return the action position of one uniform number, like `actions_at`; probabilities of shape (n_actions,)."""
     cumulative: list[float] = np.cumsum(action_prob).tolist()
     total = cumulative[-1]
     return bisect_right(cumulative, min(draw * total, math.nextafter(total, 0.0)))

@@ -46,8 +46,8 @@ class Target:
     write: Callable[[Any, Path], None]  # how to write a policy
     score: Callable[[Any, Path, Any], FloatArray]  # how to score rows with the result
     has_probability: bool  # whether it also returns probabilities
-    rows: Callable[[Any], Any]  # the rows on which agreement is checked: made from the policy …
-    rows_of: Callable[[Any, str | Path], Any]  # … or read from a file
+    rows: Callable[[Any], Any]  # the rows on which agreement is checked: made from the policy
+    rows_of: Callable[[Any, str | Path], Any]  # the same, read from a file
 
 
 @dataclass(frozen=True)

@@ -191,7 +191,7 @@ def read_for_policies(policies: Mapping[str, Any], config: TrainConfig, scale: S
 
 def evaluate_on(
     log: BanditLog | PartitionedLog,
-    policies: Mapping[str, Any],
+    policies: Mapping[str, Any],  # policies, `PolicyOnRows`, or arrays of shape (n_samples, n_actions)
     config: TrainConfig,
     *,
     quick: bool = False,  # use the few estimators that a decision needs, if the settings name none

@@ -203,7 +203,7 @@ WHOLE = Scale()
 
 
 def choose_scale(
-    paths: str | Path | Sequence[str | Path],
+    paths: str | Path | Sequence[str | Path],  # patterns, too
     *,
     format: str | None = None,  # if the extension does not show it
     memory: str | None = None,  # memory limit, such as ``"4GB"``; half of the free memory by default

@@ -171,7 +171,7 @@ def run_over_pieces(
 def working_memory(log: Any, learner: HistTree) -> WorkingMemory:
     """Return what a fit takes beside states: reading, counting, hashing and growing trees follow each other.
 
-    It is estimated before the fit begins, for its budget.
+    It is estimated before the fit begins, for its budget, from a `PiecesLog` and the settings of the learner.
     """
     is_sparse = log.schema is not None and log.schema.is_sparse
     n_columns = min(log.n_features, MAX_SPARSE) if is_sparse else log.n_features
