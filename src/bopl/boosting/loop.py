@@ -176,30 +176,16 @@ def result_of(state: BoostingState, objective: Objective, stop_reason: str | Non
 
 
 class BoostingRun:
-    """The loop, which can pause after any round and continue later.
-
-    Parameters
-    ----------
-    learner : BoundLearner
-    ascent : Ascent
-        Ascent of the same samples, in the learner's order.
-    weight : ndarray of shape (n_samples,)
-        Regression weights of the objective.
-    step_rule : StepRule
-    state : BoostingState
-        Rounds so far; extended in place.
-    optimal_risk : float
-        Minimum risk of any policy; NaN if it is unknown.
-    """
+    """The loop, which can pause after any round and continue later."""
 
     def __init__(
         self,
         learner: BoundLearner,
-        ascent: Ascent,
-        weight: FloatArray,
+        ascent: Ascent,  # of the same samples, in the learner's order
+        weight: FloatArray,  # (n_samples,): regression weights of the objective
         step_rule: StepRule,
-        state: BoostingState,
-        optimal_risk: float,
+        state: BoostingState,  # rounds so far; extended in place
+        optimal_risk: float,  # minimum risk of any policy; NaN if it is unknown
     ) -> None:
         self.state = state
         self._learner, self._ascent, self._weight, self._step_rule = learner, ascent, weight, step_rule
@@ -255,13 +241,7 @@ class BoostingRun:
 class Recorder:
     """Turns the statistics after a round into a row of the history: risks, certificate, weights, value.
 
-    Parameters
-    ----------
-    initial : Standing
-        Statistics before the first new round.
-    optimal_risk : float
-    records : list of dict
-        Rows of the earlier rounds.
+    ``initial`` are the statistics before the first new round, ``records`` the rows of the earlier rounds.
     """
 
     def __init__(self, initial: Standing, optimal_risk: float, records: list[dict[str, float]]) -> None:

@@ -36,12 +36,7 @@ _MIN_PART = 1e-12  # of the largest eigenvalue: anything smaller is indistinguis
 
 
 class Keeper:
-    """Keeps binned pairs in memory, and no files; `bopl.workflow.checkpoints` adds files of finished work.
-
-    Attributes
-    ----------
-    pairs : BoundPairs
-    """
+    """Keeps binned pairs in memory, and no files; `bopl.workflow.checkpoints` adds files of finished work."""
 
     def __init__(self) -> None:
         self.pairs = BoundPairs()

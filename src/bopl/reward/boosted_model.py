@@ -216,14 +216,8 @@ class BoundPairs:
 class RewardRun:
     """Least-squares boosting of the rewards of some samples, round by round.
 
-    Attributes
-    ----------
-    initial : float
-        Mean reward of the training samples.
-    trees : list of Tree
-        Over ``[x, a]``.
-    residual : ndarray of shape (n_samples,)
-        Reward minus prediction, also of samples that are not used, in the learner's order.
+    ``initial`` is the mean reward of the training samples; ``trees`` are over ``[x, a]``. ``residual``, of shape
+    (n_samples,), is reward minus prediction, also of samples that are not used, in the learner's order.
     """
 
     def __init__(self, bound: BoundHistTree, reward: FloatArray, weight: FloatArray, learning_rate: float) -> None:

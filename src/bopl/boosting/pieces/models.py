@@ -73,31 +73,19 @@ def _logged(model: LoggingModel, log: BanditLog) -> FloatArray:
 
 
 class PiecesBench:
-    """Models of a log in pieces: the counterpart of `Workbench`.
-
-    Parameters
-    ----------
-    log : PiecesLog
-    raw : Placement
-        Its pieces, loaded.
-    cluster : Cluster
-    sample_weight : ndarray of shape (n_samples,), optional
-    n_folds, seed, n_jobs : int
-    is_sparse : bool
-        Whether the contexts are.
-    """
+    """Models of a log in pieces: the counterpart of `Workbench`."""
 
     def __init__(
         self,
         log: PiecesLog,
-        raw: Placement,
+        raw: Placement,  # its pieces, loaded
         cluster: Cluster,
         *,
-        sample_weight: FloatArray | None,
+        sample_weight: FloatArray | None,  # (n_samples,)
         n_folds: int,
         seed: int,
         n_jobs: int,
-        is_sparse: bool,
+        is_sparse: bool,  # whether the contexts are
     ) -> None:
         self._log, self._raw, self._cluster, self._weight = log, raw, cluster, sample_weight
         self._n_folds, self._seed, self._n_jobs, self._is_sparse = n_folds, seed, n_jobs, is_sparse

@@ -74,11 +74,7 @@ class PlacedLearner:
 class PlacedAscent:
     """`Ascent` over pieces.
 
-    Attributes
-    ----------
-    score, gradient : ndarray of shape (0, n_actions)
-        Those of the samples stay with the pieces.
-    standing : Standing
+    Scores and gradients of the samples stay with the pieces: its own are of shape (0, n_actions).
     """
 
     def __init__(
