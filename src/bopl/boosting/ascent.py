@@ -26,44 +26,23 @@ MIN_PARALLEL = 1 << 16  # (sample, action) pairs below which threads cost more t
 
 @dataclass(frozen=True)
 class Sums:
-    """The numbers that determine the step size, for one prediction f.
+    """The numbers that determine the step size, for one prediction f."""
 
-    Attributes
-    ----------
-    slope : float
-        ``mean(G·f)``.
-    weighted_norm, bend : float
-        ``mean(w‖f‖²)`` and ``mean(s‖f‖²)``.
-    largest : float
-        ``max|f|`` over eligible actions.
-    """
-
-    slope: float
-    weighted_norm: float
-    bend: float
-    largest: float
+    slope: float  # mean(G·f)
+    weighted_norm: float  # mean(w‖f‖²)
+    bend: float  # mean(s‖f‖²)
+    largest: float  # max|f| over eligible actions
 
 
 @dataclass(frozen=True)
 class Standing:
-    """Statistics of the policy at the current scores.
+    """Statistics of the policy at the current scores."""
 
-    Attributes
-    ----------
-    risk : float
-        Risk of the objective that is boosted.
-    empirical_risk, surrogate_risk : float
-        Risks on the translated rewards with plain weights.
-    gradient_norm, largest_gradient : float
-        Euclidean norm of the gradient of the mean risk, and the largest entry of ``G``.
-    mean_importance_weight, effective_sample_size, snips_value : float
-    """
-
-    risk: float
-    empirical_risk: float
+    risk: float  # of the objective that is boosted
+    empirical_risk: float  # on the translated rewards with plain weights, like the surrogate risk
     surrogate_risk: float
-    gradient_norm: float
-    largest_gradient: float
+    gradient_norm: float  # Euclidean norm of the gradient of the mean risk
+    largest_gradient: float  # largest entry of G
     mean_importance_weight: float
     effective_sample_size: float
     snips_value: float
@@ -88,17 +67,9 @@ class Ascent(Protocol):
 def ascend(bound: BoundObjective, data: TrainingData, logged: BanditLog, score: FloatArray, n_jobs: int) -> Ascent:
     """Return the state of boosting at given scores.
 
-    Parameters
-    ----------
-    bound : BoundObjective
-    data : TrainingData
-        The data that the objective was bound to.
-    logged : BanditLog
-        The same samples with the logged rewards.
-    score : ndarray of shape (n_samples, n_actions)
-        Column by column in memory; changed in place.
-    n_jobs : int
-        Number of threads; they affect only the time.
+    ``data`` is what the objective was bound to, ``logged`` the same samples with the logged rewards. The scores, of
+    shape (n_samples, n_actions), lie column by column in memory and are changed in place. ``n_jobs``, the number of
+    threads, affects only the time.
     """
     if isinstance(bound, RewardTerms):
         return CompiledAscent(bound, data, logged, score, n_jobs)
@@ -125,15 +96,9 @@ class Outcomes(NamedTuple):
 
 @dataclass(frozen=True)
 class Totals:
-    """Exact sums over samples, and a maximum; those of several parts can be added.
+    """Exact sums over samples, and a maximum; those of several parts can be added."""
 
-    Attributes
-    ----------
-    limbs : ndarray of int64, shape (n_sums, N_LIMBS)
-    largest : float
-    """
-
-    limbs: Limbs
+    limbs: Limbs  # (n_sums, N_LIMBS), int64
     largest: float
 
     def __add__(self, other: Totals) -> Totals:
@@ -169,12 +134,8 @@ def standing_of(totals: Totals, n_samples: int, least_propensity: float) -> Stan
 class CompiledAscent:
     """`Ascent` in compiled code, block by block on several threads.
 
-    Parameters
-    ----------
-    bound, data, logged, score, n_jobs
-        As for `ascend`.
-    least_propensity : float, optional
-        Minimum over all samples, if these are only a part of them.
+    The parameters are those of `ascend`; ``least_propensity`` is the minimum over all samples, if these are only a part
+    of them.
     """
 
     def __init__(

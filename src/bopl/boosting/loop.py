@@ -137,16 +137,8 @@ def boost(
 ) -> str | None:
     """Add rounds to a state, with callbacks before, between and after them; return why it ended early.
 
-    Parameters
-    ----------
-    state : BoostingState
-        State of boosting; changed in place.
-    begin : callable
-        Returns the run, if there are rounds left.
-    n_rounds : int
-        Maximum number of rounds.
-    callbacks : sequence of callables
-        Called after every round; they say whether to continue.
+    The state is changed in place. ``begin`` returns the run, if there are rounds left. Callbacks are called
+    after every round, and say whether to continue.
     """
     stop_reason = None
     try:
@@ -184,30 +176,16 @@ def result_of(state: BoostingState, objective: Objective, stop_reason: str | Non
 
 
 class BoostingRun:
-    """The loop, which can pause after any round and continue later.
-
-    Parameters
-    ----------
-    learner : BoundLearner
-    ascent : Ascent
-        Ascent of the same samples, in the learner's order.
-    weight : ndarray of shape (n_samples,)
-        Regression weights of the objective.
-    step_rule : StepRule
-    state : BoostingState
-        Rounds so far; extended in place.
-    optimal_risk : float
-        Minimum risk of any policy; NaN if it is unknown.
-    """
+    """The loop, which can pause after any round and continue later."""
 
     def __init__(
         self,
         learner: BoundLearner,
-        ascent: Ascent,
-        weight: FloatArray,
+        ascent: Ascent,  # of the same samples, in the learner's order
+        weight: FloatArray,  # (n_samples,): regression weights of the objective
         step_rule: StepRule,
-        state: BoostingState,
-        optimal_risk: float,
+        state: BoostingState,  # rounds so far; extended in place
+        optimal_risk: float,  # minimum risk of any policy; NaN if it is unknown
     ) -> None:
         self.state = state
         self._learner, self._ascent, self._weight, self._step_rule = learner, ascent, weight, step_rule
@@ -219,14 +197,7 @@ class BoostingRun:
     ) -> BoostingRun:
         """Return the run of a problem in memory.
 
-        Parameters
-        ----------
-        problem : Problem
-        learner : BoundLearner
-            Bound to the same log.
-        step_rule : StepRule
-        state : BoostingState
-        n_jobs : int, default=1
+        The learner is bound to the same log.
         """
         # The optimal risk groups samples by context, which ``take`` leaves behind: it comes first.
         data, order = problem.translated(), learner.row_order
@@ -270,13 +241,7 @@ class BoostingRun:
 class Recorder:
     """Turns the statistics after a round into a row of the history: risks, certificate, weights, value.
 
-    Parameters
-    ----------
-    initial : Standing
-        Statistics before the first new round.
-    optimal_risk : float
-    records : list of dict
-        Rows of the earlier rounds.
+    ``initial`` are the statistics before the first new round, ``records`` the rows of the earlier rounds.
     """
 
     def __init__(self, initial: Standing, optimal_risk: float, records: list[dict[str, float]]) -> None:

@@ -36,12 +36,7 @@ _MIN_PART = 1e-12  # of the largest eigenvalue: anything smaller is indistinguis
 
 
 class Keeper:
-    """Keeps binned pairs in memory, and no files; `bopl.workflow.checkpoints` adds files of finished work.
-
-    Attributes
-    ----------
-    pairs : BoundPairs
-    """
+    """Keeps binned pairs in memory, and no files; `bopl.workflow.checkpoints` adds files of finished work."""
 
     def __init__(self) -> None:
         self.pairs = BoundPairs()
@@ -49,24 +44,14 @@ class Keeper:
     def recall(self, name: str, read: Callable[[Path], T]) -> T | None:
         """Return what was stored under a name; None if there is nothing, or nothing readable.
 
-        Parameters
-        ----------
-        name : str
-        read : callable
-            Returns the contents of a file, or raises ValueError.
+        ``read`` returns the contents of a file, or raises ValueError.
         """
         return None
 
     def keep(self, name: str, write: Callable[[Path], None], *, seconds: float) -> bool:
         """Store finished work under a name, if it took longer than writing it does; return whether it was stored.
 
-        Parameters
-        ----------
-        name : str
-        write : callable
-            Writes a file atomically.
-        seconds : float
-            How long the work took.
+        ``write`` writes a file atomically; ``seconds`` is how long the work took.
         """
         return False
 
@@ -231,13 +216,7 @@ class LoggingFit:
 
 @dataclass(frozen=True, eq=False)
 class RewardFit:
-    """Cross-fitted rewards, with the prior that the models started from.
-
-    Attributes
-    ----------
-    fitted : CrossFit
-    prior : Prior, optional
-    """
+    """Cross-fitted rewards, with the prior that the models started from."""
 
     fitted: CrossFit
     prior: Prior | None = None
@@ -298,19 +277,11 @@ class Prior:
 
 @dataclass(frozen=True, eq=False)
 class PriorSums:
-    """The sums for least squares over some samples: ``Σ w·c·c'`` and ``Σ w·c·r`` of the columns 1, ln p, p.
+    """The sums for least squares over some samples: ``Σ w·c·c'`` and ``Σ w·c·r`` of the columns 1, ln p, p."""
 
-    Attributes
-    ----------
-    logged : ndarray of shape (n_samples,)
-        Log-probabilities of the logged actions.
-    reward : ndarray of shape (n_samples,)
-    weight : ndarray of shape (n_samples,), optional
-    """
-
-    logged: FloatArray
-    reward: FloatArray
-    weight: FloatArray | None
+    logged: FloatArray  # (n_samples,): log-probabilities of the logged actions
+    reward: FloatArray  # (n_samples,)
+    weight: FloatArray | None  # (n_samples,)
 
     def limbs(self) -> Limbs:
         """Return them as exact sums, which can be added over several parts: six products of columns, three with r."""

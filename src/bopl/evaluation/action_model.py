@@ -131,13 +131,8 @@ class LogisticFit:
     """Penalised multinomial logistic regressions of the logged actions on some samples, by L-BFGS.
 
     The mean negative log-likelihood, with ``penalty / 2 · |coef|²`` on inputs of unit variance, is minimised.
-    Intercepts are drawn to the frequencies of the actions, as hard as one sample more would.
-
-    Parameters
-    ----------
-    log : BanditLog
-    sizes : mapping of int to int
-        How many categories there are in the columns that hold some.
+    Intercepts are drawn to the frequencies of the actions, as hard as one sample more would. ``sizes`` says how many
+    categories there are in the columns that hold some.
     """
 
     def __init__(self, log: BanditLog, sizes: Mapping[int, int]) -> None:
@@ -235,19 +230,9 @@ def boost(
 ) -> tuple[BoostedActions, list[float]]:
     """Boost trees on the likelihood of the logged actions, from the scores of a linear model.
 
-    Parameters
-    ----------
-    held_out : BanditLog
-        Boosting ends once its actions no longer become more likely.
-    categorical : list of int
-        Columns that hold categories.
-
-    Returns
-    -------
-    model : BoostedActions
-        With all rounds.
-    likelihood : list of float
-        Mean log-likelihood of the actions held out, before the first round and after each.
+    It ends once the actions held out no longer become more likely; ``categorical`` are columns that hold categories.
+    Returns the model with all rounds, and the mean log-likelihood of the actions held out, before the first round and
+    after each.
     """
     learner = HistTree(
         MAX_DEPTH,
@@ -272,12 +257,8 @@ def boost(
 def fit_shares(prob: FloatArray) -> FloatArray:
     """Return the shares of several models under which what happened is most likely.
 
-    ``sum_i ln sum_m share_m · prob_im`` is concave in the shares; expectation and maximisation climbs it.
-
-    Parameters
-    ----------
-    prob : ndarray of shape (n_samples, n_models)
-        Probability that each model gave to the logged action.
+    ``sum_i ln sum_m share_m · prob_im`` is concave in the shares; expectation and maximisation climbs it. ``prob``, of
+    shape (n_samples, n_models), is the probability that each model gave to the logged action.
     """
     share = np.full(prob.shape[1], 1.0 / prob.shape[1])
     for _ in range(N_STEPS):
@@ -321,12 +302,7 @@ def choose_calibration(
 
     In the order of `KINDS`, a richer one takes the place of a simpler one if actions of folds that it has not seen are
     likelier under it: none, a temperature, one with a factor for each action, a curve, a curve with such factors.
-
-    Parameters
-    ----------
-    action_prob : ndarray of shape (n_samples, n_actions)
-        Zero where an action was not eligible.
-    action_idx, fold : ndarrays of shape (n_samples,)
+    ``action_prob``, of shape (n_samples, n_actions), is zero where an action was not eligible.
     """
     log_prob = _log(action_prob)
     best = [Calibration()] * n_folds

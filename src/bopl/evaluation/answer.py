@@ -314,12 +314,8 @@ def _share_notes(task: EvaluationTask, sums: LogSums) -> list[str]:
 def _guard_state(guard: Guard, found: GuardChange, strict: Bounds, certainty: str) -> tuple[str, str, float]:
     """Return whether a guard is kept, a sentence about it, and the change that it allows.
 
-    Parameters
-    ----------
-    strict : (float, float)
-        Interval of the change at the level at which all guards together are held to be broken.
-    certainty : str
-        Confidence of the interval of ``found``, in words.
+    ``strict`` is the interval of the change at the level at which all guards together are held to be broken,
+    ``certainty`` the confidence of the interval of ``found``, in words.
     """
     limit, sign = guard.margin.absolute(found.base), guard.sign
     shown = [_change_text(one, found.base) for one in found.bounds]

@@ -53,13 +53,8 @@ def ever_reaches(terms, bet, mu, log_target):  # type: ignore[no-untyped-def]
 def betting_lower_bound(terms: FloatArray, delta: float) -> float:
     """Return a lower bound on the mean of terms in the order of the log, valid at all times with ``1 - delta``.
 
-    The capital falls as mu rises (both the plain and the clipped bet do), so the bound is found by bisection.
-
-    Parameters
-    ----------
-    terms : ndarray of shape (n_samples,)
-        Non-negative, with a conditional mean in [0, 1].
-    delta : float in (0, 1)
+    The capital falls as mu rises (both the plain and the clipped bet do), so the bound is found by bisection. The
+    terms, of shape (n_samples,), are non-negative, with a conditional mean in [0, 1].
     """
     target = float(np.log(1.0 / delta))
     bet = np.empty(len(terms))

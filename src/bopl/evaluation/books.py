@@ -29,35 +29,18 @@ def guard_estimator(estimators: Sequence[Estimator]) -> Estimator:
 
 
 class Books:
-    """Ledgers of the whole log, of its segments and of other rewards, and the sums over pairs of policies.
-
-    Parameters
-    ----------
-    question : Question
-    estimators : sequence of sequences of Estimator
-        Estimators of every policy, with their settings chosen.
-    guard : Estimator
-        That of guarded rewards; its settings are chosen from each of them.
-    log : BanditLog
-        The first part.
-    unit : float
-        Unit of the main reward.
-    is_whole : bool
-        Whether the log is the whole.
-    n_samples : int
-        Samples of the whole log.
-    """
+    """Ledgers of the whole log, of its segments and of other rewards, and the sums over pairs of policies."""
 
     def __init__(
         self,
         question: Question,
-        estimators: Sequence[Sequence[Estimator]],
-        guard: Estimator,
-        log: BanditLog,
+        estimators: Sequence[Sequence[Estimator]],  # of every policy, with their settings chosen
+        guard: Estimator,  # that of guarded rewards; its settings are chosen from each of them
+        log: BanditLog,  # the first part
         *,
-        unit: float,
-        is_whole: bool,
-        n_samples: int,
+        unit: float,  # of the main reward
+        is_whole: bool,  # whether the log is the whole
+        n_samples: int,  # of the whole log
     ) -> None:
         self.question, self.estimators, self.n_actions = question, estimators, log.n_actions
         self.main = Ledger(question.names, estimators, log.n_actions, unit)

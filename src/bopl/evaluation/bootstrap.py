@@ -86,13 +86,7 @@ def add_rows(seed, first_row, group, moments, replicate_key, count, sum_out):  #
 class PoissonBootstrap:
     """Re-weighted sums of moments in many replicates, taken block by block.
 
-    Parameters
-    ----------
-    n_moments : int
-    n_replicates : int, default=1000
-    seed : int, default=0
-    n_jobs : int, optional
-        Threads; all cores by default and for -1. They do not change the result.
+    ``n_jobs`` threads, by default and for -1 all cores, do not change the result.
     """
 
     def __init__(self, n_moments: int, n_replicates: int = 1000, seed: int = 0, n_jobs: int | None = None) -> None:

@@ -121,10 +121,7 @@ class Sensitivity:
     def tipping_odds(self, *, upper: bool, threshold: float = 0.0) -> float:
         """Return the smallest odds at which an end of the interval reaches a threshold; infinity beyond `MAX_ODDS`.
 
-        Parameters
-        ----------
-        upper : bool
-            Follow the upper end, which rises, instead of the lower one, which falls.
+        ``upper`` follows the upper end, which rises, instead of the lower one, which falls.
         """
         sign = 1.0 if upper else -1.0
 
@@ -207,14 +204,9 @@ def find_tipping_point(
 ) -> TippingPoint:
     """Return how strong a hidden cause must be to overturn a verdict of `better` or `worse`.
 
-    Parameters
-    ----------
-    sensitivity : Sensitivity
-        That of its policy and estimator.
-    judged : (float, float)
-        The interval that the verdict rests on, with all that it allows for, in the unit of the terms.
-    least : float, default=0
-        What `better` takes: the smallest uplift of interest, in the unit of the terms.
+    ``judged`` is the interval that the verdict rests on, with all that it allows for, and ``least`` what `better`
+    takes, the smallest uplift of interest: both in the unit of the terms. The sensitivity is that of its policy and
+    estimator.
     """
     is_worse = found.verdict == WORSE
     allowed = sensitivity.bound(1.0, upper=is_worse) - judged[int(is_worse)]

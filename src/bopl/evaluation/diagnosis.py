@@ -212,20 +212,11 @@ class WeightTotals:
     def add(
         self,
         terms: Terms,
-        action_prob: FloatArray | None,
-        impossible: BoolArray | None = None,
-        group: IntArray | None = None,
+        action_prob: FloatArray | None,  # (n_rows, n_actions)
+        impossible: BoolArray | None = None,  # (n_rows, n_actions): actions that the logging policy could not choose
+        group: IntArray | None = None,  # (n_rows,): groups of dependent samples
     ) -> None:
-        """Add samples.
-
-        Parameters
-        ----------
-        action_prob : ndarray of shape (n_rows, n_actions) or None
-        impossible : boolean ndarray of shape (n_rows, n_actions), optional
-            Actions that the logging policy could not choose.
-        group : ndarray of shape (n_rows,), optional
-            Groups of dependent samples.
-        """
+        """Add samples."""
         weight = terms.importance_weight
         contribution = weight * np.abs(terms.reward)
         gap = np.abs(weight - 1.0)
@@ -265,25 +256,13 @@ class WeightTotals:
 
     def facts(
         self,
-        action_count: FloatArray,
+        action_count: FloatArray,  # (n_actions,): how often the log took each action
         *,
-        reward_share: float,
-        trained_share: float = 0.0,
-        uniform: tuple[float, float] = (1.0, 0.0),
+        reward_share: float,  # share of the samples that carry the variance of the rewards
+        trained_share: float = 0.0,  # share of the samples that the policy was trained on
+        uniform: tuple[float, float] = (1.0, 0.0),  # mean weight of the uniform policy and its z-score
     ) -> WeightFacts:
-        """Return what the sums say.
-
-        Parameters
-        ----------
-        action_count : ndarray of shape (n_actions,)
-            How often the log took each action.
-        reward_share : float
-            Share of the samples that carry the variance of the rewards.
-        trained_share : float
-            Share of the samples that the policy was trained on.
-        uniform : (float, float)
-            Mean weight of the uniform policy and its z-score.
-        """
+        """Return what the sums say."""
         n_samples, mean = self.weight.n_samples, float(self.weight.mean[0])
         scatter = float(self.weight.moments.scatter[0, 0])
         second, square_gap = scatter + n_samples * mean**2, scatter + n_samples * (mean - 1.0) ** 2

@@ -26,11 +26,8 @@ def register_estimator(kind: type[Estimator]) -> type[Estimator]:
 def get_estimators(estimators: object, interval: Interval, *, has_reward_model: bool) -> tuple[Estimator, ...]:
     """Return estimators from names and objects.
 
-    Parameters
-    ----------
-    estimators : None, "all", name, Estimator, or sequence of names and Estimators
-        None takes the default ones that suit the interval, those with a reward model only if there is one; ``"all"``
-        all that suit it.
+    None takes the default ones that suit the interval, those with a reward model only if there is one; ``"all"`` all
+    that suit it.
     """
     if estimators is None:
         estimators = estimator_names(interval, is_default=True, has_reward_model=has_reward_model)
@@ -52,12 +49,7 @@ def get_estimators(estimators: object, interval: Interval, *, has_reward_model: 
 def estimator_names(interval: Interval, *, is_default: bool = False, has_reward_model: bool = True) -> tuple[str, ...]:
     """Return the names of the estimators that suit an interval, in the order of the registry.
 
-    Parameters
-    ----------
-    is_default : bool, default=False
-        Only those that are taken where nobody names one.
-    has_reward_model : bool, default=True
-        Without one those that need it are left out.
+    With ``is_default`` only those that are taken where nobody names one; without a reward model none that needs it.
     """
     return tuple(
         name

@@ -124,12 +124,8 @@ class EvaluationTask:
     def read(self, log: BanditLog, policies: Mapping[str, object] | None = None, group: object = None) -> Sources:
         """Return checked readers of everything that is needed of a log, or of a part of one.
 
-        Parameters
-        ----------
-        policies : mapping of name to policy, optional
-            Probabilities on this part, where they are arrays.
-        group : array of int of shape (n_samples,), optional
-            Groups of the samples, numbered as in the whole log; those of ``log`` by default.
+        ``policies`` has probabilities on this part, where they are arrays, and ``group`` the group of each sample,
+        numbered as in the whole log; those of ``log`` by default.
         """
         log.require_propensity()
         readers = self._readers(log, policies)
@@ -215,12 +211,8 @@ class Assumptions:
 def find_assumptions(settings: EvaluationSettings, seen: tuple[float, float], min_propensity: float) -> Assumptions:
     """Return the range of rewards and the largest weight: as given, else taken from the samples.
 
-    Parameters
-    ----------
-    seen : (float, float)
-        Smallest and largest reward of the samples. Where both lie in [0, 1], so do all rewards by default.
-    min_propensity : float
-        Smallest propensity of the samples.
+    ``seen`` is the smallest and the largest reward of the samples: where both lie in [0, 1], so do all rewards by
+    default. ``min_propensity`` is the smallest propensity of the samples.
     """
     low, high = seen
     limits = settings.reward_range

@@ -103,15 +103,7 @@ class Block:
 class Ledger:
     """Sums over samples, for every policy; shards add up to the whole.
 
-    Parameters
-    ----------
-    names : sequence of str
-        Names of the policies.
-    estimators : sequence of sequences of Estimator
-        Estimators of each policy, with their settings chosen.
-    n_actions : int
-    unit : float
-        Unit of the rewards.
+    ``estimators`` are those of each policy, with their settings chosen; ``unit`` is the unit of the rewards.
     """
 
     def __init__(

@@ -27,15 +27,9 @@ def smoothed_lower_bound(terms: FloatArray, delta: float, *, unit: float = 1.0, 
     side is averaged over the lambdas ``SCALES / (unit · sqrt(n))``; the average has expectation 1 as well, and the
     bound is the mu at which it equals ``1/delta``.
 
-    Parameters
-    ----------
-    terms : ndarray of shape (n_samples,)
-        Each at least ``-floor``.
-    delta : float in (0, 1)
-    unit : float
-        Size of a typical reward: sets the scale of the lambdas, before looking at the data.
-    floor : float
-        How far terms may lie below zero; lambdas stay below ``1 / (2 floor)``, so that ``1 + lambda Z`` is positive.
+    ``unit``, the size of a typical reward, sets the scale of the lambdas before looking at the data. Terms, of shape
+    (n_samples,), are at least ``-floor``, and lambdas stay below ``1 / (2 floor)``, so that ``1 + lambda Z`` is
+    positive.
     """
     n_samples = len(terms)
     scale = SCALES / (unit * np.sqrt(n_samples))

@@ -95,16 +95,8 @@ def sum_part(
 ) -> LogSums:
     """Return the sums of a part of a log; one that fails on the way leaves nothing behind.
 
-    Parameters
-    ----------
-    sources : Sources
-        What is read of the part.
-    first_row : int
-        Number of the part's first sample in the whole log.
-    books : Books, optional
-        Of an earlier part, which chose units and settings for all; by default this part chooses them.
-    is_whole : bool, default=False
-        Whether the part is the whole log.
+    ``first_row`` is the number of the part's first sample in the whole log. ``books`` are those of an earlier part,
+    which chose units and settings for all; by default this part chooses them. ``is_whole``: the part is the whole log.
     """
     log = sources.log
     for estimator in task.estimators:
@@ -132,14 +124,8 @@ def sum_part(
 def add_part(task: EvaluationTask, sums: LogSums | None, sources: Sources, first_row: int | None = None) -> LogSums:
     """Add a part of a log to the sums over those before it; return them.
 
-    Parameters
-    ----------
-    sums : LogSums or None
-        None before the first part.
-    sources : Sources
-        What is read of the part.
-    first_row : int, optional
-        Number of the part's first sample in the whole log; by default the parts follow each other.
+    ``sums`` is None before the first part. ``first_row`` is the number of the part's first sample in the whole log; by
+    default the parts follow each other.
     """
     if sums is None:
         return sum_part(task, sources, first_row or 0)

@@ -14,10 +14,11 @@ import numpy as np
 
 from bopl._settings import check_number
 from bopl._typing import BoolArray, FloatArray
-from bopl.evaluation.estimator import Estimator, MeanEstimator, Need, ratio
+from bopl.evaluation.estimator import SNIPS, Estimator, MeanEstimator, Need
 from bopl.evaluation.sample_terms import Pilot, Terms
 
 MODEL_NEEDS = frozenset({Need.REWARD_MODEL, Need.PROPENSITY})
+CORRECTION = SNIPS()  # of the residuals, by which `SelfNormalisedDR` corrects the model
 GRID_SIZE = 30  # settings that are compared when one is chosen from the data
 
 
@@ -176,27 +177,24 @@ class SelfNormalisedDR(Estimator):
     def moments(self, terms: Terms) -> FloatArray:
         """Return ``(q_pi, d, (w - 1) e, w, e)``."""
         policy_reward_hat, residual = terms.modelled
-        weight = terms.importance_weight
-        return np.column_stack([policy_reward_hat, terms.modelled_uplift, (weight - 1.0) * residual, weight, residual])
+        correction = CORRECTION.moments(terms.with_reward(residual))
+        return np.column_stack([policy_reward_hat, terms.modelled_uplift, correction])
 
     def value(self, mean: FloatArray) -> FloatArray:
         """Return ``mean(q_pi) + mean(w e) / mean(w)``."""
-        return mean[..., 0] + ratio(mean[..., 2] + mean[..., 4], mean[..., 3])
+        return mean[..., 0] + CORRECTION.value(mean[..., 2:])
 
     def uplift(self, mean: FloatArray) -> FloatArray:
         """Return ``mean(d) + mean(w e) / mean(w) - mean(e)``, exactly zero where all weights are 1."""
-        return mean[..., 1] + ratio(mean[..., 2] - (mean[..., 3] - 1.0) * mean[..., 4], mean[..., 3])
+        return mean[..., 1] + CORRECTION.uplift(mean[..., 2:])
 
     def value_gradient(self, mean: FloatArray) -> FloatArray:
         """Return the derivatives in the five means."""
-        inverse = 1.0 / mean[3] if mean[3] > 0.0 else np.nan
-        return np.array([1.0, 0.0, inverse, -(mean[2] + mean[4]) * inverse**2, inverse])
+        return np.concatenate([[1.0, 0.0], CORRECTION.value_gradient(mean[2:])])
 
     def uplift_gradient(self, mean: FloatArray) -> FloatArray:
         """Return the derivatives in the five means."""
-        inverse = 1.0 / mean[3] if mean[3] > 0.0 else np.nan
-        correction = (mean[2] - (mean[3] - 1.0) * mean[4]) * inverse
-        return np.array([0.0, 1.0, inverse, -(mean[4] + correction) * inverse, -(mean[3] - 1.0) * inverse])
+        return np.concatenate([[0.0, 1.0], CORRECTION.uplift_gradient(mean[2:])])
 
 
 T = TypeVar("T", bound=CorrectedMean)

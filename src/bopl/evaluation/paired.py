@@ -141,10 +141,7 @@ def compare_pair(
 ) -> Comparison:
     """Return what the log says of two policies head to head.
 
-    Parameters
-    ----------
-    cases : two Cases
-        What is known of either policy beside the logging policy.
+    ``cases`` are what is known of either policy beside the logging policy.
     """
     difference, bounds = pair.difference(interval, unit)
     judged = paired_allowance(cases).around(bounds)

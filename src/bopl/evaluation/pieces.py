@@ -38,19 +38,11 @@ from bopl.log.schema import LogSchema
 def evaluate_pieces(
     log: PartitionedLog,
     task: EvaluationTask,
-    cluster: Any = None,
+    cluster: Any = None,  # where pieces are summed up; one after the other in this process by default
     *,
-    columns: Mapping[str, PolicyColumn] | None = None,
+    columns: Mapping[str, PolicyColumn] | None = None,  # policies whose probabilities are in the files
 ) -> Evaluation:
-    """Return the evaluation of a log in pieces; it is the same whoever sums up the pieces.
-
-    Parameters
-    ----------
-    cluster : Cluster, distributed.Client or str, optional
-        Where pieces are summed up; one after the other in this process by default.
-    columns : mapping of name to PolicyColumn, optional
-        Policies whose probabilities are in the files.
-    """
+    """Return the evaluation of a log in pieces; it is the same whoever sums up the pieces."""
     log.require_propensity()
     given, columns = _arrays(log, task), columns or {}
     task = replace(

@@ -19,28 +19,16 @@ from bopl.log.propensity_grid import Grid, find_grid
 
 @dataclass(frozen=True)
 class Rounding:
-    """How the propensities of a log were rounded.
+    """How the propensities of a log were rounded."""
 
-    Attributes
-    ----------
-    grid : Grid or None
-        None if they were not, as far as one sees.
-    """
-
-    grid: Grid | None = None
+    grid: Grid | None = None  # None if they were not, as far as one sees
 
     @classmethod
     def of(cls, log: BanditLog, propensities: Iterable[FloatArray]) -> Rounding:
         """Return how the propensities of all parts of a log were rounded; no part is read after one that was not.
 
         Only logged propensities are looked at, for others were computed, and those that nobody has called exact.
-
-        Parameters
-        ----------
-        log : BanditLog
-            The first part.
-        propensities : iterable of ndarray
-            Of every part.
+        ``log`` is the first part, ``propensities`` are those of every part.
         """
         if log.propensity_source != "logged" or log.exact_propensity:
             return cls()
@@ -65,10 +53,6 @@ class RoundingTotals:
 
     Every weight may lie between ``w / (1 + e)`` and ``w / (1 - e)``, e being the relative error of the propensity. With
     the gradient of the estimate at the means so far, each sample adds the least and the largest of its two ends.
-
-    Parameters
-    ----------
-    n_estimators : int
     """
 
     def __init__(self, n_estimators: int) -> None:
@@ -77,25 +61,14 @@ class RoundingTotals:
 
     def add(
         self,
-        position: int,
+        position: int,  # of the estimator
         estimator: Estimator,
+        # of the policy, or of two that are compared: one propensity moves the weights of both alike
         terms: Sequence[Terms],
-        moments: Callable[..., FloatArray],
-        mean: FloatArray,
+        moments: Callable[..., FloatArray],  # from terms to moments
+        mean: FloatArray,  # (n_moments,): their means, as far as they are known
     ) -> None:
-        """Add some rows under one estimator.
-
-        Parameters
-        ----------
-        position : int
-            Of the estimator.
-        terms : sequence of Terms
-            Of the policy, or of two that are compared: one propensity moves the weights of both alike.
-        moments : callable
-            From terms to moments.
-        mean : ndarray of shape (n_moments,)
-            Their means, as far as they are known.
-        """
+        """Add some rows under one estimator."""
         error = terms[0].error
         if error is None:
             return

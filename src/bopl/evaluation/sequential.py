@@ -56,26 +56,19 @@ class DifferenceTerms:
 
 
 def difference_terms(
-    new_prob: FloatArray,
+    new_prob: FloatArray,  # what either policy gives to the logged action
     running_prob: FloatArray,
     propensity: FloatArray,
     reward: FloatArray,
     *,
-    reward_range: tuple[float, float],
+    reward_range: tuple[float, float],  # what a reward can be
+    # what ``new / p`` and ``running / p`` could have been at most, whatever context and action came
     max_new_weight: FloatArray,
     max_running_weight: FloatArray,
 ) -> DifferenceTerms:
     """Return the terms of the difference of two policies.
 
-    Parameters
-    ----------
-    new_prob, running_prob : ndarray of shape (n_samples,)
-        What either policy gives to the logged action.
-    propensity, reward : ndarray of shape (n_samples,)
-    reward_range : (float, float)
-        What a reward can be.
-    max_new_weight, max_running_weight : ndarray of shape (n_samples,)
-        What ``new / p`` and ``running / p`` could have been at most, whatever context and action came.
+    All arrays are of shape (n_samples,).
     """
     low, high = reward_range
     outside = (reward < low) | (reward > high)
@@ -124,15 +117,8 @@ def anytime_difference(
 def anytime_lower_bound(terms: FloatArray, least: FloatArray, delta: float, *, width: float) -> float:
     """Return a lower bound on the mean of ``terms``, valid at all times together with ``1 - delta``.
 
-    Parameters
-    ----------
-    terms : ndarray of shape (n_samples,)
-        In the order in which they came, all with one mean, given what came before.
-    least : ndarray of shape (n_samples,)
-        Each term is at least ``-least``; known before it came, and ``width`` at least.
-    delta : float in (0, 1)
-    width : float
-        The mean lies in ``[-width, width]``.
+    The terms, of shape (n_samples,), are in the order in which they came, all with one mean in ``[-width, width]``,
+    given what came before. Each is at least ``-least``, which is known before it came, and ``width`` at least.
     """
     target = float(np.log(1.0 / delta))
     low, high = -width, width

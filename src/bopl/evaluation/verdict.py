@@ -131,11 +131,8 @@ def find_complaint(case: Case, *, is_paired: bool = False) -> str | None:
     A cause stands before what follows from it: rows that the policy was trained on spoil any number, wrong propensities
     any weight, and few effective samples are often no more than the trace of actions that were hardly ever taken.
 
-    Parameters
-    ----------
-    is_paired : bool, default=False
-        Whether the policy is compared with another one, so that few samples that tell it from the logging policy are
-        no complaint.
+    ``is_paired``: the policy is compared with another one, so that few samples that tell it from the logging policy are
+    no complaint.
     """
     facts, samples = case.facts, case.goal.samples
     if facts.trained_share > 0.0:
@@ -336,15 +333,8 @@ def decide(estimate: Estimate, comparison: Comparison | None, guards: Sequence[G
 
     Each guard is tested at the level of the verdict itself. All of them have to be kept, so that the probability of
     calling a policy better although one is broken is at most that of one test, however many there are (Berger, 1982).
-
-    Parameters
-    ----------
-    estimate : Estimate
-        By the policy's primary estimator.
-    comparison : Comparison or None
-        With the policy that runs now, if that is not the logging policy.
-    guards : sequence of GuardResult
-        Those of the policy.
+    ``estimate`` is by the policy's primary estimator, ``comparison`` with the policy that runs now, if that is not the
+    logging policy.
     """
     found: Estimate | Comparison = estimate if comparison is None else comparison
     verdict, reason = found.verdict, found.reason

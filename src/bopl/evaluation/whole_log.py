@@ -244,18 +244,10 @@ def off_policy_score(
 ) -> float:
     """Return the estimated value of a policy, or a lower confidence bound on it (`bopl.evaluate`).
 
-    A policy that never agrees with the log gets the worst reward seen, because no sample supports it.
-
-    Parameters
-    ----------
-    log : BanditLog
-        Held-out samples.
-    logged_prob : ndarray of shape (n_samples,)
-        The policy's probabilities of the logged actions.
-    estimator : {"snips", "ips"}, default="snips"
-        Estimator of the value; `snips` is less noisy.
-    confidence : float in (0.5, 1), optional
-        Confidence level of the lower bound, one-sided; by default the value itself is returned.
+    The log has held-out samples. A policy that never agrees with it gets the worst reward seen, because no sample
+    supports it. ``logged_prob``, of shape (n_samples,), are the policy's probabilities of the logged actions; the
+    estimator is ``"snips"`` or ``"ips"``, which is noisier. The lower bound has the one-sided ``confidence``, in
+    (0.5, 1); by default the value itself is returned.
     """
     if not logged_prob.any():
         return float(log.reward.min())

@@ -41,26 +41,15 @@ def expand(context: ContextMatrix, by_action: FloatArray) -> ContextMatrix:
 
 
 def predict_expanded(
-    predict: Callable[[ContextMatrix], AnyArray],
-    context: ContextMatrix,
-    by_action: FloatArray,
+    predict: Callable[[ContextMatrix], AnyArray],  # takes expanded rows and returns a number for each
+    context: ContextMatrix,  # (n_samples, n_features)
+    by_action: FloatArray,  # (n_actions, n_action_columns)
     *,
-    chunk_rows: int = CHUNK_ROWS,
+    chunk_rows: int = CHUNK_ROWS,  # contexts to expand at a time
+    # what is done to contexts before they are expanded
     prepare: Callable[[ContextMatrix], ContextMatrix] | None = None,
 ) -> FloatArray:
-    """Return predictions for every context and action, of shape (n_samples, n_actions), expanding some at a time.
-
-    Parameters
-    ----------
-    predict : callable
-        Takes expanded rows and returns a number for each.
-    context : matrix of shape (n_samples, n_features)
-    by_action : ndarray of shape (n_actions, n_action_columns)
-    chunk_rows : int
-        Contexts to expand at a time.
-    prepare : callable, optional
-        What is done to contexts before they are expanded.
-    """
+    """Return predictions for every context and action, of shape (n_samples, n_actions), expanding some at a time."""
     prediction = np.empty((context.shape[0], len(by_action)))
     for start in range(0, context.shape[0], chunk_rows):
         rows = slice(start, start + chunk_rows)

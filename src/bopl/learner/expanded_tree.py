@@ -38,31 +38,17 @@ NO_NODE = -1
 class ExpandedTree:
     """A tree over ``[x; onehot(a); features of a]``; node 0 is the root, and nodes that it does not reach are left out.
 
-    Attributes
-    ----------
-    column : int array of shape (n_nodes,)
-        What the node looks at, ``LEAF_COLUMN`` for a leaf.
-    threshold : float32 array of shape (n_nodes,)
-        ``value < threshold`` goes left; see `just_above` for trees that say ``<=``.
-    left, right : int arrays of shape (n_nodes,)
-    default_left : bool array of shape (n_nodes,)
-        Whether missing values go left.
-    value : float64 array of shape (n_nodes,)
-        Output of the leaves.
-    gain : float64 array of shape (n_nodes,)
-        What each split gained.
-    weight : float64 array of shape (n_nodes,)
-        Weight of the leaves; that of other nodes is added up.
+    All arrays are of shape (n_nodes,).
     """
 
-    column: IntArray
-    threshold: FloatArray
+    column: IntArray  # what the node looks at, ``LEAF_COLUMN`` for a leaf
+    threshold: FloatArray  # float32: ``value < threshold`` goes left; see `just_above` for trees that say ``<=``
     left: IntArray
     right: IntArray
-    default_left: BoolArray
-    value: FloatArray
-    gain: FloatArray
-    weight: FloatArray
+    default_left: BoolArray  # whether missing values go left
+    value: FloatArray  # output of the leaves
+    gain: FloatArray  # what each split gained
+    weight: FloatArray  # of the leaves; that of other nodes is added up
 
 
 def just_above(threshold: FloatArray) -> FloatArray:
@@ -80,15 +66,9 @@ def predictor_from(
 ) -> HistTreePredictor:
     """Return a tree of another library as a predictor of the engine.
 
-    Parameters
-    ----------
-    tree : ExpandedTree
-    n_features : int
-        Number of context columns.
-    by_action : ndarray of shape (n_actions, n_action_columns)
-        The columns of the actions, from `action_columns`.
-    zero_is_missing : bool
-        Whether zeros count as missing: true for trees XGBoost grew on a sparse matrix, where absent means missing.
+    ``by_action``, of shape (n_actions, n_action_columns), has the columns of the actions, from `action_columns`;
+    ``n_features`` is the number of context columns. Zeros count as missing in trees that XGBoost grew on a sparse
+    matrix, where absent means missing.
     """
     converted = _engine_tree(tree, n_features, by_action, zero_is_missing=zero_is_missing)
     return SparseTreePredictor(converted) if zero_is_missing else HistTreePredictor(converted)

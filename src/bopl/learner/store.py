@@ -86,10 +86,7 @@ def register_predictor(
 def pack_predictors(predictors: Sequence[Predictor]) -> Packed:
     """Return the predictors of one ensemble as JSON facts and arrays; neighbours of one kind are written together.
 
-    Raises
-    ------
-    TypeError
-        A predictor is an estimator of a kind we have no plain form for.
+    A predictor that is an estimator of a kind we have no plain form for raises a TypeError.
     """
     # In the order of the ensemble, run by run: sums of floats are taken in that order when the file is read again.
     runs = [(kind, list(run)) for kind, run in groupby(predictors, key=_kind_of)] or [(FILE_KIND, [])]

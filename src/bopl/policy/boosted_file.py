@@ -47,17 +47,10 @@ class UnknownPart:
     """Placeholder for the learner or the reward model of a file that does not hold it.
 
     The policy predicts without it. Fitting again raises an error, instead of fitting something else.
-
-    Attributes
-    ----------
-    setting : {"learner", "reward_model"}
-        What it was.
-    name : str
-        Name of its class.
     """
 
-    setting: str
-    name: str
+    setting: str  # what it was: "learner" or "reward_model"
+    name: str  # of its class
 
     def bind(self, log: Any, *, seed: int) -> Any:
         """Raise an error."""

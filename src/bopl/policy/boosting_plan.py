@@ -28,22 +28,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class BoostingPlan:
-    """Objective, learner, steps and start of a policy that is to be boosted.
+    """Objective, learner, steps and start of a policy that is to be boosted."""
 
-    Attributes
-    ----------
-    policy : BoostedPolicy
-        The policy with the settings.
-    objective : Objective
-    learner : learner
-    start_parts : tuple of str
-        Summands of the start; none if it is uniform.
-    """
-
-    policy: BoostedPolicy
+    policy: BoostedPolicy  # with the settings
     objective: Objective
     learner: Any
-    start_parts: tuple[str, ...]
+    start_parts: tuple[str, ...]  # summands of the start; none if it is uniform
 
     @classmethod
     def of(cls, policy: BoostedPolicy, validation: Any = None) -> BoostingPlan:

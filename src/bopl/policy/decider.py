@@ -31,11 +31,7 @@ _SHARED = ("actions", "n_features", "feature_names", "schema")  # which a race's
 class Decider(RecordPolicy):
     """The deciding part of a policy in a file; a subclass has its content and its probabilities.
 
-    Parameters
-    ----------
-    archive : Archive
-    inverse_temperature : float in [0, inf]
-        The value in the file.
+    ``inverse_temperature``, in [0, inf], is the value in the file.
     """
 
     def __init__(self, archive: Archive, inverse_temperature: Any) -> None:

@@ -50,12 +50,8 @@ def new_event() -> str:
 def eligible_row(eligible: Any, labels: Sequence[Hashable]) -> BoolArray:
     """Return which actions can be chosen, of shape (n_actions,).
 
-    Parameters
-    ----------
-    eligible : sequence of labels, or of n_actions booleans
-        If the labels themselves are booleans, only an array is treated as a mask.
-    labels : sequence
-        Labels of all actions.
+    ``eligible`` are labels, or n_actions booleans; if the labels themselves are booleans, only an array is treated as a
+    mask.
     """
     if isinstance(eligible, str | bytes) or not hasattr(eligible, "__iter__"):
         raise TypeError(f"eligible must be a list of actions or a mask of booleans; got {eligible!r}.")
@@ -101,12 +97,8 @@ def draw_actions(action_prob: FloatArray, rng: np.random.Generator) -> IntArray:
 def actions_at(action_prob: FloatArray, draw: FloatArray) -> IntArray:
     """Return the action positions that correspond to uniform numbers.
 
-    Parameters
-    ----------
-    action_prob : ndarray of shape (n_samples, n_actions)
-    draw : ndarray of shape (n_samples,)
-        Numbers in [0, 1): the first action takes those below its probability, the second those below the sum of
-        both, and so on. An action without probability takes none.
+    The numbers, of shape (n_samples,), lie in [0, 1): the first action takes those below its probability, the second
+    those below the sum of both, and so on. An action without probability takes none.
     """
     cumulative = np.cumsum(action_prob, axis=1)
     # Rounding may leave the last cumulative value below 1: scale the draw accordingly, and stay below it.
@@ -116,13 +108,7 @@ def actions_at(action_prob: FloatArray, draw: FloatArray) -> IntArray:
 
 
 def action_at(action_prob: FloatArray, draw: float) -> int:
-    """Return the action position that corresponds to one uniform number, like `actions_at`.
-
-    Parameters
-    ----------
-    action_prob : ndarray of shape (n_actions,)
-    draw : float in [0, 1)
-    """
+    """Return the action position of one uniform number, like `actions_at`; probabilities of shape (n_actions,)."""
     cumulative: list[float] = np.cumsum(action_prob).tolist()
     total = cumulative[-1]
     return bisect_right(cumulative, min(draw * total, math.nextafter(total, 0.0)))

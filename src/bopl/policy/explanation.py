@@ -75,10 +75,7 @@ class Explanation:
 def explain_scores(ensemble: Ensemble, context: ContextMatrix, row: IntArray, action_idx: IntArray) -> Explanation:
     """Explain the scores of pairs ``(context[row[k]], action_idx[k])``.
 
-    Raises
-    ------
-    TypeError
-        The ensemble holds other predictors than trees and the logging policy.
+    An ensemble of other predictors than trees and the logging policy raises a TypeError.
     """
     summands = summands_of(ensemble)
     feature, action, expected = np.zeros((len(row), context.shape[1])), np.zeros(len(row)), 0.0
@@ -145,13 +142,7 @@ def attribute_term(
 ) -> Explanation:
     """Attribute a term of pairs ``(context[row[k]], action_idx[k])`` to the columns and the action.
 
-    Parameters
-    ----------
-    term : LoggingTerm
-    context : ndarray of shape (n_samples, n_features)
-    row, action_idx : ndarray of shape (n_pairs,)
-    n_jobs : int
-        Threads; the result does not depend on it.
+    The result does not depend on ``n_jobs``, the number of threads.
     """
     model, n_pairs = term.model, len(row)
     base = reference_inputs(model.layout) @ model.coef + model.intercept  # (n_actions,)

@@ -36,13 +36,8 @@ def nest(policies: Sequence[Any]) -> Packed:
 def unnest(archive: Archive, whole: Any, parts: Sequence[str]) -> list[Any]:
     """Return the policies of `nest`.
 
-    Parameters
-    ----------
-    archive : Archive
-    whole : policy
-        The policy that they are parts of, with its actions and columns.
-    parts : sequence of str
-        Allowed classes of the parts; registered subclasses are, too.
+    ``whole`` is the policy that they are parts of, with its actions and columns; ``parts`` are the allowed classes of
+    the parts, and registered subclasses are allowed, too.
     """
     policies = [policy_from(part) for part in part_archives(archive, parts)]
     check_parts(whole, policies)

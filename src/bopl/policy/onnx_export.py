@@ -34,15 +34,9 @@ def write_onnx(
 ) -> None:
     """Write a policy as an ONNX model.
 
-    Parameters
-    ----------
-    parts : sequence of (BoostedPolicy, float)
-        The policies to average, with their shares; for a single policy, itself.
-    path : path
-    policy : BoostedPolicy or BlendedPolicy
-        The policy with the parts. Labels that are text or integers are returned as they are, others as positions.
-    raw : bool
-        Whether the inputs are the columns of the log, by name (`onnx_raw`), instead of encoded contexts.
+    ``parts`` are the policies to average, with their shares; for a single policy, itself. ``policy`` is the one with
+    the parts: labels that are text or integers are returned as they are, others as positions. With ``raw`` the inputs
+    are the columns of the log, by name (`onnx_raw`), instead of encoded contexts.
     """
     check_flag("raw", raw)
     for one in (policy, *(part for part, _ in parts)):

@@ -67,30 +67,17 @@ class PiecesFit:
 
 
 def fit_over_pieces(
-    plan: BoostingPlan,
-    log: Any,
+    plan: BoostingPlan,  # from the settings of the policy
+    log: Any,  # PiecesLog
     cluster: Cluster,
     *,
-    sample_weight: Any,
-    validation: Any,
+    sample_weight: Any,  # (n_samples,)
+    validation: Any,  # BanditLog or PiecesLog
     callbacks: Sequence[AnyCallback],
     seed: int,
     resume_from: str | Path | None,
 ) -> PiecesFit:
-    """Train a policy on a log in pieces.
-
-    Parameters
-    ----------
-    plan : BoostingPlan
-        The plan from the settings of the policy.
-    log : PiecesLog
-    cluster : Cluster
-    sample_weight : array-like of shape (n_samples,), optional
-    validation : BanditLog or PiecesLog, optional
-    callbacks : sequence of callables
-    seed : int
-    resume_from : str or Path, optional
-    """
+    """Train a policy on a log in pieces."""
     policy, weight = plan.policy, check_sample_weight(sample_weight, log.n_samples)
     if policy.validation_fraction is not None and validation is None:
         rows, watched = log.split_rows(policy.validation_fraction, by="latest", random_state=seed)

@@ -17,34 +17,19 @@ from bopl.reward.logging_model import LoggingTerm
 
 @dataclass(frozen=True, eq=False)
 class Summands:
-    """``score = Σ coefficient · tree + Σ term``, of the start and of the rounds.
-
-    Attributes
-    ----------
-    trees : list of Tree
-    coefficients : list of float
-        Coefficient of each tree.
-    sparse_trees : list of Tree
-        Trees for which zeros of the context are missing values.
-    sparse_coefficients : list of float
-    terms : list of LoggingTerm
-        One for each model of the logging policy; their coefficients are multiplied in.
-    """
+    """``score = Σ coefficient · tree + Σ term``, of the start and of the rounds."""
 
     trees: list[Tree]
-    coefficients: list[float]
-    sparse_trees: list[Tree]
+    coefficients: list[float]  # of each tree
+    sparse_trees: list[Tree]  # trees for which zeros of the context are missing values
     sparse_coefficients: list[float]
-    terms: list[LoggingTerm]
+    terms: list[LoggingTerm]  # one for each model of the logging policy; their coefficients are multiplied in
 
 
 def summands_of(ensemble: Ensemble) -> Summands:
     """Return the summands of an ensemble.
 
-    Raises
-    ------
-    TypeError
-        It holds other predictors than trees and the logging policy.
+    Other predictors than trees and the logging policy raise a TypeError.
     """
     trees: list[tuple[Tree, float]] = []
     sparse: list[tuple[Tree, float]] = []

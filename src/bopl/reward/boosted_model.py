@@ -163,11 +163,7 @@ class BoostedRewardModel(BaseEstimator):
 class RewardBinding:
     """The logged pairs of a log, binned once for models of several folds and settings.
 
-    Parameters
-    ----------
-    log : BanditLog
-    learner : HistTree
-        The learner of `BoostedRewardModel.learner_for`; its bins serve all models.
+    ``learner`` is that of `BoostedRewardModel.learner_for`; its bins serve all models.
     """
 
     def __init__(self, log: BanditLog, learner: HistTree) -> None:
@@ -189,15 +185,8 @@ class RewardBinding:
     ) -> RewardRun:
         """Return a run without rounds.
 
-        Parameters
-        ----------
-        model : BoostedRewardModel
-            Its settings.
-        weight : ndarray of shape (n_samples,)
-            Weights of the samples, in the order of the log; those with weight zero are not used.
-        seed : int
-        learner : HistTree, optional
-            Other settings of the trees than those that the pairs were bound with.
+        The model gives its settings; ``weight``, of shape (n_samples,), is in the order of the log, and samples with
+        weight zero are not used. ``learner`` has other settings of the trees than those that the pairs were bound with.
         """
         model.check_settings()
         bound = self._bound.rebound(learner or self._bound.settings, seed=seed)
@@ -227,14 +216,8 @@ class BoundPairs:
 class RewardRun:
     """Least-squares boosting of the rewards of some samples, round by round.
 
-    Attributes
-    ----------
-    initial : float
-        Mean reward of the training samples.
-    trees : list of Tree
-        Over ``[x, a]``.
-    residual : ndarray of shape (n_samples,)
-        Reward minus prediction, also of samples that are not used, in the learner's order.
+    ``initial`` is the mean reward of the training samples; ``trees`` are over ``[x, a]``. ``residual``, of shape
+    (n_samples,), is reward minus prediction, also of samples that are not used, in the learner's order.
     """
 
     def __init__(self, bound: BoundHistTree, reward: FloatArray, weight: FloatArray, learning_rate: float) -> None:

@@ -28,23 +28,14 @@ CHUNK_ROWS = 8192
 
 @dataclass(frozen=True, eq=False)
 class Layers:
-    """A fitted network as plain arrays: inputs, standardised, through rectified layers to one output per action.
-
-    Attributes
-    ----------
-    layout : InputLayout
-    shift, factor : ndarray of shape (n_inputs,)
-        Inputs are ``(x - shift) · factor``.
-    weights, biases : tuples of ndarray
-        Weights and biases of the layers; batch normalisation is folded into them.
-    """
+    """A fitted network as plain arrays: inputs, standardised, through rectified layers to one output per action."""
 
     kind: ClassVar[str] = "network"
 
     layout: InputLayout
-    shift: FloatArray
-    factor: FloatArray
-    weights: tuple[FloatArray, ...]
+    shift: FloatArray  # (n_inputs,): inputs are ``(x - shift) · factor``
+    factor: FloatArray  # (n_inputs,)
+    weights: tuple[FloatArray, ...]  # of the layers, with batch normalisation folded in
     biases: tuple[FloatArray, ...]
 
     def predict(self, context: ContextMatrix) -> FloatArray:

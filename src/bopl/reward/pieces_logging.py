@@ -32,16 +32,7 @@ def fit_logging_pieces(
 ) -> LoggingModel:
     """Learn the logging policy of a log in pieces.
 
-    Parameters
-    ----------
-    log : PiecesLog
-    raw : Placement
-        Its pieces, loaded.
-    cluster : Cluster
-    seed : int
-    is_sparse : bool
-        Whether the contexts are.
-    n_jobs : int
+    ``raw`` are its pieces, loaded; ``is_sparse`` says whether the contexts are.
     """
     layout = layout_from(raw.reduce(_totals, add=add_some), category_sizes(log))  # type: ignore[arg-type]
     is_taken = np.zeros(log.n_samples, bool)

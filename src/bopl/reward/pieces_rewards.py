@@ -41,26 +41,13 @@ def pair_context(log: BanditLog) -> Any:
 
 @dataclass
 class RewardState:
-    """A piece in the training of reward models.
-
-    Attributes
-    ----------
-    first : int
-    stored : StoredContext
-        Of contexts and actions.
-    weight : ndarray of shape (n_folds, n_rows)
-        Zero for the samples of the fold.
-    unseen : ndarray of shape (n_folds, n_rows)
-        The rest of the weights.
-    residual : ndarray of shape (n_folds, n_rows)
-    held : HeldRows
-    """
+    """A piece in the training of reward models."""
 
     first: int
-    stored: StoredContext
-    weight: FloatArray
-    unseen: FloatArray
-    residual: FloatArray
+    stored: StoredContext  # of contexts and actions
+    weight: FloatArray  # (n_folds, n_rows): zero for the samples of the fold
+    unseen: FloatArray  # (n_folds, n_rows): the rest of the weights
+    residual: FloatArray  # (n_folds, n_rows)
     held: HeldRows = field(default_factory=HeldRows)
 
     @property
@@ -162,28 +149,14 @@ class PiecesFit:
 
 @dataclass(frozen=True)
 class FoldedPieces:
-    """A log in pieces whose samples were divided into folds.
-
-    Attributes
-    ----------
-    log : PiecesLog
-    parts : list of Part
-        With folds.
-    raw : Placement
-        The same pieces, loaded.
-    cluster : Cluster
-    n_folds : int
-        As many as were drawn.
-    is_sparse : bool
-        Whether the contexts are.
-    """
+    """A log in pieces whose samples were divided into folds."""
 
     log: PiecesLog
-    parts: list[Part]
-    raw: Placement
+    parts: list[Part]  # with folds
+    raw: Placement  # the same pieces, loaded
     cluster: Cluster
-    n_folds: int
-    is_sparse: bool
+    n_folds: int  # as many as were drawn
+    is_sparse: bool  # whether the contexts are
 
 
 def cross_fit_pieces(
@@ -191,14 +164,7 @@ def cross_fit_pieces(
 ) -> PiecesFit:
     """Fit one model per fold of a log in pieces.
 
-    Parameters
-    ----------
-    pieces : FoldedPieces
-    model : BoostedRewardModel
-    seed : int
-    read_reward : callable
-        What is to be estimated, from a log.
-    n_jobs : int
+    ``read_reward`` returns what is to be estimated, from a log.
     """
     from sklearn.base import clone
 
@@ -289,12 +255,7 @@ def estimate_rewards(models: tuple[Any, ...], part: Part, log: BanditLog) -> Flo
 
 
 class PlacedRun:
-    """Least-squares boosting without one fold, over pieces: the counterpart of `RewardRun`.
-
-    Attributes
-    ----------
-    trees : list of Tree
-    """
+    """Least-squares boosting without one fold, over pieces: the counterpart of `RewardRun`."""
 
     def __init__(
         self, placed: Placement, fold: int, facts: FoldFacts, rounds: TreeRounds[Any], learning_rate: float

@@ -24,22 +24,12 @@ EXPANDED_BYTES = 1 << 28  # of the rows [x; onehot(a)] that a regressor gets at 
 
 @dataclass(frozen=True)
 class RewardPredictor:
-    """Predicted rewards of all actions on the rows of a log.
-
-    Attributes
-    ----------
-    log : BanditLog
-    predicts : sequence of functions from contexts to (n_rows, n_actions)
-    fold : ndarray of shape (n_samples,) or None
-        Which function predicts a row; if None, the first one predicts all.
-    given : ndarray of shape (n_samples, n_actions) or None
-        Predictions given by the caller.
-    """
+    """Predicted rewards of all actions on the rows of a log."""
 
     log: BanditLog
-    predicts: tuple[Predict, ...] = ()
-    fold: IntArray | None = None
-    given: FloatArray | None = None
+    predicts: tuple[Predict, ...] = ()  # from contexts to (n_rows, n_actions)
+    fold: IntArray | None = None  # (n_samples,): which function predicts a row; if None, the first one predicts all
+    given: FloatArray | None = None  # (n_samples, n_actions): predictions given by the caller
 
     def kept(self) -> RewardPredictor:
         """Return the same predictions, made now if they are few enough to keep."""

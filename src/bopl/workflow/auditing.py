@@ -30,19 +30,10 @@ LogT = TypeVar("LogT", bound="BanditLog | PartitionedLog")
 
 
 class Audited(NamedTuple, Generic[LogT]):
-    """A log that is fit for training.
+    """A log that is fit for training."""
 
-    Attributes
-    ----------
-    log : BanditLog or PartitionedLog
-        The log without the columns that surely leak.
-    audit : Audit
-        Audit of that log; its finding ``left_out`` names the columns that were left out.
-    left_out : tuple of Leak
-    """
-
-    log: LogT
-    audit: Audit
+    log: LogT  # without the columns that surely leak
+    audit: Audit  # of that log; its finding ``left_out`` names the columns that were left out
     left_out: tuple[Leak, ...]
 
 

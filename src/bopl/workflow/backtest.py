@@ -169,13 +169,8 @@ def backtest(
 def backtest_file(config: TrainConfig, plan: PeriodPlan, *, progress: bool = False) -> Backtest:
     """Backtest ``bopl train`` on a log in a file.
 
-    Parameters
-    ----------
-    config : TrainConfig
-        ``minutes`` is divided among the periods; ``holdout`` and ``out`` are not used.
-    plan : PeriodPlan
-    progress : bool, default=False
-        Show progress if standard error is a terminal.
+    ``minutes`` of the settings is divided among the periods; ``holdout`` and ``out`` are not used. Progress is shown if
+    standard error is a terminal.
     """
     config.check_objective()
     log = read_training_log(config)

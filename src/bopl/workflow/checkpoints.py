@@ -39,14 +39,8 @@ T = TypeVar("T")
 class Checkpoints(Keeper):
     """The progress of the fits of a run and of the parts of its race: hidden files in its folder, one for each.
 
-    Their names contain a digest of the settings, the versions and the log: only an identical run finds them.
-
-    Parameters
-    ----------
-    folder : Path
-    config : TrainConfig
-    origin : sequence of str
-        What distinguishes the log from others.
+    Their names contain a digest of the settings, the versions and the log: only an identical run finds them. ``origin``
+    is what distinguishes the log from others.
     """
 
     def __init__(self, folder: Path, config: TrainConfig, origin: Sequence[str]) -> None:
@@ -130,10 +124,7 @@ def drop_checkpoints(folder: Path) -> None:
 class RunCheckpoint(Checkpoint):
     """A checkpoint that is written when enough time has passed to be worth it; without space, the fit continues.
 
-    Parameters
-    ----------
-    path : Path
-    say : callable of a level of `logging` and a sentence
+    ``say`` takes a level of `logging` and a sentence.
     """
 
     def __init__(self, path: Path, say: Callable[[int, str], None]) -> None:

@@ -174,20 +174,11 @@ def context_columns(present: Any, schema: LogSchema, keep: Sequence[str]) -> lis
 
 @dataclass(frozen=True, eq=False)
 class Decider:
-    """Decides on contexts, in this process or another.
-
-    Attributes
-    ----------
-    policy : policy
-    keep : tuple of str
-        Columns of the contexts to copy.
-    seed : int, sequence of int or None
-        Seed of the draws; None takes the most probable actions.
-    """
+    """Decides on contexts, in this process or another."""
 
     policy: Any
-    keep: tuple[str, ...]
-    seed: Any
+    keep: tuple[str, ...]  # columns of the contexts to copy
+    seed: Any  # of the draws: int, or sequence of them; None takes the most probable actions
 
     @property
     def columns(self) -> tuple[str, str]:

@@ -40,25 +40,14 @@ TOLERANCE = 1e-4  # both targets add up leaves in float32
 
 @dataclass(frozen=True)
 class Target:
-    """One export format.
-
-    Attributes
-    ----------
-    extension : str
-    write, score : callable
-        How to write a policy, and how to score rows with the result.
-    has_probability : bool
-        Whether it also returns probabilities.
-    rows, rows_of : callable
-        The rows on which agreement is checked: made from the policy, or read from a file.
-    """
+    """One export format."""
 
     extension: str
-    write: Callable[[Any, Path], None]
-    score: Callable[[Any, Path, Any], FloatArray]
-    has_probability: bool
-    rows: Callable[[Any], Any]
-    rows_of: Callable[[Any, str | Path], Any]
+    write: Callable[[Any, Path], None]  # how to write a policy
+    score: Callable[[Any, Path, Any], FloatArray]  # how to score rows with the result
+    has_probability: bool  # whether it also returns probabilities
+    rows: Callable[[Any], Any]  # the rows on which agreement is checked: made from the policy
+    rows_of: Callable[[Any, str | Path], Any]  # the same, read from a file
 
 
 @dataclass(frozen=True)

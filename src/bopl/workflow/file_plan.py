@@ -30,16 +30,9 @@ MIN_TRAINED = 100  # samples of a part that is worth training on
 
 @dataclass(frozen=True)
 class PlanQuestion:
-    """A question about a log.
+    """A question about a log."""
 
-    Attributes
-    ----------
-    min_uplift : str or None
-        Minimum uplift of interest: a number, or a share of what is earned now, such as ``"1%"``.
-    power : float in (0, 1)
-    """
-
-    min_uplift: str | None = None
+    min_uplift: str | None = None  # a number, or a share of what is earned now, such as ``"1%"``
     power: float = 0.8
 
     def effect(self, log: BanditLog) -> float | None:
@@ -62,26 +55,13 @@ class PlanQuestion:
 
 @dataclass(frozen=True)
 class FilePlan:
-    """The plan of a log file.
+    """The plan of a log file."""
 
-    Attributes
-    ----------
-    log : BanditLog
-        The samples that it is based on.
-    plan : Plan
-    min_uplift : float or None
-        Per decision.
-    warnings : list of str
-    notes : list of str
-        What the values describe.
-    curve : LearningCurve or None
-    """
-
-    log: BanditLog
+    log: BanditLog  # the samples that it is based on
     plan: Plan
-    min_uplift: float | None
+    min_uplift: float | None  # per decision
     warnings: list[str]
-    notes: list[str]
+    notes: list[str]  # what the values describe
     curve: LearningCurve | None = None
 
     @property

@@ -103,17 +103,10 @@ def estimator_needs_model(name: str) -> bool:
 
 @dataclass(frozen=True)
 class PaddedPolicy:
-    """A policy that gives probability zero to actions it does not know.
-
-    Attributes
-    ----------
-    policy : policy
-    actions_ : ndarray of shape (n_actions,)
-        Its own actions first.
-    """
+    """A policy that gives probability zero to actions it does not know."""
 
     policy: Any
-    actions_: Any
+    actions_: Any  # (n_actions,): its own actions first
 
     @property
     def training_rows_(self) -> Any:
@@ -160,22 +153,12 @@ def evaluate_files(
 
 @dataclass(frozen=True)
 class ReadForPolicies:
-    """A log in the columns of policies, and the policies on it.
+    """A log in the columns of policies, and the policies on it."""
 
-    Attributes
-    ----------
-    log : BanditLog or PartitionedLog
-    policies : dict of name to policy, or to `PolicyOnRows` if it reads the log in other columns
-    warnings : list of str
-        What to know before trusting a verdict.
-    acting : list of str
-        Whether the values are those of each policy as it samples, or of its best actions.
-    """
-
-    log: Any
-    policies: dict[str, Any]
-    warnings: list[str]
-    acting: list[str]
+    log: Any  # BanditLog or PartitionedLog
+    policies: dict[str, Any]  # by name; `PolicyOnRows` for those that read the log in other columns
+    warnings: list[str]  # what to know before trusting a verdict
+    acting: list[str]  # whether the values are those of each policy as it samples, or of its best actions
 
 
 def read_for_policies(policies: Mapping[str, Any], config: TrainConfig, scale: Scale = WHOLE) -> ReadForPolicies:
@@ -208,28 +191,16 @@ def read_for_policies(policies: Mapping[str, Any], config: TrainConfig, scale: S
 
 def evaluate_on(
     log: BanditLog | PartitionedLog,
-    policies: Mapping[str, Any],
+    policies: Mapping[str, Any],  # policies, `PolicyOnRows`, or arrays of shape (n_samples, n_actions)
     config: TrainConfig,
     *,
-    quick: bool = False,
-    against: str | None = None,
-    head_to_head: bool = False,
+    quick: bool = False,  # use the few estimators that a decision needs, if the settings name none
+    against: str | None = None,  # name of the policy in production
+    head_to_head: bool = False,  # compare every policy with every other one
 ) -> Evaluation:
     """Evaluate policies on a log that they were not trained on.
 
     The reward model is cross-fitted on a log in memory; on a log in pieces there is none.
-
-    Parameters
-    ----------
-    log : BanditLog or PartitionedLog
-    policies : mapping of name to policy, `PolicyOnRows`, or array of shape (n_samples, n_actions)
-    config : TrainConfig
-    quick : bool, default=False
-        Use the few estimators that a decision needs, if the settings name none.
-    against : str, optional
-        Name of the policy in production.
-    head_to_head : bool, default=False
-        Compare every policy with every other one.
     """
     names = chosen_estimators(config)
     if config.estimators is None:

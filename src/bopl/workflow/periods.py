@@ -79,13 +79,8 @@ class PeriodPlan:
 def read_length(length: Any, time: AnyArray, name: str) -> Any:
     """Return a length of time in the unit of a log's times, or raise an error.
 
-    Parameters
-    ----------
-    length : str, timedelta, numpy.timedelta64 or number
-    time : ndarray
-        The times of the log.
-    name : str
-        Name of the setting in messages.
+    ``length`` is text, a number, or a timedelta of Python or numpy; ``time`` are the times of the log, and ``name`` is
+    that of the setting in messages.
     """
     number, unit = _parse(length, name)
     if time.dtype.kind != "M":

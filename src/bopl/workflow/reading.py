@@ -203,27 +203,14 @@ WHOLE = Scale()
 
 
 def choose_scale(
-    paths: str | Path | Sequence[str | Path],
+    paths: str | Path | Sequence[str | Path],  # patterns, too
     *,
-    format: str | None = None,
-    memory: str | None = None,
-    cluster: str | None = None,
-    is_training: bool = False,
+    format: str | None = None,  # if the extension does not show it
+    memory: str | None = None,  # memory limit, such as ``"4GB"``; half of the free memory by default
+    cluster: str | None = None,  # address of a Dask scheduler: its workers read the log in pieces
+    is_training: bool = False,  # whether a policy is fitted to the log, which takes more memory
 ) -> Scale:
-    """Decide how to read the files of a command, and say so if there was something to decide.
-
-    Parameters
-    ----------
-    paths : path, pattern, or several of them
-    format : str, optional
-        If the extension does not show it.
-    memory : str, optional
-        Memory limit, such as ``"4GB"``; half of the free memory by default.
-    cluster : str, optional
-        Address of a Dask scheduler: its workers read the log in pieces.
-    is_training : bool, default=False
-        Whether a policy is fitted to the log, which takes more memory.
-    """
+    """Decide how to read the files of a command, and say so if there was something to decide."""
     is_asked = memory is not None or cluster is not None
     if format_of(find_files(paths), format) != "parquet":
         if is_asked:

@@ -33,18 +33,11 @@ FILES = ("policy.bopl", "report.html", "summary.json", "config.toml", "history.c
 
 @dataclass
 class StepClock:
-    """Times the steps of a run.
+    """Times the steps of a run."""
 
-    Attributes
-    ----------
-    steps : list of dict
-        ``step``, ``seconds`` and ``peak_mib``, the most memory the process held meanwhile.
-    line : RunLine or None
-        Is told which step begins.
-    """
-
+    # ``step``, ``seconds`` and ``peak_mib``, the most memory the process held meanwhile
     steps: list[dict[str, Any]] = field(default_factory=list)
-    line: RunLine | None = None
+    line: RunLine | None = None  # is told which step begins
 
     @contextmanager
     def step(self, name: str) -> Iterator[None]:
@@ -75,19 +68,11 @@ class RunFolder:
     ``history.csv``       one line per boosting round, of the winner where there was a race
     ``run.json``          versions, fingerprint of the log, what was held out, time and memory of each step
     ====================  =========================================================
-
-    Attributes
-    ----------
-    path : Path
-    out : Path
-        The policy file asked for.
-    log_facts : dict
-        What run.json is to say of how the log was read.
     """
 
     path: Path
-    out: Path
-    log_facts: dict[str, Any] = field(default_factory=dict)
+    out: Path  # the policy file asked for
+    log_facts: dict[str, Any] = field(default_factory=dict)  # what run.json is to say of how the log was read
 
     @classmethod
     @contextmanager

@@ -24,26 +24,14 @@ CONFIDENCE = 0.84  # candidates are ranked by a bound one standard error below t
 
 @dataclass(frozen=True)
 class TranslationChoice:
-    """The choice, and its alternatives.
-
-    Attributes
-    ----------
-    reward_translation : float
-    values : dict of float to float
-        Lower bound of the validation value of each candidate that was trained.
-    policy : BoostedPolicy
-        The policy of the chosen candidate.
-    is_complete : bool
-        Whether that policy need not be trained again: it was trained on all samples, or Ctrl-C stopped the run.
-    is_interrupted : bool
-        Whether Ctrl-C ended the choice, even in a candidate that was not chosen.
-    """
+    """The choice, and its alternatives."""
 
     reward_translation: float
-    values: dict[float, float]
-    policy: BoostedPolicy
+    values: dict[float, float]  # lower bound of the validation value of each candidate that was trained
+    policy: BoostedPolicy  # of the chosen candidate
+    # whether that policy need not be trained again: it was trained on all samples, or Ctrl-C stopped the run
     is_complete: bool
-    is_interrupted: bool
+    is_interrupted: bool  # whether Ctrl-C ended the choice, even in a candidate that was not chosen
 
 
 def candidates(reward: FloatArray) -> tuple[float, ...]:

@@ -23,13 +23,7 @@ MAX_SHARED = 20_000_000  # samples that share a context and are brought together
 def optimal_risk(raw: Placement, build: BuildPolicy, n_samples: int) -> float:
     """Return the minimum risk of the objective, as for a log in memory.
 
-    Parameters
-    ----------
-    raw : Placement
-        The loaded pieces, with folds if there are models.
-    build : BuildPolicy
-        Binds the objective to a piece.
-    n_samples : int
+    ``raw`` are the loaded pieces, with folds if there are models; ``build`` binds the objective to a piece.
     """
     n_shared, repeated = 0, []
     for some in count_keys([(raw, _keys)], n_samples):

@@ -24,29 +24,14 @@ from bopl.reward.pieces_rewards import FoldedPieces, cross_fit_pieces, estimate_
 
 @dataclass(frozen=True)
 class StartModels:
-    """Models of the rewards and of the logging policy.
-
-    Attributes
-    ----------
-    logging : LoggingModel or None
-    rewards : tuple of BoostedRewardModel or None
-        One per fold.
-    prior : Prior or None
-        What the reward models started from.
-    factor : float
-        Factor of estimated rewards in the initial scores; 0 if they are not part of the start.
-    has_logging : bool
-        Whether the logging policy is part of the start.
-    has_estimate : bool
-        Whether the objective needs the estimates.
-    """
+    """Models of the rewards and of the logging policy."""
 
     logging: LoggingModel | None
-    rewards: tuple[BoostedRewardModel, ...] | None
-    prior: Prior | None
-    factor: float
-    has_logging: bool
-    has_estimate: bool
+    rewards: tuple[BoostedRewardModel, ...] | None  # one per fold
+    prior: Prior | None  # what the reward models started from
+    factor: float  # of estimated rewards in the initial scores; 0 if they are not part of the start
+    has_logging: bool  # whether the logging policy is part of the start
+    has_estimate: bool  # whether the objective needs the estimates
 
     def estimate_and_score(self, part: Part, log: BanditLog) -> tuple[FloatArray | None, FloatArray]:
         """Return the estimated rewards of a piece, if they are needed, and its scores at the start."""
@@ -88,31 +73,19 @@ def _logged(model: LoggingModel, log: BanditLog) -> FloatArray:
 
 
 class PiecesBench:
-    """Models of a log in pieces: the counterpart of `Workbench`.
-
-    Parameters
-    ----------
-    log : PiecesLog
-    raw : Placement
-        Its pieces, loaded.
-    cluster : Cluster
-    sample_weight : ndarray of shape (n_samples,), optional
-    n_folds, seed, n_jobs : int
-    is_sparse : bool
-        Whether the contexts are.
-    """
+    """Models of a log in pieces: the counterpart of `Workbench`."""
 
     def __init__(
         self,
         log: PiecesLog,
-        raw: Placement,
+        raw: Placement,  # its pieces, loaded
         cluster: Cluster,
         *,
-        sample_weight: FloatArray | None,
+        sample_weight: FloatArray | None,  # (n_samples,)
         n_folds: int,
         seed: int,
         n_jobs: int,
-        is_sparse: bool,
+        is_sparse: bool,  # whether the contexts are
     ) -> None:
         self._log, self._raw, self._cluster, self._weight = log, raw, cluster, sample_weight
         self._n_folds, self._seed, self._n_jobs, self._is_sparse = n_folds, seed, n_jobs, is_sparse

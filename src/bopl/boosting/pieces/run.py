@@ -74,11 +74,7 @@ class PlacedLearner:
 class PlacedAscent:
     """`Ascent` over pieces.
 
-    Attributes
-    ----------
-    score, gradient : ndarray of shape (0, n_actions)
-        Those of the samples stay with the pieces.
-    standing : Standing
+    Scores and gradients of the samples stay with the pieces: its own are of shape (0, n_actions).
     """
 
     def __init__(
@@ -132,26 +128,13 @@ class WaitingShare:
 
 @dataclass(frozen=True)
 class PiecesProblem:
-    """What is boosted over pieces.
-
-    Attributes
-    ----------
-    parts : list of Part
-    build : BuildPolicy
-    learner : HistTree
-        Its settings.
-    layout : BinnedContext
-        Without rows.
-    action_features : ndarray of shape (n_actions, n_action_features)
-    n_samples : int
-    has_mask : bool
-    """
+    """What is boosted over pieces."""
 
     parts: list[Part]
     build: BuildPolicy
-    learner: HistTree
-    layout: BinnedContext
-    action_features: NDArray[np.float64]
+    learner: HistTree  # its settings
+    layout: BinnedContext  # without rows
+    action_features: NDArray[np.float64]  # (n_actions, n_action_features)
     n_samples: int
     has_mask: bool
 
@@ -184,13 +167,7 @@ def run_over_pieces(
 def working_memory(log: Any, learner: HistTree) -> WorkingMemory:
     """Return what a fit takes beside states: reading, counting, hashing and growing trees follow each other.
 
-    It is estimated before the fit begins, for its budget.
-
-    Parameters
-    ----------
-    log : PiecesLog
-    learner : HistTree
-        Its settings.
+    It is estimated before the fit begins, for its budget, from a `PiecesLog` and the settings of the learner.
     """
     is_sparse = log.schema is not None and log.schema.is_sparse
     n_columns = min(log.n_features, MAX_SPARSE) if is_sparse else log.n_features

@@ -37,30 +37,16 @@ class MadeRound:
 
 @dataclass
 class PolicyState:
-    """A piece in the training of a policy.
+    """A piece in the training of a policy."""
 
-    Attributes
-    ----------
-    first : int
-        Number of its first sample.
-    stored : StoredContext
-        Its binned contexts.
-    ascent : CompiledAscent
-    weight : ndarray of shape (n_rows,)
-    mask : ndarray of bool, shape (n_rows, n_actions), or (0, 0)
-    held : HeldRows
-        Rows of the nodes of the tree that is being grown.
-    step : ndarray of shape (n_actions, n_rows)
-        Values of the tree that was grown last. The memory is kept between rounds: to get it anew costs as much as to
-        write it.
-    """
-
-    first: int
-    stored: StoredContext
+    first: int  # number of its first sample
+    stored: StoredContext  # its binned contexts
     ascent: CompiledAscent
-    weight: NDArray[np.float64]
-    mask: BoolArray
-    held: HeldRows = field(default_factory=HeldRows)
+    weight: NDArray[np.float64]  # (n_rows,)
+    mask: BoolArray  # (n_rows, n_actions), or (0, 0)
+    held: HeldRows = field(default_factory=HeldRows)  # rows of the nodes of the tree that is being grown
+    # (n_actions, n_rows): values of the tree that was grown last. The memory is kept between rounds: to get it anew
+    # costs as much as to write it.
     step: NDArray[np.float64] = field(default_factory=lambda: np.zeros((0, 0)))
 
     @property
@@ -88,34 +74,17 @@ class PolicyState:
 
 @dataclass(frozen=True)
 class BuildPolicy:
-    """Makes the state of a piece from its file and the settled rounds.
-
-    Attributes
-    ----------
-    loader : Loader
-    layout : Layout
-    objective : PartObjective
-    reward_translation : float
-    least_propensity : float
-        Of all samples.
-    n_actions : int
-    is_sparse : bool
-        Whether the contexts are.
-    models : object, optional
-        Estimates rewards and gives the scores at the start: see `StartModels`.
-    row_key : RowKey, optional
-        What the rows of a piece are sorted by.
-    """
+    """Makes the state of a piece from its file and the settled rounds."""
 
     loader: Loader
     layout: Layout
     objective: PartObjective
     reward_translation: float
-    least_propensity: float
+    least_propensity: float  # of all samples
     n_actions: int
-    is_sparse: bool
-    models: Any = None
-    row_key: RowKey | None = None
+    is_sparse: bool  # whether the contexts are
+    models: Any = None  # estimates rewards and gives the scores at the start: see `StartModels`
+    row_key: RowKey | None = None  # what the rows of a piece are sorted by
 
     def __call__(self, part: Part, settled: Iterable[MadeRound], cache: Any) -> PolicyState | None:
         """Return the state; an empty piece has none."""

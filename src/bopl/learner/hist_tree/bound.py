@@ -27,18 +27,8 @@ if TYPE_CHECKING:
 class BoundHistTree:
     """A tree learner that has binned the contexts of its log; made by `HistTree.bind`.
 
-    Parameters
-    ----------
-    settings : HistTree
-    rows : EngineRows
-    action_features : ndarray of shape (n_actions, n_action_features)
-    n_jobs, seed : int
-    row_order : ndarray of int32 or None
-
-    Attributes
-    ----------
-    row_order : ndarray of int32 or None
-        The log's row at each place of targets and predictions.
+    ``action_features`` are of shape (n_actions, n_action_features); ``row_order`` is the log's row at each place of
+    targets and predictions.
     """
 
     def __init__(
@@ -71,12 +61,8 @@ class BoundHistTree:
     def rebound(self, settings: HistTree, *, seed: int) -> BoundHistTree:
         """Return a learner with other settings on the same bins and in the same order.
 
-        The two share working memory where they can, and must not fit at the same time.
-
-        Raises
-        ------
-        ValueError
-            The settings need other bins: ``max_bins`` or ``categorical`` differ.
+        The two share working memory where they can, and must not fit at the same time. Settings that need other bins
+        (``max_bins`` or ``categorical`` differ) raise a ValueError.
         """
         check_tree_settings(settings)
         if differing := self._differing_bins(settings):
@@ -126,25 +112,14 @@ def _as_plain(setting: Any) -> Any:
 
 def placed_rounds(
     settings: HistTree,
-    layout: BinnedContext,
-    action_features: NDArray[np.float64],
+    layout: BinnedContext,  # without rows: what positions mean
+    action_features: NDArray[np.float64],  # (n_actions, n_action_features)
     n_samples: int,
     n_jobs: int,
     seed: int,
     *,
-    has_mask: bool,
+    has_mask: bool,  # whether some actions are not eligible
 ) -> TreeRounds[Pieces]:
-    """Return what fits trees over pieces of a log.
-
-    Parameters
-    ----------
-    settings : HistTree
-    layout : BinnedContext
-        Without rows: what positions mean.
-    action_features : ndarray of shape (n_actions, n_action_features)
-    n_samples, n_jobs, seed : int
-    has_mask : bool
-        Whether some actions are not eligible.
-    """
+    """Return what fits trees over pieces of a log."""
     rows = EngineRows(layout, n_samples, len(action_features), has_mask)
     return TreeRounds(settings, PiecesEngine(n_jobs), rows, action_features, seed)

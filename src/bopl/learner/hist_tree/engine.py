@@ -25,26 +25,14 @@ from bopl.learner.hist_tree.tree import Tree
 
 @dataclass(frozen=True, eq=False)
 class EngineRows:
-    """The rows that an engine is bound to.
+    """The rows that an engine is bound to."""
 
-    Attributes
-    ----------
-    binned : BinnedContext
-        The contexts; without rows, but with the meaning of positions, if others keep them.
-    n_samples, n_actions : int
-    has_mask : bool
-        Whether some actions are not eligible.
-    mask : ndarray of bool, shape (n_samples, n_actions), or None
-        Eligible actions, where the rows are in memory.
-    place : ndarray of int32, shape (n_samples,), or None
-        Where each of the log's rows is kept; None if they are in the order of the log.
-    """
-
-    binned: BinnedContext
+    binned: BinnedContext  # the contexts; without rows, but with the meaning of positions, if others keep them
     n_samples: int
     n_actions: int
-    has_mask: bool = False
-    mask: NDArray[np.bool_] | None = None
+    has_mask: bool = False  # whether some actions are not eligible
+    mask: NDArray[np.bool_] | None = None  # (n_samples, n_actions): eligible actions, where the rows are in memory
+    # (n_samples,): where each of the log's rows is kept; None if in the order of the log
     place: NDArray[np.int32] | None = None
 
 
@@ -63,24 +51,13 @@ class Limits(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class GrowthTask:
-    """What one tree is asked for.
-
-    Attributes
-    ----------
-    limits : Limits
-    action_table : ActionTable
-    grids : tuple of Grid
-        Of gradients and of weights.
-    is_classifier : bool
-    drawn : ndarray of int64 or None
-        The samples to grow it on, by their numbers in the log; None for all.
-    """
+    """What one tree is asked for."""
 
     limits: Limits
     action_table: ActionTable
-    grids: tuple[Grid, Grid]
+    grids: tuple[Grid, Grid]  # of gradients and of weights
     is_classifier: bool = False
-    drawn: NDArray[np.int64] | None = None
+    drawn: NDArray[np.int64] | None = None  # the samples to grow it on, by their numbers in the log; None for all
 
 
 Source = TypeVar("Source", contravariant=True)

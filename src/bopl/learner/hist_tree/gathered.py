@@ -39,30 +39,14 @@ class Extract:
 
 def grow_whole(
     node: OpenNode,
-    parts: list[Extract],
-    number: int,
-    layout: BinnedContext,
-    target: Target,
+    parts: list[Extract],  # of each piece, in the order of the log
+    number: int,  # place of the node among those gathered
+    layout: BinnedContext,  # without rows: what positions mean
+    target: Target,  # without rows
     task: GrowthTask,
-    scratch: Scratch,
+    scratch: Scratch,  # with room for the rows
 ) -> Fragment:
-    """Grow a node whose rows have been gathered.
-
-    Parameters
-    ----------
-    node : OpenNode
-    parts : list of Extract
-        Of each piece, in the order of the log.
-    number : int
-        Place of the node among those gathered.
-    layout : BinnedContext
-        Without rows: what positions mean.
-    target : Target
-        Without rows.
-    task : GrowthTask
-    scratch : Scratch
-        With room for the rows.
-    """
+    """Grow a node whose rows have been gathered."""
     spans = [(part.rows, *part.span(number)) for part in parts]
     binned = join_rows(layout, [(rows.codes, start, end) for rows, start, end in spans])
     n_rows, n_actions = binned.n_samples, len(target.gradient)

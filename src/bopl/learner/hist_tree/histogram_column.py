@@ -30,33 +30,17 @@ NO_BIN = -1
 
 @dataclass
 class HistogramColumn:
-    """One histogram column being laid out; lists have an entry for every bin.
+    """One histogram column being laid out; lists have an entry for every bin."""
 
-    Attributes
-    ----------
-    kind : int
-        ORDERED, ONE_AGAINST_REST or INDICATORS.
-    first : int
-        First bin that is a split.
-    common, missing : int
-        Bin without codes, and bin of missing values; -1 if there is none.
-    parts, bins : list of int
-        Partition column, and its bin, that a split compares with.
-    features : list of int
-    thresholds : list of float
-    is_left : list of bool
-        Indicator whose rarer value is the smaller one.
-    """
-
-    kind: int
-    parts: list[int]
-    bins: list[int]
+    kind: int  # ORDERED, ONE_AGAINST_REST or INDICATORS
+    parts: list[int]  # partition column that a split compares with
+    bins: list[int]  # bin of that column
     features: list[int]
     thresholds: list[float]
-    is_left: list[bool]
-    first: int = 0
-    common: int = NO_BIN
-    missing: int = NO_BIN
+    is_left: list[bool]  # indicator whose rarer value is the smaller one
+    first: int = 0  # first bin that is a split
+    common: int = NO_BIN  # bin without codes; -1 if there is none
+    missing: int = NO_BIN  # bin of missing values; -1 if there is none
 
     @property
     def n_bins(self) -> int:

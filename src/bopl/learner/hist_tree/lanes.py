@@ -60,14 +60,8 @@ is_equal_or_missing = _comparison("==", missing=True)
 def masked_store(number: Any, element: Callable[[], Any], n_lanes: int) -> Any:
     """Return an intrinsic ``(values, start, value, bits)`` that stores a value into those lanes whose bits are set.
 
-    Parameters
-    ----------
-    number : numba type
-        Of the array's entries.
-    element : callable
-        Returns the same as a type of LLVM.
-    n_lanes : int
-        Lanes of a store; higher bits are ignored.
+    ``number`` is the numba type of the array's entries; ``element`` returns the same as a type of LLVM. A store has
+    ``n_lanes`` lanes; higher bits are ignored.
     """
 
     @intrinsic

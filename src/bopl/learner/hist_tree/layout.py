@@ -18,23 +18,12 @@ MIN_BUNDLE_COVER = 0.5  # a bundle that is mostly "none of them" saves nothing
 
 @dataclass(frozen=True)
 class Layout:
-    """How contexts are stored: the same for all rows, wherever they are.
-
-    Attributes
-    ----------
-    columns : tuple of ColumnBins
-    is_fixed : bool
-        One code per histogram column and row; otherwise codes of values that differ from the common ones.
-    bundles : list of list of int
-        Indicator columns that share a histogram column of the fixed layout.
-    common : ndarray of int64
-        Most common bin of every column, for the sparse layout.
-    """
+    """How contexts are stored: the same for all rows, wherever they are."""
 
     columns: tuple[ColumnBins, ...]
-    is_fixed: bool
-    bundles: list[list[int]]
-    common: NDArray[np.int64]
+    is_fixed: bool  # one code per histogram column and row; otherwise codes of values that differ from the common ones
+    bundles: list[list[int]]  # indicator columns that share a histogram column of the fixed layout
+    common: NDArray[np.int64]  # most common bin of every column, for the sparse layout
 
     @property
     def live(self) -> list[int]:
@@ -44,19 +33,12 @@ class Layout:
 
 @dataclass(frozen=True)
 class BinFacts:
-    """What the layout is chosen by; those of several parts of the rows are added.
-
-    Attributes
-    ----------
-    n_samples : int
-    counts : list of ndarray of int64
-        Rows in each bin of every column.
-    clashes : ndarray of int64, shape (n_indicators, n_indicators), or None
-        Rows in which two indicator columns are both set; None if the contexts are sparse, which are not bundled.
-    """
+    """What the layout is chosen by; those of several parts of the rows are added."""
 
     n_samples: int
-    counts: list[NDArray[np.int64]]
+    counts: list[NDArray[np.int64]]  # rows in each bin of every column
+    # (n_indicators, n_indicators): rows in which two indicator columns are both set; None if the contexts are sparse,
+    # which are not bundled
     clashes: NDArray[np.int64] | None
 
     def __add__(self, other: BinFacts) -> BinFacts:

@@ -27,18 +27,10 @@ ORDER_DEPTH, ORDER_LEAF = 20, 64.0  # depth and least leaf of the tree that give
 
 @dataclass(frozen=True)
 class RowOrder:
-    """How contexts are stored.
+    """How contexts are stored."""
 
-    Attributes
-    ----------
-    row : ndarray of int32, shape (n_samples,)
-        The log's row at each place.
-    place : ndarray of int32, shape (n_samples,)
-        The place of each of the log's rows.
-    """
-
-    row: NDArray[np.int32]
-    place: NDArray[np.int32]
+    row: NDArray[np.int32]  # (n_samples,): the log's row at each place
+    place: NDArray[np.int32]  # (n_samples,): the place of each of the log's rows
 
 
 def find_order(binned: BinnedContext, reward: NDArray[np.float64], n_jobs: int) -> RowOrder | None:

@@ -25,17 +25,11 @@ from bopl.learner.hist_tree.scratch import Scratch, make_scratch
 
 @dataclass(frozen=True, eq=False)
 class MemorySource:
-    """Gradients and weights in the order of the rows, and where the values of the tree are written.
+    """Gradients and weights in the order of the rows, and where the values of the tree are written."""
 
-    Attributes
-    ----------
-    gradient, step : ndarray of float64, shape (n_actions, n_samples)
-    weight : ndarray of float64, shape (n_samples,)
-    """
-
-    gradient: NDArray[np.float64]
-    weight: NDArray[np.float64]
-    step: NDArray[np.float64]
+    gradient: NDArray[np.float64]  # (n_actions, n_samples)
+    weight: NDArray[np.float64]  # (n_samples,)
+    step: NDArray[np.float64]  # (n_actions, n_samples)
 
 
 class MemoryEngine(CompiledPrediction):

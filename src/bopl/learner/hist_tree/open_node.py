@@ -19,16 +19,11 @@ from bopl.learner.hist_tree.wave import Counted
 class NodeCounts:
     """What the pieces counted of a node, or what one child leaves of it.
 
-    Attributes
-    ----------
-    record : ndarray of COUNTED, shape (1,)
-    action_sums : ndarray of ACTION_SUMS, shape (n_actions,)
-    histogram : Histogram
-        Tables that were not asked for are empty.
+    Tables that were not asked for are empty.
     """
 
-    record: NDArray[Any]
-    action_sums: NDArray[Any]
+    record: NDArray[Any]  # (1,), of COUNTED
+    action_sums: NDArray[Any]  # (n_actions,), of ACTION_SUMS
     histogram: Histogram
 
     @property
@@ -69,31 +64,16 @@ def counts_by_node(counted: Counted, how: NDArray[Any]) -> Iterator[NodeCounts]:
 
 @dataclass
 class OpenNode:
-    """A node that is still open.
+    """A node that is still open."""
 
-    Attributes
-    ----------
-    at : int
-        Its place in the table of nodes, and its name among the pieces.
-    actions : ndarray of int32
-    depth, path : int
-    n_rows : int
-    scale : Scale
-        Of its problem; not given before the problem has one.
-    is_root : bool
-        Whether the problem begins here.
-    has_gradient : bool
-        Whether a context split can gain.
-    """
-
-    at: int
+    at: int  # its place in the table of nodes, and its name among the pieces
     actions: NDArray[np.int32]
     depth: int
     path: int
     n_rows: int
-    scale: Scale = NO_SCALE
-    is_root: bool = True
-    has_gradient: bool = True
+    scale: Scale = NO_SCALE  # of its problem; not given before the problem has one
+    is_root: bool = True  # whether the problem begins here
+    has_gradient: bool = True  # whether a context split can gain
     _counts: NodeCounts | None = None
 
     @property

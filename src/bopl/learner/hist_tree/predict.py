@@ -39,20 +39,12 @@ _lanes_failed = Event()  # the kernels of many lanes, written in LLVM's own lang
 
 @dataclass(frozen=True)
 class FlatEnsemble:
-    """Many trees with a coefficient each, ready to score.
-
-    Attributes
-    ----------
-    walk : Walk
-    n_actions, n_features : int
-    depth : int
-        Room that a walk needs for branches left open.
-    """
+    """Many trees with a coefficient each, ready to score."""
 
     walk: Walk
     n_actions: int
     n_features: int
-    depth: int
+    depth: int  # room that a walk needs for branches left open
 
     def score(self, context: Any, *, n_jobs: int = 1) -> NDArray[np.float64]:
         """Return the sum of ``coefficient * tree`` for every action of every context.

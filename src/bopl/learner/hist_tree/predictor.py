@@ -33,21 +33,14 @@ MAX_WORDS = 1 << 28  # of action sets: 2 GiB
 
 @dataclass(frozen=True, eq=False)
 class HistTreePredictor:
-    """One tree of the engine as a predictor.
-
-    Attributes
-    ----------
-    tree : Tree
-    n_jobs : int
-        Threads for scoring; the scores do not depend on it.
-    """
+    """One tree of the engine as a predictor."""
 
     kind: ClassVar[str] = "hist_tree"
     has_exact_rows: ClassVar[bool] = True
     zero_is_missing: ClassVar[bool] = False
 
     tree: Tree
-    n_jobs: int = 1
+    n_jobs: int = 1  # threads for scoring; the scores do not depend on it
 
     @property
     def n_actions(self) -> int:

@@ -64,18 +64,8 @@ class FittedTree:
 class TreeRounds(Generic[Source]):
     """Fits one tree per round with an engine that is bound to the rows of a log.
 
-    Parameters
-    ----------
-    settings : HistTree
-    engine : TreeEngine
-    rows : EngineRows
-    action_features : ndarray of shape (n_actions, n_action_features)
-    seed : int
-
-    Attributes
-    ----------
-    n_always : int
-        Columns at the end of the contexts that every node may split, whatever ``colsample`` draws.
+    ``action_features`` are of shape (n_actions, n_action_features); ``n_always`` columns at the end of the contexts may
+    be split by every node, whatever ``colsample`` draws.
     """
 
     def __init__(
@@ -103,14 +93,7 @@ class TreeRounds(Generic[Source]):
     def fit(self, source: Source, largest: float, weights: WeightSummary, round_idx: int) -> FittedTree:
         """Fit one tree; the source has the gradients, and is given the tree's values on all rows.
 
-        Parameters
-        ----------
-        source : object
-            As the engine takes it.
-        largest : float
-            The largest absolute gradient.
-        weights : WeightSummary
-        round_idx : int
+        ``source`` is as the engine takes it; ``largest`` is the largest absolute gradient.
         """
         with announced_compilation():
             task, min_child_weight = self._task(largest, weights, round_idx)

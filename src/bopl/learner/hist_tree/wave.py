@@ -75,31 +75,15 @@ class NodeSets(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Wave:
-    """What is done with all pieces in one pass: first rows are divided, then what was asked for is found.
+    """What is done with all pieces in one pass: first rows are divided, then what was asked for is found."""
 
-    Attributes
-    ----------
-    divides : ndarray of DIVIDE
-    branches : ndarray of BRANCH
-    measures : NodeSets
-        New problems: what their scales are computed from is wanted.
-    counts : NodeSets
-        Nodes whose sums, and histograms, are wanted.
-    how : ndarray of COUNT
-        Of each of ``counts``.
-    gathers : NodeSets
-        Nodes whose rows are wanted: they are grown elsewhere.
-    n_nodes : int
-        Nodes of the tree so far.
-    """
-
-    divides: NDArray[Any]
-    branches: NDArray[Any]
-    measures: NodeSets
-    counts: NodeSets
-    how: NDArray[Any]
-    gathers: NodeSets
-    n_nodes: int
+    divides: NDArray[Any]  # of DIVIDE
+    branches: NDArray[Any]  # of BRANCH
+    measures: NodeSets  # new problems: what their scales are computed from is wanted
+    counts: NodeSets  # nodes whose sums, and histograms, are wanted
+    how: NDArray[Any]  # of COUNT, for each of ``counts``
+    gathers: NodeSets  # nodes whose rows are wanted: they are grown elsewhere
+    n_nodes: int  # nodes of the tree so far
 
     @property
     def n_histograms(self) -> int:
@@ -109,23 +93,14 @@ class Wave:
 
 @dataclass(frozen=True, eq=False)
 class TreeTask:
-    """What all waves of one tree have in common.
-
-    Attributes
-    ----------
-    grids : tuple of Grid
-    is_classifier, has_count : bool
-    n_actions, n_positions : int
-        Of the problem, and of a histogram.
-    drawn : ndarray of uint8 or None
-        The samples drawn for this tree, one bit for each of the log's; None for all.
-    """
+    """What all waves of one tree have in common."""
 
     grids: tuple[Grid, Grid]
     is_classifier: bool
     has_count: bool
-    n_actions: int
-    n_positions: int
+    n_actions: int  # of the problem
+    n_positions: int  # of a histogram
+    # the samples drawn for this tree, one bit for each of the log's; None for all
     drawn: NDArray[np.uint8] | None = None
 
     def rows(self, first: int, n_rows: int, order: NDArray[Any] | None = None) -> NDArray[np.int32]:

@@ -62,21 +62,12 @@ def plain_context(log: BanditLog) -> Any:
 
 @dataclass(frozen=True)
 class LogNumbers:
-    """Numbers of a whole log; those of several pieces are joined by ``+``.
-
-    Attributes
-    ----------
-    least_propensity : float
-    largest_reward : tuple of (size, minus the number of the sample, reward)
-        Of the first of the largest ones.
-    has_reward : bool
-        Whether a reward is not zero after the translation.
-    is_sparse : bool
-    """
+    """Numbers of a whole log; those of several pieces are joined by ``+``."""
 
     least_propensity: float = float("inf")
+    # size, minus the number of the sample, and reward of the first of the largest ones
     largest_reward: tuple[float, int, float] = (-1.0, 0, 0.0)
-    has_reward: bool = False
+    has_reward: bool = False  # whether a reward is not zero after the translation
     is_sparse: bool = False
 
     def __add__(self, other: LogNumbers) -> LogNumbers:
@@ -230,14 +221,8 @@ def count_keys(sources: Sequence[tuple[Placement | BanditLog, HashRows]], n_samp
     """Yield the hashes of all rows with their counts, the lowest first; not all may fit into the owner's memory.
 
     Hashes are spread evenly over 64 bits, so equal ranges of them hold about equally many rows. Each range takes a
-    pass, in which pieces hash their rows again: that costs less than keeping the hashes of all rows.
-
-    Parameters
-    ----------
-    sources : sequence of (Placement or BanditLog, callable)
-        Loaded pieces or a log in memory, and the hash of their rows.
-    n_samples : int
-        Rows of all sources.
+    pass, in which pieces hash their rows again: that costs less than keeping the hashes of all rows. ``sources`` are
+    loaded pieces or a log in memory, with the hash of their rows; ``n_samples`` are the rows of all.
     """
     n_ranges = max(-(-n_samples // KEYS_AT_ONCE), 1)
     for low, end in pairwise([(idx << 64) // n_ranges for idx in range(n_ranges + 1)]):

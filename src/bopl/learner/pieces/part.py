@@ -75,24 +75,13 @@ class PiecesLog(Protocol):
 
 @dataclass(frozen=True)
 class Part:
-    """A piece with what belongs to its samples beside the log.
+    """A piece with what belongs to its samples beside the log."""
 
-    Attributes
-    ----------
-    piece : Piece
-    first : int
-        Number of its first sample.
-    n_rows : int
-    sample_weight : ndarray of shape (n_rows,), optional
-    fold : ndarray of shape (n_rows,), optional
-        Of cross-fitting.
-    """
-
-    piece: Any
-    first: int
+    piece: Any  # Piece
+    first: int  # number of its first sample
     n_rows: int
-    sample_weight: FloatArray | None = None
-    fold: IntArray | None = None
+    sample_weight: FloatArray | None = None  # (n_rows,)
+    fold: IntArray | None = None  # (n_rows,), of cross-fitting
 
     @property
     def rows(self) -> slice:

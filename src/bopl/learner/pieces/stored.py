@@ -43,15 +43,9 @@ DEPTH, MIN_WEIGHT = 6, 50.0  # of the tree on the sample
 
 @dataclass(frozen=True)
 class RowKey:
-    """What rows are sorted by.
+    """What rows are sorted by."""
 
-    Attributes
-    ----------
-    bits : tuple of (int, int)
-        Column and bit, 0 being the highest; the most significant first.
-    """
-
-    bits: tuple[tuple[int, int], ...]
+    bits: tuple[tuple[int, int], ...]  # column and bit, 0 being the highest; the most significant first
 
     def order(self, context: Any, columns: tuple[ColumnBins, ...]) -> NDArray[np.int32]:
         """Return the rows of dense contexts in ascending order of their keys."""
@@ -68,16 +62,8 @@ class RowKey:
 def find_row_key(raw: Placement, learner: HistTree, n_samples: int, largest: int) -> RowKey | None:
     """Return what the rows of all pieces, whose contexts are dense, are sorted by.
 
-    Parameters
-    ----------
-    raw : Placement
-        The loaded pieces.
-    learner : HistTree
-        Its bins and categories.
-    n_samples : int
-        Of the log.
-    largest : int
-        Rows of the largest piece: if it is small, its rows are in the cache in any order, and there is no key.
+    ``learner`` has the bins and categories; ``largest`` is the number of rows of the largest piece: if it is small, its
+    rows are in the cache in any order, and there is no key.
     """
     if largest < locality.MIN_CONTEXTS:
         return None
@@ -122,18 +108,10 @@ def key_by_gain(gain: NDArray[np.float64]) -> RowKey | None:
 
 @dataclass
 class StoredContext:
-    """The codes of a piece: arrays in memory, or the name of a file that is mapped when they are read.
+    """The codes of a piece: arrays in memory, or the name of a file that is mapped when they are read."""
 
-    Attributes
-    ----------
-    layout : BinnedContext
-        Without rows: what the codes mean.
-    arrays : mapping of str to ndarray
-        With ``row``, the piece's row at each place, if rows are not in the order of the file.
-    n_samples : int
-    """
-
-    layout: BinnedContext
+    layout: BinnedContext  # without rows: what the codes mean
+    # with ``row``, the piece's row at each place, if rows are not in the order of the file
     arrays: Mapping[str, AnyArray]
     n_samples: int
     _opened: BinnedContext | None = field(default=None, repr=False)
@@ -163,30 +141,14 @@ def store_piece(
     part: Part,
     loader: Loader,
     layout: Layout,
-    context: Callable[[], Any],
-    cache: Any,
+    context: Callable[[], Any],  # returns the contexts, if they have to be binned
+    cache: Any,  # ArrayCache or None
     *,
-    is_sparse: bool,
-    what: str,
-    row_key: RowKey | None = None,
+    is_sparse: bool,  # whether the contexts are
+    what: str,  # what the contexts are of: two kinds must not be taken for each other
+    row_key: RowKey | None = None,  # what rows are sorted by; in the order of the file otherwise
 ) -> StoredContext:
-    """Return the codes of a piece, from the cache if they are there.
-
-    Parameters
-    ----------
-    part : Part
-    loader : Loader
-    layout : Layout
-    context : callable
-        Returns the contexts, if they have to be binned.
-    cache : ArrayCache or None
-    is_sparse : bool
-        Whether the contexts are.
-    what : str
-        What the contexts are of: two kinds must not be taken for each other.
-    row_key : RowKey, optional
-        What rows are sorted by; in the order of the file otherwise.
-    """
+    """Return the codes of a piece, from the cache if they are there."""
 
     def make() -> dict[str, AnyArray]:
         given = context()
