@@ -129,7 +129,7 @@ def test_frames_are_checked_by_name():
         ({"n_rounds": 2.5}, TypeError, "n_rounds must be an integer"),
         ({"reward_translation": "low"}, TypeError, "reward_translation must be a number"),
         ({"ensemble_weight_penalty": -1}, ValueError, "ensemble_weight_penalty must be at least 0"),
-        ({"scale": 0.0}, ValueError, "scale must be greater than 0; got 0.0"),
+        ({"scale": 0.0}, ValueError, r"scale must lie in \[1e-100, 1e\+100\]; got 0.0"),
         ({"early_stopping_rounds": 3}, ValueError, "early_stopping_rounds=3 needs a validation log"),
         ({"validation_fraction": 1.5}, ValueError, r"validation_fraction must lie in \(0, 1\); got 1.5"),
         ({"start": "zero"}, ValueError, "start must be one of 'uniform', 'reward_model', .*; got 'zero'"),

@@ -63,7 +63,8 @@ class ThisMachine(Cluster):
         trim_memory()
         room = self.memory - _held() - work.shared
         if room < work.per_piece:
-            smallest = -(-(self.memory - room + work.per_piece) // 10**7) * 10
+            # Tens of megabytes, and ten more: what the process holds differs from run to run.
+            smallest = -(-(self.memory - room + work.per_piece) // 10**7) * 10 + 10
             warnings.warn(
                 f"a memory budget of {in_words(self.memory)} is exceeded: this fit takes up to {smallest} MB; pass "
                 f"memory='{smallest}MB' or more, or write smaller row groups.",
