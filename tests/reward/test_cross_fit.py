@@ -1,11 +1,15 @@
 """Every sample's rewards are estimated by a model that has not seen it."""
 
+from dataclasses import dataclass
+from typing import ClassVar
+
 import numpy as np
 import pytest
 from scipy.sparse import csr_array
 from sklearn.linear_model import LinearRegression
 
 import bopl
+from bopl.learner.store import PREDICTORS
 from bopl.reward import BoostedRewardModel, cross_fit, draw_folds
 from bopl.reward.boosted_model import RewardBinding
 from bopl.reward.kept_models import can_be_kept
@@ -192,3 +196,66 @@ def test_a_subclass_with_another_fit_is_fitted_by_it():
     assert ours.explained > 0.1
     assert theirs.explained > 0.5 * ours.explained
     assert not can_be_kept(TenTimes())
+
+
+@dataclass(frozen=True)
+class Averages(bopl.learner.Predictor):
+    mean: np.ndarray
+    kind: ClassVar[str] = "averages"
+
+    def predict(self, context):
+        return np.tile(self.mean, (context.shape[0], 1))
+
+
+class AverageRewards:
+    """A reward model of somebody else: weighted means by action, which know how to be written."""
+
+    def fit(self, log, sample_weight=None):
+        weight = np.ones(log.n_samples) if sample_weight is None else sample_weight
+        total, count = (np.bincount(log.action_idx, one, log.n_actions) for one in (weight * log.reward, weight))
+        self.mean_ = total / np.maximum(count, 1e-9)
+        return self
+
+    def predict(self, context):
+        return self.predictor().predict(context)
+
+    def predictor(self):
+        return Averages(self.mean_)
+
+
+@pytest.fixture
+def averages_are_known():
+    with PREDICTORS.temporary():
+        bopl.learner.register_predictor(
+            "averages",
+            lambda parts: ({}, {"mean": np.array([part.mean for part in parts])}),
+            lambda facts, arrays, *, n_features, by_action: [Averages(mean) for mean in arrays["mean"]],
+        )
+        yield
+
+
+@pytest.mark.usefixtures("averages_are_known")
+def test_a_reward_model_with_a_predictor_of_its_own_is_part_of_the_file(tmp_path):
+    log = make_log()
+    policy = bopl.BoostedPolicy("dr", start="reward_model", reward_model=AverageRewards(), n_rounds=2, random_state=0)
+    policy.fit(log).save(tmp_path / "policy.bopl")
+    loaded = bopl.load(tmp_path / "policy.bopl")
+    np.testing.assert_array_equal(loaded.decision_function(log.context), policy.decision_function(log.context))
+
+
+def test_samples_of_a_fold_have_their_weights_in_a_model_that_takes_them():
+    log = make_log()
+    weight = np.where(np.arange(log.n_samples) % 2, 2.0, 0.0)
+    weighted, doubled = cross_fit(log, AverageRewards(), sample_weight=weight), cross_fit(log, AverageRewards())
+    rows = (weighted.fold != 0) & (weight > 0.0)
+    np.testing.assert_allclose(weighted.models[0].mean_, AverageRewards().fit(log.subset(rows)).mean_)
+    assert not np.allclose(weighted.models[0].mean_, doubled.models[0].mean_)
+
+
+def test_a_reward_model_without_a_predictor_is_named_where_the_policy_cannot_be_saved(tmp_path):
+    policy = bopl.BoostedPolicy("dr", start="reward_model", reward_model=MeanByAction(), n_rounds=1, random_state=0)
+    policy.fit(make_log())
+    with pytest.raises(TypeError, match="predictors of MeanByAction have no plain form"):
+        policy.save(tmp_path / "policy.bopl")
+    with pytest.raises(AttributeError, match="needs a learner that fits trees"):
+        _ = policy.feature_importances_

@@ -17,7 +17,7 @@ from bopl._policy_reader import logged_entries
 from bopl._registry import keeps
 from bopl._typing import ContextMatrix, FloatArray
 from bopl.boosting.ensemble import Start, mean_of
-from bopl.learner import BoundLearner, HistTree, bind_learner, with_categories
+from bopl.learner import BoundLearner, HistTree, Predictor, bind_learner, with_categories
 from bopl.learner.hist_tree.bound import BoundHistTree
 from bopl.learner.store import learner_settings
 from bopl.log import BanditLog
@@ -236,14 +236,25 @@ class RewardFit:
         return reward_start(self.fitted.models, self.prior, factor)
 
 
+@dataclass(frozen=True)
+class _ModelTerm(Predictor):
+    """A reward model as a term of an ensemble; it has no form in which it could be saved."""
+
+    estimator: Any
+
+    def predict(self, context: ContextMatrix) -> FloatArray:
+        """Return what the model predicts."""
+        return np.asarray(self.estimator.predict(context))
+
+
 def reward_start(models: Sequence[Any], prior: Prior | None, factor: float) -> Start:
     """Return ``factor`` times the mean of several reward models, and of their prior, as a start."""
-    if all(isinstance(model, BoostedRewardModel) for model in models):
+    if all(keeps(model, BoostedRewardModel, "fit", "predict") for model in models):
         # The models' constants are left out: a constant in all scores of a context changes no probability.
         predictors = [list(model.predictors_) for model in models]
         rates = [[factor * model.learning_rate] * len(model.predictors_) for model in models]
     else:
-        predictors = [[model.predictor() if hasattr(model, "predictor") else model] for model in models]
+        predictors = [[model.predictor() if hasattr(model, "predictor") else _ModelTerm(model)] for model in models]
         rates = [[factor]] * len(models)
     start = mean_of("reward_model", predictors, rates)
     if prior is not None:

@@ -18,13 +18,11 @@ from bopl._policy_reader import logged_entries
 from bopl._registry import keeps
 from bopl._settings import check_number
 from bopl._typing import FloatArray, IntArray
-from bopl.learner import Predictor
 from bopl.log import BanditLog
 from bopl.log.row_sketch import RowSketch
 from bopl.reward.boosted_model import BoostedRewardModel, RewardBinding
 from bopl.reward.folds import draw_folds
-from bopl.reward.network_model import NetworkRewardModel
-from bopl.reward.prediction import predict_rewards
+from bopl.reward.prediction import RewardPredictor, fit_folds, predict_rewards
 
 CHUNK_ROWS = 1 << 17  # contexts that are copied at a time
 PATIENCE = 10  # rounds without a smaller error on unseen samples, after which boosting ends
@@ -77,7 +75,9 @@ def cross_fit(
     model : model, optional
         `BoostedRewardModel` by default, whose boosting ends when the error on unseen samples stops falling
         (``n_rounds`` is the maximum). Any other model with ``fit(log)`` and ``predict(context)``, or a scikit-learn
-        regressor of rows ``[x; onehot(a)]``, is fitted as it is.
+        regressor of rows ``[x; onehot(a)]``, is fitted as it is. One with a method ``predictor()``, which returns the
+        `Predictor` that was fitted, can be part of a policy's file, and gets the weights if its ``fit`` takes them; it
+        may limit the number of folds by an attribute ``max_folds``.
     n_folds : int, default=5
         Number of folds; each is predicted by a model of the others.
     seed : int, default=0
@@ -94,13 +94,14 @@ def cross_fit(
     if keeps(model, BoostedRewardModel, "fit", "predict"):
         fold = draw_model_folds(log, model, n_folds, seed)
         return _cross_fit_boosted(log, model, fold, seed, sample_weight, binding, is_over)
-    if isinstance(model, NetworkRewardModel):
-        return _cross_fit_network(log, model, draw_model_folds(log, model, n_folds, seed), sample_weight)
-    predictor = predict_rewards(model, log, n_folds=n_folds, seed=seed)
+    if hasattr(model, "predictor"):
+        drawn = draw_model_folds(log, model, n_folds, seed)
+        predictor = RewardPredictor(log, fit_folds(model, log, drawn, sample_weight), drawn)
+    else:
+        predictor = predict_rewards(model, log, n_folds=n_folds, seed=seed)
     fold = np.zeros(log.n_samples, np.intp) if predictor.fold is None else predictor.fold
     estimate = np.asfortranarray(predictor.block(slice(0, log.n_samples)))
-    models = tuple(_Function(predict) for predict in predictor.predicts)
-    return _judged(models, fold, estimate, log, sample_weight)
+    return _judged(predictor.models, fold, estimate, log, sample_weight)
 
 
 def draw_model_folds(log: BanditLog, model: Any, n_folds: int, seed: int) -> IntArray:
@@ -121,17 +122,6 @@ def estimate_unseen(
             rows = own[start : start + n_rows]
             estimate[rows] = fitted.predict(log.context[rows])
     return _judged(models, fold, estimate, log, sample_weight)
-
-
-@dataclass(frozen=True)
-class _Function(Predictor):
-    """A prediction function as a model."""
-
-    function: Callable[[Any], FloatArray]
-
-    def predict(self, context: Any) -> FloatArray:
-        """Return what the function returns."""
-        return self.function(context)
 
 
 def _cross_fit_boosted(
@@ -192,19 +182,6 @@ def boost_folds(
         if is_over() or round_idx + 1 - best >= patience:
             break
     return best
-
-
-def _cross_fit_network(
-    log: BanditLog, model: NetworkRewardModel, fold: IntArray, sample_weight: FloatArray | None
-) -> CrossFit:
-    from sklearn.base import clone
-
-    models = []
-    for number in range(int(fold.max()) + 1):
-        others = np.flatnonzero(fold != number)
-        weight = None if sample_weight is None else sample_weight[others]
-        models.append(clone(model).fit(log.subset(others), sample_weight=weight))
-    return estimate_unseen(tuple(models), fold, log, sample_weight)
 
 
 def _judged(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from copy import deepcopy
 from dataclasses import dataclass
 from typing import Any
@@ -10,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from bopl._policy_reader import fits_in_memory, row_blocks
-from bopl._typing import ContextMatrix, FloatArray, IntArray
+from bopl._typing import AnyArray, BoolArray, ContextMatrix, FloatArray, IntArray
 from bopl.learner.expanded import action_columns, predict_expanded
 from bopl.log import BanditLog
 from bopl.log.context import is_sparse, with_columns
@@ -18,7 +17,6 @@ from bopl.log.row_sketch import RowSketch
 from bopl.reward.boosted_model import BoostedRewardModel
 from bopl.reward.folds import draw_folds
 
-Predict = Callable[[ContextMatrix], FloatArray]  # contexts to (n_rows, n_actions)
 EXPANDED_BYTES = 1 << 28  # of the rows [x; onehot(a)] that a regressor gets at a time
 
 
@@ -27,8 +25,8 @@ class RewardPredictor:
     """Predicted rewards of all actions on the rows of a log."""
 
     log: BanditLog
-    predicts: tuple[Predict, ...] = ()  # from contexts to (n_rows, n_actions)
-    fold: IntArray | None = None  # (n_samples,): which function predicts a row; if None, the first one predicts all
+    models: tuple[Any, ...] = ()  # ``predict`` takes contexts to (n_rows, n_actions)
+    fold: IntArray | None = None  # (n_samples,): which model predicts a row; if None, the first one predicts all
     given: FloatArray | None = None  # (n_samples, n_actions): predictions given by the caller
 
     def kept(self) -> RewardPredictor:
@@ -49,14 +47,14 @@ class RewardPredictor:
         if self.fold is None:
             return self._predicted(0, context)
         reward_hat = np.empty((rows.stop - rows.start, self.log.n_actions))
-        for number in range(len(self.predicts)):
+        for number in range(len(self.models)):
             own = np.flatnonzero(self.fold[rows] == number)
             if len(own):
                 reward_hat[own] = self._predicted(number, context[own])
         return reward_hat
 
     def _predicted(self, number: int, context: ContextMatrix) -> FloatArray:
-        reward_hat = np.asarray(self.predicts[number](context), dtype=np.float64)
+        reward_hat = np.asarray(self.models[number].predict(context), dtype=np.float64)
         expected = (context.shape[0], self.log.n_actions)
         if reward_hat.shape != expected:
             raise ValueError(
@@ -93,7 +91,7 @@ def predict_rewards(reward_model: object, log: BanditLog, *, n_folds: int | None
     _check_kind(reward_model)
     if is_fitted(reward_model):
         _check_other_rows(reward_model, log)
-        return RewardPredictor(log, (_predict_of(reward_model, log),))
+        return RewardPredictor(log, (_by_context(reward_model, log),))
     if n_folds is None:
         raise ValueError(
             "the reward model is not fitted, and parts of a log are not cross-fitted: fit it on other samples first."
@@ -101,8 +99,7 @@ def predict_rewards(reward_model: object, log: BanditLog, *, n_folds: int | None
     # An estimate from a model that has seen the sample is too good where an estimator multiplies it with 1/p: the
     # doubly robust correction would vanish with the residual.
     fold = draw_folds(log, n_folds, seed)
-    predicts = [_fit_fold(reward_model, log, fold != number) for number in range(int(fold.max()) + 1)]
-    return RewardPredictor(log, tuple(predicts), fold)
+    return RewardPredictor(log, fit_folds(reward_model, log, fold), fold)
 
 
 def is_fitted(model: Any) -> bool:
@@ -155,29 +152,45 @@ def _check_other_rows(model: Any, log: BanditLog) -> None:
         )
 
 
-def _fit_fold(model: Any, log: BanditLog, train: Any) -> Predict:
-    from sklearn.base import clone
+def fit_folds(model: Any, log: BanditLog, fold: IntArray, sample_weight: FloatArray | None = None) -> tuple[Any, ...]:
+    """Return a copy of a model for each fold, fitted to the others; weights go to a ``fit`` that takes them."""
+    return tuple(_fit_rows(model, log, fold != number, sample_weight) for number in range(int(fold.max()) + 1))
 
-    copy, part = clone(model) if hasattr(model, "get_params") else deepcopy(model), log.subset(train)
+
+def _fit_rows(model: Any, log: BanditLog, rows: BoolArray, sample_weight: FloatArray | None) -> Any:
+    from sklearn.base import clone
+    from sklearn.utils.validation import has_fit_parameter
+
+    copy, part = clone(model) if hasattr(model, "get_params") else deepcopy(model), log.subset(rows)
     if _is_regressor(model):
         copy.fit(_logged_rows(part), part.reward)
+    elif sample_weight is not None and has_fit_parameter(copy, "sample_weight"):
+        copy.fit(part, sample_weight=sample_weight[rows])
     else:
         copy.fit(part)
-    return _predict_of(copy, log)
+    return _by_context(copy, log)
 
 
-def _predict_of(model: Any, log: BanditLog) -> Predict:
-    if not _is_regressor(model):
-        return _check_actions(model, log).predict
-    by_action = action_columns(log.n_actions, log.action_features)
+@dataclass(frozen=True)
+class _OfPairs:
+    """A regressor of rows ``[x; onehot(a)]`` as a reward model."""
 
-    def predict(context: ContextMatrix) -> FloatArray:
-        n_rows, n_columns = context.shape
+    estimator: Any
+    by_action: AnyArray  # (n_actions, n_columns)
+
+    def predict(self, context: ContextMatrix) -> FloatArray:
+        """Return the expected reward of every action, of shape (n_samples, n_actions)."""
+        (n_rows, n_columns), (n_actions, n_own) = context.shape, self.by_action.shape
         n_stored = 3 * (context.nnz // n_rows) if is_sparse(context) else n_columns  # sparse: values, positions
-        step = max(EXPANDED_BYTES // (by_action.itemsize * log.n_actions * (n_stored + by_action.shape[1])), 1)
-        return predict_expanded(model.predict, context, by_action, chunk_rows=step)
+        step = max(EXPANDED_BYTES // (self.by_action.itemsize * n_actions * (n_stored + n_own)), 1)
+        return predict_expanded(self.estimator.predict, context, self.by_action, chunk_rows=step)
 
-    return predict
+
+def _by_context(model: Any, log: BanditLog) -> Any:
+    """Return a fitted model whose ``predict`` takes contexts."""
+    if not _is_regressor(model):
+        return _check_actions(model, log)
+    return _OfPairs(model, action_columns(log.n_actions, log.action_features))
 
 
 def _is_regressor(model: Any) -> bool:
