@@ -257,6 +257,32 @@ def test_a_learner_that_nobody_registered_is_told_how():
         check_learner(Deep(3))
 
 
+class Fussy(HistTree):
+    """Ours, with a setting of any kind."""
+
+    def __init__(self, max_depth=2, options=None):
+        super().__init__(max_depth)
+        self.options = options
+
+
+@pytest.mark.parametrize("options", [{"a": [1, 2], "b": {"c": None}}, (1, 2)])
+def test_settings_of_a_learner_come_back(options):
+    with forgotten():
+        register_learner(Fussy)
+        check_learner(Fussy(options=options))
+
+
+def test_a_setting_of_a_learner_that_no_file_can_hold_is_missed_when_it_is_fitted_again(tmp_path):
+    log, path = random_log(0, n_samples=200), tmp_path / "policy.bopl"
+    with forgotten():
+        register_learner(Fussy)
+        with pytest.raises(AssertionError, match="let its settings be numbers"):
+            check_learner(Fussy(options=np.sin))
+        bopl.BoostedPolicy("ips", Fussy(options=np.sin), n_rounds=2, random_state=0).fit(log).save(path)
+        with pytest.raises(ValueError, match="the learner 'Fussy', .* set learner before"):
+            bopl.load(path).fit(log)
+
+
 class HalfIPS(IPS):
     def moments(self, terms):
         return 0.5 * super().moments(terms)

@@ -228,13 +228,13 @@ def register_learner(kind: type) -> type:
 
 
 def describe_learner(learner: Any) -> dict[str, Any] | None:
-    """Return class and settings of a learner for a JSON document; None if it is not one we would load again."""
+    """Return class and settings of a learner for a JSON document; None if it could not be restored from them."""
     kind: Any = type(learner)
     name = kind.__name__
     if name not in LEARNERS or LEARNERS[name] is not kind:
         return None
     settings = {key: _plain(value) for key, value in learner.get_params(deep=False).items()}
-    return {"class": name, "settings": {key: value for key, value in settings.items() if value is not _NOT_PLAIN}}
+    return None if _NOT_PLAIN in settings.values() else {"class": name, "settings": settings}
 
 
 def learner_settings(learner: Any) -> dict[str, Any]:
@@ -253,11 +253,14 @@ def _plain(value: Any) -> Any:
     """Return a setting as JSON has it, or a mark that it has none."""
     if isinstance(value, np.generic):
         return value.item()
+    if isinstance(value, dict) and all(isinstance(key, str) for key in value):
+        entries = {key: _plain(entry) for key, entry in value.items()}
+        return _NOT_PLAIN if _NOT_PLAIN in entries.values() else entries
     if isinstance(value, set | frozenset):
         value = sorted(value, key=lambda one: (str(type(one)), one))
     if isinstance(value, list | tuple | range | np.ndarray):
         parts = [_plain(part) for part in value]
-        return _NOT_PLAIN if any(part is _NOT_PLAIN for part in parts) else parts
+        return _NOT_PLAIN if _NOT_PLAIN in parts else parts
     return value if isinstance(value, bool | int | float | str | None) else _NOT_PLAIN
 
 

@@ -14,7 +14,7 @@ from bopl.log import BanditLog
 from bopl.objective import StepTarget, TrainingData, get_objective
 from bopl.objective.softmax import log_softmax
 from bopl.policy import BoostedPolicy, load
-from bopl.testing.logs import random_log, require, require_equal
+from bopl.testing.logs import random_log, require, require_equal, require_settings
 
 
 def check_learner(learner: Any, *, seed: int = 0, can_be_saved: bool = True) -> None:
@@ -24,7 +24,7 @@ def check_learner(learner: Any, *, seed: int = 0, can_be_saved: bool = True) -> 
     - A step's prediction on its training samples equals that of its predictor, to the last bit.
     - The same seed and round give the same predictor.
     - A step does not point away from the gradient: ``Σ G·f`` is at least zero.
-    - A policy of its trees has the same scores after saving and loading, and the learner is restored.
+    - A policy of its trees has the same scores after saving and loading, and the learner has the same settings.
 
     Parameters
     ----------
@@ -79,5 +79,7 @@ def _check_file(learner: Any, log: BanditLog, seed: int) -> None:
     )
     require(
         type(loaded.learner) is type(learner),
-        f"A loaded policy must have its learner: call bopl.learner.register_learner({type(learner).__name__}).",
+        f"A loaded policy must have its learner: call bopl.learner.register_learner({type(learner).__name__}), "
+        "and let its settings be numbers, text, lists or mappings of these.",
     )
+    require_settings(loaded.learner, learner, "learner")

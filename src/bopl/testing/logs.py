@@ -60,5 +60,21 @@ def require_equal(found: Any, expected: Any, promise: str, *, rtol: float = 0.0,
         raise AssertionError(f"{promise} {(~is_equal).sum()} of {is_equal.size} numbers differ, by up to {worst:.3g}.")
 
 
+def require_settings(loaded: Any, own: Any, noun: str) -> None:
+    """Raise `AssertionError` with the settings that a file has changed; those that are objects are not compared."""
+    after = loaded.get_params(deep=False)
+    changed = [name for name, value in own.get_params(deep=False).items() if _listed(value) != _listed(after[name])]
+    require(not changed, f"A file must restore the settings of the {noun}; it changes {', '.join(changed)}.")
+
+
+def _listed(value: Any) -> Any:
+    """Return a setting as files restore it: as a list, whatever sequence it is."""
+    if hasattr(value, "get_params") or isinstance(value, np.random.RandomState):
+        return type(value)
+    if isinstance(value, list | tuple | range | np.ndarray):
+        return [_listed(one) for one in value]
+    return value
+
+
 def _same(one: FloatArray, other: FloatArray) -> Any:
     return (one == other) | (np.isnan(one) & np.isnan(other))

@@ -14,7 +14,7 @@ from sklearn.base import clone
 from bopl.evaluation import evaluate
 from bopl.log import BanditLog
 from bopl.policy import load
-from bopl.testing.logs import random_log, require, require_equal
+from bopl.testing.logs import random_log, require, require_equal, require_settings
 
 
 def check_policy(policy: Any, *, seed: int = 0, can_be_saved: bool = True) -> None:
@@ -23,7 +23,7 @@ def check_policy(policy: Any, *, seed: int = 0, can_be_saved: bool = True) -> No
     - It is a scikit-learn estimator: a clone is unfitted and has the same settings; `fit` returns the policy.
     - Probabilities are finite, non-negative and sum to 1, and ineligible actions have none.
     - `predict` takes the most probable action; `sample` and `decide` return the probability of the drawn action.
-    - Copies, pickles and files have the same probabilities to the last bit, and the same id.
+    - Copies, pickles and files have the same probabilities to the last bit, the same id and the same settings.
     - It can be evaluated.
 
     Parameters
@@ -53,6 +53,7 @@ def check_policy(policy: Any, *, seed: int = 0, can_be_saved: bool = True) -> No
         require(type(loaded) is type(fitted), f"A file must be loaded as {type(fitted).__name__}.")
         require_equal(loaded.predict_proba(log.context), prob, "A loaded policy must have the same probabilities.")
         require(loaded.policy_id == fitted.policy_id, "A loaded policy must have the same id.")
+        require_settings(loaded, fitted, "policy")
     row = evaluate(log, {"new": fitted}, estimators="ips").row()
     require(np.isfinite(row["value"]), "It must be possible to evaluate the policy.")
 
