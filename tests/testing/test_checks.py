@@ -11,7 +11,7 @@ from sklearn.tree import DecisionTreeRegressor
 
 import bopl
 from bopl.baseline import BoostedRewardPolicy, LoggingPolicy, UniformPolicy
-from bopl.evaluation import ESTIMATORS, IPS, MeanEstimator
+from bopl.evaluation import ESTIMATORS, IPS, DoublyRobust, MeanEstimator
 from bopl.learner import FittedStep, HistTree, HistTreeClassifier, register_learner
 from bopl.objective import DR, OBJECTIVES, Clipped, RewardTerms, Surrogate
 from bopl.policy import LearnedPolicy, register_policy
@@ -159,6 +159,14 @@ class Uneven(IPS):
         return np.column_stack([weighted, weighted - (terms.reward * 0.1 * 10.000000001)])
 
 
+class DoubleIPS(IPS):
+    name: ClassVar[str] = "double"
+    is_unbiased: ClassVar[bool] = False
+
+    def moments(self, terms):
+        return 2.0 * super().moments(terms)
+
+
 class Steep(MeanEstimator):
     """Its gradient is twice the derivative."""
 
@@ -169,15 +177,60 @@ class Steep(MeanEstimator):
         return 2.0 * super().value_gradient(mean)
 
 
+class Root(MeanEstimator):
+    """The root of the weights, said to be IPS in every respect."""
+
+    name: ClassVar[str] = "root"
+    is_unbiased: ClassVar[bool] = False
+
+    def moments(self, terms):
+        return IPS.moments(self, replace(terms, importance_weight=np.sqrt(terms.importance_weight)))
+
+
+class Waves(MeanEstimator):
+    """Weights that rise and fall."""
+
+    name: ClassVar[str] = "waves"
+    is_unbiased: ClassVar[bool] = False
+    is_monotone_in_weight: ClassVar[bool] = True
+
+    def moments(self, terms):
+        waved = terms.importance_weight + 3.0 * np.sin(np.pi * terms.importance_weight)
+        waved[terms.importance_weight == 1.0] = 1.0
+        return IPS.moments(self, replace(terms, importance_weight=waved))
+
+
+class Unseen(Hidden):
+    """Says that it clips, but not which weights."""
+
+    clips_weights: ClassVar[bool] = True
+    is_unbiased: ClassVar[bool] = False
+
+
+class NeedsMore(MeanEstimator):
+    """Uses a reward model without a word."""
+
+    name: ClassVar[str] = "needs_more"
+    moments = DoublyRobust.moments
+
+
 @pytest.mark.parametrize(
     ("estimator", "message"),
     [
         (Silent(), "clips_weights is False"),
+        (type("Wide", (Root,), {"is_weighted_mean": True})(), "is_weighted_mean is True"),
+        (type("Narrow", (DoubleIPS,), {"has_bounded_terms": True})(), "has_bounded_terms is True"),
+        (type("Steady", (Root,), {"shifts_with_rewards": True})(), "shifts_with_rewards is True"),
+        (type("Biased", (Root,), {"is_unbiased": True})(), "is_unbiased is True"),
+        (type("Blunt", (DoublyRobust,), {"sharpened_by": frozenset()})(), "sharpened_by must name"),
+        (Waves(), "is_monotone_in_weight is True"),
+        (Unseen(), "is_clipped"),
+        (NeedsMore(), r"Need\.REWARD_MODEL"),
         (Hidden(), "declare that it clips"),
         (Uneven(), "exactly zero"),
         (Steep(), "value_gradient must be the derivatives"),
     ],
-    ids=["silent", "hidden", "uneven", "steep"],
+    ids=lambda one: getattr(one, "name", ""),
 )
 def test_a_broken_estimator_is_told_its_promise(estimator, message):
     with pytest.raises(AssertionError, match=message):
@@ -279,7 +332,7 @@ def test_a_setting_of_a_learner_that_no_file_can_hold_is_missed_when_it_is_fitte
         with pytest.raises(AssertionError, match="let its settings be numbers"):
             check_learner(Fussy(options=np.sin))
         bopl.BoostedPolicy("ips", Fussy(options=np.sin), n_rounds=2, random_state=0).fit(log).save(path)
-        with pytest.raises(ValueError, match="the learner 'Fussy', .* set learner before"):
+        with pytest.raises(ValueError, match=r"the learner 'Fussy', .* set learner before"):
             bopl.load(path).fit(log)
 
 

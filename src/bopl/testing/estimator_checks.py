@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from bopl._typing import FloatArray
-from bopl.evaluation import Estimator, ValueAccumulator, evaluate
+from bopl.evaluation import Estimator, Need, ValueAccumulator, evaluate
 from bopl.evaluation.estimator_registry import get_estimators
 from bopl.evaluation.interval import get_interval
 from bopl.evaluation.sample_terms import Pilot, Terms
@@ -25,6 +25,8 @@ def check_estimator(estimator: str | Estimator, *, seed: int = 0) -> None:
     - The gradients are the derivatives of `value` and `uplift` in the means of the moments.
     - If the policy is the logging policy, the uplift and every sample's influence on it are exactly zero.
     - `clips_weights` says whether the estimator clips large weights: the verdict depends on it.
+    - What it declares is so: `needs`, `sharpened_by`, `is_unbiased`, `is_weighted_mean`, `has_bounded_terms`,
+      `is_monotone_in_weight`, `shifts_with_rewards`.
     - It depends neither on the order of the samples nor on how a log is divided into files.
 
     Parameters
@@ -39,9 +41,12 @@ def check_estimator(estimator: str | Estimator, *, seed: int = 0) -> None:
     for has_logging in (False, True):
         terms = _random_terms(seed, has_logging)
         tuned = known.tuned(Pilot(terms, N_SAMPLES))
+        _check_needs(tuned, terms)
         _check_moments(tuned, terms)
         _check_zero(known, terms, has_logging)
+        _check_expectation(tuned, seed, has_logging)
     _check_clipping(known, _random_terms(seed, False))
+    _check_traits(known, _random_terms(seed, False))
     _check_parts(known, seed)
 
 
@@ -50,6 +55,20 @@ def _random_terms(seed: int, has_logging: bool) -> Terms:
     reward, reward_hat, policy_hat, logging_hat = rng.normal(size=(4, N_SAMPLES))
     weight = rng.gamma(0.5, 2.0, size=N_SAMPLES)
     return Terms(weight, reward, reward_hat, policy_hat, logging_hat if has_logging else None)
+
+
+def _check_needs(tuned: Estimator, terms: Terms) -> None:
+    if not tuned.needs_model:
+        try:
+            tuned.moments(Terms(terms.importance_weight, terms.reward))
+        except (AssertionError, AttributeError, TypeError) as error:
+            raise AssertionError("moments fails without a reward model: declare Need.REWARD_MODEL in needs.") from error
+    if terms.logging_reward_hat is not None:
+        is_sharper = not np.array_equal(tuned.moments(terms), tuned.moments(replace(terms, logging_reward_hat=None)))
+        require(
+            not is_sharper or Need.LOGGING_DISTRIBUTION in tuned.sharpened_by | tuned.needs,
+            "moments uses logging_reward_hat: sharpened_by must name Need.LOGGING_DISTRIBUTION.",
+        )
 
 
 def _check_moments(tuned: Estimator, terms: Terms) -> None:
@@ -92,18 +111,61 @@ def _check_zero(known: Estimator, terms: Terms, has_logging: bool) -> None:
     require_equal(tuned.uplift_influence(moments, mean), np.zeros(N_SAMPLES), promise)
 
 
+def _check_expectation(tuned: Estimator, seed: int, has_logging: bool) -> None:
+    """Compare with the truth in a small world, every action of which counts by its propensity."""
+    rng = np.random.default_rng(seed)
+    propensity, policy = rng.dirichlet(np.full(4, 2.0), size=(2, 5))  # (n_contexts, n_actions)
+    reward, reward_hat = rng.normal(size=(2, *policy.shape))
+    hats = [np.repeat(np.sum(one * reward_hat, axis=1), 4) for one in (policy, propensity)]
+    terms = Terms((policy / propensity).ravel(), reward.ravel(), reward_hat.ravel(), hats[0])
+    terms = replace(terms, logging_reward_hat=hats[1]) if has_logging else terms
+    mean = propensity.ravel() @ tuned.moments(terms) / len(policy)
+    truth = [np.sum(one * reward) / len(policy) for one in (policy, policy - propensity)]
+    is_right = np.allclose([tuned.value(mean), tuned.uplift(mean)], truth, rtol=0.0, atol=1e-9)
+    require(not tuned.is_unbiased or is_right, "is_unbiased is True, but the expectation is not the policy's value.")
+
+
+def _check_traits(known: Estimator, terms: Terms) -> None:
+    tuned, weight, reward = known.tuned(Pilot(terms, N_SAMPLES)), terms.importance_weight, terms.reward
+    moments = tuned.moments(terms)
+    value = tuned.value(moments.mean(axis=0))
+    if known.is_weighted_mean:
+        require(
+            np.isclose(value, np.mean(weight * reward)), "is_weighted_mean is True, but the value is not mean(w r)."
+        )
+    limits, most = (float(reward.min()), float(reward.max())), float(weight.max())
+    corners = replace(terms.at(np.arange(4)), importance_weight=np.repeat([0.0, most], 2), reward=np.tile(limits, 2))
+    for which in (0, 1) if known.has_bounded_terms else ():
+        for bound in tuned.bounded_terms(which, limits, most):
+            is_within = np.ptp(tuned.moments(corners) @ bound.direction) <= bound.width * (1.0 + 1e-9)
+            require(is_within, "has_bounded_terms is True, but terms differ by more than bounded_terms says.")
+    if known.is_monotone_in_weight:
+        grid = [replace(terms, importance_weight=np.append(one, weight[1:])) for one in np.linspace(0.0, 9.0, 30)]
+        steps = np.diff([tuned.value(tuned.moments(one).mean(axis=0)) for one in grid])
+        is_monotone = (steps >= -1e-12).all() or (steps <= 1e-12).all()
+        require(is_monotone, "is_monotone_in_weight is True, but the value rises and falls with a sample's weight.")
+    if known.shifts_with_rewards:
+        moved = Terms(
+            weight, *(1.0 + one for one in (reward, terms.reward_hat, terms.policy_reward_hat) if one is not None)
+        )
+        after = known.tuned(Pilot(moved, N_SAMPLES))
+        change = after.value(after.moments(moved).mean(axis=0)) - value
+        require(np.isclose(change, 1.0), "shifts_with_rewards is True, but rewards and value do not move together.")
+
+
 def _check_clipping(known: Estimator, terms: Terms) -> None:
     """A reward with an enormous weight must count in proportion to the weight, unless the estimator clips."""
     tuned = known.tuned(Pilot(terms, N_SAMPLES))
     large = np.array([1e6, 1e7])
     is_clipped = bool(tuned.is_clipped(large).any()) or not np.array_equal(tuned.modified(large), large)
     require(known.clips_weights or not is_clipped, "clips_weights is False, but weights of a million are clipped.")
-    if known.clips_weights or _largest_change(tuned, terms, 2.0) == 0.0:  # or does not use weights
+    if is_clipped or _largest_change(tuned, terms, 2.0) == 0.0:  # or does not use weights
         return
     effect = [_largest_change(tuned, terms, factor) for factor in (1e3, 1e6)]
     require(
         effect[1] > 10.0 * effect[0] or effect[0] == 0.0,
-        "clips_weights is False, but the moments of a sample do not grow with its weight: declare that it clips.",
+        "The moments of a sample do not grow with its weight: declare that it clips, by clips_weights, and say which "
+        "weights, by is_clipped and modified: the verdict counts what is lost.",
     )
 
 
