@@ -13,7 +13,7 @@ import bopl
 from bopl.baseline import BoostedRewardPolicy, LoggingPolicy, UniformPolicy
 from bopl.evaluation import ESTIMATORS, IPS, DoublyRobust, MeanEstimator
 from bopl.learner import FittedStep, HistTree, HistTreeClassifier, register_learner
-from bopl.objective import DR, OBJECTIVES, Clipped, RewardTerms, Surrogate
+from bopl.objective import DR, OBJECTIVES, Clipped, RewardTerms, RowWise, Surrogate
 from bopl.policy import LearnedPolicy, register_policy
 from bopl.policy.decider import load_decider
 from bopl.policy.model_file import plain_settings, to_plain
@@ -119,6 +119,29 @@ def test_an_objective_without_a_title_is_told_so():
 
     with pytest.raises(AssertionError, match="needs title"):
         check_objective(Untitled())
+
+
+@dataclass(frozen=True)
+class Scaled(RowWise):
+    """Divides by the largest weighted reward of all samples, which no part of a log knows."""
+
+    name: ClassVar[str] = "scaled"
+    title: ClassVar[str] = "scaled risk"
+    needs_reward_model: ClassVar[bool] = False
+
+    def bind(self, data):
+        largest = np.abs(data.log.reward / data.log.propensity).max()
+        weight = 1.0 if data.sample_weight is None else data.sample_weight
+        value = data.log.reward / data.log.propensity / largest * weight
+        smooth = np.abs(value) * np.sqrt(3.0) / 9.0
+        return RewardTerms(
+            data, linear=value, log=np.zeros_like(value), dense=None, weight=np.abs(value), curvature=smooth
+        )
+
+
+def test_an_objective_that_needs_all_samples_at_once_may_not_claim_to_be_row_wise():
+    with pytest.raises(AssertionError, match="inherits RowWise"):
+        check_objective(Scaled())
 
 
 # -- Estimators -------------------------------------------------------------------------------------------------------

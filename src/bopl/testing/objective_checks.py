@@ -9,7 +9,7 @@ from dataclasses import replace
 import numpy as np
 
 from bopl._typing import BoolArray, FloatArray
-from bopl.objective import BoundObjective, Objective, TrainingData
+from bopl.objective import BoundObjective, Objective, RowWise, TrainingData
 from bopl.objective.registry import check_objective as check_can_be_saved
 from bopl.objective.registry import describe, get_objective
 from bopl.objective.softmax import log_softmax
@@ -24,7 +24,7 @@ def check_objective(objective: str | Objective, *, n_logs: int = 8, seed: int = 
     - The curvature of the risk is at most ``curvature``, so that the certificate holds.
     - No policy has a lower risk than ``optimal_risk``.
     - Sample weights count.
-    - Whatever belongs to a sample moves with it when the samples are reordered.
+    - Whatever belongs to a sample moves with it when the samples are reordered; of a `RowWise` one, also into a part.
 
     Parameters
     ----------
@@ -92,6 +92,16 @@ def _check_bound(objective: Objective, data: TrainingData, rng: np.random.Genera
         "The gradient must not depend on the order of the samples: take everything that belongs to a sample from data.",
         atol=1e-12 * size,
     )
+    if isinstance(objective, RowWise):
+        some = order[: n_samples // 2]
+        estimate, weight = (None if one is None else one[some] for one in (data.reward_estimate, data.sample_weight))
+        part = TrainingData(data.log.subset(some), estimate, weight)
+        require_equal(
+            objective.for_parts(objective.sums_of(data)).bind(part).gradient(log_prob[some]),
+            gradient[some],
+            "The objective inherits RowWise, so a sample's terms may depend on that sample and on sums_of only.",
+            atol=1e-12 * size,
+        )
 
 
 def _check_worst(bound: BoundObjective, data: TrainingData, size: float) -> None:
