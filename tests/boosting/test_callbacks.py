@@ -141,3 +141,14 @@ def test_an_error_in_a_callback_still_ends_the_others():
     with pytest.raises(RuntimeError, match="broken"):
         policy().fit(informative_log(), callbacks=[Watcher(), fail])
     assert ended == [1]
+
+
+@pytest.mark.parametrize("callbacks", [lambda state: None, [3], [bopl.boosting.Callback], 7])
+def test_callbacks_of_a_wrong_type_are_one_sentence(callbacks):
+    with pytest.raises(TypeError, match="callbacks must be a list of functions or Callback objects; got"):
+        bopl.BoostedPolicy("ips", n_rounds=1, random_state=0).fit(make_log(), callbacks=callbacks)
+
+
+def test_a_callback_that_answers_like_those_of_other_libraries_is_told_what_to_return():
+    with pytest.raises(TypeError, match=r"a callback must return a CallbackAction, or None to continue; got True"):
+        bopl.BoostedPolicy("ips", n_rounds=2, random_state=0).fit(make_log(), callbacks=[lambda state: True])

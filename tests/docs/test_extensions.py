@@ -37,6 +37,17 @@ def test_the_clipped_and_the_baseline_estimator_keep_the_promises(run):
     check_estimator(run("custom_estimator", "example")["BaselineIPS"]())
 
 
+def test_the_interval_is_wider_than_the_normal_one_and_known_by_name(run):
+    names = run("custom_interval", "example")
+    log = random_log(0, n_samples=200)
+    prob = np.full((200, log.n_actions), 1.0 / log.n_actions)
+    normal, wide = (
+        bopl.evaluate(log, {"new": prob}, estimators="ips", interval=kind).row() for kind in ("normal", "chebyshev")
+    )
+    assert wide["uplift_ci_upper"] - wide["uplift"] > normal["uplift_ci_upper"] - normal["uplift"]
+    assert bopl.evaluation.INTERVALS["chebyshev"] is names["Chebyshev"]
+
+
 def test_the_learner_and_the_objective_of_twenty_lines_keep_the_promises(run):
     check_learner(run("custom_learner", "example")["RidgeByAction"]())
     check_objective(run("custom_objective", "example")["ClippedObjective"](), n_logs=2)

@@ -68,6 +68,11 @@ def test_an_unknown_candidate_is_named_with_those_there_are():
             auto(**settings).fit(informative_log())
 
 
+def test_candidates_are_chosen_by_name():
+    with pytest.raises(TypeError, match="include and exclude are lists of names; got Candidate"):
+        auto([bopl.race.candidates()[0]]).fit(informative_log())
+
+
 @pytest.mark.parametrize("name", ["include", "exclude"])
 def test_a_single_name_is_not_a_list(name):
     with pytest.raises(TypeError, match=rf"{name} must be a list of candidates; got 'dr'. Write {name}=\['dr'\]"):

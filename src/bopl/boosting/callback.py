@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, TextIO
@@ -95,6 +95,22 @@ class Callback:
 
     def on_end(self, state: BoostingState) -> None:
         """Run once at the end, however the fit ends."""
+
+
+def check_callbacks(callbacks: Any) -> list[Any]:
+    """Return callbacks as a list, or raise one sentence if they are something else."""
+    given = list(callbacks) if isinstance(callbacks, Iterable) else [callbacks]
+    wrong = [one for one in given if not callable(one) or isinstance(one, type)]
+    if wrong or not isinstance(callbacks, Iterable):
+        raise TypeError(f"callbacks must be a list of functions or Callback objects; got {(wrong or given)[0]!r}.")
+    return given
+
+
+def check_answer(answer: Any) -> Any:
+    """Return what a callback answered; raise one sentence if it means to stop as the callbacks of others do."""
+    if isinstance(answer, bool):
+        raise TypeError(f"a callback must return a CallbackAction, or None to continue; got {answer}.")
+    return answer
 
 
 class Validation(Callback):

@@ -12,7 +12,7 @@ from bopl import theory
 from bopl._interrupt import uninterrupted
 from bopl._typing import FloatArray
 from bopl.boosting.ascent import Ascent, Standing, ascend
-from bopl.boosting.callback import BoostingState, Callback, CallbackAction
+from bopl.boosting.callback import BoostingState, Callback, CallbackAction, check_answer
 from bopl.boosting.ensemble import Ensemble, Round, Start, Step, StepRule
 from bopl.boosting.history import History
 from bopl.learner import BoundLearner
@@ -25,7 +25,7 @@ STOP_BELOW = 1e-10
 #: Why a fit ended that Ctrl-C interrupted.
 INTERRUPTED = "interrupted by the user"
 
-AnyCallback = Callable[[BoostingState], CallbackAction]
+AnyCallback = Callable[[BoostingState], CallbackAction | None]  # None continues
 
 
 @dataclass(frozen=True)
@@ -232,7 +232,7 @@ class BoostingRun:
                 state.rounds.append(Round(fitted.predictor, step))
                 state.records.append(self._recorder.record(round_idx, before, ascent, step))
             del fitted  # its prediction is as large as the scores, and the next one would come on top of it
-            requests = [callback(state) for callback in callbacks]  # every callback has seen this round
+            requests = [check_answer(callback(state)) for callback in callbacks]  # every callback has seen this round
             if CallbackAction.STOP in requests:
                 return getattr(callbacks[requests.index(CallbackAction.STOP)], "stop_reason", Callback.stop_reason)
         return None

@@ -64,18 +64,26 @@ class Evidence:
 
 @dataclass(frozen=True)
 class Interval(ABC):
-    """A kind of interval.
+    """A kind of interval: the base class of your own, which define ``value`` and ``uplift``.
 
     Parameters
     ----------
     confidence : float in (0, 1)
         Probability with which the interval covers the truth, two-sided.
+
+    Attributes
+    ----------
+    name : str
+    is_bound : bool
+        Whether it holds for any number of samples, and needs them to be independent.
+    needs_min_propensity, needs_replicates, needs_samples : bool
+        Whether `Evidence` must hold the largest possible weight, bootstrap replicates, and every weight and reward.
     """
 
     confidence: float = 0.95
 
     name: ClassVar[str]
-    is_bound: ClassVar[bool] = False  # holds for any number of samples, not only for many
+    is_bound: ClassVar[bool] = False
     needs_min_propensity: ClassVar[bool] = False
     needs_replicates: ClassVar[bool] = False
     needs_samples: ClassVar[bool] = False
@@ -361,6 +369,12 @@ class Betting(SampleBound):
 INTERVALS: Registry[type[Interval]] = Registry(
     "bopl.intervals", {kind.name: kind for kind in (Normal, Bootstrap, EmpiricalBernstein, LogSmoothing, Betting)}
 )
+
+
+def register_interval(kind: type[Interval]) -> type[Interval]:
+    """Make an interval of your own known by its ``name``: to `bopl.evaluate` and the commands."""
+    INTERVALS[kind.name] = kind
+    return kind
 
 
 def at_confidence(interval: Interval, confidence: float) -> Interval:

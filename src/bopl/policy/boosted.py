@@ -19,6 +19,7 @@ from bopl.boosting import (
     fit_ensemble,
     read_checkpoint,
 )
+from bopl.boosting.callback import check_callbacks
 from bopl.boosting.loop import AnyCallback, BoostingRun
 from bopl.boosting.workbench import Workbench
 from bopl.log import BanditLog
@@ -209,9 +210,10 @@ class BoostedPolicy(EnsemblePolicy):
             default. The model depends neither on it nor on the cluster: it equals that of the log in memory, to the
             last byte.
         """
+        watchers = check_callbacks(callbacks)
         if is_in_pieces(context):
             return self._fit_pieces(
-                context, cluster, memory, sample_weight, validation, list(callbacks), resume_from, workbench
+                context, cluster, memory, sample_weight, validation, watchers, resume_from, workbench
             )
         if cluster is not None or memory is not None:
             raise ValueError(
@@ -236,7 +238,7 @@ class BoostedPolicy(EnsemblePolicy):
             raise ValueError("the workbench belongs to another log; create one for this log.")
         elif weight is not None and weight is not workbench.sample_weight:
             raise ValueError("the workbench has the sample weights; pass them to it, not to fit.")
-        self._boost(plan, workbench, validation, list(callbacks), seed, resume_from)
+        self._boost(plan, workbench, validation, watchers, seed, resume_from)
         return self
 
     def _fit_pieces(

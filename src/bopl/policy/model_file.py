@@ -105,7 +105,10 @@ def check_known(kind: type) -> None:
     """Raise if a file with a policy of this class could not be loaded, or would be loaded as another class."""
     name = kind.__name__
     if name not in POLICIES:
-        raise TypeError(f"a file with a {name} could not be loaded: call bopl.policy.register_policy({name}) first.")
+        raise TypeError(
+            f"a file of {name} could not be loaded: call bopl.policy.register_policy({name}) first, or give its entry "
+            f"point the name {name}."
+        )
     if POLICIES[name] is not kind:
         raise TypeError(f"a file with this {name} would be loaded as {POLICIES[name].__module__}.{name}: rename it.")
 

@@ -183,6 +183,8 @@ def choose(include: Sequence[str] | None, exclude: Sequence[str]) -> tuple[Candi
         if isinstance(names, str):
             raise TypeError(f"{setting} must be a list of candidates; got {names!r}. Write {setting}=[{names!r}].")
     for name in (*(include or ()), *exclude):
+        if not isinstance(name, str):
+            raise TypeError(f"include and exclude are lists of names; got {type(name).__name__}.")
         if name not in known:
             raise ValueError(
                 f"there is no candidate {name!r}; there are {', '.join(known)}.{did_you_mean(name, list(known))}"
