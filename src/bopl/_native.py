@@ -58,7 +58,7 @@ def _array_of_another_library(values: Any) -> Any:
         return np.asarray(values)
     except (TypeError, RuntimeError) as error:  # on another device, or with a gradient
         raise TypeError(
-            f"a {type(values).__name__} cannot be read as a numpy array: {error} Convert it to one first."
+            f"{type(values).__name__} cannot be read as a numpy array: {error} Convert it to one first."
         ) from error
 
 

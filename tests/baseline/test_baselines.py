@@ -250,5 +250,5 @@ def test_a_file_that_names_an_unknown_class_is_refused(tmp_path):
     from bopl._archive import Archive, write_archive
 
     write_archive(tmp_path / "policy.bopl", Archive("policy", 1, {"class": "os.system"}, {}))
-    with pytest.raises(ValueError, match=r"it contains a 'os\.system'"):
+    with pytest.raises(ValueError, match=r"it contains 'os\.system'"):
         bopl.load(tmp_path / "policy.bopl")

@@ -92,7 +92,7 @@ def test_baselines_cannot_be_exported_and_say_so(trained, capsys):
     bopl.baseline.BoostedRewardPolicy(n_rounds=2).fit(log).save(trained / "baseline.bopl")
     for target in ("onnx", "xgboost"):
         assert run_bopl("export", trained / "baseline.bopl", "--to", target) == 2
-        assert "a BoostedRewardPolicy cannot be exported, but a BoostedPolicy can" in capsys.readouterr().err
+        assert "BoostedRewardPolicy cannot be exported, but BoostedPolicy can" in capsys.readouterr().err
 
 
 def test_categories_that_a_policy_never_saw_are_told(trained, capsys):

@@ -73,7 +73,7 @@ def test_tensors_are_read_as_their_values():
     log = two(action=torch.tensor([3, 4]), reward=torch.tensor([1.0, 0.0]))
     assert log.actions.tolist() == [3, 4]
     assert two(action=list(torch.tensor([3, 4]))).actions.tolist() == [3, 4]
-    with pytest.raises(TypeError, match=r"a Tensor cannot be read as a numpy array: .*Convert it to one first"):
+    with pytest.raises(TypeError, match=r"Tensor cannot be read as a numpy array: .*Convert it to one first"):
         two(reward=torch.tensor([1.0, 0.0], requires_grad=True))
 
 

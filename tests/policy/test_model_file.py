@@ -163,7 +163,7 @@ def rewritten(tmp_path, model_bytes, *, change_document=None, change_arrays=None
     ("change_document", "change_arrays", "message"),
     [
         (lambda document: document.pop("actions"), None, "not a valid bopl policy file: 'actions'"),
-        (lambda document: document.update({"class": "Other"}), None, "it contains a 'Other'"),
+        (lambda document: document.update({"class": "Other"}), None, "it contains 'Other'"),
         (lambda document: document.update({"actions": [None]}), None, "None is not an action label"),
         (lambda document: document.update({"n_features": 1}), None, "column that does not exist"),
         (lambda document: document["rounds"].update(kind="code"), None, "kind 'code' are not known"),

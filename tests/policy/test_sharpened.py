@@ -51,7 +51,7 @@ def test_the_logging_policy_is_not_sharpened():
 
 
 def test_what_cannot_be_sharpened_says_so():
-    with pytest.raises(TypeError, match="a UniformPolicy has no setting inverse_temperature"):
+    with pytest.raises(TypeError, match="UniformPolicy has no setting inverse_temperature"):
         UniformPolicy().fit(LOG).sharpened(2.0)
     with pytest.raises(ValueError, match="inverse_temperature must be at least 0; got -1"):
         boosted().sharpened(-1.0)

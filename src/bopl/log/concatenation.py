@@ -75,7 +75,7 @@ def _check_logs(logs: Sequence[Any]) -> None:
         raise UsageError("concat takes at least one log; got none.")
     wrong = [place for place, log in enumerate(logs) if not isinstance(log, BanditLog)]
     if wrong:
-        raise TypeError(f"concat takes logs; number {wrong[0] + 1} is a {type(logs[wrong[0]]).__name__}.")
+        raise TypeError(f"concat takes logs; number {wrong[0] + 1} is of type {type(logs[wrong[0]]).__name__}.")
     for place, log in enumerate(logs[1:], start=2):
         _check_columns(logs[0], log, place)
         pair = (logs[0], log)

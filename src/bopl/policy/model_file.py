@@ -133,7 +133,7 @@ def policy_from(archive: Archive) -> Any:
     """Return the policy of a model file."""
     name = archive.document["class"]
     if name not in POLICIES:
-        raise ValueError(f"it contains a {name!r}, a class that is not registered here")
+        raise ValueError(f"it contains {name!r}, a class that is not registered here")
     return POLICIES[name].from_archive(archive)  # type: ignore[attr-defined]
 
 

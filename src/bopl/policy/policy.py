@@ -146,7 +146,7 @@ class Policy(ABC):
     def _records_proba(self, records: Sequence[Any], mask: BoolArray | None) -> FloatArray:
         if isinstance(records[0], Mapping):
             raise TypeError(
-                f"a {type(self).__name__} does not know the names of its columns; pass a sequence of numbers."
+                f"{type(self).__name__} does not know the names of its columns; pass a sequence of numbers."
             )
         return self._masked_proba(np.asarray(records), mask)
 

@@ -90,7 +90,7 @@ class ScoredPolicy(RecordPolicy, BaseEstimator):
         check_number("inverse_temperature", inverse_temperature, low=0.0)
         if "inverse_temperature" not in self.get_params(deep=False):
             raise TypeError(
-                f"a {type(self).__name__} has no setting inverse_temperature: pass it to predict_proba or sample."
+                f"{type(self).__name__} has no setting inverse_temperature: pass it to predict_proba or sample."
             )
         sharp = copy(self)
         sharp.set_params(inverse_temperature=float(inverse_temperature))

@@ -142,7 +142,7 @@ class TrainConfig:
     force: bool = _about("Train even if the audit finds problems.", False)
     estimators: tuple[str, ...] | None = _about(
         "Estimators, separated by commas; all by default; in evaluate, snips, ips and dr. The primary estimator is "
-        "fixed in advance: dr if it is among them.",
+        "fixed in advance, by its priority: dr, of the built-in ones.",
         group="bopl.estimators",
     )
     interval: str = _about(

@@ -99,7 +99,7 @@ def export(
     policy = winner(with_sharpness(load(policy_file), inverse_temperature))
     if not boosted_parts(policy):
         raise UsageError(
-            f"a {type(policy).__name__} cannot be exported, but a BoostedPolicy can; bopl predict supports all."
+            f"{type(policy).__name__} cannot be exported, but BoostedPolicy can; bopl predict supports both."
         )
     with noting(), _refusing_as_usage():
         checked = target.rows(policy) if rows is None else target.rows_of(policy, rows)
