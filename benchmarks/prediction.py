@@ -23,18 +23,18 @@ from workloads import synthetic_log
 import bopl
 from bopl.learner.expanded import action_columns, expand
 from bopl.learner.hist_tree.predictor import stack_trees
-from bopl.learner.hist_tree.walk import score_row
+from bopl.learner.hist_tree.traversal import score_row
 
 N_TREES, N_ACTIONS, DEPTH, REPEATS = 300, 10, 8, 5
 
 
 @njit(nogil=True)
-def decide(context, walk, open_node, open_set, score):
+def decide(context, trees, open_node, open_set, score):
     """One decision for each context, one after another, as a service would make them."""
     chosen = 0
     for i in range(len(context)):
         score[:] = 0.0
-        score_row(context[i], walk, open_node, open_set, score)
+        score_row(context[i], trees, open_node, open_set, score)
         chosen += score.argmax()
     return chosen
 
@@ -72,11 +72,11 @@ def main() -> None:
     print(f"| HistTree, {args.contexts} contexts | {np.median(ours):.3f} | 1.0 |")
     print(f"| XGBoost, {len(expanded)} rows | {np.median(theirs):.3f} | {np.median(theirs) / np.median(ours):.1f} |")
     room = (np.empty(ensemble.depth, np.int64), np.empty(ensemble.depth, np.uint64), np.empty(N_ACTIONS))
-    decide(log.context[:2], ensemble.walk, *room)
+    decide(log.context[:2], ensemble.trees, *room)
     times = []
     for _ in range(REPEATS):
         start = time.perf_counter()
-        decide(log.context[:2000], ensemble.walk, *room)
+        decide(log.context[:2000], ensemble.trees, *room)
         times.append((time.perf_counter() - start) / 2000)
     print(f"\none decision, {N_ACTIONS} actions: {1e6 * np.median(times):.0f} microseconds in the compiled call")
 

@@ -1,4 +1,4 @@
-"""Scoring by blocks beside single walks, and the 64-lane operations beside loops."""
+"""Scoring by blocks beside single traversals, and the 64-lane operations beside loops."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from bopl.learner.hist_tree.lanes import (
     put,
 )
 from bopl.learner.hist_tree.predictor import stack_trees
+from bopl.learner.hist_tree.traversal import score_rows
 from bopl.learner.hist_tree.tree import ACTION_SPLIT, LEAF_FEATURE, Tree, pack_actions
-from bopl.learner.hist_tree.walk import score_rows
 from bopl.objective import StepTarget
 from hist_tree_naive import make_log, random_target
 
@@ -81,7 +81,7 @@ def one_by_one(ensemble, context):
 
 @pytest.mark.parametrize("n_actions", [1, 3, 70])
 @pytest.mark.parametrize("n", [33, 256, 700])
-def test_blocks_score_exactly_like_single_walks(n_actions, n):
+def test_blocks_score_exactly_like_single_traversals(n_actions, n):
     rng = np.random.default_rng(n + n_actions)
     context = rng.normal(size=(700, 5)).astype(np.float32)
     context[:, 3] = rng.integers(0, 6, 700)
@@ -92,14 +92,14 @@ def test_blocks_score_exactly_like_single_walks(n_actions, n):
 
 
 @pytest.mark.parametrize("n_actions", [1, 3, 64])
-def test_compact_nodes_score_exactly_like_the_walk_they_are_made_from(n_actions):
+def test_compact_nodes_score_exactly_like_the_trees_they_are_made_from(n_actions):
     rng = np.random.default_rng(n_actions)
     context = rng.normal(size=(200, 5)).astype(np.float32)
     context[:, 3] = rng.integers(0, 6, 200)
     context[rng.random(context.shape) < 0.2] = np.nan
     ensemble = make_ensemble(rng, context, n_actions, n_trees=compact.MIN_TREES, categorical=[3])
     expected = np.zeros((200, n_actions))
-    score_rows(context, ensemble.walk, ensemble.depth, 0, 200, expected)
+    score_rows(context, ensemble.trees, ensemble.depth, 0, 200, expected)
     assert ensemble._compact is not None
     assert one_by_one(ensemble, context).tobytes() == expected.tobytes()
 
@@ -132,13 +132,13 @@ def random_tree(rng, n_features, n_actions, n_splits):
 
 
 @pytest.mark.parametrize("n_actions", [1, 2, 7, 8, 9, 33, 64])
-def test_compact_trees_score_exactly_like_the_walk_they_are_made_from_whatever_the_trees(n_actions):
+def test_compact_trees_score_exactly_like_the_trees_they_are_made_from_whatever_the_trees(n_actions):
     rng = np.random.default_rng(n_actions)
     trees = [random_tree(rng, 4, n_actions, int(rng.integers(0, 25))) for _ in range(1100 // n_actions + 20)]
     ensemble = predict.flatten(trees, rng.normal(size=len(trees)))
     context = rng.choice(np.array([np.nan, np.inf, -np.inf, 0.0, -0.0, 1.0, 1.5, -7.0], np.float32), size=(20, 4))
     expected = np.zeros((20, n_actions))
-    score_rows(context, ensemble.walk, ensemble.depth + 30, 0, 20, expected)
+    score_rows(context, ensemble.trees, ensemble.depth + 30, 0, 20, expected)
     assert one_by_one(ensemble, context).tobytes() == expected.tobytes()
 
 
@@ -150,13 +150,13 @@ def test_blocks_of_a_sparse_context_score_like_the_dense_one():
     np.testing.assert_array_equal(ensemble.score(context), one_by_one(ensemble, context))
 
 
-def test_trees_with_more_leaves_than_a_lane_can_number_are_walked_one_by_one():
+def test_trees_with_more_leaves_than_a_lane_can_number_are_traversed_one_by_one():
     rng = np.random.default_rng(2)
     context = rng.normal(size=(300, 3)).astype(np.float32)
     ensemble = make_ensemble(rng, context, 2)
     expected = ensemble.score(context)
     with mock.patch.object(batch, "MAX_LEAVES", 3):
-        again = predict.FlatEnsemble(ensemble.walk, ensemble.n_actions, ensemble.n_features, ensemble.depth)
+        again = predict.FlatEnsemble(ensemble.trees, ensemble.n_actions, ensemble.n_features, ensemble.depth)
         assert again._batch is None
         np.testing.assert_array_equal(again.score(context), expected)
 

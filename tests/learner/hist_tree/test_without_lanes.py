@@ -35,7 +35,7 @@ def uncompiled(*args):
 
 def again(ensemble):
     """Return the same trees, not laid out yet."""
-    return predict.FlatEnsemble(ensemble.walk, ensemble.n_actions, ensemble.n_features, ensemble.depth)
+    return predict.FlatEnsemble(ensemble.trees, ensemble.n_actions, ensemble.n_features, ensemble.depth)
 
 
 @pytest.mark.parametrize("is_sparse", [False, True])

@@ -21,8 +21,8 @@ from numpy.typing import NDArray
 from bopl._kernel import njit
 from bopl.learner.hist_tree.lanes import masked_store
 from bopl.learner.hist_tree.prefetch import prefetch
+from bopl.learner.hist_tree.traversal import DEFAULT_LEFT_BIT, EQUAL_BIT, FlatTrees
 from bopl.learner.hist_tree.tree import ACTION_SPLIT, LEAF_FEATURE
-from bopl.learner.hist_tree.walk import CUT, DEFAULT_LEFT_BIT, EQUAL_BIT, EXTRA, FEATURE, RIGHT, Walk
 
 MIN_TREES = 8  # fewer are scored sooner than they are laid out
 
@@ -44,7 +44,7 @@ MAX_PLACES = 1024  # at a time: the lists, and the values they lead to, stay in 
 
 
 class CompactTrees(NamedTuple):
-    """The trees of a `Walk`, without what no action reaches. Questions are grouped by column and rule."""
+    """`FlatTrees` without what no action reaches. Questions are grouped by column and rule."""
 
     column: NDArray[np.int64]  # (n_groups,) of the context
     rule: NDArray[np.int64]  # (n_groups,)
@@ -58,43 +58,44 @@ class CompactTrees(NamedTuple):
     root: NDArray[np.uint32]  # (n_trees,) codes
 
 
-def make_compact_trees(walk: Walk) -> CompactTrees | None:
-    """Return the trees of a `Walk`; None if there are more than 64 actions, few trees, or more nodes than codes."""
-    link, n_nodes = walk.link, len(walk.link)
-    if len(walk.all_actions) > 1 or len(walk.root) < MIN_TREES or n_nodes > MAX_NODES:
+def make_compact_trees(trees: FlatTrees) -> CompactTrees | None:
+    """Return trees as `CompactTrees`; None if there are more than 64 actions, few trees, or more nodes than codes."""
+    node, n_nodes = trees.node, len(trees.node)
+    if len(trees.all_actions) > 1 or len(trees.root) < MIN_TREES or n_nodes > MAX_NODES:
         return None
-    on_action = link[:, FEATURE] == ACTION_SPLIT
+    on_action = node["feature"] == ACTION_SPLIT
     right_actions = np.zeros(n_nodes, np.uint64)
-    right_actions[on_action] = walk.right_actions[link[on_action, EXTRA], 0]
+    right_actions[on_action] = trees.right_actions[node["extra"][on_action], 0]
     reached, code = np.zeros(n_nodes, np.uint64), np.zeros(n_nodes, np.uint32)
-    reached[walk.root] = walk.all_actions[0]
+    reached[trees.root] = trees.all_actions[0]
     kind = np.full(n_nodes, NOWHERE, np.uint8)
-    _number_nodes(link, right_actions, reached, kind, code)
+    _number_nodes(node, right_actions, reached, kind, code)
 
     splits, forks, leaves = (np.flatnonzero(kind == one) for one in (SPLIT, FORK, LEAF))
-    questions, asked = _questions_of(link[splits, FEATURE], walk.cut[splits, CUT], link[splits, EXTRA])
+    questions, asked = _questions_of(node[splits])
     sets, set_of_leaf = np.unique(reached[leaves], return_inverse=True)
     leaf = np.empty((len(leaves), LEAF_SIZE), np.uint32)
     value = leaf.view(np.float64)
-    value[:, 0] = walk.value[leaves]
-    leaf[:, 2], leaf[:, 3] = set_of_leaf, np.searchsorted(walk.root, leaves, side="right") - 1
+    value[:, 0] = trees.value[leaves]
+    leaf[:, 2], leaf[:, 3] = set_of_leaf, np.searchsorted(trees.root, leaves, side="right") - 1
     column, rule, begin, threshold = questions
     return CompactTrees(
         column=column,
         rule=rule,
         begin=begin,
         threshold=threshold,
-        split=np.stack([asked.astype(np.uint32), code[splits + 1], code[link[splits, RIGHT]]], axis=1).reshape(-1),
-        fork=np.stack([code[forks + 1], code[link[forks, RIGHT]]], axis=1).reshape(-1),
+        split=np.stack([asked.astype(np.uint32), code[splits + 1], code[node["right"][splits]]], axis=1).reshape(-1),
+        fork=np.stack([code[forks + 1], code[node["right"][forks]]], axis=1).reshape(-1),
         leaf=leaf.reshape(-1),
         value=value.reshape(-1),
         actions=sets,
-        root=code[walk.root],
+        root=code[trees.root],
     )
 
 
-def _questions_of(feature: NDArray[np.int32], threshold: NDArray[np.float32], flags: NDArray[np.int32]) -> Any:
+def _questions_of(split: NDArray[Any]) -> Any:
     """Return the different questions of some splits, as the first fields of `CompactTrees`, and which each one asks."""
+    feature, threshold, flags = split["feature"], split["threshold"], split["extra"]
     rule = np.where(flags & EQUAL_BIT, NOT_EQUAL, np.where(flags & DEFAULT_LEFT_BIT, BELOW_OR_MISSING, BELOW))
     group = feature.astype(np.int64) * N_RULES + rule
     bits = (threshold + np.float32(0.0)).view(np.uint32)  # zero has two signs
@@ -105,32 +106,32 @@ def _questions_of(feature: NDArray[np.int32], threshold: NDArray[np.float32], fl
 
 
 @njit(nogil=True, cache=True)
-def _number_nodes(link, right_actions, reached_out, kind_out, code_out):  # type: ignore[no-untyped-def]
+def _number_nodes(nodes, right_actions, reached_out, kind_out, code_out):  # type: ignore[no-untyped-def]
     """Write which actions reach each node, those of roots being there, its kind and its code; nodes are in preorder."""
     n_numbers = np.zeros(3, np.int64)
     size = (SPLIT_SIZE, LEAF_SIZE, FORK_SIZE)
-    for node in range(len(link)):
+    for node in range(len(nodes)):
         actions = reached_out[node]
         if actions == np.uint64(0):
             reached_left, reached_right, kind = actions, actions, NOWHERE
-        elif link[node, FEATURE] == ACTION_SPLIT:
+        elif nodes[node].feature == ACTION_SPLIT:
             reached_right = actions & right_actions[node]
             reached_left = actions & ~reached_right
             # Where all go the same way it stands for the child that they go to.
             kind = FORK if reached_left != np.uint64(0) and reached_right != np.uint64(0) else NOWHERE
         else:
             reached_left, reached_right = actions, actions
-            kind = LEAF if link[node, FEATURE] == LEAF_FEATURE else SPLIT
-        if link[node, FEATURE] != LEAF_FEATURE:
-            reached_out[node + 1], reached_out[link[node, RIGHT]] = reached_left, reached_right
+            kind = LEAF if nodes[node].feature == LEAF_FEATURE else SPLIT
+        if nodes[node].feature != LEAF_FEATURE:
+            reached_out[node + 1], reached_out[nodes[node].right] = reached_left, reached_right
         kind_out[node] = kind
         if kind != NOWHERE:
             code_out[node] = (kind << KIND_SHIFT) | n_numbers[kind]
             n_numbers[kind] += size[kind]
     # From the end: a node that stands for its child takes the child's code, which is there by then.
-    for node in range(len(link) - 1, -1, -1):
+    for node in range(len(nodes) - 1, -1, -1):
         if kind_out[node] == NOWHERE and reached_out[node] != np.uint64(0):
-            right = link[node, RIGHT]
+            right = nodes[node].right
             code_out[node] = code_out[right] if reached_out[right] != np.uint64(0) else code_out[node + 1]
 
 
@@ -211,9 +212,9 @@ def score_compact(context, trees, start, end, score_out):  # type: ignore[no-unt
     n_actions, n_trees = score_out.shape[1], len(trees.root)
     n_side_by_side = max(MAX_PLACES // n_actions, 1)
     width = -(-n_actions // LANES) * LANES
-    room = n_side_by_side * n_actions + 1  # places of a tree are for different actions; a list has a free end
-    place, reached = np.empty(room, np.uint32), np.empty(room, np.uint32)
-    leaf, fork = np.empty(room, np.uint32), np.empty(room, np.uint32)
+    capacity = n_side_by_side * n_actions + 1  # places of a tree are for different actions; a list has a free end
+    place, reached = np.empty(capacity, np.uint32), np.empty(capacity, np.uint32)
+    leaf, fork = np.empty(capacity, np.uint32), np.empty(capacity, np.uint32)
     value = np.empty(n_side_by_side * width, np.float64)
     goes_right = np.empty(len(trees.threshold), np.uint8)
     for i in range(start, end):
@@ -227,7 +228,7 @@ def score_compact(context, trees, start, end, score_out):  # type: ignore[no-unt
                 for lane in range(0, width, LANES):
                     begin = (np.int64(tree) - first) * width + lane
                     _put(value, begin, added, actions >> np.uint64(lane))
-            # Leaves came in no order; their values are added tree by tree, so that scores have the bits of plain walks.
+            # Leaves came in no order; their values are added tree by tree: scores have the bits of plain traversals.
             for t in range(last - first):
                 for a in range(n_actions):
                     score_out[i, a] += value[t * width + a]

@@ -16,22 +16,19 @@ from numpy.typing import NDArray
 from bopl._interrupt import Threads
 from bopl.learner.hist_tree import batch
 from bopl.learner.hist_tree.compact import CompactTrees, make_compact_trees, score_compact
-from bopl.learner.hist_tree.tree import ACTION_SPLIT, Tree, pack_actions
-from bopl.learner.hist_tree.walk import (
-    CUT,
+from bopl.learner.hist_tree.traversal import (
     DEFAULT_LEFT_BIT,
     EQUAL_BIT,
-    EXTRA,
-    FEATURE,
-    RIGHT,
+    FLAT_NODE,
     CsrRows,
-    Walk,
+    FlatTrees,
     score_csr_rows,
     score_rows,
 )
+from bopl.learner.hist_tree.tree import ACTION_SPLIT, Tree, pack_actions
 from bopl.log.context import is_sparse
 
-MIN_BATCH = 32  # fewer contexts are walked one by one
+MIN_BATCH = 32  # fewer contexts are scored one by one
 MAX_SPAN = 1 << 16  # contexts in one compiled call
 
 _lanes_failed = Event()  # the kernels of many lanes, written in LLVM's own language, cannot be compiled here
@@ -41,10 +38,10 @@ _lanes_failed = Event()  # the kernels of many lanes, written in LLVM's own lang
 class FlatEnsemble:
     """Many trees with a coefficient each, ready to score."""
 
-    walk: Walk
+    trees: FlatTrees
     n_actions: int
     n_features: int
-    depth: int  # room that a walk needs for branches left open
+    depth: int  # most branches that a traversal leaves open
 
     def score(self, context: Any, *, n_jobs: int = 1) -> NDArray[np.float64]:
         """Return the sum of ``coefficient * tree`` for every action of every context.
@@ -76,33 +73,33 @@ class FlatEnsemble:
         return score
 
     @cached_property
-    def _batch(self) -> batch.BatchWalk | None:
-        is_usable = batch.fits_lanes(self.walk) and not _lanes_failed.is_set()
-        return batch.make_batch_walk(self.walk) if is_usable else None
+    def _batch(self) -> batch.BlockTrees | None:
+        is_usable = batch.fits_lanes(self.trees) and not _lanes_failed.is_set()
+        return batch.make_block_trees(self.trees) if is_usable else None
 
     def _score_span(self, context: Any, start: int, end: int, score: NDArray[np.float64]) -> None:
-        walk = self._batch if end - start >= MIN_BATCH else None
-        if walk is None or not self._by_lanes(self._score_blocks, walk, context, start, end, score):
+        blocks = self._batch if end - start >= MIN_BATCH else None
+        if blocks is None or not self._by_lanes(self._score_blocks, blocks, context, start, end, score):
             self._score_one_by_one(context, start, end, score)
 
     def _score_blocks(
-        self, walk: batch.BatchWalk, context: Any, start: int, end: int, score: NDArray[np.float64]
+        self, trees: batch.BlockTrees, context: Any, start: int, end: int, score: NDArray[np.float64]
     ) -> None:
-        scratch = batch.make_batch_scratch(walk, self.n_actions)
+        scratch = batch.make_batch_scratch(trees, self.n_actions)
         if is_sparse(context):
             column_of = np.full(self.n_features, -1, np.int64)
-            column_of[walk.feature] = np.arange(len(walk.feature))
-            batch.score_csr(csr_rows(context), column_of, walk, start, end, scratch, score)
+            column_of[trees.feature] = np.arange(len(trees.feature))
+            batch.score_csr(csr_rows(context), column_of, trees, start, end, scratch, score)
         else:
-            batch.score_dense(context, walk, start, end, scratch, score)
+            batch.score_dense(context, trees, start, end, scratch, score)
 
     def _score_one_by_one(self, context: Any, start: int, end: int, score: NDArray[np.float64]) -> None:
         if is_sparse(context):
-            score_csr_rows(csr_rows(context), self.n_features, self.walk, self.depth, start, end, score)
+            score_csr_rows(csr_rows(context), self.n_features, self.trees, self.depth, start, end, score)
             return
         trees = self._compact
         if trees is None or not self._by_lanes(score_compact, context, trees, start, end, score):
-            score_rows(context, self.walk, self.depth, start, end, score)
+            score_rows(context, self.trees, self.depth, start, end, score)
 
     def _by_lanes(self, kernel: Callable[..., None], *arguments: Any) -> bool:
         """Run a kernel of many lanes; return False if it cannot be compiled.
@@ -120,7 +117,7 @@ class FlatEnsemble:
 
     @cached_property
     def _compact(self) -> CompactTrees | None:
-        return None if _lanes_failed.is_set() else make_compact_trees(self.walk)
+        return None if _lanes_failed.is_set() else make_compact_trees(self.trees)
 
     def _do_without_lanes(self, error: Exception) -> None:
         """Traverse trees context by context from now on, and say so once."""
@@ -165,22 +162,20 @@ def flatten(trees: list[Tree], coefficient: Any) -> FlatEnsemble:
     root = np.cumsum([0] + [tree.n_nodes for tree in trees])[:-1].astype(np.int64)
     feature = np.concatenate([tree.feature for tree in trees])
     on_action = feature == ACTION_SPLIT
-    link = np.empty((len(feature), 4), np.int32)
-    link[:, RIGHT] = np.concatenate([tree.right + start for tree, start in zip(trees, root, strict=True)])
-    link[:, FEATURE] = feature
-    link[:, EXTRA] = np.concatenate([_flags(tree) for tree in trees])
-    link[on_action, EXTRA] = np.arange(np.count_nonzero(on_action))
-    cut = link.view(np.float32)  # the same 16 bytes: a node's threshold comes with its cache line
-    cut[:, CUT] = np.concatenate([tree.threshold for tree in trees])
-    walk = Walk(
-        link=link,
-        cut=cut,
+    node = np.empty(len(feature), FLAT_NODE)
+    node["right"] = np.concatenate([tree.right + start for tree, start in zip(trees, root, strict=True)])
+    node["feature"] = feature
+    node["threshold"] = np.concatenate([tree.threshold for tree in trees])
+    node["extra"] = np.concatenate([_flags(tree) for tree in trees])
+    node["extra"][on_action] = np.arange(np.count_nonzero(on_action))
+    flat = FlatTrees(
+        node=node,
         right_actions=np.concatenate([tree.right_actions for tree in trees])[on_action],
         value=np.concatenate([float(c) * tree.value for tree, c in zip(trees, coefficient, strict=True)]),
         root=root,
         all_actions=pack_actions(np.ones(first.n_actions, bool)),
     )
-    return FlatEnsemble(walk, first.n_actions, first.n_features, first.n_actions + 2)
+    return FlatEnsemble(flat, first.n_actions, first.n_features, first.n_actions + 2)
 
 
 def _flags(tree: Tree) -> NDArray[np.uint8]:
