@@ -1,4 +1,4 @@
-"""Writing that survives crashes and rivals: a file or folder changes in one step, and has one writer at a time."""
+"""Writing that survives crashes: a file or folder changes in one step, and has one writer at a time."""
 
 from __future__ import annotations
 

@@ -39,16 +39,16 @@ def join(*children: str | None) -> Markup:
     return Markup("".join(child if isinstance(child, Markup) else escape(child) for child in shown))
 
 
-def short(text: str, room: int = 60) -> str:
-    """Return text shortened in the middle, with an ellipsis, if it is longer than ``room``.
+def short(text: str, max_length: int = 60) -> str:
+    """Return text shortened in the middle, with an ellipsis, if it is longer than ``max_length``.
 
     >>> short("a name", 6), short("shop/shoes/1704", 11)
     ('a name', 'shop/…/1704')
     """
-    if len(text) <= room:
+    if len(text) <= max_length:
         return text
-    n_tail = (room - 1) // 2
-    return f"{text[: room - 1 - n_tail].rstrip()}…{text[len(text) - n_tail :].lstrip()}"
+    n_tail = (max_length - 1) // 2
+    return f"{text[: max_length - 1 - n_tail].rstrip()}…{text[len(text) - n_tail :].lstrip()}"
 
 
 # -- Cards: how logs, policies, evaluations and audits show themselves in a notebook ----------------------------------

@@ -146,7 +146,7 @@ def test_sparse_contexts_train_and_score_without_being_made_dense():
 
 
 def test_compilation_is_announced_once_and_only_when_it_happens(monkeypatch):
-    monkeypatch.setattr("bopl.learner.hist_tree.rounds.LEAST_SECONDS", 0.0)
+    monkeypatch.setattr("bopl.learner.hist_tree.rounds.MIN_SECONDS", 0.0)
     code = (
         "import numpy as np, bopl; rng = np.random.default_rng(0);"
         "log = bopl.BanditLog(rng.normal(size=(50, 2)), rng.integers(0, 2, 50), rng.random(50), np.full(50, 0.5));"

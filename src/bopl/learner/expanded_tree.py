@@ -168,7 +168,7 @@ def pack_nothing(predictors: Sequence[Any]) -> Packed:
 def unpack_trees(
     facts: dict[str, Any], arrays: dict[str, AnyArray], *, n_features: int, by_action: FloatArray
 ) -> list[HistTreePredictor]:
-    """Return the trees of a file, after checking that no walk can leave the arrays or run in circles.
+    """Return the trees of a file, after checking that no traversal can leave the arrays or run in circles.
 
     The files do not have the weights of nodes, so these are zero.
     """

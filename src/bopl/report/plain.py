@@ -19,7 +19,7 @@ def plain(value: Any, digits: int | None = DIGITS) -> Any:
     Parameters
     ----------
     value : any
-        Mappings, sequences and arrays are walked through.
+        Entries of mappings, sequences and arrays are converted one by one.
     digits : int or None
         Significant digits of floating-point numbers; None leaves them as they are.
     """

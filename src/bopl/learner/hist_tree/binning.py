@@ -112,15 +112,15 @@ def bins_from(
     if has_missing:
         distinct, count = distinct[:-1], count[:-1]
     low, high = (float(distinct[0]), float(distinct[-1])) if len(distinct) else (0.0, 0.0)
-    room = min(max_bins, MAX_BINS - int(has_missing))
+    max_values = min(max_bins, MAX_BINS - int(has_missing))
     if is_categorical:
-        if len(distinct) > room:
+        if len(distinct) > max_values:
             raise ValueError(
-                f"categorical column {name} has {len(distinct)} distinct categories and max_bins leaves {room}; "
+                f"categorical column {name} has {len(distinct)} distinct categories and max_bins leaves {max_values}; "
                 "merge rare categories or pass the column as an ordered one."
             )
         return ColumnBins(distinct.astype(np.float32), True, has_missing, low, high)
-    return ColumnBins(quantile_cuts(distinct, n_actions * count, room), False, has_missing, low, high)
+    return ColumnBins(quantile_cuts(distinct, n_actions * count, max_values), False, has_missing, low, high)
 
 
 def _add_zeros(distinct: Any, count: Any, n_zeros: int) -> tuple[Any, Any]:

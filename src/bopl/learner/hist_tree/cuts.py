@@ -248,9 +248,9 @@ def find_bins(
             )
         return bins_from(tally.listed, max_bins, n_actions=n_actions, is_categorical=is_categorical, name=name)
     has_missing = tally.n_missing > 0
-    room = min(max_bins, MAX_BINS - int(has_missing))
+    max_values = min(max_bins, MAX_BINS - int(has_missing))
     low, high = tally.ends[0][0], tally.ends[1][0]
-    cuts = yield from _narrowed_cuts(tally, room, n_actions)
+    cuts = yield from _narrowed_cuts(tally, max_values, n_actions)
     return ColumnBins(cuts, False, has_missing, low, high)
 
 

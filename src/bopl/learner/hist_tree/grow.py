@@ -28,7 +28,7 @@ from bopl.learner.hist_tree.node import (
     put_context_split,
     put_leaf,
     put_open,
-    with_room,
+    with_capacity,
 )
 from bopl.learner.hist_tree.partition import split_members
 from bopl.learner.hist_tree.pending import make_queue, pop, push, push_pair
@@ -40,8 +40,8 @@ from bopl.learner.hist_tree.scratch import child_slots, free_all, give_slot, tak
 from bopl.learner.hist_tree.split import SPLIT, Histogram
 
 MIN_GAIN = 1e-6  # XGBoost's kRtEps: a split must gain more than this
-FIRST_NODES = 64  # room of a new table of nodes
-FIRST_LARGE = 4  # rows and actions that a new queue of large problems has room for
+FIRST_NODES = 64  # nodes of a new table of nodes
+FIRST_LARGE = 4  # rows and actions that a new queue of large problems holds
 
 
 @njit(nogil=True, cache=True, inline="always")
@@ -204,8 +204,8 @@ def grow(binned, target, action_table, limits, rows, actions, depth, path, scale
     nodes, n_nodes = np.empty(FIRST_NODES, NODE), 1
     pending = push(make_queue(len(rows), len(actions)), rows, actions, depth, 0, path)
     large = make_queue(FIRST_LARGE, FIRST_LARGE)
-    room = limits.max_depth + 4  # of a depth-first walk, two at each level
-    stack, splits = OpenNodes(np.empty(room, OPEN_NODE), np.zeros(room, SPLIT)), np.zeros(2, SPLIT)
+    capacity = limits.max_depth + 4  # of a depth-first traversal, two at each level
+    stack, splits = OpenNodes(np.empty(capacity, OPEN_NODE), np.zeros(capacity, SPLIT)), np.zeros(2, SPLIT)
     wide, wide_histogram = np.empty(0, np.int64), np.empty((0, 0), np.int64)  # allocated once there is a wide scale
     is_right = np.empty(scratch.action_sums.shape[1], np.bool_)
 
@@ -240,7 +240,7 @@ def grow(binned, target, action_table, limits, rows, actions, depth, path, scale
                 give_slot(slot, scratch.slots)
                 continue
             child, n_nodes = n_nodes, n_nodes + 2
-            nodes = with_room(nodes, n_nodes)
+            nodes = with_capacity(nodes, n_nodes)
             if action_gain > gain:  # of equal gains the context split wins
                 put_action_split(feature, action, action_gain, child, nodes[node])
                 give_slot(slot, scratch.slots)

@@ -65,7 +65,7 @@ class HeldRows:
 
     def begin(self, rows: NDArray[np.int32]) -> None:
         """Begin a tree: its root has these rows."""
-        self._make_room(len(rows), is_empty=True)
+        self._reserve(len(rows), is_empty=True)
         self.rows[: len(rows)] = rows
         self.n_used, self.span[0] = len(rows), (0, len(rows))
 
@@ -77,7 +77,7 @@ class HeldRows:
             _divide_all(binned.arrays, wave.divides, _take_buffer(binned.n_samples), self.rows, self.span, n_left_out)
         for node, left, right in wave.branches.tolist():
             start, end = self.span[node].tolist()
-            self._make_room(self.n_used + end - start)
+            self._reserve(self.n_used + end - start)
             self.rows[self.n_used : self.n_used + end - start] = self.rows[start:end]
             self.span[left], self.span[right] = (start, end), (self.n_used, self.n_used + end - start)
             self.n_used += end - start
@@ -96,7 +96,7 @@ class HeldRows:
         known = np.where(held[:, None] >= 0, self.span[held], -1)
         apply_nodes(binned.arrays, tree.nodes, tree.right_actions, known, self.rows[: self.n_used], step_out)
 
-    def _make_room(self, n: int, *, is_empty: bool = False) -> None:
+    def _reserve(self, n: int, *, is_empty: bool = False) -> None:
         if n > len(self.rows):
             longer = np.empty(n if is_empty else n + n // 8, np.int32)
             longer[: self.n_used] = self.rows[: self.n_used]

@@ -24,7 +24,7 @@ from bopl.learner.hist_tree.engine import CompiledPrediction, EngineRows, Growth
 from bopl.learner.hist_tree.gathered import Extract, grow_whole
 from bopl.learner.hist_tree.grow import FIRST_NODES, MIN_GAIN
 from bopl.learner.hist_tree.leaf import set_leaf_value
-from bopl.learner.hist_tree.node import NODE, NodeSums, put_action_split, put_context_split, put_leaf, with_room
+from bopl.learner.hist_tree.node import NODE, NodeSums, put_action_split, put_context_split, put_leaf, with_capacity
 from bopl.learner.hist_tree.open_node import NodeCounts, OpenNode, OpenPair, counts_by_node
 from bopl.learner.hist_tree.problem import Norms, Target, has_sums
 from bopl.learner.hist_tree.random import WENT_LEFT, WENT_RIGHT, draw_columns, mix
@@ -269,7 +269,7 @@ class _Growth:
             return
         left = self._n_nodes
         self._n_nodes += 2
-        self._nodes = with_room(self._nodes, self._n_nodes)
+        self._nodes = with_capacity(self._nodes, self._n_nodes)
         if action_gain > gain:
             put_action_split(feature, action, action_gain, left, self._nodes[node.at])
             self._split_actions(node, left, int(feature), int(action))

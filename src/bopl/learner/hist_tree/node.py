@@ -73,8 +73,8 @@ class Child(NamedTuple):
 class OpenNodes(NamedTuple):
     """A stack of open nodes, each with the best split of its contexts."""
 
-    node: NDArray[Any]  # (room,) of OPEN_NODE
-    split: NDArray[Any]  # (room,) of SPLIT
+    node: NDArray[Any]  # (capacity,) of OPEN_NODE
+    split: NDArray[Any]  # (capacity,) of SPLIT
 
 
 @njit(nogil=True, cache=True)
@@ -117,8 +117,8 @@ def put_open(child, depth, absolute, open_out):  # type: ignore[no-untyped-def]
 
 
 @njit(nogil=True, cache=True)
-def with_room(values, n):  # type: ignore[no-untyped-def]
-    """Return ``values``, or a longer copy if they have no room for ``n``."""
+def with_capacity(values, n):  # type: ignore[no-untyped-def]
+    """Return ``values``, or a longer copy if they hold fewer than ``n``."""
     if n <= len(values):
         return values
     longer = np.empty(max(n, 2 * len(values)), values.dtype)  # doubled: a table of n entries is copied log2(n) times

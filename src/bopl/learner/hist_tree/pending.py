@@ -8,10 +8,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bopl._kernel import njit
-from bopl.learner.hist_tree.node import with_room
+from bopl.learner.hist_tree.node import with_capacity
 from bopl.learner.hist_tree.random import WENT_LEFT, WENT_RIGHT, mix
 
-FIRST_ROOM = 16  # problems that a new queue has room for
+FIRST_PROBLEMS = 16  # problems that a new queue holds
 
 PROBLEM = np.dtype(
     [
@@ -38,22 +38,22 @@ class Queue(NamedTuple):
 
 @njit(nogil=True, cache=True)
 def make_queue(n_rows, n_actions):  # type: ignore[no-untyped-def]
-    """Return an empty queue with some room."""
-    problems = np.empty(FIRST_ROOM, PROBLEM)
+    """Return an empty queue."""
+    problems = np.empty(FIRST_PROBLEMS, PROBLEM)
     return Queue(problems, np.empty(n_rows, np.int32), np.empty(n_actions, np.int32), np.zeros(1, USED))
 
 
 @njit(nogil=True, cache=True)
 def _append(queue, rows, actions, n_problems):  # type: ignore[no-untyped-def]
-    """Add rows and actions, and room for problems; return the queue and where problems, rows and actions begin."""
+    """Add rows and actions, and empty problems; return the queue and where problems, rows and actions begin."""
     # A queue is a tuple, so growing it makes another; ``used`` is an array, so both see the same counts.
     used = queue.used[0]
     n, row_start, action_start = used.problems, used.rows, used.actions
     used.problems, used.rows, used.actions = n + n_problems, row_start + len(rows), action_start + len(actions)
     queue = Queue(
-        with_room(queue.problems, n + n_problems),
-        with_room(queue.rows, row_start + len(rows)),
-        with_room(queue.actions, action_start + len(actions)),
+        with_capacity(queue.problems, n + n_problems),
+        with_capacity(queue.rows, row_start + len(rows)),
+        with_capacity(queue.actions, action_start + len(actions)),
         queue.used,
     )
     queue.rows[row_start : row_start + len(rows)] = rows

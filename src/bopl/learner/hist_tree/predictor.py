@@ -126,7 +126,7 @@ def pack_hist_trees(predictors: Sequence[HistTreePredictor]) -> Packed:
 def unpack_hist_trees(
     facts: dict[str, Any], arrays: dict[str, AnyArray], *, n_features: int, by_action: FloatArray
 ) -> list[HistTreePredictor]:
-    """Return the trees of `pack_hist_trees`, after checking that no walk can leave the arrays or run in circles."""
+    """Return the trees of `pack_hist_trees`, checked so that no traversal leaves the arrays or runs in circles."""
     bounds = check_node_arrays(arrays, _STORED)
     n_actions, n_action_columns = by_action.shape
     nodes = {name: arrays[name] for name in _STORED}

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 MIN_LARGE = 4096  # smaller problems are not worth handing to another thread
 PIECES = 16  # ... nor are those below this part of the contexts
 
-LEAST_SECONDS = 3.0  # shorter compilations are not worth a second line
+MIN_SECONDS = 3.0  # shorter compilations are not worth a second line
 
 Source = TypeVar("Source")
 _told: WeakSet[TextIO] = WeakSet()  # streams that have been told: once per process is enough
@@ -192,6 +192,6 @@ def announced_compilation(stream: TextIO | None = None) -> Iterator[None]:
     announcer = _Announcer(stream or sys.stderr)
     with install_listener("numba:compile", announcer):
         yield
-    if announcer.started is not None and time.perf_counter() - announcer.started >= LEAST_SECONDS:
+    if announcer.started is not None and time.perf_counter() - announcer.started >= MIN_SECONDS:
         seconds = time.perf_counter() - announcer.started
         announcer.stream.write(f"bopl: compiled in {seconds:.0f} s; the next start takes it from the cache.\n")

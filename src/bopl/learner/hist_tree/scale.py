@@ -14,7 +14,7 @@ import numpy as np
 from bopl._kernel import njit
 from bopl.learner.hist_tree.grid import off_grid
 from bopl.learner.hist_tree.histogram import GRADIENT_BITS, WEIGHT_BITS, pack, power_scale
-from bopl.learner.hist_tree.node import NodeSums, with_room
+from bopl.learner.hist_tree.node import NodeSums, with_capacity
 from bopl.learner.hist_tree.problem import are_neighbours, count_pairs, has_sums, load_problem, sum_norms
 from bopl.learner.hist_tree.split import SplitRule
 
@@ -133,7 +133,7 @@ def scale_problem(target, rows, actions, limits, scale, wide, scratch_out):  # t
     row_gradient, row_weight : ndarray of float64, shape (n_samples,)
         Unrounded sums over the actions.
     wide : ndarray of int64
-        With room, if the scale is wide.
+        Working memory, if the scale is wide.
     """
     packed, spare = scratch_out.packed, scratch_out.action_sums[len(scratch_out.histogram)]
     row_gradient, row_weight, of_pairs = load_problem(
@@ -156,7 +156,7 @@ def scale_problem(target, rows, actions, limits, scale, wide, scratch_out):  # t
             is_wide = True
             gradient_scale, weight_scale = wide_scales_of(target, norms)
     if is_wide:
-        wide = with_room(wide, len(packed))
+        wide = with_capacity(wide, len(packed))
         gradient, absolute = quantize_wide(rows, row_gradient, gradient_scale, packed)
         weight, _ = quantize_wide(rows, row_weight, weight_scale, wide)
     pairs = np.int64(0)

@@ -49,7 +49,7 @@ class Game(NamedTuple):
         By what the product over columns changes at each point t, outside and inside, if the pair is inside ``above``.
     shrinkage : ndarray of float64, shape (n_nodes,)
         The same if it is outside ``above``; it is then outside here, and its column earns nothing anew.
-    credit : ndarray of float64, shape (2, n_nodes, n_points)
+    contribution : ndarray of float64, shape (2, n_nodes, n_points)
         What the column earns of the leaves below, by point, outside and inside.
     feature, threshold, is_equal, default_left, right, right_actions, value
         As in `Tree`.
@@ -60,7 +60,7 @@ class Game(NamedTuple):
     column: NDArray[np.int32]
     factor: NDArray[np.float64]
     shrinkage: NDArray[np.float64]
-    credit: NDArray[np.float64]
+    contribution: NDArray[np.float64]
     feature: NDArray[np.int32]
     threshold: NDArray[np.float32]
     is_equal: NDArray[np.bool_]
@@ -152,14 +152,14 @@ def make_game(tree: Tree) -> tuple[Game, float]:
         raise ValueError(
             f"a tree of {tree.n_nodes:,} nodes that looks at {int(most)} columns on one path is too large to explain."
         )
-    factor, shrinkage, credit = _tables(lineage.share, lineage.above, point, weight)
+    factor, shrinkage, contribution = _tables(lineage.share, lineage.above, point, weight)
     game = Game(
         parent=lineage.parent,
         above=lineage.above,
         column=lineage.column,
         factor=factor,
         shrinkage=shrinkage,
-        credit=credit,
+        contribution=contribution,
         feature=tree.feature,
         threshold=tree.threshold,
         is_equal=tree.is_equal,
@@ -188,7 +188,7 @@ def _look_up(left, right, column, cover, value, lineage_out):  # type: ignore[no
             most = max(most, n_known[node])
             continue
         # Up to the last split on the same column: a column's factor is one, however often a path asks for it. Trees are
-        # shallow, so a walk up costs less than a table of columns by node.
+        # shallow, so going up costs less than a table of columns by node.
         same = node
         while same > 0 and split_out[same] != column[node]:
             same = parent_out[same]
@@ -204,7 +204,7 @@ def _look_up(left, right, column, cover, value, lineage_out):  # type: ignore[no
 def _tables(
     share: NDArray[np.float64], above: IntArray, point: NDArray[np.float64], weight: NDArray[np.float64]
 ) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
-    """Return ``factor``, ``shrinkage`` and ``credit`` of a `Game`.
+    """Return ``factor``, ``shrinkage`` and ``contribution`` of a `Game`.
 
     With ``s = (o - z) / (z + (o - z) t)`` a column's part of a leaf is the integral of ``v · product · s``, where z and
     o are those of the lowest node with the column: hence the difference of s between a node and the one above it.
@@ -216,9 +216,9 @@ def _tables(
     slope_inside = (1.0 - z) / inside
     slope_outside = np.broadcast_to(-1.0 / (1.0 - point), inside.shape)
     factor = np.stack([outside, inside]) / inside[above]
-    credit = weight * (np.stack([slope_outside, slope_inside]) - slope_inside[above])
+    contribution = weight * (np.stack([slope_outside, slope_inside]) - slope_inside[above])
     shrinkage = np.divide(share, share[above], out=np.zeros_like(share), where=share[above] > 0.0)
-    return factor, shrinkage, credit
+    return factor, shrinkage, contribution
 
 
 @njit(nogil=True, cache=True)
@@ -274,10 +274,10 @@ def _go_down(x, action, game, is_right_out, is_inside_out, product_out):  # type
 
 @njit(nogil=True, cache=True)
 def _go_up(game, coefficient, is_inside, product_out, contribution_out):  # type: ignore[no-untyped-def]
-    """Turn products into sums of ``v · product`` over the leaves below every node, and credit its column with them."""
+    """Turn products into sums of ``v · product`` over the leaves below every node; add what its column contributes."""
     # The reverse of preorder: both children's sums are there before their parent's. The order of additions depends on
     # the tree alone, so that values are the same on any number of threads.
-    credit, n_points = game.credit, product_out.shape[1]
+    contribution, n_points = game.contribution, product_out.shape[1]
     for node in range(len(game.parent) - 1, 0, -1):
         right = game.right[node]
         for t in range(n_points):
@@ -289,5 +289,5 @@ def _go_up(game, coefficient, is_inside, product_out, contribution_out):  # type
             side = 1 if is_inside[node] else 0
             earned = 0.0
             for t in range(n_points):
-                earned += product_out[node, t] * credit[side, node, t]
+                earned += product_out[node, t] * contribution[side, node, t]
             contribution_out[game.column[node]] += coefficient * earned

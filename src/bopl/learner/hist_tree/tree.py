@@ -1,4 +1,4 @@
-"""The finished tree: flat arrays over raw contexts; checks that no walk over arrays from a file can leave them."""
+"""The finished tree: flat arrays over raw contexts; checks that no traversal of arrays from a file can leave them."""
 
 from __future__ import annotations
 
