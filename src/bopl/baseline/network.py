@@ -83,22 +83,13 @@ class Network:
 
     The first layer is split, ``W·[x; onehot(a)] = W_x·x + w_a``, so that the context's part is computed once for all
     actions. Batch normalisation is folded into the weights.
-
-    Attributes
-    ----------
-    scaling : Scaling
-    context_weight : float32 ndarray of shape (n_inputs, width)
-    action_offset : float32 ndarray of shape (n_actions, width)
-        ``w_a`` and the bias of the first layer.
-    weights, biases : tuples of float32 ndarrays
-        Weights and biases of the layers after the first; the last has one output.
     """
 
     scaling: Scaling
-    context_weight: FloatArray
-    action_offset: FloatArray
-    weights: tuple[FloatArray, ...]
-    biases: tuple[FloatArray, ...]
+    context_weight: FloatArray  # (n_inputs, width)
+    action_offset: FloatArray  # (n_actions, width): ``w_a`` and the bias of the first layer
+    weights: tuple[FloatArray, ...]  # of the layers after the first; the last has one output
+    biases: tuple[FloatArray, ...]  # of the same layers
 
     def score(self, context: ContextMatrix) -> FloatArray:
         """Return scores of shape (n_samples, n_actions)."""

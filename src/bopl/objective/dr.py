@@ -74,17 +74,10 @@ class DR(RowWise):
 
 @dataclass(frozen=True, eq=False)
 class PartDR:
-    """`DR` of a part of a log.
-
-    Attributes
-    ----------
-    settings : DR
-    factor : ndarray of shape (n_actions,), optional
-        Factor by which each action's weights are multiplied, so that they average one.
-    """
+    """`DR` of a part of a log."""
 
     settings: DR
-    factor: FloatArray | None
+    factor: FloatArray | None  # (n_actions,): multiplies each action's weights, so that they average one
 
     def bind(self, data: TrainingData) -> RewardTerms:
         """Return the terms of some samples."""

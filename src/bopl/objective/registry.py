@@ -131,17 +131,10 @@ class UnknownObjective:
     """Placeholder for the objective of a file whose class is unknown here.
 
     The policy predicts without it. Fitting again looks for the class once more, and says what is missing.
-
-    Attributes
-    ----------
-    description : mapping
-        Its name and its settings.
-    home : str or None
-        Module and name of its class.
     """
 
-    description: Mapping[str, Any]
-    home: str | None = None
+    description: Mapping[str, Any]  # its name and its settings
+    home: str | None = None  # module and name of its class
 
     title: ClassVar[str] = "risk"
     needs_reward_model: ClassVar[bool] = False

@@ -27,45 +27,22 @@ N_STD_ERR = 0.5  # policies are ranked by their cautious uplift minus this many 
 
 @dataclass(frozen=True, eq=False)
 class Arena:
-    """One division of the samples: a training part and a judging part.
+    """One division of the samples: a training part and a judging part."""
 
-    Attributes
-    ----------
-    workbench : Workbench
-        Workbench of the training part.
-    judge : Judge
-        Judge of the other part.
-    rows : ndarray of int
-        Positions of the judged samples in the race's log.
-    """
-
-    workbench: Workbench
-    judge: Judge
-    rows: AnyArray
+    workbench: Workbench  # of the training part
+    judge: Judge  # of the other part
+    rows: AnyArray  # positions of the judged samples in the race's log
 
 
 @dataclass(frozen=True, eq=False)
 class Verdict:
-    """The judgement on a policy after some rounds.
-
-    Attributes
-    ----------
-    n_rounds : int
-    action_prob : ndarray of shape (n_judged, n_actions)
-        Probabilities on all judged samples.
-    cautious : ndarray of shape (n_judged,)
-        Terms by which policies are ranked.
-    estimate : Standing
-        Doubly robust, compared with the logging policy.
-    rank : float
-        Cautious uplift over the logging policy, minus a fraction of a standard error.
-    """
+    """The judgement on a policy after some rounds."""
 
     n_rounds: int
-    action_prob: FloatArray
-    cautious: FloatArray
-    estimate: Standing
-    rank: float
+    action_prob: FloatArray  # (n_judged, n_actions): probabilities on all judged samples
+    cautious: FloatArray  # (n_judged,): terms by which policies are ranked
+    estimate: Standing  # doubly robust, compared with the logging policy
+    rank: float  # cautious uplift over the logging policy, minus a fraction of a standard error
 
 
 class Panel:

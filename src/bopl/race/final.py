@@ -38,25 +38,13 @@ class WinnerFit(Protocol):
 
 @dataclass(frozen=True)
 class Training:
-    """What the training of all winners has in common.
-
-    Attributes
-    ----------
-    n_jobs : int or None
-    deadline : float
-        On the monotonic clock.
-    seed : int
-    logging_model : LoggingModel
-        Of the race.
-    keeper : Keeper
-        Stores the rounds as they are made.
-    """
+    """What the training of all winners has in common."""
 
     n_jobs: int | None
-    deadline: float
+    deadline: float  # on the monotonic clock
     seed: int
-    logging_model: LoggingModel
-    keeper: Keeper
+    logging_model: LoggingModel  # of the race
+    keeper: Keeper  # stores the rounds as they are made
 
 
 @dataclass(frozen=True)
@@ -89,21 +77,12 @@ class InMemory:
 
 @dataclass(frozen=True)
 class OverPieces:
-    """Trains winners on a log in pieces; others are trained on as many samples as fit into memory.
-
-    Attributes
-    ----------
-    log : PartitionedLog
-    sample_weight : ndarray of shape (n_samples,) or None
-    cluster, memory
-        As for `BoostedPolicy.fit`.
-    training : Training
-    """
+    """Trains winners on a log in pieces; others are trained on as many samples as fit into memory."""
 
     log: PartitionedLog
-    sample_weight: FloatArray | None
-    cluster: Any
-    memory: int | str | None
+    sample_weight: FloatArray | None  # (n_samples,)
+    cluster: Any  # as for `BoostedPolicy.fit`
+    memory: int | str | None  # as for `BoostedPolicy.fit`
     training: Training
 
     def fit(self, winner: Contender) -> BoostedPolicy:

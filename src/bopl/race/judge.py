@@ -14,18 +14,11 @@ from bopl.log import BanditLog
 
 @dataclass(frozen=True, eq=False)
 class Judge:
-    """Validation samples with reward estimates that have not seen them.
-
-    Attributes
-    ----------
-    log : BanditLog
-    reward_estimate : ndarray of shape (n_samples, n_actions)
-    sample_weight : ndarray of shape (n_samples,), optional
-    """
+    """Validation samples with reward estimates that have not seen them."""
 
     log: BanditLog
-    reward_estimate: FloatArray
-    sample_weight: FloatArray | None = None
+    reward_estimate: FloatArray  # (n_samples, n_actions)
+    sample_weight: FloatArray | None = None  # (n_samples,)
 
     def estimates(self, action_prob: FloatArray) -> FloatArray:
         """Return the self-normalised doubly robust terms of a policy, whose mean estimates its value.
@@ -84,21 +77,11 @@ def _smoothed(value: FloatArray, spread: float) -> FloatArray:
 
 @dataclass(frozen=True)
 class Standing:
-    """How one policy compares with another on the same samples.
+    """How one policy compares with another on the same samples."""
 
-    Attributes
-    ----------
-    value : float
-        Estimated reward.
-    uplift : float
-        Uplift over the reference.
-    std_err : float
-        Standard error of the uplift.
-    """
-
-    value: float
-    uplift: float
-    std_err: float
+    value: float  # estimated reward
+    uplift: float  # uplift over the reference
+    std_err: float  # standard error of the uplift
 
     def lower(self, n_std_err: float) -> float:
         """Return the uplift minus this many standard errors."""

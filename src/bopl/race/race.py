@@ -37,57 +37,27 @@ Z95 = 1.959963984540054
 
 @dataclass(frozen=True)
 class RaceSettings:
-    """Settings of a race.
+    """Settings of a race."""
 
-    Attributes
-    ----------
-    validation_fraction : float
-        Share of the samples that judge.
-    n_parts : int
-        1, or the number of folds of a cross-validation over all samples.
-    n_folds : int
-        Folds of cross-fitting inside a training part.
-    max_blended : int
-        Maximum number of leaders in a blend; 1 takes only the first.
-    n_jobs : int, optional
-    seed : int
-    """
-
-    validation_fraction: float = 0.25
-    n_parts: int = 1
-    n_folds: int = 5
-    max_blended: int = MAX_BLENDED
+    validation_fraction: float = 0.25  # share of the samples that judge
+    n_parts: int = 1  # 1, or the number of folds of a cross-validation over all samples
+    n_folds: int = 5  # folds of cross-fitting inside a training part
+    max_blended: int = MAX_BLENDED  # maximum number of leaders in a blend; 1 takes only the first
     n_jobs: int | None = None
     seed: int = 0
 
 
 @dataclass(frozen=True, eq=False)
 class Outcome:
-    """Decision of a race.
+    """Decision of a race."""
 
-    Attributes
-    ----------
-    winners : list of Contender
-        One, or those to blend; only the logging policy if nothing beats it.
-    weights : list of float
-        Their shares in the blend.
-    sharpness : float
-        Inverse temperature of the winner, or of the blend.
-    leaderboard : Leaderboard
-    is_logging : bool
-        Whether the logging policy stays.
-    is_interrupted : bool
-    logging_model : LoggingModel
-        Learned from the propensities of all raced samples.
-    """
-
-    winners: list[Contender]
-    weights: list[float]
-    sharpness: float
+    winners: list[Contender]  # one, or those to blend; only the logging policy if nothing beats it
+    weights: list[float]  # their shares in the blend
+    sharpness: float  # inverse temperature of the winner, or of the blend
     leaderboard: Leaderboard
-    is_logging: bool
+    is_logging: bool  # whether the logging policy stays
     is_interrupted: bool
-    logging_model: LoggingModel
+    logging_model: LoggingModel  # learned from the propensities of all raced samples
 
 
 def make_panel(

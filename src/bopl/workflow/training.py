@@ -51,35 +51,16 @@ MAX_SHOWN = 100_000  # samples of a log in pieces that the report looks at
 
 @dataclass(frozen=True)
 class TrainResult:
-    """What a run has made.
+    """What a run has made."""
 
-    Attributes
-    ----------
-    policy : AutoPolicy or BoostedPolicy
-        The winner of a race, or the policy of a single objective.
-    evaluation : Evaluation
-        On the samples held out.
-    audit : Audit
-        Of the whole log, and of the drift between its parts.
-    summary : dict
-        All of it, as plain values.
-    folder : RunFolder
-    steps : list of dict
-        Time and memory of each step.
-    is_interrupted : bool
-        Whether Ctrl-C cut the training short.
-    split : SplitFacts
-        What was held out.
-    """
-
-    policy: AutoPolicy | BoostedPolicy
-    evaluation: Evaluation
-    audit: Audit
-    summary: dict[str, Any]
+    policy: AutoPolicy | BoostedPolicy  # the winner of a race, or the policy of a single objective
+    evaluation: Evaluation  # on the samples held out
+    audit: Audit  # of the whole log, and of the drift between its parts
+    summary: dict[str, Any]  # all of it, as plain values
     folder: RunFolder
-    steps: list[dict[str, Any]]
-    is_interrupted: bool
-    split: SplitFacts
+    steps: list[dict[str, Any]]  # time and memory of each step
+    is_interrupted: bool  # whether Ctrl-C cut the training short
+    split: SplitFacts  # what was held out
 
 
 def train(

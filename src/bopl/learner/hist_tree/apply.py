@@ -20,17 +20,10 @@ _VISIT = np.dtype([("node", np.int64), ("start", np.int64), ("end", np.int64)])
 
 @dataclass(frozen=True)
 class GrownTree:
-    """A tree over histogram positions, as it is applied to binned contexts.
+    """A tree over histogram positions, as it is applied to binned contexts."""
 
-    Attributes
-    ----------
-    nodes : ndarray of NODE
-    right_actions : ndarray of uint64, shape (n_nodes, n_words)
-        As in `Tree`.
-    """
-
-    nodes: NDArray[Any]
-    right_actions: NDArray[np.uint64]
+    nodes: NDArray[Any]  # (n_nodes,) of NODE
+    right_actions: NDArray[np.uint64]  # (n_nodes, n_words), as in `Tree`
 
     def write_values(self, binned: BinnedContext, step_out: NDArray[np.float64]) -> None:
         """Write the tree's value of every pair of binned contexts; ``step_out`` is (n_actions, n_samples)."""

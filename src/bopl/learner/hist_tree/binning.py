@@ -25,25 +25,15 @@ SKETCH_FACTOR = 8  # XGBoost's summaries hold so many values for each bin before
 
 @dataclass(frozen=True)
 class ColumnBins:
-    """The bins of one column.
+    """The bins of one column."""
 
-    Attributes
-    ----------
-    edges : ndarray of float32
-        Ordered column: bin ``b`` holds ``edges[b - 1] <= x < edges[b]``. Categorical column: the categories, ascending,
-        bin ``b`` holding ``x == edges[b]``.
-    is_categorical : bool
-    has_missing : bool
-        Whether a training value is NaN; those are in bin ``n_bins - 1``.
-    low, high : float
-        Least and largest finite training value (0 where there is none).
-    """
-
+    # Of an ordered column: bin ``b`` holds ``edges[b - 1] <= x < edges[b]``. Of a categorical one: the categories,
+    # ascending; bin ``b`` holds ``x == edges[b]``.
     edges: NDArray[np.float32]
     is_categorical: bool
-    has_missing: bool
-    low: float
-    high: float
+    has_missing: bool  # whether a training value is NaN; those are in bin ``n_bins - 1``
+    low: float  # smallest finite training value; 0 if there is none
+    high: float  # largest finite training value; 0 if there is none
 
     @property
     def n_bins(self) -> int:

@@ -98,20 +98,12 @@ def _merge(first, count, other_first, other_count, first_out, count_out):  # typ
 
 @dataclass(frozen=True)
 class ColumnTally:
-    """What a first pass finds of a column: all values with their counts, or blocks of them; parts are added.
-
-    Attributes
-    ----------
-    listed : ColumnCounts or None
-    blocks : Blocks or None
-    n_missing : int
-    ends : tuple
-        Lowest and highest value, each with its count.
-    """
+    """What a first pass finds of a column: all values with their counts, or blocks of them; parts are added."""
 
     listed: ColumnCounts | None
     blocks: Blocks | None = None
     n_missing: int = 0
+    # Lowest and highest value, each with its count.
     ends: tuple[tuple[float, int], tuple[float, int]] = ((np.inf, 0), (-np.inf, 0))
 
     @classmethod
@@ -157,19 +149,11 @@ def _joined(one: tuple[float, int], other: tuple[float, int], choose: Any) -> tu
 
 @dataclass(frozen=True)
 class Finer:
-    """The blocks of a column that are to be counted more finely.
+    """The blocks of a column that are to be counted more finely."""
 
-    Attributes
-    ----------
-    needed : ndarray of uint32
-        First keys of the blocks, ascending.
-    shift, finer : int
-        Trailing bits that the values of a block have in common, now and then.
-    """
-
-    needed: Keys
-    shift: int
-    finer: int
+    needed: Keys  # first keys of the blocks, ascending
+    shift: int  # trailing bits in which the values of a block may differ now
+    finer: int  # the same of the finer blocks
 
 
 @dataclass(frozen=True)

@@ -44,19 +44,11 @@ class HeldRows:
     A node's rows lie together, ascending, until it is divided; then its children's lie there, one's after the other's.
     The second child of a branch gets a copy. So every node's rows can be found until the next tree begins, and the
     finished tree need not send them down again. The memory is kept for that next tree.
-
-    Attributes
-    ----------
-    rows : ndarray of int32
-    n_used : int
-        Entries of ``rows`` in use.
-    span : ndarray of int64, shape (n_nodes, 2)
-        Where the rows of each node begin and end.
     """
 
     rows: NDArray[np.int32] = field(default_factory=_no_rows)
-    n_used: int = 0
-    span: NDArray[np.int64] = field(default_factory=_no_spans)
+    n_used: int = 0  # entries of ``rows`` in use
+    span: NDArray[np.int64] = field(default_factory=_no_spans)  # (n_nodes, 2): where a node's rows begin and end
 
     @property
     def nbytes(self) -> int:

@@ -38,30 +38,19 @@ class Game(NamedTuple):
 
     A pair is inside a node if it passes all splits on the node's column so far (o = 1), else outside (o = 0). What a
     node does to the product of factors, and what its column earns there, depends on the pair through this bit alone.
-
-    Attributes
-    ----------
-    parent, above : ndarray of int32, shape (n_nodes,)
-        The node of the split, and the nearest node above with the same column (0, the root, if there is none).
-    column : ndarray of int32
-        What the parent's split looks at.
-    factor : ndarray of float64, shape (2, n_nodes, n_points)
-        By what the product over columns changes at each point t, outside and inside, if the pair is inside ``above``.
-    shrinkage : ndarray of float64, shape (n_nodes,)
-        The same if it is outside ``above``; it is then outside here, and its column earns nothing anew.
-    contribution : ndarray of float64, shape (2, n_nodes, n_points)
-        What the column earns of the leaves below, by point, outside and inside.
-    feature, threshold, is_equal, default_left, right, right_actions, value
-        As in `Tree`.
     """
 
-    parent: NDArray[np.int32]
-    above: NDArray[np.int32]
-    column: NDArray[np.int32]
+    parent: NDArray[np.int32]  # (n_nodes,): the node of the split
+    above: NDArray[np.int32]  # (n_nodes,): the nearest node above with the same column; 0, the root, if there is none
+    column: NDArray[np.int32]  # (n_nodes,): what the parent's split looks at
+    # (2, n_nodes, n_points): by what the product over columns changes at each point t, outside and inside, if the pair
+    # is inside ``above``.
     factor: NDArray[np.float64]
+    # (n_nodes,): the same if it is outside ``above``; it is then outside here, and its column earns nothing anew.
     shrinkage: NDArray[np.float64]
+    # (2, n_nodes, n_points): what the column contributes of the leaves below, by point, outside and inside.
     contribution: NDArray[np.float64]
-    feature: NDArray[np.int32]
+    feature: NDArray[np.int32]  # from here on as in `Tree`
     threshold: NDArray[np.float32]
     is_equal: NDArray[np.bool_]
     default_left: NDArray[np.bool_]

@@ -24,45 +24,24 @@ MOST = float(np.finfo(np.float32).max)
 class Tree:
     """One regression or classification tree over (context, action) pairs; node 0 is the root, nodes are in preorder.
 
-    Attributes
-    ----------
-    left, right : ndarray of int32, shape (n_nodes,)
-        Children, -1 for a leaf.
-    feature : ndarray of int32
-        Context column of the split, -1 for a leaf, -2 for a split on the action.
-    threshold : ndarray of float32
-        ``x < threshold`` goes left; if ``is_equal``, ``x == threshold`` goes right and all else left. For a split on an
-        action feature, the threshold on that feature.
-    default_left : ndarray of bool
-        Whether a missing value goes left.
-    is_equal : ndarray of bool
-    action_feature : ndarray of int32
-        For a split on the action: -1 if by identity, otherwise the action feature.
-    action : ndarray of int32
-        For a split by identity: the action that goes right.
-    right_actions : ndarray of uint64, shape (n_nodes, n_words)
-        For a split on the action: bit ``a % 64`` of word ``a // 64`` is set if action ``a`` goes right.
-    value : ndarray of float64
-        Leaf values.
-    gain : ndarray of float64
-        What each split gained.
-    sum_weight : ndarray of float64
-        Unrounded sum of weights of each node.
-    n_actions, n_features, n_action_features : int
+    Arrays have one row per node.
     """
 
-    left: NDArray[np.int32]
+    left: NDArray[np.int32]  # child, -1 for a leaf
     right: NDArray[np.int32]
-    feature: NDArray[np.int32]
+    feature: NDArray[np.int32]  # context column of the split, -1 for a leaf, -2 for a split on the action
+    # ``x < threshold`` goes left; if ``is_equal``, ``x == threshold`` goes right and all else left. For a split on an
+    # action feature, the threshold on that feature.
     threshold: NDArray[np.float32]
-    default_left: NDArray[np.bool_]
+    default_left: NDArray[np.bool_]  # whether a missing value goes left
     is_equal: NDArray[np.bool_]
-    action_feature: NDArray[np.int32]
-    action: NDArray[np.int32]
+    action_feature: NDArray[np.int32]  # for a split on the action: -1 if by identity, otherwise the action feature
+    action: NDArray[np.int32]  # for a split by identity: the action that goes right
+    # (n_nodes, n_words), for a split on the action: bit ``a % 64`` of word ``a // 64`` is set if ``a`` goes right.
     right_actions: NDArray[np.uint64]
-    value: NDArray[np.float64]
-    gain: NDArray[np.float64]
-    sum_weight: NDArray[np.float64]
+    value: NDArray[np.float64]  # leaf values
+    gain: NDArray[np.float64]  # what each split gained
+    sum_weight: NDArray[np.float64]  # unrounded sum of weights of each node
     n_actions: int
     n_features: int
     n_action_features: int = 0
