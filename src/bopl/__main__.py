@@ -4,7 +4,7 @@ import sys
 
 
 def main() -> None:
-    """Run the command; Ctrl-C while it is being loaded is no traceback, either."""
+    """Run the command; Ctrl-C while it is being loaded prints no traceback, either."""
     try:
         from bopl.cli import main as command
     except KeyboardInterrupt:

@@ -42,7 +42,7 @@ def add_to(limbs_out, value):  # type: ignore[no-untyped-def]
 
 @njit(nogil=True, cache=True)
 def add_special(limbs_out, value):  # type: ignore[no-untyped-def]
-    """Count what is no number."""
+    """Count what is not a number."""
     limbs_out[NAN if np.isnan(value) else INF if value > 0.0 else MINUS_INF] += 1
 
 

@@ -77,12 +77,12 @@ def is_missing(value: Any) -> bool:
         return False
     try:
         return bool(value != value)  # NaN and NaT differ from themselves
-    except (TypeError, ValueError):  # pandas.NA is neither equal to itself nor not; an array is no label, but is there
+    except (TypeError, ValueError):  # pandas.NA is neither equal to itself nor not; an array is not a label
         return type(value).__name__ == "NAType"
 
 
 def object_to_float(values: AnyArray) -> AnyArray:
-    """Return objects as floats, missing ones as NaN; what is no number raises `TypeError` or `ValueError`."""
+    """Return objects as floats, missing ones as NaN; what is not a number raises `TypeError` or `ValueError`."""
     flat = [np.nan if is_missing(value) else float(value) for value in values.ravel().tolist()]
     return np.array(flat, dtype=np.float64).reshape(values.shape)
 

@@ -286,7 +286,7 @@ def invalid_rows(
 
 
 def lenient_numbers(values: Any, name: str) -> FloatArray:
-    """Return a column as floats; text that is no number, and whatever else is none, becomes NaN."""
+    """Return a column as floats; text that is not a number, and anything else that is not, becomes NaN."""
     series = nw.from_native(unmasked(values), series_only=True, pass_through=True)
     if isinstance(series, nw.Series) and series.dtype in TEXT:
         labels, position = distinct_values(series)

@@ -102,7 +102,7 @@ def instant_text(value: Any) -> str:
 
 
 def unreadable_times(time: object) -> BoolArray:
-    """Return which entries of a column of times are there and cannot be read: text that is no date, or infinity."""
+    """Return which entries of a column of times are there and cannot be read: text that is not a date, or infinity."""
     series = nw.from_native(unmasked(time), series_only=True, pass_through=True)
     if isinstance(series, nw.Series):
         if series.dtype in TEXT:

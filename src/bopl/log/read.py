@@ -157,7 +157,7 @@ def dense_context(request: LogRequest, parts: LogParts, roles: Mapping[str, str]
 
 
 def _read_but_ignored(request: LogRequest, roles: Mapping[str, str]) -> list[str]:
-    """Return the columns that were read although they are no context."""
+    """Return the columns that were read although they are not context."""
     beside = {*request.rows.columns, *request.carried}
     ignored = [name for name in request.ignore if name in beside and name not in roles.values()]
     return [*_unseen_time(request, roles), *ignored]

@@ -30,7 +30,7 @@ class LogSchema:
     columns : tuple of Column
         The context columns, in order.
     action, reward, propensity, time, group : str or None
-        Names of the other columns, where there are such.
+        Names of the other columns, if there are any.
     is_sparse : bool
         Whether contexts list only what is there, as Vowpal Wabbit's do: a column that is absent is then zero.
 
@@ -244,7 +244,7 @@ def _held(values: nw.Series[Any]) -> str:
 
 
 def check_categorical(context: Sequence[str], roles: Mapping[str, Any], categorical: Sequence[str]) -> None:
-    """Raise if a column that is said to hold categories is no context column."""
+    """Raise if a column that is said to hold categories is not a context column."""
     unknown = [name for name in categorical if name not in context or name == roles.get("time")]
     if unknown:
         raise UsageError(

@@ -48,7 +48,7 @@ def make_objective(name: str, **options: Any) -> Objective:
         The objective is unknown, or it does not have an option.
     """
     made = get_objective(name)
-    # An option that an objective lacks is no error where it asks for what the objective does anyway.
+    # An option that an objective lacks is not an error where it asks for what the objective does anyway.
     changed = {key: value for key, value in options.items() if value != getattr(made, key, _USUAL.get(key))}
     known: list[str] = [entry.name for entry in fields(made)] if is_dataclass(made) else []
     unknown = [key for key in changed if key not in known]

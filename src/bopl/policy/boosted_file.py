@@ -114,7 +114,7 @@ def boosted_from(archive: Archive, kind: type[Boosted]) -> Boosted:
     document, arrays, policy = archive.document, archive.arrays, kind()
     settings = read_settings(document["settings"], {name: getattr(policy, name) for name in _PLAIN_SETTINGS})
     settings |= plain_settings(document["settings"], own_settings(policy))
-    # A learner or an objective that is not known here is no error: the policy predicts without it, and fitting again
+    # An unknown learner or objective is not an error: the policy predicts without it, and fitting again
     # says what is missing; see `UnknownPart`.
     learner = learner_from(document["learner"])
     if learner is None and archive.format_number == 1:

@@ -212,7 +212,7 @@ def _is_text_list(value: Any) -> bool:
 
 def read_settings(given: Any, defaults: Mapping[str, Any]) -> dict[str, Any]:
     """Return the settings of a file that are known here, after checking that each is of the kind of its default."""
-    # A file may come from anybody: a setting that is no setting would fail later, elsewhere, and less clearly.
+    # A file may come from anybody: an impossible setting would fail later, elsewhere, and less clearly.
     wrong = next((name for name, value in given.items() if isinstance(value, dict) and name != "random_state"), None)
     if wrong in defaults:
         raise ValueError(f"setting {wrong!r} cannot be {given[wrong]!r}")

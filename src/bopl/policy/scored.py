@@ -266,7 +266,7 @@ class ScoredPolicy(RecordPolicy, BaseEstimator):
         tags.input_tags.allow_nan = True
         tags.target_tags.required = True
         # For predict_proba, whose columns are actions. The estimator type stays none: y is the action that happened to
-        # be logged, not the right answer, so a policy is no classifier.
+        # be logged, not the right answer, so a policy is not a classifier.
         tags.classifier_tags = ClassifierTags()
         return tags
 

@@ -82,7 +82,7 @@ def train(
     say : callable, optional
         Deprecated: what a run says goes to `logging`.
     progress : bool, default=False
-        Show one line of progress for the whole run on standard error; where that is no terminal, a plain line every
+        Show one line of progress for the whole run on standard error; where that is not a terminal, a plain line every
         half minute.
     callbacks : sequence of callables, optional
         Further callbacks of the boosting loop of a single objective.
@@ -103,7 +103,7 @@ def _run(config: TrainConfig, folder: RunFolder, progress: bool, callbacks: Sequ
     with clock.step("audit"):
         log, audit, left_out = audit_for_training(log, config)
         fingerprint = log.fingerprint()  # of what is learned from, which is what the policy will read
-        # Times and groups are no part of it, but decide which sample is in which part.
+        # Times and groups are not part of it, but decide which sample is in which part.
         origin = [fingerprint]
         if isinstance(log, BanditLog):
             origin += [digest_of(log.time), digest_of(log.group)]

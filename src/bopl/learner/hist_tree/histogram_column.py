@@ -82,7 +82,7 @@ def _split_values(column: ColumnBins) -> list[float]:
 
 
 def bundle_column(members: list[int], columns: Sequence[ColumnBins], part: int) -> HistogramColumn:
-    """Return the column of indicators of which no row has two; bin 0, "none of them", is no split of its own."""
+    """Return the column of indicators of which no row has two; bin 0, "none of them", is not a split of its own."""
     n, thresholds = len(members), [float(columns[j].edges[0]) for j in members]
     return HistogramColumn(
         ONE_AGAINST_REST,

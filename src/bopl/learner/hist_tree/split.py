@@ -189,7 +189,7 @@ def _valid_range(n_candidates, node, rule, side, side_pairs):  # type: ignore[no
 
 @njit(nogil=True, cache=True)
 def _close_unordered(column, n, position, allowed, use_allowed, score_out):  # type: ignore[no-untyped-def]
-    """Cross out bins that are no split: a bundle's "none of them", and columns not drawn for this node."""
+    """Cross out bins that are not splits: a bundle's "none of them", and columns not drawn for this node."""
     for b in range(column.first):
         score_out[b] = NO_SCORE
     if use_allowed:

@@ -137,7 +137,7 @@ def read_json_lines(file: Path, wanted: Wanted) -> Any:
 
 
 def check_objects(file: Path) -> None:
-    """Raise if a line of a file is no JSON object: arrow's reader dies of a ``null`` that stands first."""
+    """Raise if a line of a file is not a JSON object: arrow's reader dies of a ``null`` that stands first."""
     import pyarrow
 
     n_lines, tail = 0, b"\n"

@@ -24,7 +24,7 @@ def looks_like_dsjson(first_line: str) -> bool:
 
 
 def read_dsjson(files: Sequence[Path]) -> LogParts:
-    """Return the decisions of dsjson files; lines that are no decisions, or say to skip them, are left out."""
+    """Return the decisions of dsjson files; lines that are not decisions, or say to skip them, are left out."""
     table = ActionTable()
     contexts: list[dict[str, Any]] = []
     taken: list[int | None] = []

@@ -198,7 +198,7 @@ def read_tables(files: Sequence[LogFile], read: Callable[[Path, Wanted], Any], w
 
 
 def _times_as_text(tables: Sequence[Any]) -> list[Any]:
-    """Return tables whose times are text again where another file has text that is no time."""
+    """Return tables whose times are text again where another file has text that is not a time."""
     from pyarrow import schema, string, types
 
     fields = [field for table in tables for field in table.schema]
