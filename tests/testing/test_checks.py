@@ -144,6 +144,11 @@ def test_an_objective_that_needs_all_samples_at_once_may_not_claim_to_be_row_wis
         check_objective(Scaled())
 
 
+def test_a_class_of_objectives_is_not_an_objective():
+    with pytest.raises(TypeError, match="objective must be a name or an object with a name and bind; got <class"):
+        check_objective(Scaled)
+
+
 # -- Estimators -------------------------------------------------------------------------------------------------------
 
 
@@ -230,6 +235,28 @@ class Unseen(Hidden):
     is_unbiased: ClassVar[bool] = False
 
 
+class Centred(MeanEstimator):
+    """Chooses words and numbers from the samples, and is no dataclass."""
+
+    name: ClassVar[str] = "centred"
+    is_unbiased: ClassVar[bool] = False
+    needs_pilot: ClassVar[bool] = True
+    moments = IPS.moments
+
+    def tuned(self, pilot):
+        chosen = type(self)()
+        chosen.kind = "sure" if pilot.terms.reward.mean() > -9.0 else "other"
+        return chosen
+
+
+def test_settings_that_are_chosen_from_the_samples_may_be_of_any_kind():
+    check_estimator(Centred())
+    log = random_log(0)
+    prob = np.full((log.n_samples, log.n_actions), 1.0 / log.n_actions)
+    notes = bopl.evaluate(log, {"new": prob}, estimators=[Centred()]).notes
+    assert "centred of 'new': kind = sure, chosen from the log." in notes
+
+
 class NeedsMore(MeanEstimator):
     """Uses a reward model without a word."""
 
@@ -246,6 +273,7 @@ class NeedsMore(MeanEstimator):
         (type("Steady", (Root,), {"shifts_with_rewards": True})(), "shifts_with_rewards is True"),
         (type("Biased", (Root,), {"is_unbiased": True})(), "is_unbiased is True"),
         (type("Blunt", (DoublyRobust,), {"sharpened_by": frozenset()})(), "sharpened_by must name"),
+        (type("Sly", (Centred,), {"needs_pilot": False})(), "declare needs_pilot"),
         (Waves(), "is_monotone_in_weight is True"),
         (Unseen(), "is_clipped"),
         (NeedsMore(), r"Need\.REWARD_MODEL"),

@@ -272,8 +272,9 @@ def _tuning_notes(task: EvaluationTask, sums: LogSums) -> list[str]:
     for totals in sums.books.main.totals:
         for given, tuned in zip(task.estimators, totals.estimators, strict=True):
             if given != tuned and not tuned.is_tuned_for_rounding:
-                setting, value = next((name, one) for name, one in vars(tuned).items() if vars(given)[name] != one)
-                notes.append(f"{tuned.name} of {totals.name!r}: {setting} = {value:.4g}, chosen from the log.")
+                setting, value = next((name, one) for name, one in vars(tuned).items() if vars(given).get(name) != one)
+                shown = f"{value:.4g}" if isinstance(value, float) else value
+                notes.append(f"{tuned.name} of {totals.name!r}: {setting} = {shown}, chosen from the log.")
     return notes
 
 

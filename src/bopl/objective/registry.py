@@ -31,7 +31,7 @@ def get_objective(objective: str | Objective) -> Objective:
     if isinstance(objective, UnknownObjective):
         return objective.known()
     if not isinstance(objective, str):
-        if not hasattr(objective, "bind") or not hasattr(objective, "name"):
+        if isinstance(objective, type) or not hasattr(objective, "bind") or not hasattr(objective, "name"):
             raise TypeError(f"objective must be a name or an object with a name and bind; got {objective!r}.")
         return objective
     check_choice("objective", objective, list(OBJECTIVES))

@@ -41,6 +41,9 @@ def check_estimator(estimator: str | Estimator, *, seed: int = 0) -> None:
     for has_logging in (False, True):
         terms = _random_terms(seed, has_logging)
         tuned = known.tuned(Pilot(terms, N_SAMPLES))
+        if not (known.needs_pilot or known.is_tuned_for_rounding):
+            other = known.tuned(Pilot(_random_terms(seed + 1, has_logging), N_SAMPLES))
+            require(tuned == other, "tuned chooses a setting from the samples: declare needs_pilot.")
         _check_needs(tuned, terms)
         _check_moments(tuned, terms)
         _check_zero(known, terms, has_logging)
