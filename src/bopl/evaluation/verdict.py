@@ -26,7 +26,7 @@ from bopl._trust import (
 from bopl._weight import mean_weight_gap
 from bopl.evaluation.diagnosis import WeightFacts
 from bopl.evaluation.estimator import Estimator, Need
-from bopl.evaluation.interval import Bounds, Evidence, Interval
+from bopl.evaluation.interval import Bounds, Evidence, Interval, stretched
 from bopl.evaluation.row import Comparison, Estimate, GuardResult, PolicyVerdict
 from bopl.log.weight_audit import z_text
 
@@ -52,6 +52,7 @@ class Goal:
     """What a difference is held against."""
 
     min_uplift: float = 0.0  # smallest difference of interest: `better` takes more than this
+    share: float = 0.0  # that, where it was given as a share of `base`
     base: float = float("nan")  # what the policy compared with earns, to say how large a difference is
     other: str = LOGGING  # how messages call that policy
     certainty: str = "with 95% confidence"  # confidence of the interval, in words
@@ -94,6 +95,15 @@ class Case:
         return self.evidence.estimator
 
     @property
+    def judged(self) -> Bounds:
+        """The interval that the verdict rests on, with what it allows for.
+
+        The lower end also allows for the noise of what is earned now, if the smallest uplift of interest is a share.
+        """
+        lower, _ = stretched(self.bounds, self.uplift, self.evidence.share_factor(self.goal.share))
+        return self.allowance.around((lower, self.bounds[1]))
+
+    @property
     def uses_weights(self) -> bool:
         """Whether the difference rests on weights."""
         return Need.PROPENSITY in self.estimator.needs or not self.knows_logging_policy
@@ -108,7 +118,7 @@ def judge(case: Case) -> tuple[str, str]:
     if case.facts.gap <= SAME_POLICY:
         reason = "The policy is the logging policy on this log, but for rounding: there is no difference to see."
         return INCONCLUSIVE, reason + note
-    verdict, reason = compare_bounds(case.uplift, case.allowance.around(case.bounds), case.goal)
+    verdict, reason = compare_bounds(case.uplift, case.judged, case.goal)
     return verdict, reason + _allowance_sentence(case) + note
 
 
