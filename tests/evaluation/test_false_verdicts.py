@@ -8,6 +8,8 @@ from bopl.evaluation import SNIPS
 from bopl.evaluation.interval import Evidence
 from bopl.evaluation.moments import SampleSums
 from bopl.evaluation.sample_terms import Terms
+from bopl.objective.softmax import softmax
+from bopl.policy.policy import draw_actions
 
 N_LOGS = 100
 TOO_MANY = 8  # of 100 logs: where 2.5% are promised, one run in 200 has so many
@@ -63,3 +65,35 @@ def test_a_difference_per_decision_and_a_small_share_are_held_against_the_interv
         row = bopl.evaluate(log, second, estimators="snips", min_uplift=given).row()
         assert (row.verdict, row.uplift_ci_lower) == ("better", plain.uplift_ci_lower)
         assert f"at least {plain.uplift_ci_lower:.3g}" in row.reason
+
+
+# -- Rare large weights -----------------------------------------------------------------------------------------------
+
+
+def heavy_log(seed, sign, n=1500):
+    """Return a log in which actions do not matter and some propensities are tiny, and a policy."""
+    rng = np.random.default_rng(seed)
+    prob = softmax(1.2 * rng.normal(size=(n, 3)) @ rng.normal(size=(3, 10)))
+    action = draw_actions(prob, rng)
+    reward = sign * (1.0 + 0.3 * rng.normal(size=n))
+    log = bopl.BanditLog(np.zeros((n, 1)), action, reward, prob[np.arange(n), action], actions=range(10))
+    return log, 0.5 * prob + 0.05
+
+
+@pytest.mark.parametrize(("sign", "verdict"), [(-1.0, "better"), (1.0, "worse")])
+def test_large_weights_that_a_log_happens_not_to_have_make_no_policy_better_or_worse(sign, verdict):
+    """Plain weighted means take them for nothing."""
+    found = []
+    for seed in range(N_LOGS):
+        log, policy = heavy_log(seed, sign)
+        found += [row.verdict for row in bopl.evaluate(log, policy, estimators=["ips", "clipped_ips"]).rows]
+    assert found.count(verdict) < TOO_MANY
+
+
+def test_weights_that_scatter_evenly_are_not_missing():
+    rng = np.random.default_rng(0)
+    action = np.repeat([0, 1, 2, 3], [510, 510, 510, 470])
+    log = bopl.BanditLog(np.zeros((2000, 1)), action, -1.0 * (rng.random(2000) < 0.5), np.full(2000, 0.25))
+    row = bopl.evaluate(log, np.tile([0.0, 0.0, 0.0, 1.0], (2000, 1)), estimators="ips").row()
+    assert row.mean_weight < 0.99
+    assert "missing" not in row.reason

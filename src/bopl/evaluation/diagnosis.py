@@ -7,8 +7,10 @@ from typing import Any
 
 import numpy as np
 
+from bopl._trust import MAX_WEIGHT_SKEWNESS
 from bopl._typing import BoolArray, FloatArray, IntArray
-from bopl._weight import deciding_share, mean_weight_z, tail_index, top_share
+from bopl._weight import deciding_share, mean_weight_gap, mean_weight_z, tail_index, top_share
+from bopl.evaluation.estimator import Estimator
 from bopl.evaluation.moments import GroupSum, MomentSum, SampleSums
 from bopl.evaluation.sample_terms import Terms
 from bopl.log import BanditLog
@@ -40,6 +42,9 @@ class WeightFacts:
     # Mean probability that the policy gives to actions the log never took, or that could not be chosen; NaN if the
     # probabilities of all actions are not known.
     unsupported_mass: float
+    # Share of the policy's choices that rare large weights would stand for and that the log happens to lack: by how
+    # much the mean weight is too low, where it is so skewed that this is to be expected.
+    missing_mass: float
     trained_share: float  # share of the samples that the policy was trained on, as far as it remembers
     n_groups: int | None  # groups of dependent samples
     # Effective groups that tell the policy from the logging policy, as `differing` counts samples.
@@ -49,6 +54,10 @@ class WeightFacts:
     # only if the propensities are.
     uniform_mean: float = 1.0
     uniform_z: float = 0.0
+
+    def missing_from(self, estimator: Estimator) -> float:
+        """Return the missing mass that an estimator takes for nothing: unless it is self-normalised or has a model."""
+        return 0.0 if estimator.shifts_with_rewards or estimator.needs_model else self.missing_mass
 
 
 class TrainedRows:
@@ -283,6 +292,7 @@ class WeightTotals:
             top_share=top_share(self.largest, self.contribution, n_samples, self.total),
             single_share=self.max**2 / second if second > 0.0 else 0.0,
             unsupported_mass=unsupported,
+            missing_mass=max(-mean_weight_gap(mean, unsupported), 0.0) * (spread.skewness > MAX_WEIGHT_SKEWNESS),
             trained_share=trained_share,
             n_groups=None if self.weight.groups is None else self.weight.groups.n_groups,
             differing_groups=self.deciding.n_groups,

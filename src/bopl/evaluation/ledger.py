@@ -233,7 +233,18 @@ class LedgerView:
             return Allowance()
         clipped = self._clipped_allowance(self.ledger.totals[place], position)
         unseen = self._unseen_allowance(self.facts[place].unsupported_mass, evidence)
-        return Allowance(clipped.below + unseen.below, clipped.above + unseen.above)
+        missing = self._missing_allowance(self.facts[place], evidence) if clipped == Allowance() else Allowance()
+        return Allowance(*(sum(ends) for ends in zip(clipped, unseen, missing, strict=True)))
+
+    def _missing_allowance(self, facts: WeightFacts, evidence: Evidence) -> Allowance:
+        """Return what rare large weights may be worth that the log happens not to have (`WeightFacts.missing_mass`).
+
+        An estimate that takes them for nothing flatters a policy where rewards are costs. They are taken for what the
+        policy's other choices earn.
+        """
+        mass = facts.missing_from(evidence.estimator)
+        worth = mass * evidence.value / facts.mean * self.ledger.unit if mass > 0.0 else 0.0
+        return Allowance(max(-worth, 0.0), max(worth, 0.0))
 
     def _unseen_allowance(self, mass: float, evidence: Evidence) -> Allowance:
         """Return what actions that the log never took may earn beside what the estimate takes them for.

@@ -130,6 +130,9 @@ def _allowance_sentence(case: Case) -> str:
         hidden.append(f"{case.lost_weight:.0%} of the policy's probability {left}")
     if case.facts.unsupported_mass > MENTIONED:
         hidden.append(f"{case.facts.unsupported_mass:.1%} of the policy's choices are actions that were never taken")
+    missing = case.facts.missing_from(case.estimator)
+    if missing > MENTIONED:
+        hidden.append(f"{missing:.1%} of the policy's choices are missing, as rare large weights are by chance")
     if not hidden:
         return ""
     return f" {' and '.join(hidden)}; the verdict allows {max(case.allowance):.2g} for it."
