@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import bopl
+from bopl._errors import LoggerDifferenceWarning
 from bopl.evaluation import SNIPS
 from bopl.evaluation.interval import Evidence
 from bopl.evaluation.moments import SampleSums
@@ -97,3 +98,57 @@ def test_weights_that_scatter_evenly_are_not_missing():
     row = bopl.evaluate(log, np.tile([0.0, 0.0, 0.0, 1.0], (2000, 1)), estimators="ips").row()
     assert row.mean_weight < 0.99
     assert "missing" not in row.reason
+
+
+# -- Several loggers --------------------------------------------------------------------------------------------------
+
+
+def three_loggers(seed, trend, n=1500):
+    """Return a log of three loggers one after the other whose rewards rise with time."""
+    rng = np.random.default_rng(seed)
+    context, who = rng.normal(size=(n, 2)), np.repeat([0, 1, 2], n // 3)
+    probs = [0.9 * softmax(1.2 * context @ rng.normal(size=(2, 4))) + 0.025 for _ in range(3)]
+    action = draw_actions(np.choose(who[:, None], probs), rng)
+    logged = np.column_stack([prob[np.arange(n), action] for prob in probs])
+    reward = context[:, 0] + trend * np.arange(n) / n + rng.normal(size=n)
+    log = bopl.BanditLog(context, action, reward, logged[np.arange(n), who], actions=range(4))
+    return log, who, logged, np.tile([0.7, 0.1, 0.1, 0.1], (n, 1))
+
+
+MISMATCHED = r"earned .*contexts or rewards changed from one to the other, or one was trained on rows"
+
+
+def test_no_verdict_rests_on_a_mixture_of_loggers_whose_rewards_changed():
+    for seed in range(5):
+        log, who, logged, policy = three_loggers(seed, trend=2.0)
+        with pytest.warns(LoggerDifferenceWarning, match=MISMATCHED):
+            mixed = log.balanced(who, logged)
+        decided = bopl.evaluate(mixed, policy).decision("policy")
+        assert decided.verdict == "not trustworthy"
+        assert decided.reason.startswith("The logging policies earned different rewards with the same actions")
+        assert bopl.evaluate(log, policy).decision("policy").verdict != "not trustworthy"
+
+
+def test_no_verdict_rests_on_a_mixture_with_a_logger_that_was_trained_on_these_rows():
+    """Where it gives rewarded actions higher probabilities, and the mixture smaller weights."""
+    rng = np.random.default_rng(0)
+    who, first = np.repeat([0, 1], 2000), rng.integers(4, size=2000)
+    learned = np.full((4000, 4), 0.25)
+    click = rng.random(4000) < 0.2
+    learned[np.flatnonzero(click[:2000])] = 0.1
+    learned[np.flatnonzero(click[:2000]), first[click[:2000]]] = 0.7
+    action = np.concatenate([first, draw_actions(learned[2000:], rng)])
+    logged = np.column_stack([np.full(4000, 0.25), learned[np.arange(4000), action]])
+    log = bopl.BanditLog(rng.normal(size=(4000, 1)), action, click, logged[np.arange(4000), who], actions=range(4))
+    policy = np.tile([0.4, 0.2, 0.2, 0.2], (4000, 1))
+    with pytest.warns(LoggerDifferenceWarning, match=MISMATCHED):
+        mixed = log.balanced(who, logged)
+    assert bopl.evaluate(mixed, policy, estimators="snips").row().verdict == "not trustworthy"
+    assert bopl.evaluate(log, policy, estimators="snips").row().verdict == "inconclusive"
+
+
+def test_loggers_in_one_world_pass_however_different_their_choices():
+    for seed in range(20):
+        log, who, logged, policy = three_loggers(seed, trend=0.0)
+        row = bopl.evaluate(log.balanced(who, logged), policy, estimators="snips").row()
+        assert "alike under all logging policies" in row.reason

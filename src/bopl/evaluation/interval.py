@@ -366,7 +366,7 @@ class Betting(SampleBound):
     def check(self, estimator: Estimator, *, has_group: bool, source: str) -> None:
         """Refuse balanced propensities too: given its logger, a sample's term does not have the value for a mean."""
         super().check(estimator, has_group=has_group, source=source)
-        if source == "balanced":
+        if source in ("balanced", "mismatched"):
             raise UsageError(
                 "interval='betting' needs every sample to be right on its own, but those of a log of several loggers "
                 "are only together; use 'log_smoothing' or 'empirical_bernstein'."

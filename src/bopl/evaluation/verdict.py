@@ -39,8 +39,14 @@ NEGLIGIBLE = 1e-3  # of what the logging policy earns: a difference that hardly 
 LOGGING = "the logging policy"
 SOURCE_NOTES = {
     "estimated": " It rests on estimated propensities: wrong if the logging policy looked at more than the context.",
+    "balanced": " It takes contexts and rewards to be alike under all logging policies.",
     "uniform": " The propensities are taken to be uniform because the caller said so.",
 }
+MISMATCHED = (
+    "The logging policies earned different rewards with the same actions: contexts or rewards changed from one to the "
+    "other, or one was trained on rows of the other, and the propensities of their mixture are wrong. Take those with "
+    "which each sample was logged."
+)
 MODEL_ALONE = (
     "This is the opinion of a reward model: nothing checks it against what the policy's choices earned, and its error "
     "shows in no interval. Add 'dr', which corrects the model by the logged rewards, or 'snips', which needs none."
@@ -184,6 +190,8 @@ def _weight_complaint(case: Case, is_paired: bool) -> str | None:
             f"The {samples} has {facts.n_groups} groups, fewer than {MIN_GROUPS}: how much they differ from each other "
             "cannot be told, and the interval cannot be relied on."
         )
+    if case.source == "mismatched":
+        return MISMATCHED
     lopsided = None if is_bound or is_paired else lopsided_groups(facts.differing_groups)
     if lopsided is not None:
         return lopsided
