@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -92,12 +93,25 @@ class TrainedRows:
 
 
 def _fitted_part(policy: Any, log: BanditLog) -> tuple[Any, BanditLog]:
-    """Return the policy that a scikit-learn search chose or a pipeline ends with, and the log as that one sees it."""
+    """Return the policy that a search chose, a pipeline ends with or a wrapper holds, and the log as it sees it."""
     policy = getattr(policy, "best_estimator_", policy)
     if not hasattr(policy, "steps") or getattr(policy[-1], "training_rows_", None) is None:
-        return policy, log
+        return _held_policy(policy), log
     context = log.context if len(policy.steps) == 1 else policy[:-1].transform(log.context)
     return policy[-1], BanditLog(context, log.action, log.reward, log.propensity, actions=log.actions)
+
+
+def _held_policy(policy: Any, depth: int = 3) -> Any:
+    """Return the policy that remembers its training rows: the given one, or one that it holds, itself or in a list."""
+    if depth == 0 or getattr(policy, "training_rows_", None) is not None:
+        return policy
+    held: Iterable[Any] = (
+        vars(policy).values() if hasattr(policy, "predict_proba") and hasattr(policy, "__dict__") else ()
+    )
+    if isinstance(policy, list | tuple | dict):
+        held = policy.values() if isinstance(policy, dict) else policy
+    found = (_held_policy(one, depth - 1) for one in held)
+    return next((one for one in found if getattr(one, "training_rows_", None) is not None), policy)
 
 
 class RewardTotals:

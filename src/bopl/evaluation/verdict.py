@@ -332,9 +332,10 @@ def compare_bounds(uplift: float, bounds: Bounds, goal: Goal) -> tuple[str, str]
 
 def _size_sentence(word: str, size: float, least: float, goal: Goal) -> str:
     """Say how large a difference is; of one that hardly matters say so before its digits."""
-    if goal.base > 0.0 and size < NEGLIGIBLE * goal.base:
+    if size < NEGLIGIBLE * abs(goal.base):
+        share = f"{100.0 * size / abs(goal.base):.2g}%"
         return (
-            f"The difference from {goal.other} is real but tiny: {100.0 * size / goal.base:.2g}% {word} ({size:.4g}, "
+            f"The difference from {goal.other} is real but tiny: {share} {word} ({size:.4g}, "
             f"at least {least:.4g} {goal.certainty}). Set min_uplift to the smallest uplift that matters."
         )
     is_asked = word == "more" and goal.min_uplift > 0.0
