@@ -91,6 +91,14 @@ def test_large_weights_that_a_log_happens_not_to_have_make_no_policy_better_or_w
     assert found.count(verdict) < TOO_MANY
 
 
+def test_nor_do_they_where_a_reward_model_is_off():
+    found = []
+    for seed in range(N_LOGS):
+        log, policy = heavy_log(seed, -1.0)
+        found.append(bopl.evaluate(log, policy, estimators="dr", reward_model=np.full((1500, 10), -0.5)).row().verdict)
+    assert found.count("better") < TOO_MANY
+
+
 def test_weights_that_scatter_evenly_are_not_missing():
     rng = np.random.default_rng(0)
     action = np.repeat([0, 1, 2, 3], [510, 510, 510, 470])

@@ -57,8 +57,8 @@ class WeightFacts:
     uniform_z: float = 0.0
 
     def missing_from(self, estimator: Estimator) -> float:
-        """Return the missing mass that an estimator takes for nothing: unless it is self-normalised or has a model."""
-        return 0.0 if estimator.shifts_with_rewards or estimator.needs_model else self.missing_mass
+        """Return the missing mass that an estimator takes for nothing, unless it is self-normalised."""
+        return 0.0 if estimator.shifts_with_rewards else self.missing_mass
 
 
 class TrainedRows:
