@@ -2,8 +2,9 @@
 
 Run it with `python examples/several_loggers.py`.
 
-In the first week an old policy chooses; in the second the policy learned from the first week does. Each row gets the
-propensity of the mixture of both, so that all rows can be used together.
+In the first week an old policy chooses; in the second a policy does that was learned from the week before. Each row of
+both weeks gets the propensity of the mixture of both policies, so that all rows can be used together. The week that the
+second policy was learned from is left out: a mixture must not know the rewards of its rows.
 """
 
 import numpy as np
@@ -24,9 +25,10 @@ def position(item):
     return np.searchsorted(ITEMS, item.to_numpy(dtype=str))
 
 
-# Week one: the shop's current policy.
+# The week before, to learn from, and week one: the shop's current policy.
+before = make_clicks(6000, random_state=0).to_pandas()
+policy = learn(bopl.BanditLog.from_frame(before, action="item", reward="click", propensity="p", context=COLUMNS))
 first = make_clicks(6000, random_state=1).to_pandas()
-policy = learn(bopl.BanditLog.from_frame(first, action="item", reward="click", propensity="p", context=COLUMNS))
 
 # Week two: the learned policy draws the actions, and its propensities are logged.
 second = make_clicks(6000, random_state=2).to_pandas()

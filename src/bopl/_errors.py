@@ -23,6 +23,10 @@ class DroppedSamplesWarning(UserWarning):
     """A split by time has dropped most of its training samples, because their groups are held out."""
 
 
+class LoggerDifferenceWarning(UserWarning):
+    """The logging policies of a log earned different rewards with the same actions."""
+
+
 class LeakWarning(UserWarning):
     """A policy is trained on context columns that surely leak what happened after the action was chosen."""
 

@@ -11,6 +11,7 @@ USUAL_DELTA = 0.025  # probability of a miss on one side, for which these limits
 MAX_UNSUPPORTED = 0.01  # share of a policy's choices that the log never took
 MAX_MEAN_Z = 4.0  # standard errors between the mean weight and 1: one sound log in 16,000 …
 MIN_MEAN_GAP = 2e-3  # … unless the distance is one that rounded propensities leave
+MAX_WEIGHT_SKEWNESS = 0.1  # of the mean weight: beyond, one that is below 1 may lack rare large weights
 MIN_ESS = 50.0  # effective samples
 MIN_REWARDED = 30.0  # effective samples with a reward that decides, at 95%: skewed sums of fewer are not normal yet
 MIN_GROUPS = 30  # independent groups, if the samples of a group are not …

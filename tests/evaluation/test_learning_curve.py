@@ -64,6 +64,23 @@ def test_the_sentence_says_what_the_interval_allows(shares, effect, min_uplift, 
     assert curve.sentence.startswith(sentence)
 
 
+def test_the_gain_is_the_comparison_of_the_last_two():
+    log = two_action_log(0)
+    first, second = policy(0.4, log), policy(0.9, log)
+    curve = learning_curve(log, {100: first, 200: second})
+    row = bopl.compare(log, {"new": second}, against=first, estimators="snips").comparisons[0]
+    assert (curve.gain, curve.gain_ci_lower, curve.gain_ci_upper) == (row.difference, row.ci_lower, row.ci_upper)
+
+
+def test_too_few_held_out_samples_cannot_tell_and_say_why():
+    log = two_action_log(0, 60, effect=0.9)
+    curve = learning_curve(log, {100: policy(0.0, log), 200: policy(1.0, log)})
+    assert curve.gain_ci_lower > 0.0
+    assert curve.still_rises is None
+    assert "worth 34 effective samples" in curve.complaint
+    assert curve.sentence.endswith(curve.complaint)
+
+
 def test_one_policy_makes_no_curve():
     log = two_action_log(0)
     with pytest.raises(ValueError, match="at least two sizes; got 1"):

@@ -28,6 +28,23 @@ def test_the_planned_decisions_have_about_the_promised_power():
     assert 0.72 <= told / 300 <= 0.88
 
 
+def test_several_policies_are_planned_for_verdicts_that_hold_together():
+    truth = 0.4 - (0.7 * 0.3 + 0.3 * 0.4)
+
+    def candidates(n):
+        return {f"{share:.2f}": np.tile([share, 1.0 - share], (n, 1)) for share in (0.0, 0.01, 0.02, 0.03, 0.04)}
+
+    row = plan(click_log(0, 20_000), candidates(20_000), min_uplift=truth).rows[0]
+    n_samples = round(row.n_for_min_uplift)
+    told = 0
+    for seed in range(100):
+        found = bopl.evaluate(click_log(seed + 1, n_samples), candidates(n_samples), estimators="snips")
+        told += found.decision("0.00").verdict == "better"
+    assert 0.7 <= told / 100 <= 0.9
+    alone = plan(click_log(0, 20_000), candidates(20_000), min_uplift=truth, simultaneous=False).rows[0]
+    assert alone.n_for_min_uplift < 0.75 * row.n_for_min_uplift
+
+
 @pytest.mark.parametrize("group", [None, 4])
 def test_planned_decisions_are_enough_for_a_verdict(group):
     def log_of(seed, n):

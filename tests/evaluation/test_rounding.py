@@ -49,6 +49,49 @@ def test_designs_with_round_numbers_are_told_from_rounded_ones(values, n_actions
     assert find_grid(np.array(values)).may_be_rounded(n_actions) == is_rounded
 
 
+OTHER_FORMS = {
+    "16-bit floats": lambda p: p.astype(np.float16).astype(float),
+    "bfloat16": lambda p: np.round(p * 2.0 ** -(np.frexp(p)[1] - 8)) * 2.0 ** (np.frexp(p)[1] - 8),
+    "bytes": lambda p: np.round(p * 255.0) / 255.0,
+    "logarithms": lambda p: np.exp(np.log(p).round(2)),
+    "inverses": lambda p: 1.0 / (1.0 / p).round(1),
+}
+
+
+@pytest.mark.parametrize("form", OTHER_FORMS)
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_propensities_rounded_in_another_form_are_within_its_half_unit_and_look_rounded(form, dtype):
+    rng = np.random.default_rng(0)
+    few = softmax(np.array([[0.3, 0.9, -0.4, 0.0]]))[0]
+    for exact in (few, rng.dirichlet(np.ones(5), 500)[:, 0].clip(0.01, 0.9)):
+        logged = OTHER_FORMS[form](exact).astype(dtype).astype(float)
+        grid = find_grid(logged)
+        assert grid.may_be_rounded(5)
+        assert (np.abs(logged - exact) <= grid.half_unit(logged) * 1.001 + 1e-7 * exact).all()
+
+
+@pytest.mark.parametrize("form", [*OTHER_FORMS, "decimals"])
+def test_the_logging_policy_is_neither_better_nor_worse_than_itself_in_whatever_form_propensities_were_rounded(form):
+    rng = np.random.default_rng(1)
+    prob = np.tile(softmax(np.array([[0.3, 0.9, -0.4, 0.0]])), (20_000, 1))
+    action = draw_actions(prob, rng)
+    click = rng.random(20_000) < np.array([0.1, 0.5, 0.3, 0.2])[action]
+    logged = (OTHER_FORMS | {"decimals": lambda p: p.round(3)})[form](prob[np.arange(20_000), action])
+    log = bopl.BanditLog(np.ones((20_000, 1)), action, click, logged, actions=range(4))
+    for row in bopl.evaluate(log, prob, estimators=["ips", "snips"]).rows:
+        assert row.verdict not in ("better", "worse")
+    assert (form == "decimals") == (log.audit()["rounding"].status == "ok")
+
+
+def test_exact_designs_with_many_decimals_are_not_taken_for_rounded():
+    for n_actions in (*range(2, 60), 128, 255, 1000, 1024):
+        for share in (0.0, 0.05, 0.1, 0.2, 0.5):  # of a policy that takes one action, and all alike this often
+            other = share / n_actions or 1.0 / n_actions
+            for values in ([other, 1.0 - (n_actions - 1) * other], np.float32([other, 1.0 - (n_actions - 1) * other])):
+                grid = find_grid(np.asarray(values, dtype=float))
+                assert grid is None or not grid.form or not grid.may_be_rounded(n_actions)
+
+
 def grid_log(**settings):
     """Return a log of a softmax whose probabilities are whole percentages by design."""
     rng = np.random.default_rng(3)

@@ -134,10 +134,11 @@ def test_a_share_of_nearly_nothing_is_no_smallest_uplift():
         assert not any("told from zero" in note for note in bopl.evaluate(log, tilted(LAST), min_uplift=least).notes)
 
 
-def test_a_tiny_difference_is_called_tiny():
+@pytest.mark.parametrize("base", [1.0, -1.0])
+def test_a_tiny_difference_is_called_tiny(base):
     rng = np.random.default_rng(0)
     action = rng.integers(4, size=N)
-    log = draw_log(reward=1.0 + 1e-6 * action + 1e-7 * rng.normal(size=N))
+    log = draw_log(reward=base + 1e-6 * action + 1e-7 * rng.normal(size=N))
     log = bopl.BanditLog(log.context, action, log.reward, log.propensity)
     found = bopl.evaluate(log, tilted(LAST), estimators="snips").decision()
     assert found["verdict"] == "better"
@@ -713,6 +714,23 @@ def test_a_policy_within_a_search_or_a_pipeline_is_known_by_its_training_rows():
     for one in found:
         reason = bopl.evaluate(LOG, one.fit(LOG.context, outcomes)).decision()["reason"]
         assert "was trained on 100% of these samples" in reason
+
+
+class Wrapped:
+    """A policy of somebody's own around others."""
+
+    def __init__(self, *policies):
+        self.parts = [{"policy": policy} for policy in policies]
+
+    def predict_proba(self, context):
+        return np.mean([part["policy"].predict_proba(context) for part in self.parts], axis=0)
+
+
+def test_a_policy_around_others_is_known_by_their_training_rows():
+    policy = bopl.BoostedPolicy(n_rounds=2, random_state=0).fit(LOG)
+    for one in (Wrapped(policy), Wrapped(policy.sharpened(2.0), policy)):
+        assert "was trained on 100% of these samples" in bopl.evaluate(LOG, one).decision().reason
+    assert "was trained" not in bopl.evaluate(draw_log(seed=1), Wrapped(policy)).decision().reason
 
 
 def test_a_group_with_most_of_the_samples_lets_no_verdict_stand():

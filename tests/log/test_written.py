@@ -111,7 +111,7 @@ def test_logs_of_vowpal_wabbit_come_back(tmp_path):
     assert_same(log, written_and_read(log, tmp_path))
 
 
-@pytest.mark.parametrize("source", ["logged", "estimated", "balanced", "uniform"])
+@pytest.mark.parametrize("source", ["logged", "estimated", "balanced", "mismatched", "uniform"])
 def test_where_propensities_come_from_is_kept(tmp_path, source):
     log = random_log()
     log = log.with_propensity(log.propensity, source=source)

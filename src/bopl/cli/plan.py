@@ -85,9 +85,10 @@ def plan(
 
 def _say(found: FilePlan, confidence: float, power: float, policies: list[Path], output: Output) -> None:
     """Print what was found: a table, and what its lines mean."""
+    together = f" for all {len(policies)} policies together" if len(policies) > 1 else ""
     output.say(
         f"{found.log.n_samples:,} decisions; the logging policy earns {found.log.reward.mean():.4g}; "
-        f"{100.0 * confidence:.4g}% confidence, {100.0 * power:.4g}% power."
+        f"{100.0 * confidence:.4g}% confidence{together}, {100.0 * power:.4g}% power."
     )
     output.say(_table(found))
     for row in found.plan.rows[: len(policies)] if found.curve is None else found.plan.rows[-1:]:

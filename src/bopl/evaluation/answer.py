@@ -11,7 +11,7 @@ import numpy as np
 
 from bopl.evaluation.books import Books
 from bopl.evaluation.evaluation_task import Assumptions, EvaluationTask
-from bopl.evaluation.interval import MIN_TAIL_REPLICATES, Bounds, Interval, Normal, at_confidence
+from bopl.evaluation.interval import MIN_TAIL_REPLICATES, Bounds, Interval, Normal, at_confidence, stretched
 from bopl.evaluation.ledger import Intervals, Ledger, LedgerView, LogFacts
 from bopl.evaluation.log_sums import LogSums
 from bopl.evaluation.paired import PairTotals, compare_pair, paired_allowance
@@ -24,12 +24,14 @@ from bopl.evaluation.verdict import BROKEN, KEPT, UNDECIDED, Case, Goal, decide,
 class GuardChange(NamedTuple):
     """What a policy does to a guarded reward.
 
-    ``base`` is what is earned of it now; ``complaint`` why the log cannot say, if it cannot.
+    ``base`` is what is earned of it now; ``held`` the interval to be held against a share of that; ``complaint`` why
+    the log cannot say, if it cannot.
     """
 
     base: float
     change: float
     bounds: Bounds
+    held: Bounds
     complaint: str | None
     estimator: str
 
@@ -100,6 +102,7 @@ class Answers:
         n_together = self.question.n_judged if n_answers is None else n_answers
         return Goal(
             self.question.min_uplift.absolute(base),
+            self.question.min_uplift.share,
             base,
             certainty=self.question.certainty(self.confidence, n_together, what),
         )
@@ -132,6 +135,7 @@ class Answers:
             base = cases[1].evidence.value * main.unit
             goal = Goal(
                 question.min_uplift.absolute(base),
+                question.min_uplift.share,
                 base,
                 question.names[pair.second],
                 question.certainty(self.confidence, n_answers, "comparisons"),
@@ -152,12 +156,13 @@ class Answers:
     def judged(self, place: int, position: int, interval: Interval) -> Bounds:
         """Return the interval of an uplift with all that its verdict allows for, in units of the rewards."""
         case = self._main.case(place, position, Intervals(interval, interval), self._goal())
-        return self._in_units(case.allowance.around(case.bounds))
+        return self._in_units(case.judged)
 
     def judged_pair(self, pair: PairTotals, interval: Interval) -> Bounds:
         """Return the same of the difference between two policies."""
         cases = self._pair_cases(self._main, pair, [totals.primary for totals in self.books.main.totals])
-        return self._in_units(paired_allowance(cases).around(pair.difference(interval, self.books.main.unit)[1]))
+        found = pair.difference(interval, self.books.main.unit)
+        return self._in_units(pair.judged(cases, found, self.question.min_uplift.share))
 
     def _in_units(self, bounds: Bounds) -> Bounds:
         return bounds[0] / self.books.main.unit, bounds[1] / self.books.main.unit
@@ -180,9 +185,9 @@ class Answers:
         # A verdict of worse may rest on any of the guards: for that they share the error among them.
         strict = 1.0 - (1.0 - self.confidence) / (question.n_judged * len(question.guards))
         found, stricter = (
-            self._guard_change(place, guard.reward, level) for level in (self._level(question.n_judged), strict)
+            self._guard_change(place, guard, level) for level in (self._level(question.n_judged), strict)
         )
-        state, reason, limit = _guard_state(guard, found, stricter.bounds, certainty)
+        state, reason, limit = _guard_state(guard, found, stricter.held, certainty)
         return GuardResult(
             policy=question.names[place],
             guard=str(guard),
@@ -197,22 +202,24 @@ class Answers:
             reason=reason,
         )
 
-    def _guard_change(self, place: int, reward: str, level: float) -> GuardChange:
-        view = self._guarded[reward]
+    def _guard_change(self, place: int, guard: Guard, level: float) -> GuardChange:
+        view, share = self._guarded[guard.reward], guard.margin.share
         ledger = view.ledger
-        pair = next((one for one in self.books.guard_pairs[reward] if one.first == place), None)
+        pair = next((one for one in self.books.guard_pairs[guard.reward] if one.first == place), None)
         if pair is not None:
             cases = self._pair_cases(view, pair, [0] * len(ledger.totals))
             interval = Normal(level)
             change, bounds = pair.difference(interval, ledger.unit)
-            bounds = paired_allowance(cases).around(bounds)
+            held = stretched(bounds, change, pair.share_factor(share))
+            bounds, held = (paired_allowance(cases).around(one) for one in (bounds, held))
             complaint = None if pair.is_same else pair.complaint(cases, interval)
             return GuardChange(
-                cases[1].evidence.value * ledger.unit, change, bounds, complaint, cases[0].estimator.name
+                cases[1].evidence.value * ledger.unit, change, bounds, held, complaint, cases[0].estimator.name
             )
         case = view.case(place, 0, Intervals(Normal(self.confidence), Normal(level)), self._goal(ledger))
-        bounds = case.allowance.around(case.bounds)
-        return GuardChange(ledger.mean, case.uplift, bounds, find_complaint(case), case.estimator.name)
+        held = stretched(case.bounds, case.uplift, case.evidence.share_factor(share))
+        bounds, held = (case.allowance.around(one) for one in (case.bounds, held))
+        return GuardChange(ledger.mean, case.uplift, bounds, held, find_complaint(case), case.estimator.name)
 
     # -- Verdicts -------------------------------------------------------------------------------------------------
 
@@ -319,11 +326,11 @@ def _guard_state(guard: Guard, found: GuardChange, strict: Bounds, certainty: st
     ``certainty`` the confidence of the interval of ``found``, in words.
     """
     limit, sign = guard.margin.absolute(found.base), guard.sign
-    shown = [_change_text(one, found.base) for one in found.bounds]
+    shown = [_change_text(one, found.base) for one in found.held]
     between = f"{guard.reward} changes by between {shown[0]} and {shown[1]} {certainty}"
     if found.complaint is not None:
         return UNDECIDED, f"The log cannot say whether the guard {guard} is kept. {found.complaint}", limit
-    if min(sign * one for one in found.bounds) >= sign * limit:
+    if min(sign * one for one in found.held) >= sign * limit:
         return KEPT, f"The guard {guard} is kept: {between}.", limit
     if max(sign * one for one in strict) < sign * limit:
         return BROKEN, f"The guard {guard} is broken: {between}.", limit

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from bopl._trust import MAX_WEIGHT_SKEWNESS
 from bopl._typing import BoolArray, FloatArray, IntArray
-from bopl._weight import deciding_share, mean_weight_z, tail_index, top_share
+from bopl._weight import deciding_share, mean_weight_gap, mean_weight_z, tail_index, top_share
+from bopl.evaluation.estimator import Estimator
 from bopl.evaluation.moments import GroupSum, MomentSum, SampleSums
 from bopl.evaluation.sample_terms import Terms
 from bopl.log import BanditLog
@@ -40,6 +43,9 @@ class WeightFacts:
     # Mean probability that the policy gives to actions the log never took, or that could not be chosen; NaN if the
     # probabilities of all actions are not known.
     unsupported_mass: float
+    # Share of the policy's choices that rare large weights would stand for and that the log happens to lack: by how
+    # much the mean weight is too low, where it is so skewed that this is to be expected.
+    missing_mass: float
     trained_share: float  # share of the samples that the policy was trained on, as far as it remembers
     n_groups: int | None  # groups of dependent samples
     # Effective groups that tell the policy from the logging policy, as `differing` counts samples.
@@ -49,6 +55,10 @@ class WeightFacts:
     # only if the propensities are.
     uniform_mean: float = 1.0
     uniform_z: float = 0.0
+
+    def missing_from(self, estimator: Estimator) -> float:
+        """Return the missing mass that an estimator takes for nothing, unless it is self-normalised."""
+        return 0.0 if estimator.shifts_with_rewards else self.missing_mass
 
 
 class TrainedRows:
@@ -83,12 +93,25 @@ class TrainedRows:
 
 
 def _fitted_part(policy: Any, log: BanditLog) -> tuple[Any, BanditLog]:
-    """Return the policy that a scikit-learn search chose or a pipeline ends with, and the log as that one sees it."""
+    """Return the policy that a search chose, a pipeline ends with or a wrapper holds, and the log as it sees it."""
     policy = getattr(policy, "best_estimator_", policy)
     if not hasattr(policy, "steps") or getattr(policy[-1], "training_rows_", None) is None:
-        return policy, log
+        return _held_policy(policy), log
     context = log.context if len(policy.steps) == 1 else policy[:-1].transform(log.context)
     return policy[-1], BanditLog(context, log.action, log.reward, log.propensity, actions=log.actions)
+
+
+def _held_policy(policy: Any, depth: int = 3) -> Any:
+    """Return the policy that remembers its training rows: the given one, or one that it holds, itself or in a list."""
+    if depth == 0 or getattr(policy, "training_rows_", None) is not None:
+        return policy
+    held: Iterable[Any] = (
+        vars(policy).values() if hasattr(policy, "predict_proba") and hasattr(policy, "__dict__") else ()
+    )
+    if isinstance(policy, list | tuple | dict):
+        held = policy.values() if isinstance(policy, dict) else policy
+    found = (_held_policy(one, depth - 1) for one in held)
+    return next((one for one in found if getattr(one, "training_rows_", None) is not None), policy)
 
 
 class RewardTotals:
@@ -283,6 +306,7 @@ class WeightTotals:
             top_share=top_share(self.largest, self.contribution, n_samples, self.total),
             single_share=self.max**2 / second if second > 0.0 else 0.0,
             unsupported_mass=unsupported,
+            missing_mass=max(-mean_weight_gap(mean, unsupported), 0.0) * (spread.skewness > MAX_WEIGHT_SKEWNESS),
             trained_share=trained_share,
             n_groups=None if self.weight.groups is None else self.weight.groups.n_groups,
             differing_groups=self.deciding.n_groups,

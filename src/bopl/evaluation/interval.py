@@ -61,6 +61,19 @@ class Evidence:
         """Return how the uplift scatters."""
         return self.sums.spread(self.estimator.uplift_gradient(self.sums.mean))
 
+    def share_factor(self, share: float, base: FloatArray | None = None) -> float:
+        """Return how much wider the interval of ``uplift - share · base`` is than that of the uplift; at least 1.
+
+        What is earned now is estimated on the same samples, as ``value - uplift``. ``base`` has its derivatives in the
+        means where it is something else. Its sign may not be certain, so that both count.
+        """
+        if share == 0.0:
+            return 1.0
+        uplift = self.estimator.uplift_gradient(self.sums.mean)
+        base = self.estimator.value_gradient(self.sums.mean) - uplift if base is None else base
+        own, *held = (self.sums.spread(uplift + one * base).std_err for one in (0.0, share, -share))
+        return max(max(held) / own, 1.0) if own > 0.0 else 1.0
+
 
 @dataclass(frozen=True)
 class Interval(ABC):
@@ -221,6 +234,13 @@ class Bootstrap(Interval):
         return lower, upper
 
 
+def stretched(bounds: Bounds, centre: float, factor: float) -> Bounds:
+    """Return an interval so many times as wide, seen from the estimate."""
+    if factor == 1.0:
+        return bounds
+    return centre - factor * (centre - bounds[0]), centre + factor * (bounds[1] - centre)
+
+
 def undo_skewness(x: float, skewness: float) -> float:
     """Return ``g^-1(x)`` of Hall's transformation (see `Normal`): x itself without skewness."""
     if abs(skewness) < 1e-12:
@@ -354,7 +374,7 @@ class Betting(SampleBound):
     def check(self, estimator: Estimator, *, has_group: bool, source: str) -> None:
         """Refuse balanced propensities too: given its logger, a sample's term does not have the value for a mean."""
         super().check(estimator, has_group=has_group, source=source)
-        if source == "balanced":
+        if source in ("balanced", "mismatched"):
             raise UsageError(
                 "interval='betting' needs every sample to be right on its own, but those of a log of several loggers "
                 "are only together; use 'log_smoothing' or 'empirical_bernstein'."

@@ -32,7 +32,8 @@ class PolicyTotals:
         self.sums = [SampleSums() for _ in self.estimators]
         self.n_clipped = np.zeros(len(self.estimators))
         self.lost_weight = np.zeros(len(self.estimators))  # sum of w - v(w)
-        self.square_left = np.zeros(len(self.estimators))  # sum of squares of what weights are to tell: r, or r - q
+        # Of what weights are to tell, r or r - q: sum of the squares, and of the products with the weights.
+        self.square_left, self.weighted_left = np.zeros((2, len(self.estimators)))
         self.weights = WeightTotals(n_actions)
         self.trained = TrainedRows()
         self.rounding = RoundingTotals(len(self.estimators))
@@ -47,10 +48,10 @@ class PolicyTotals:
             sums.add(moments, group)
             self.rounding.add(position, estimator, [terms], estimator.moments, sums.mean)
             self.n_clipped[position] += estimator.is_clipped(weight).sum()
-            used = estimator.modified(weight)
+            used, left = estimator.modified(weight), terms.modelled[1] if estimator.needs_model else terms.reward
+            self.weighted_left[position] += weight @ left
             if used is not weight:  # most estimators use the weights as they are
                 self.lost_weight[position] += (weight - used).sum()
-                left = terms.modelled[1] if estimator.needs_model else terms.reward
                 self.square_left[position] += (left**2).sum()
         if keep:
             self.kept_weight.append(weight)
@@ -63,6 +64,7 @@ class PolicyTotals:
         self.n_clipped += other.n_clipped
         self.lost_weight += other.lost_weight
         self.square_left += other.square_left
+        self.weighted_left += other.weighted_left
         self.weights.merge(other.weights)
         self.trained.merge(other.trained)
         self.rounding.merge(other.rounding)
@@ -233,7 +235,19 @@ class LedgerView:
             return Allowance()
         clipped = self._clipped_allowance(self.ledger.totals[place], position)
         unseen = self._unseen_allowance(self.facts[place].unsupported_mass, evidence)
-        return Allowance(clipped.below + unseen.below, clipped.above + unseen.above)
+        missing = self._missing_allowance(place, position) if clipped == Allowance() else Allowance()
+        return Allowance(*(sum(ends) for ends in zip(clipped, unseen, missing, strict=True)))
+
+    def _missing_allowance(self, place: int, position: int) -> Allowance:
+        """Return what rare large weights may be worth that the log happens not to have (`WeightFacts.missing_mass`).
+
+        An estimate that takes them for nothing flatters a policy where rewards are costs. They are taken for what the
+        policy's other choices earn, or beside what a model says of them.
+        """
+        facts, totals = self.facts[place], self.ledger.totals[place]
+        mass, total = facts.missing_from(totals.estimators[position]), facts.mean * facts.n_samples
+        worth = mass * float(totals.weighted_left[position]) / total * self.ledger.unit if total > 0.0 else 0.0
+        return Allowance(max(-worth, 0.0), max(worth, 0.0))
 
     def _unseen_allowance(self, mass: float, evidence: Evidence) -> Allowance:
         """Return what actions that the log never took may earn beside what the estimate takes them for.

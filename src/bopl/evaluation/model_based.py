@@ -170,6 +170,7 @@ class SelfNormalisedDR(Estimator):
     needs: ClassVar[frozenset[Need]] = MODEL_NEEDS
     sharpened_by: ClassVar[frozenset[Need]] = frozenset({Need.LOGGING_DISTRIBUTION})
     is_unbiased: ClassVar[bool] = False
+    shifts_with_rewards: ClassVar[bool] = True
     priority: ClassVar[int] = 10
     title: ClassVar[str] = "Self-normalised doubly robust"
     about: ClassVar[str] = "Like doubly robust, with the correction divided by the sum of the weights."

@@ -11,7 +11,7 @@ from bopl._trust import SAME_POLICY
 from bopl._typing import FloatArray, IntArray
 from bopl.evaluation.diagnosis import DecidingRewards
 from bopl.evaluation.estimator import Estimator
-from bopl.evaluation.interval import Bounds, Evidence, Interval
+from bopl.evaluation.interval import Bounds, Evidence, Interval, stretched
 from bopl.evaluation.moments import SampleSums
 from bopl.evaluation.rounding import RoundingTotals
 from bopl.evaluation.row import Comparison
@@ -115,6 +115,18 @@ class PairTotals:
         lower, upper = self.rounding.widened(0, 0, interval.value(evidence), self.sums.n_samples)
         return evidence.value * unit, (lower * unit, upper * unit)
 
+    def share_factor(self, share: float) -> float:
+        """Return how much wider its interval is if it is held against a share of what the second policy earns."""
+        theirs = self.estimator.second.value_gradient(np.split(self.sums.mean, 2)[1])
+        base = np.concatenate([np.zeros_like(theirs), theirs])
+        return Evidence(self.estimator, self.sums).share_factor(share, base)
+
+    def judged(self, cases: tuple[Case, Case], found: tuple[float, Bounds], share: float) -> Bounds:
+        """Return the interval that the verdict on a difference rests on, with what it allows for (`Case.judged`)."""
+        difference, bounds = found
+        lower, _ = stretched(bounds, difference, self.share_factor(share))
+        return paired_allowance(cases).around((lower, bounds[1]))
+
     def complaint(self, cases: tuple[Case, Case], interval: Interval) -> str | None:
         """Return why the log cannot answer: because of one of the two, or because too few samples tell them apart."""
         for case, name in zip(cases, ("the policy", "the other policy"), strict=True):
@@ -143,8 +155,8 @@ def compare_pair(
 
     ``cases`` are what is known of either policy beside the logging policy.
     """
-    difference, bounds = pair.difference(interval, unit)
-    judged = paired_allowance(cases).around(bounds)
+    difference, bounds = found = pair.difference(interval, unit)
+    judged = pair.judged(cases, found, goal.share)
     complaint = None if pair.is_same else pair.complaint(cases, interval)
     if pair.is_same:
         verdict = INCONCLUSIVE

@@ -11,7 +11,7 @@ import numpy as np
 from scipy.special import ndtri
 
 from bopl._policy_reader import read_policy, row_blocks
-from bopl._settings import check_number
+from bopl._settings import check_flag, check_number
 from bopl._table import Record, Tabular, column_texts
 from bopl._trust import MIN_ESS, MIN_GROUPS, min_rewarded
 from bopl._typing import FloatArray
@@ -20,6 +20,8 @@ from bopl.evaluation.estimator import SNIPS
 from bopl.evaluation.moments import SampleSums, in_unit, reward_unit
 from bopl.evaluation.sample_terms import Pilot, Terms
 from bopl.evaluation.sources import named_policies
+from bopl.evaluation.verdict import NOT_TRUSTWORTHY
+from bopl.evaluation.whole_log import compare
 from bopl.log import BanditLog
 
 
@@ -105,6 +107,7 @@ def plan(
     min_uplift: float | None = None,
     confidence: float = 0.95,
     power: float = 0.8,
+    simultaneous: bool = True,
 ) -> Plan:
     """Say how many decisions it takes to tell policies from the logging policy.
 
@@ -119,6 +122,9 @@ def plan(
         The smallest uplift of interest.
     confidence, power : float in (0, 1), default=0.95 and 0.8
         As for `required_samples`.
+    simultaneous : bool, default=True
+        As for `bopl.evaluate`: plan for verdicts on several policies that hold together, each with its share of the
+        error.
 
     Examples
     --------
@@ -136,7 +142,10 @@ def plan(
     if min_uplift is not None:
         check_number("min_uplift", min_uplift, low=0.0, low_open=True, high=np.inf, high_open=True)
     _factor(confidence, power)
-    weights = _constant_weights(log) if policies is None else policy_weights(log, policies)
+    check_flag("simultaneous", simultaneous)
+    weights = _constant_weights(log) if policies is None else _policy_weights(log, policies)
+    if simultaneous and policies is not None:
+        confidence = 1.0 - (1.0 - confidence) / len(weights)
     return Plan(tuple(_row(log, name, weight, min_uplift, confidence, power) for name, weight in weights))
 
 
@@ -148,7 +157,7 @@ def _constant_weights(log: BanditLog) -> Sequence[tuple[str, FloatArray]]:
     ]
 
 
-def policy_weights(log: BanditLog, policies: object) -> Sequence[tuple[str, FloatArray]]:
+def _policy_weights(log: BanditLog, policies: object) -> Sequence[tuple[str, FloatArray]]:
     """Return each policy's name with its importance weights on the log."""
     found = []
     for name, policy in named_policies(policies).items():
@@ -240,6 +249,8 @@ class LearningCurve:
     confidence : float
     min_uplift : float or None
         The smallest uplift of interest.
+    complaint : str
+        Why the held-out samples cannot tell, if a verdict on the gain would not be trustworthy.
     """
 
     n_trained: tuple[int, ...]
@@ -250,6 +261,7 @@ class LearningCurve:
     n_held_out: int
     confidence: float
     min_uplift: float | None
+    complaint: str = ""
 
     @property
     def still_rises(self) -> bool | None:
@@ -257,6 +269,8 @@ class LearningCurve:
 
         False if it earned nothing, or less than the smallest uplift of interest.
         """
+        if self.complaint:
+            return None
         if self.gain_ci_upper <= 0.0 or (self.min_uplift is not None and self.gain_ci_upper < self.min_uplift):
             return False
         return True if self.gain_ci_lower > 0.0 else None
@@ -271,7 +285,8 @@ class LearningCurve:
             None: f"Whether more data would help cannot be told on {self.n_held_out:,} held-out samples",
         }[self.still_rises]
         interval = f"{100.0 * self.confidence:.4g}% interval {self.gain_ci_lower:+.3g} to {self.gain_ci_upper:+.3g}"
-        return f"{head}: going from {before:,} to {last:,} training samples earned {self.gain:+.3g} ({interval})."
+        earned = f"{head}: going from {before:,} to {last:,} training samples earned {self.gain:+.3g} ({interval})."
+        return f"{earned} {self.complaint}".strip()
 
     def to_dict(self) -> dict[str, Any]:
         """Return the curve as plain values."""
@@ -320,20 +335,18 @@ def learning_curve(
         raise ValueError(f"a learning curve needs policies of at least two sizes; got {len(policies)}.")
     ordered = dict(sorted(policies.items()))
     named = {f"{n_trained:,} samples": policy for n_trained, policy in ordered.items()}
-    planned = plan(log, named, min_uplift=min_uplift, confidence=confidence, power=power)
-    (_, before), (_, last) = policy_weights(log, dict(list(named.items())[-2:]))
-    gain, std_err = _paired_gain(log, last, before)
-    half = float(ndtri(0.5 + confidence / 2.0)) * std_err
-    return LearningCurve(tuple(ordered), planned, gain, gain - half, gain + half, log.n_samples, confidence, min_uplift)
-
-
-def _paired_gain(log: BanditLog, weight: FloatArray, other: FloatArray) -> tuple[float, float]:
-    """Return the difference of two self-normalised estimates on the same samples, and its standard error."""
-    if not (weight.any() and other.any()):
-        return math.nan, math.nan
-    unit = reward_unit(log.reward)
-    reward = in_unit(log.reward, unit)
-    values = [float(one @ reward / one.sum()) for one in (weight, other)]
-    influence = [one * (reward - value) / one.mean() for one, value in zip((weight, other), values, strict=True)]
-    spread = SampleSums.of((influence[0] - influence[1])[:, None], log.group).spread(np.ones(1))
-    return (values[0] - values[1]) * unit, spread.std_err * unit
+    planned = plan(log, named, min_uplift=min_uplift, confidence=confidence, power=power, simultaneous=False)
+    before, last = list(named)[-2:]
+    last_two = {name: named[name] for name in (before, last)}
+    (gain,) = compare(log, last_two, against=before, estimators="snips", confidence=confidence).comparisons
+    return LearningCurve(
+        tuple(ordered),
+        planned,
+        gain.difference,
+        gain.ci_lower,
+        gain.ci_upper,
+        log.n_samples,
+        confidence,
+        min_uplift,
+        gain.reason if gain.verdict == NOT_TRUSTWORTHY else "",
+    )

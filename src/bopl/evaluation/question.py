@@ -27,6 +27,11 @@ class Margin:
         """Return the difference per decision; ``base`` is what is earned now."""
         return self.size * abs(base) if self.is_relative else self.size
 
+    @property
+    def share(self) -> float:
+        """The share of what is earned now; 0 for a difference per decision."""
+        return self.size if self.is_relative else 0.0
+
     def __str__(self) -> str:
         return f"{100.0 * self.size:+.4g}%" if self.is_relative else f"{self.size:+.4g}"
 

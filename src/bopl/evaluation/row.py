@@ -28,7 +28,7 @@ class Estimate(Record):
     max_weight: Annotated[float, "largest importance weight"]
     clipped_share: Annotated[float, "share of the samples whose weight the estimator clipped or set aside"]
     unsupported_mass: Annotated[float, "share of the policy's choices that the log never took; missing if not known"]
-    propensity_source: Annotated[str, "logged, balanced, estimated or uniform"]
+    propensity_source: Annotated[str, "logged, balanced, mismatched, estimated or uniform"]
     verdict: Annotated[str, "better, worse, inconclusive or not trustworthy"]
     reason: Annotated[str, "why, in a sentence"]
 

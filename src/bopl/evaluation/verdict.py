@@ -26,7 +26,7 @@ from bopl._trust import (
 from bopl._weight import mean_weight_gap
 from bopl.evaluation.diagnosis import WeightFacts
 from bopl.evaluation.estimator import Estimator, Need
-from bopl.evaluation.interval import Bounds, Evidence, Interval
+from bopl.evaluation.interval import Bounds, Evidence, Interval, stretched
 from bopl.evaluation.row import Comparison, Estimate, GuardResult, PolicyVerdict
 from bopl.log.weight_audit import z_text
 
@@ -39,8 +39,14 @@ NEGLIGIBLE = 1e-3  # of what the logging policy earns: a difference that hardly 
 LOGGING = "the logging policy"
 SOURCE_NOTES = {
     "estimated": " It rests on estimated propensities: wrong if the logging policy looked at more than the context.",
+    "balanced": " It takes contexts and rewards to be alike under all logging policies.",
     "uniform": " The propensities are taken to be uniform because the caller said so.",
 }
+MISMATCHED = (
+    "The logging policies earned different rewards with the same actions: contexts or rewards changed from one to the "
+    "other, or one was trained on rows of the other, and the propensities of their mixture are wrong. Take those with "
+    "which each sample was logged."
+)
 MODEL_ALONE = (
     "This is the opinion of a reward model: nothing checks it against what the policy's choices earned, and its error "
     "shows in no interval. Add 'dr', which corrects the model by the logged rewards, or 'snips', which needs none."
@@ -52,6 +58,7 @@ class Goal:
     """What a difference is held against."""
 
     min_uplift: float = 0.0  # smallest difference of interest: `better` takes more than this
+    share: float = 0.0  # that, where it was given as a share of `base`
     base: float = float("nan")  # what the policy compared with earns, to say how large a difference is
     other: str = LOGGING  # how messages call that policy
     certainty: str = "with 95% confidence"  # confidence of the interval, in words
@@ -94,6 +101,15 @@ class Case:
         return self.evidence.estimator
 
     @property
+    def judged(self) -> Bounds:
+        """The interval that the verdict rests on, with what it allows for.
+
+        The lower end also allows for the noise of what is earned now, if the smallest uplift of interest is a share.
+        """
+        lower, _ = stretched(self.bounds, self.uplift, self.evidence.share_factor(self.goal.share))
+        return self.allowance.around((lower, self.bounds[1]))
+
+    @property
     def uses_weights(self) -> bool:
         """Whether the difference rests on weights."""
         return Need.PROPENSITY in self.estimator.needs or not self.knows_logging_policy
@@ -108,7 +124,7 @@ def judge(case: Case) -> tuple[str, str]:
     if case.facts.gap <= SAME_POLICY:
         reason = "The policy is the logging policy on this log, but for rounding: there is no difference to see."
         return INCONCLUSIVE, reason + note
-    verdict, reason = compare_bounds(case.uplift, case.allowance.around(case.bounds), case.goal)
+    verdict, reason = compare_bounds(case.uplift, case.judged, case.goal)
     return verdict, reason + _allowance_sentence(case) + note
 
 
@@ -120,6 +136,9 @@ def _allowance_sentence(case: Case) -> str:
         hidden.append(f"{case.lost_weight:.0%} of the policy's probability {left}")
     if case.facts.unsupported_mass > MENTIONED:
         hidden.append(f"{case.facts.unsupported_mass:.1%} of the policy's choices are actions that were never taken")
+    missing = case.facts.missing_from(case.estimator)
+    if missing > MENTIONED:
+        hidden.append(f"{missing:.1%} of the policy's choices are missing, as rare large weights are by chance")
     if not hidden:
         return ""
     return f" {' and '.join(hidden)}; the verdict allows {max(case.allowance):.2g} for it."
@@ -171,6 +190,8 @@ def _weight_complaint(case: Case, is_paired: bool) -> str | None:
             f"The {samples} has {facts.n_groups} groups, fewer than {MIN_GROUPS}: how much they differ from each other "
             "cannot be told, and the interval cannot be relied on."
         )
+    if case.source == "mismatched":
+        return MISMATCHED
     lopsided = None if is_bound or is_paired else lopsided_groups(facts.differing_groups)
     if lopsided is not None:
         return lopsided
@@ -311,9 +332,10 @@ def compare_bounds(uplift: float, bounds: Bounds, goal: Goal) -> tuple[str, str]
 
 def _size_sentence(word: str, size: float, least: float, goal: Goal) -> str:
     """Say how large a difference is; of one that hardly matters say so before its digits."""
-    if goal.base > 0.0 and size < NEGLIGIBLE * goal.base:
+    if size < NEGLIGIBLE * abs(goal.base):
+        share = f"{100.0 * size / abs(goal.base):.2g}%"
         return (
-            f"The difference from {goal.other} is real but tiny: {100.0 * size / goal.base:.2g}% {word} ({size:.4g}, "
+            f"The difference from {goal.other} is real but tiny: {share} {word} ({size:.4g}, "
             f"at least {least:.4g} {goal.certainty}). Set min_uplift to the smallest uplift that matters."
         )
     is_asked = word == "more" and goal.min_uplift > 0.0

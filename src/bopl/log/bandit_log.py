@@ -93,7 +93,7 @@ class BanditLog(LogFiles, AnyLog):
     action_idx : ndarray of shape (n_samples,)
         Position of the logged action in ``actions``.
     actions : ndarray of shape (n_actions,)
-    propensity_source : {"logged", "estimated", "uniform", "balanced", "unknown"}
+    propensity_source : {"logged", "estimated", "uniform", "balanced", "mismatched", "unknown"}
         Where ``propensity`` comes from; it is NaN throughout if unknown.
     schema : LogSchema or None
         How the columns of a frame or a file were encoded.
@@ -328,7 +328,7 @@ class BanditLog(LogFiles, AnyLog):
         propensity : array-like of shape (n_samples,), or "uniform"
             ``"uniform"`` declares that the logging policy chose among the eligible actions with equal probability.
             Nothing else ever assumes so.
-        source : {"logged", "estimated", "balanced", "uniform"}, default="logged"
+        source : {"logged", "estimated", "balanced", "mismatched", "uniform"}, default="logged"
             Where an array comes from; every estimate that depends on it says so.
         """
         if isinstance(propensity, str):
@@ -338,7 +338,7 @@ class BanditLog(LogFiles, AnyLog):
         elif propensity is None:
             raise ValueError("propensity must be an array or 'uniform'; got None.")
         else:
-            check_choice("source", source, ("logged", "estimated", "balanced", "uniform"))
+            check_choice("source", source, ("logged", "estimated", "balanced", "mismatched", "uniform"))
             values = check_propensity(propensity, self.n_samples)
         column = self._as_long("propensity", values)
         return replaced(self, propensity=column, propensity_source=source, exact_propensity=False)
@@ -353,7 +353,9 @@ class BanditLog(LogFiles, AnyLog):
         """Return the log of several logging policies with the propensities of their mixture.
 
         The propensity of a sample becomes ``sum_l (n_l / n) · p_l(a_i | x_i)``: weights built on it never exceed those
-        of the best logger by more than ``n / n_l`` (the balance heuristic of Veach and Guibas, 1995).
+        of the best logger by more than ``n / n_l`` (the balance heuristic of Veach and Guibas, 1995). It takes contexts
+        and rewards to be alike under all loggers, and none to be trained on these rows. If rewards show that this is
+        not so, a `LoggerDifferenceWarning` says so, the source is ``"mismatched"``, and no verdict is trustworthy.
 
         Parameters
         ----------
@@ -363,8 +365,8 @@ class BanditLog(LogFiles, AnyLog):
             Probability that each policy would have given to the logged action of *every* sample; 0 if it never takes
             it. The columns of an array are in the sorted order of the loggers.
         """
-        mixed = mixture_propensity(logger, logger_propensity, self.n_samples)
-        return self.with_propensity(mixed, source="balanced")
+        mixed, differ = mixture_propensity(logger, logger_propensity, self.reward, self.group)
+        return self.with_propensity(mixed, source="mismatched" if differ else "balanced")
 
     def without_columns(self, columns: Sequence[str | int]) -> BanditLog:
         """Return the log without some context columns, named as in ``feature_names`` or the frame, or by position."""

@@ -15,7 +15,7 @@ from bopl.log.bandit_log import PER_SAMPLE, BanditLog, replaced
 from bopl.log.context import is_sparse, read_only
 from bopl.log.origin import LogOrigin
 
-DOUBTFUL_FIRST = ("estimated", "uniform", "balanced", "logged")
+DOUBTFUL_FIRST = ("mismatched", "estimated", "uniform", "balanced", "logged")
 
 
 def concat(logs: Iterable[BanditLog], *, share_groups: bool = True) -> BanditLog:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
-from bopl._errors import quoted
+from bopl._errors import LoggerDifferenceWarning, quoted
 from bopl._native import plain
-from bopl._typing import AnyArray, BoolArray, FloatArray
+from bopl._trust import MAX_MEAN_Z, MIN_REWARDED
+from bopl._typing import AnyArray, BoolArray, FloatArray, IntArray
+from bopl._weight import effective_sample_size, mean_std_err, reward_share
 
 
 def uniform_propensity(n_samples: int, n_actions: int, action_mask: BoolArray | None) -> FloatArray:
@@ -17,9 +20,15 @@ def uniform_propensity(n_samples: int, n_actions: int, action_mask: BoolArray | 
     return 1.0 / (np.full(n_samples, n_actions) if action_mask is None else action_mask.sum(axis=1))
 
 
-def mixture_propensity(logger: object, logger_propensity: object, n_samples: int) -> FloatArray:
-    """Return ``sum_l (n_l / n) · p_l(a_i | x_i)``, the propensity of the mixture that wrote the log."""
-    values = np.asarray(logger)
+def mixture_propensity(
+    logger: object, logger_propensity: object, reward: FloatArray, group: IntArray | None
+) -> tuple[FloatArray, bool]:
+    """Return ``sum_l (n_l / n) · p_l(a_i | x_i)``, the propensity of the mixture that wrote the log.
+
+    The second answer is whether the loggers earned different rewards with the same actions, of which it warns: then no
+    mixture of them wrote the log.
+    """
+    values, n_samples = np.asarray(logger), len(reward)
     if values.shape != (n_samples,):
         raise ValueError(f"logger must have shape ({n_samples},), one policy per sample; it has {values.shape}.")
     names, own, count = np.unique(values, return_inverse=True, return_counts=True)
@@ -38,7 +47,44 @@ def mixture_propensity(logger: object, logger_propensity: object, n_samples: int
             f"logger_propensity says that {int(never.sum())} of {n_samples} logged actions were impossible for the "
             f"policy that took them, the first at row {row} by {plain(names[own[row]])!r}."
         )
-    return np.minimum(by_logger @ (count / n_samples), 1.0)  # shares may sum to a little more than one
+    differ = _find_difference(names, own, by_logger, reward, group)
+    return np.minimum(by_logger @ (count / n_samples), 1.0), differ  # shares may sum to a little more than one
+
+
+def _find_difference(
+    names: AnyArray, own: IntArray, by_logger: FloatArray, reward: FloatArray, group: IntArray | None
+) -> bool:
+    """Return whether two loggers earned different rewards with the same actions, and warn of it.
+
+    A sample counts ``1 / (p_own sum_l 1 / p_l)``, with which every logger takes the same actions. If contexts or
+    rewards change from one logger to the next, as they do with time, the mixture takes that for what actions earn; and
+    a logger that was trained on rows of the log gives actions that were rewarded there higher probabilities.
+    """
+    taken_by_all = (by_logger > 0.0).all(axis=1)
+    inverse = 1.0 / np.where(by_logger > 0.0, by_logger, 1.0)
+    common = taken_by_all * inverse[np.arange(len(own)), own] / inverse.sum(axis=1)
+    found = []
+    for place, name in enumerate(names.tolist()):
+        rows = own == place
+        weight = common[rows]
+        if effective_sample_size(weight) * reward_share(reward[rows], weight) < MIN_REWARDED:
+            continue  # too few to tell
+        mean = float(weight @ reward[rows] / weight.sum())
+        influence = weight * (reward[rows] - mean) / weight.mean()
+        found.append((mean, mean_std_err(influence, None if group is None else group[rows]), name))
+    if len(found) < 2:
+        return False
+    low, high = min(found), max(found)
+    if not high[0] - low[0] > MAX_MEAN_Z * float(np.hypot(low[1], high[1])):
+        return False
+    warnings.warn(
+        f"with the same actions, logger {plain(high[2])!r} earned {high[0]:.4g} and {plain(low[2])!r} {low[0]:.4g}: "
+        "contexts or rewards changed from one to the other, or one was trained on rows of the other. The propensities "
+        "of a mixture are wrong then: take those with which each sample was logged, or leave those rows out.",
+        LoggerDifferenceWarning,
+        stacklevel=4,
+    )
+    return True
 
 
 def _logger_columns(logger_propensity: Any, names: AnyArray, n_samples: int) -> FloatArray:

@@ -12,6 +12,7 @@ from bopl._policy_reader import PolicyReader, row_blocks
 from bopl._typing import AnyArray, FloatArray, IntArray
 from bopl._weight import without_skewness
 from bopl.log.finding import NOTE, OK, PROBLEM, Finding, judged
+from bopl.log.propensity_grid import find_grid
 from bopl.log.weight_audit import ESTIMATED_HINT, mean_weight_finding, uniform_weight, z_text
 
 if TYPE_CHECKING:
@@ -59,7 +60,7 @@ def _rounding(log: BanditLog) -> Finding:
     """Decimals after which all propensities end, and what cutting them off may have done to the smallest."""
     decimals = next((d for d in range(1, MAX_DECIMALS + 1) if _ends_after(log.propensity, d)), None)
     if decimals is None:
-        return Finding("rounding", OK, float("nan"), f"Propensities have more than {MAX_DECIMALS} decimals.")
+        return _other_rounding(log)
     error = 0.5 * 10.0**-decimals / float(log.propensity.min())
     text = f"All propensities end after {decimals} decimal{'' if decimals == 1 else 's'}"
     if log.exact_propensity:
@@ -73,6 +74,17 @@ def _rounding(log: BanditLog) -> Finding:
             "digits; if they are exact, declare it with exact_propensity.",
         )
     return Finding("rounding", OK, error, f"{text}; if the values are exact, that is fine.")
+
+
+def _other_rounding(log: BanditLog) -> Finding:
+    """Say of propensities with many decimals whether they were rounded in another form."""
+    grid = find_grid(log.propensity)
+    if grid is None or not grid.form or log.exact_propensity or not grid.may_be_rounded(log.n_actions):
+        return Finding("rounding", OK, float("nan"), f"Propensities have more than {MAX_DECIMALS} decimals.")
+    error = float((grid.half_unit(grid.values) / grid.values).max())
+    text = f"All propensities are {grid.form}: if they were rounded, they are off by up to {error:.2g} of themselves"
+    status = PROBLEM if error > MAX_ROUNDING else NOTE
+    return Finding("rounding", status, error, f"{text}. If they are exact, declare it with exact_propensity.")
 
 
 def _ends_after(values: FloatArray, decimals: int) -> bool:

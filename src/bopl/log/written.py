@@ -17,7 +17,7 @@ from bopl.log.schema import ROLES, LogSchema
 
 KEY = b"bopl.log"  # in the metadata of an arrow table or a Parquet file
 FORMAT = 1
-SOURCES = ("logged", "estimated", "uniform", "balanced", "unknown")
+SOURCES = ("logged", "estimated", "uniform", "balanced", "mismatched", "unknown")
 
 
 @dataclass(frozen=True, eq=False)

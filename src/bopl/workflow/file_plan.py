@@ -85,8 +85,8 @@ def plan_file(config: TrainConfig, files: Sequence[str | Path], question: PlanQu
 
 def _planned(log: BanditLog, policies: Any, config: TrainConfig, question: PlanQuestion, notes: list[str]) -> FilePlan:
     effect = question.effect(log)
-    levels = {"confidence": config.confidence, "power": question.power}
-    return FilePlan(log, plan(log, policies, min_uplift=effect, **levels), effect, [], notes)
+    planned = plan(log, policies, min_uplift=effect, confidence=config.confidence, power=question.power)
+    return FilePlan(log, planned, effect, [], notes)
 
 
 def plan_curve(config: TrainConfig, question: PlanQuestion, *, progress: bool = False) -> FilePlan:
