@@ -11,7 +11,7 @@ from scipy.stats import binom
 import bopl
 from bopl.evaluation import ClippedIPS
 from bopl.evaluation.betting import betting_lower_bound
-from bopl.evaluation.interval import get_interval
+from bopl.evaluation.interval_registry import get_interval
 from bopl.evaluation.log_smoothing import smoothed_lower_bound
 
 chances = st.floats(0.001, 0.999)

@@ -12,7 +12,7 @@ import bopl
 from bopl._errors import UsageError
 from bopl.boosting.ensemble import STARTS
 from bopl.cli.train import train
-from bopl.evaluation.interval import INTERVALS
+from bopl.evaluation.interval_registry import INTERVALS
 from bopl.learner import default_learner
 from bopl.log.format import FORMATS
 from bopl.objective.protocol import SMOOTHNESS

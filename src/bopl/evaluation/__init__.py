@@ -18,10 +18,10 @@ if TYPE_CHECKING:
     from bopl.evaluation.estimator import Need as Need
     from bopl.evaluation.estimator_registry import ESTIMATORS as ESTIMATORS
     from bopl.evaluation.estimator_registry import register_estimator as register_estimator
-    from bopl.evaluation.interval import INTERVALS as INTERVALS
     from bopl.evaluation.interval import Evidence as Evidence
     from bopl.evaluation.interval import Interval as Interval
-    from bopl.evaluation.interval import register_interval as register_interval
+    from bopl.evaluation.interval_registry import INTERVALS as INTERVALS
+    from bopl.evaluation.interval_registry import register_interval as register_interval
     from bopl.evaluation.model_based import DirectMethod as DirectMethod
     from bopl.evaluation.model_based import DoublyRobust as DoublyRobust
     from bopl.evaluation.model_based import SelfNormalisedDR as SelfNormalisedDR
@@ -53,7 +53,8 @@ __all__, __getattr__, __dir__ = lazy_modules(
         "accumulate": "ValueAccumulator",
         "estimator": "BetaIPS ClippedIPS Estimator IPS MeanEstimator Need SNIPS",
         "estimator_registry": "ESTIMATORS register_estimator",
-        "interval": "Evidence INTERVALS Interval register_interval",
+        "interval": "Evidence Interval",
+        "interval_registry": "INTERVALS register_interval",
         "model_based": "DirectMethod DoublyRobust SelfNormalisedDR ShrinkageDR SwitchDR",
         "pieces": "evaluate_parquet",
         "planning": "LearningCurve Plan detectable_effect learning_curve plan required_samples",

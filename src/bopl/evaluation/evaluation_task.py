@@ -16,7 +16,8 @@ from bopl._settings import check_flag, check_number
 from bopl._typing import IntArray
 from bopl.evaluation.estimator import Estimator
 from bopl.evaluation.estimator_registry import get_estimators
-from bopl.evaluation.interval import Interval, get_interval
+from bopl.evaluation.interval import Interval
+from bopl.evaluation.interval_registry import get_interval
 from bopl.evaluation.moments import reward_unit
 from bopl.evaluation.question import Question, ask
 from bopl.evaluation.rounding import Rounding

@@ -10,7 +10,7 @@ import numpy as np
 from bopl._typing import FloatArray
 from bopl.evaluation import Estimator, Need, ValueAccumulator, evaluate
 from bopl.evaluation.estimator_registry import get_estimators
-from bopl.evaluation.interval import get_interval
+from bopl.evaluation.interval_registry import get_interval
 from bopl.evaluation.sample_terms import Pilot, Terms
 from bopl.reward import BoostedRewardModel
 from bopl.testing.logs import random_log, require, require_equal

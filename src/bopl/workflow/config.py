@@ -339,7 +339,7 @@ def _check_names(config: TrainConfig) -> None:
 def _check_estimators(config: TrainConfig) -> None:
     """Raise if an estimator is unknown or has no interval of this kind: hours later would be too late."""
     from bopl.evaluation.estimator_registry import get_estimators
-    from bopl.evaluation.interval import get_interval
+    from bopl.evaluation.interval_registry import get_interval
     from bopl.evaluation.question import ask
 
     interval = get_interval(config.interval, config.confidence)

@@ -15,7 +15,7 @@ from bopl._typing import BoolArray, FloatArray
 from bopl.evaluation import Evaluation, evaluate
 from bopl.evaluation.estimator import Need
 from bopl.evaluation.estimator_registry import ESTIMATORS, estimator_names
-from bopl.evaluation.interval import get_interval
+from bopl.evaluation.interval_registry import get_interval
 from bopl.log import BanditLog, PartitionedLog
 from bopl.log.action import label_array
 from bopl.log.duplicate import audit_duplicates
