@@ -49,6 +49,13 @@ class Suspicion:
     are_propensities_sound: bool
     # whether they were declared uniform: then a column that knows more may as well refute that
     are_propensities_declared: bool = False
+    has_groups: bool = False
+
+    @property
+    def otherwise(self) -> str:
+        """What else than a leak it may be, as a sentence."""
+        draws = "" if self.has_groups else ", or one draw served several samples: then name their group"
+        return f"Or the propensities ignore it{draws}"
 
     @property
     def honest_limit(self) -> float:
@@ -72,7 +79,7 @@ def judge_reward(name: str | int, test: RewardTest, given: Suspicion, knows: str
     if is_late and (decides or abs(test.leak_z) < MAX_LEAK_Z):
         return Leak(name, knows, SURE, f"{_told(test)}, and {_late(test)}", test.explained)
     if is_late:
-        text = f"{_told(test)}, and {_late(test)}. Or the propensities ignore it"
+        text = f"{_told(test)}, and {_late(test)}. {given.otherwise}"
         return Leak(name, knows, DOUBTFUL, text, test.explained)
     if decides and test.leak_z > -MAX_LEAK_Z:
         return Leak(name, knows, SURE, f"{_told(test)}, whatever the action was", test.explained)
@@ -122,7 +129,7 @@ def judge_action(name: str | int, test: ActionTest, given: Suspicion, n_tests: i
         return Leak(name, ACTION, SURE, text, test.excess)
     if not given.are_propensities_sound:
         return None  # a column without any information fails as well: it is the propensities
-    return Leak(name, ACTION, DOUBTFUL, f"{text}. Or the propensities ignore it", test.excess)
+    return Leak(name, ACTION, DOUBTFUL, f"{text}. {given.otherwise}", test.excess)
 
 
 def judge_told_action(name: str | int, told: float, constant: float) -> Leak | None:
