@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from numbers import Number
 from typing import Any
 
@@ -183,6 +183,8 @@ def _array_to_matrix(context: object, what: str) -> AnyArray:
     if array.ndim == 0 and not isinstance(context, Number | np.ndarray):
         hint = "; collect() it first" if hasattr(context, "collect") else ""
         raise TypeError(f"{what} must be an array, a sparse matrix or a frame; got {type(context).__name__}{hint}.")
+    if array.dtype.names or (array.ndim == 1 and len(array) and isinstance(array[0], Mapping)):
+        raise TypeError(f"{what} holds records; make a frame of them, such as pandas.DataFrame(records).")
     if array.ndim != 2:
         # "Reshape your data" is the phrase scikit-learn's users know.
         raise ValueError(
