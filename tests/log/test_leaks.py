@@ -130,6 +130,14 @@ def test_a_price_is_blamed_and_the_propensities_are_not():
     assert not log.without_columns(["item_price"]).audit().problems
 
 
+@pytest.mark.parametrize("form", [lambda p: 1.0 / p, np.log, lambda p: p.round(3)])
+def test_a_propensity_in_another_form_is_named_as_one(form):
+    for n_samples in (2000, 8000):
+        leak = leaks_of(shop(n_samples, weight=lambda frame, rng: form(frame["p"])))["weight"]
+        assert (leak.knows, leak.certainty) == ("action", "sure")
+        assert "it is the propensity of the action that was taken" in leak.sentence
+
+
 def test_wrong_propensities_are_not_blamed_on_columns():
     frame = shop()
     frame["p"] = np.minimum(1.3 * frame["p"], 1.0)

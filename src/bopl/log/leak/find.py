@@ -29,6 +29,7 @@ from bopl.log.leak.rules import (
     Suspicion,
     judge_action,
     judge_identifier,
+    judge_propensity,
     judge_reward,
     judge_time,
     judge_told_action,
@@ -187,6 +188,8 @@ class _Asking:
         if by_action is not None and by_action.is_sure:  # what gives the action away goes with what it earned as well
             return by_action
         by_reward = _worst([self._reward(view, *pair) for pair in pairs])
+        if (by_reward or by_action) and self.trial.inverse is not None and len(values) == 1:
+            by_reward = judge_propensity(view.name, values[0], self.trial) or by_reward
         return by_reward or by_action or judge_time(view, lag) or self._identifier(view)
 
     def ask_late(self, view: ColumnView, contrast: FloatArray) -> tuple[float, Leak] | None:

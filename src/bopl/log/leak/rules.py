@@ -13,6 +13,7 @@ from scipy.special import betaincinv
 from bopl._typing import AnyArray, FloatArray
 from bopl.log.column import Column
 from bopl.log.leak.action_test import ActionTest
+from bopl.log.leak.column_trial import Trial
 from bopl.log.leak.leak import ACTION, DOUBTFUL, IDENTIFIER, SURE, TIME, Leak
 from bopl.log.leak.reward_test import RewardTest
 from bopl.log.leak.view import ColumnView
@@ -29,6 +30,7 @@ MIN_EXCESS = 0.1  # of the bet on actions: less can be rounded propensities
 SURE_SHARE = 0.5  # of what the propensities leave open about the action, from which a column gives it away
 MAX_ODDS = 12  # powers of ten; larger ones are not told
 SURE_TOLD = 0.99  # probability of the action taken, where there are no propensities to compare with
+SAME_SHARE = 0.5  # of the number of propensities, which a column that comes of them has but for rounding
 MIN_LATER = 0.5  # share of the times that lie after the decision, from which that is told
 TOLERANCE = 1.0 / 3600.0  # hours: clocks and float32
 MIN_DISTINCT_SHARE = 0.95  # distinct texts among those that are there, from which a column names rows
@@ -130,6 +132,19 @@ def judge_action(name: str | int, test: ActionTest, given: Suspicion, n_tests: i
     if not given.are_propensities_sound:
         return None  # a column without any information fails as well: it is the propensities
     return Leak(name, ACTION, DOUBTFUL, f"{text}. {given.otherwise}", test.excess)
+
+
+def judge_propensity(name: str | int, values: FloatArray, trial: Trial) -> Leak | None:
+    """Return whether a column that was blamed is the propensity of the action taken in another form: 1/p, ln p."""
+    assert trial.inverse is not None
+    step = np.diff(values[np.argsort(trial.inverse, kind="stable")])
+    n_weights = len(np.unique(trial.inverse))
+    # Where so many actions are equally likely, 1/p is how many there are, which may have been known.
+    if n_weights <= trial.n_actions or len(np.unique(values)) < SAME_SHARE * n_weights:
+        return None
+    if not ((step >= 0.0).all() or (step <= 0.0).all()):
+        return None
+    return Leak(name, ACTION, SURE, "it is the propensity of the action that was taken, or follows from it", 1.0)
 
 
 def judge_told_action(name: str | int, told: float, constant: float) -> Leak | None:
