@@ -153,7 +153,7 @@ def read_policy(policy: object, log: LogRows, name: str = "the policy") -> Polic
         raise TypeError(f"{name} is the class {policy.__name__}; pass a fitted policy, {policy.__name__}(…).fit(log).")
     if hasattr(policy, "predict_proba"):
         order = _column_order(policy, log, name)
-        _check_contexts(policy, log, name)
+        check_contexts(policy, log, name)
         return PolicyReader(log, name, policy, order, "action_mask" in signature(policy.predict_proba).parameters)
     if isinstance(policy, str | bytes) or not hasattr(policy, "__len__"):
         raise TypeError(
@@ -197,8 +197,8 @@ def _column_order(policy: Any, log: LogRows, name: str) -> IntArray | None:
     return np.array([position[label] for label in logged])
 
 
-def _check_contexts(policy: Any, log: LogRows, name: str) -> None:
-    """Raise if a policy was fitted on other columns than a log has, in another order, or on other codes of categories.
+def check_contexts(policy: Any, log: LogRows, name: str, called: str = "policy") -> None:
+    """Raise if a policy or model was fitted on other columns than a log has, in another order, or on other categories.
 
     The context of a log has no names any more, so that it would be read by position.
     """
@@ -217,8 +217,10 @@ def _check_contexts(policy: Any, log: LogRows, name: str) -> None:
         said = f"was fitted on other categories of {quoted(apart)}, which stand for other numbers there"
     else:
         return
-    remedy = "read the log with schema=policy.schema_" if schema is not None else "pass its probabilities on these rows"
-    raise ValueError(f"{name} cannot read the contexts of the log: it {said}. To judge it, {remedy}.")
+    remedy = (
+        f"Read the log with schema={called}.schema_" if schema is not None else "Pass its probabilities on these rows"
+    )
+    raise ValueError(f"{name} cannot read the contexts of the log: it {said}. {remedy}.")
 
 
 def _frame_order(names: Sequence[Any], log: LogRows, name: str) -> IntArray | None:

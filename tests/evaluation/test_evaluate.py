@@ -939,8 +939,11 @@ ROLES = {"action": "item", "reward": "click", "propensity": "p"}
 )
 def test_a_policy_is_not_judged_on_contexts_that_mean_something_else_to_it(later, said):
     policy = bopl.BoostedPolicy("ips", n_rounds=2, random_state=0).fit(bopl.BanditLog.from_frame(MONTH, **ROLES))
-    with pytest.raises(ValueError, match=rf"it was fitted on {said}.* read the log with schema=policy.schema_"):
+    with pytest.raises(ValueError, match=rf"it was fitted on {said}.* Read the log with schema=policy.schema_"):
         bopl.evaluate(bopl.BanditLog.from_frame(later, **ROLES), {"new": policy}, estimators="ips")
+    model = bopl.reward.BoostedRewardModel(random_state=0).fit(bopl.BanditLog.from_frame(MONTH, **ROLES))
+    with pytest.raises(ValueError, match=rf"the reward model .* it was fitted on {said}.*schema=model.schema_"):
+        bopl.evaluate(bopl.BanditLog.from_frame(later, **ROLES), np.full((60, 2), 0.5), reward_model=model)
     if "visits" in later:
         log = bopl.BanditLog.from_frame(later.replace("Wien", "Bonn"), **ROLES, schema=policy.schema_)
         found = bopl.evaluate(log, {"new": policy, "same": policy.predict_proba(later.replace("Wien", "Bonn"))})
@@ -950,6 +953,6 @@ def test_a_policy_is_not_judged_on_contexts_that_mean_something_else_to_it(later
 def test_a_classifier_of_a_frame_with_other_columns_is_not_judged_by_their_positions():
     log = bopl.BanditLog.from_frame(MONTH.drop(columns="city"), **ROLES)
     model = LogisticRegression().fit(MONTH[["visits", "age"]], MONTH["item"])
-    with pytest.raises(ValueError, match=r"in another order, 'visits', 'age'\. To judge it, pass its probabilities"):
+    with pytest.raises(ValueError, match=r"in another order, 'visits', 'age'\. Pass its probabilities"):
         bopl.evaluate(log, model, estimators="ips")
     assert bopl.evaluate(log, model.predict_proba(MONTH[["visits", "age"]]), estimators="ips").row()["value"] > 0.0

@@ -98,7 +98,7 @@ def _check_numeric_columns(frame: nw.DataFrame[Any], what: str) -> None:
         listed = ", ".join(f"{name!r} ({dtype})" for name, dtype in bad[:8])
         raise TypeError(
             f"{what} columns must be numeric or boolean; {len(bad)} of {len(frame.columns)} are not: {listed}. "
-            "Encode them as numbers, or leave them out."
+            "Encode them as numbers, leave them out, or read the frame with BanditLog.from_frame, which encodes them."
         )
 
 
