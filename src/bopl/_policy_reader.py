@@ -30,6 +30,10 @@ class LogRows(Protocol):
     @property
     def context(self) -> Any: ...
     @property
+    def feature_names(self) -> Sequence[str] | None: ...
+    @property
+    def schema(self) -> Any: ...
+    @property
     def actions(self) -> AnyArray: ...
     @property
     def action_idx(self) -> IntArray: ...
@@ -149,6 +153,7 @@ def read_policy(policy: object, log: LogRows, name: str = "the policy") -> Polic
         raise TypeError(f"{name} is the class {policy.__name__}; pass a fitted policy, {policy.__name__}(…).fit(log).")
     if hasattr(policy, "predict_proba"):
         order = _column_order(policy, log, name)
+        check_contexts(policy, log, name)
         return PolicyReader(log, name, policy, order, "action_mask" in signature(policy.predict_proba).parameters)
     if isinstance(policy, str | bytes) or not hasattr(policy, "__len__"):
         raise TypeError(
@@ -190,6 +195,32 @@ def _column_order(policy: Any, log: LogRows, name: str) -> IntArray | None:
             "only one of the two. Build the log with the policy's actions, actions=policy.actions_."
         )
     return np.array([position[label] for label in logged])
+
+
+def check_contexts(policy: Any, log: LogRows, name: str, called: str = "policy") -> None:
+    """Raise if a policy or model was fitted on other columns than a log has, in another order, or on other categories.
+
+    The context of a log has no names any more, so that it would be read by position.
+    """
+    fitted, schema = getattr(policy, "feature_names_in_", None), getattr(policy, "schema_", None)
+    own, logged = list(map(str, [] if fitted is None else fitted)), list(log.feature_names or [])
+    codes, logged_codes = (
+        {} if one is None else {column: one.categories.get(column) for column in one.categorical}
+        for one in (schema, log.schema)
+    )
+    if own and logged and own != logged:
+        apart = [one for one in dict.fromkeys([*own, *logged]) if (one in own) != (one in logged)]
+        said = f"was fitted on other columns: only one of the two has {quoted(apart)}"
+        said = said if apart else f"was fitted on columns in another order, {quoted(own)}"
+    elif schema is not None and log.schema is not None and codes != logged_codes:
+        apart = [one for one in {**codes, **logged_codes} if codes.get(one) != logged_codes.get(one)]
+        said = f"was fitted on other categories of {quoted(apart)}, which stand for other numbers there"
+    else:
+        return
+    remedy = (
+        f"Read the log with schema={called}.schema_" if schema is not None else "Pass its probabilities on these rows"
+    )
+    raise ValueError(f"{name} cannot read the contexts of the log: it {said}. {remedy}.")
 
 
 def _frame_order(names: Sequence[Any], log: LogRows, name: str) -> IntArray | None:

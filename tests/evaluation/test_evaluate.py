@@ -922,3 +922,37 @@ def test_forest_plot_shows_every_row(tmp_path):
 def test_a_row_is_found_by_name_or_the_choice_is_named():
     with pytest.raises(KeyError, match=r"2 rows have policy 'b' .*; there are a <b>/ips"):
         full_result().row("b")
+
+
+MONTH = pd.DataFrame({"age": np.arange(60) % 7, "visits": np.arange(60) % 5, "city": ["Rom", "Ulm", "Bonn"] * 20})
+MONTH = MONTH.assign(item=np.arange(60) % 2, click=np.arange(60) % 3 == 0, p=0.5)
+ROLES = {"action": "item", "reward": "click", "propensity": "p"}
+
+
+@pytest.mark.parametrize(
+    ("later", "said"),
+    [
+        (MONTH[["visits", "age", *MONTH.columns[2:]]], r"columns in another order, 'age', 'visits', 'city'"),
+        (MONTH.assign(city=["Rom", "Ulm", "Wien"] * 20), r"other categories of 'city', which stand for other numbers"),
+        (MONTH.drop(columns="visits"), r"other columns: only one of the two has 'visits'"),
+    ],
+)
+def test_a_policy_is_not_judged_on_contexts_that_mean_something_else_to_it(later, said):
+    policy = bopl.BoostedPolicy("ips", n_rounds=2, random_state=0).fit(bopl.BanditLog.from_frame(MONTH, **ROLES))
+    with pytest.raises(ValueError, match=rf"it was fitted on {said}.* Read the log with schema=policy.schema_"):
+        bopl.evaluate(bopl.BanditLog.from_frame(later, **ROLES), {"new": policy}, estimators="ips")
+    model = bopl.reward.BoostedRewardModel(random_state=0).fit(bopl.BanditLog.from_frame(MONTH, **ROLES))
+    with pytest.raises(ValueError, match=rf"the reward model .* it was fitted on {said}.*schema=model.schema_"):
+        bopl.evaluate(bopl.BanditLog.from_frame(later, **ROLES), np.full((60, 2), 0.5), reward_model=model)
+    if "visits" in later:
+        log = bopl.BanditLog.from_frame(later.replace("Wien", "Bonn"), **ROLES, schema=policy.schema_)
+        found = bopl.evaluate(log, {"new": policy, "same": policy.predict_proba(later.replace("Wien", "Bonn"))})
+        assert len({row["value"] for row in found.rows if row["estimator"] == "ips"}) == 1
+
+
+def test_a_classifier_of_a_frame_with_other_columns_is_not_judged_by_their_positions():
+    log = bopl.BanditLog.from_frame(MONTH.drop(columns="city"), **ROLES)
+    model = LogisticRegression().fit(MONTH[["visits", "age"]], MONTH["item"])
+    with pytest.raises(ValueError, match=r"in another order, 'visits', 'age'\. Pass its probabilities"):
+        bopl.evaluate(log, model, estimators="ips")
+    assert bopl.evaluate(log, model.predict_proba(MONTH[["visits", "age"]]), estimators="ips").row()["value"] > 0.0

@@ -124,6 +124,19 @@ def test_few_and_very_unequal_propensities_of_an_action_are_not_taken_for_wrong_
     assert n_problems == 0
 
 
+@pytest.mark.parametrize(("n_samples", "n_actions"), [(2000, 300), (10_000, 20)])
+def test_sums_by_action_of_a_sharp_softmax_are_not_taken_for_wrong_ones(n_samples, n_actions):
+    n_problems = 0
+    for seed in range(20):
+        rng = np.random.default_rng(seed)
+        prob = np.exp(rng.normal(size=(n_samples, 4)) @ rng.normal(size=(4, n_actions)))
+        prob /= prob.sum(axis=1, keepdims=True)
+        action = np.minimum((prob.cumsum(axis=1) < rng.random((n_samples, 1))).sum(axis=1), n_actions - 1)
+        columns = np.ones((n_samples, 1)), action, np.ones(n_samples), prob[np.arange(n_samples), action]
+        n_problems += _inverse_propensity_by_action(bopl.BanditLog(*columns)).status == "problem"
+    assert n_problems <= 1  # 11 and 2 of 20 where an action's own spread counted
+
+
 def test_one_action_with_one_propensity_is_found_to_be_wrong():
     log = bopl.BanditLog(np.ones((50, 1)), np.zeros(50), np.ones(50), np.full(50, 0.5), actions=[0, 1])
     assert log.audit()["sum_inverse_propensity"].status == "problem"

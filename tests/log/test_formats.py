@@ -236,6 +236,7 @@ BROKEN = {
     "parquet.csv": (b"PAR1\x15\x04\x15\x80", "is not CSV but Parquet, by its first bytes"),
     "sheet.csv": (b"PK\x03\x04\x14\x00", "is not CSV but a ZIP archive"),
     "latin.csv": ("city,p\nM\xfcnchen,1\n".encode("latin-1"), "is not in UTF-8, see column 'city'"),
+    "preamble.csv": (b"# all of May\na,b\n1,2\n", "cannot .* has 1 fields, and a row has 2: a,b. .*above the header"),
     "array.json": (b'[{"a": 1}, {"a": 2}]', "is one JSON array; write one object per line"),
 }
 

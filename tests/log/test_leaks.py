@@ -130,6 +130,14 @@ def test_a_price_is_blamed_and_the_propensities_are_not():
     assert not log.without_columns(["item_price"]).audit().problems
 
 
+@pytest.mark.parametrize("form", [lambda p: 1.0 / p, np.log, lambda p: p.round(3)])
+def test_a_propensity_in_another_form_is_named_as_one(form):
+    for n_samples in (2000, 8000):
+        leak = leaks_of(shop(n_samples, weight=lambda frame, rng: form(frame["p"])))["weight"]
+        assert (leak.knows, leak.certainty) == ("action", "sure")
+        assert "it is the propensity of the action that was taken" in leak.sentence
+
+
 def test_wrong_propensities_are_not_blamed_on_columns():
     frame = shop()
     frame["p"] = np.minimum(1.3 * frame["p"], 1.0)
@@ -239,3 +247,28 @@ def test_leaks_of_a_log_of_one_group_are_looked_for():
     frame = shop(2000, added=order_id, user=lambda frame, rng: "one")
     assert set(leaks_of(frame, group="user")) == {"added"}
     assert leaks_of(frame.drop(columns="added"), group="user") == {}
+
+
+def visits_of_users(n_samples, seed, *, sharpness=0.0):
+    """Return visits of users who keep the action that they drew, by their trait the more, the sharper."""
+    rng = np.random.default_rng(seed)
+    n_users = n_samples // 10
+    user, trait = rng.integers(n_users, size=n_samples), rng.normal(size=(n_users, 3))
+    action = (rng.random(n_users) < 1.0 / (1.0 + np.exp(-sharpness * trait[:, 0]))).astype(int)[user]
+    love = trait[user, 0] + 0.4 * action * trait[user, 1] + rng.normal(size=n_users)[user]
+    columns = {f"trait{idx}": trait[user, idx] for idx in range(3)}
+    varying = {"hour": rng.integers(24, size=n_samples), "page": rng.choice(["home", "cart", "list"], n_samples)}
+    click = rng.random(n_samples) < 1.0 / (1.0 + np.exp(1.0 - love))
+    return pd.DataFrame({**columns, **varying, "user": user, "banner": action, "click": click, "p": 0.5})
+
+
+@pytest.mark.parametrize("n_samples", [2000, 10000])
+def test_users_who_keep_their_action_are_a_missing_group_and_their_traits_are_honest(n_samples):
+    for seed in range(3):
+        frame = visits_of_users(n_samples, seed)
+        assert leaks_of(frame, ignore=["user"]) == {}
+        assert leaks_of(frame, group="user") == {}
+        audit = bopl.BanditLog.from_frame(frame, **ROLES, ignore=["user"]).audit()
+        assert [finding.check for finding in audit.problems] == ["duplicated_rows"]
+        assert "name their group" in audit["duplicated_rows"].sentence
+        assert "trait0" in leaks_of(visits_of_users(n_samples, seed, sharpness=3.0), ignore=["user"])

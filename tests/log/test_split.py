@@ -162,3 +162,10 @@ def test_a_window_and_an_end_bound_both_parts():
     assert (division.train.tolist(), division.test.tolist()) == ([6, 7, 8, 9], [10, 11, 12])
     with pytest.raises(ValueError, match="no sample lies before 0"):
         divide_at(log, 0)
+
+
+def test_a_group_that_makes_the_held_out_part_too_large_is_said():
+    group = np.where(np.arange(1000) % 10 < 9, 0, np.arange(1000))  # user 0 is every guest
+    said = str(timed_log(np.arange(1000), group).split(0.2, random_state=0))
+    assert "the 200 samples asked for, as a group of 900 cannot be divided: if it stands for many users" in said
+    assert "cannot be divided" not in str(shop_log().split(0.2, random_state=0))

@@ -1,5 +1,7 @@
 """Columns as strangers bring them: handled as they are meant, or refused in one sentence of the package."""
 
+from decimal import Decimal
+
 import numpy as np
 import pandas as pd
 import pyarrow as pa
@@ -7,6 +9,7 @@ import pytest
 from scipy import sparse
 
 import bopl
+from bopl._errors import UsageError
 from bopl.baseline import UniformPolicy
 
 ROLES = {"action": "a", "reward": "r", "propensity": "p"}
@@ -145,6 +148,36 @@ def test_labels_that_are_no_labels_are_named(make):
         named = {**ROLES, **({"group": "z"} if role == "group" else {})}
         with pytest.raises(TypeError, match=f"column '{name}' holds .*, whose values cannot be used as labels"):
             bopl.BanditLog.from_frame(table.assign(**{name: make(table["x"])}), **named)
+
+
+def test_decimals_and_sparse_columns_of_pandas_are_numbers():
+    plain = frame(x=np.arange(N) % 3 + 0.5)
+    decimals = plain.assign(x=[None if row == 3 else Decimal(str(value)) for row, value in enumerate(plain["x"])])
+    expected = bopl.BanditLog.from_frame(plain.assign(x=plain["x"].where(plain.index != 3)), **ROLES)
+    for given in (decimals, plain.assign(x=pd.arrays.SparseArray(expected.context[:, 0], fill_value=0.5))):
+        log = bopl.BanditLog.from_frame(given, **ROLES)
+        assert np.array_equal(log.context, expected.context, equal_nan=True)
+    assert np.array_equal(expected.schema.encode(decimals), expected.context, equal_nan=True)
+
+
+@pytest.mark.parametrize(
+    ("values", "held"),
+    [
+        ([1, "one", None, 2] * 10, r"values of several kinds, such as 1 and 'one'"),
+        (pd.period_range("2024-01", periods=N, freq="M"), r"period\[M\]"),
+        ([(1, "one")] * N, r"objects such as \(1, 'one'\)"),
+    ],
+)
+def test_a_column_that_cannot_be_context_is_described_by_what_it_holds(values, held):
+    with pytest.raises(UsageError, match=f"'x' .{held}"):
+        bopl.BanditLog.from_frame(frame(x=values), **ROLES)
+
+
+def test_records_instead_of_a_frame_are_told_to_become_one():
+    policy = UniformPolicy().fit(bopl.BanditLog.from_frame(frame(), **ROLES))
+    for records in (frame().to_dict("records"), frame().to_records(index=False)):
+        with pytest.raises(TypeError, match=r"context holds records; make a frame of them"):
+            policy.predict_proba(records)
 
 
 def test_a_column_of_objects_that_are_all_missing_is_missing():

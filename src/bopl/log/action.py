@@ -13,7 +13,8 @@ import numpy as np
 from bopl._errors import quoted, shortened
 from bopl._native import is_missing, plain, unmasked
 from bopl._typing import AnyArray, IntArray
-from bopl.log.column import TEXT, distinct_values
+from bopl.log.column import distinct_values
+from bopl.log.frame import TEXT
 
 ACTION_DTYPE = np.int32
 MAX_EXACT = 2.0**53  # integers beyond it may share a float with their neighbours

@@ -13,8 +13,9 @@ from bopl._native import column_names, is_frame, is_missing, missing_clause, mis
 from bopl._policy_reader import logged_entries
 from bopl._typing import AnyArray, BoolArray, FloatArray, IntArray
 from bopl.log.action import MAX_EXACT, check_hashable, label_array
-from bopl.log.column import TEXT, distinct_values, dtype_name
+from bopl.log.column import distinct_values
 from bopl.log.context import MANY, check_unique_names, column_to_float, is_sparse, read_context
+from bopl.log.frame import TEXT, dtype_name
 from bopl.log.propensity_hint import propensity_hint
 
 MISSING_SEGMENT = "missing"

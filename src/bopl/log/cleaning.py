@@ -14,9 +14,10 @@ from bopl._native import is_missing, missing_rows, unmasked
 from bopl._typing import AnyArray, BoolArray, ContextMatrix, FloatArray, IntArray
 from bopl.log.action import python_labels
 from bopl.log.check import MAX_ABOVE_ONE, MIN_PROPENSITY, float_column, names_of
-from bopl.log.column import TEXT, distinct_values
+from bopl.log.column import distinct_values
 from bopl.log.context import MANY, is_sparse
 from bopl.log.duplicate import repeated_rows
+from bopl.log.frame import TEXT
 from bopl.log.instant import unreadable_times
 from bopl.log.origin import ActionCounts, Dropped, LogOrigin, uneven_by_action
 from bopl.log.where import Where

@@ -14,6 +14,7 @@ import numpy as np
 from bopl._errors import UnseenCategoryWarning, quoted
 from bopl._typing import AnyArray, FloatArray, IntArray
 from bopl.log.context import CONTEXT_DTYPE, column_to_float
+from bopl.log.frame import TEXT, dtype_name
 
 Kind: TypeAlias = Literal["number", "flag", "category", "time", "vector"]
 Category: TypeAlias = str | int | float | bool
@@ -25,7 +26,6 @@ CYCLES = ("weekday", "hour")  # periodic parts, so that the future has them too
 MIN_IDENTIFIERS = 1000  # fewer distinct values than this are a category, however long the log
 IDENTIFIER_SHARE = 0.5  # a column with more distinct values than this share of the rows is an identifier
 
-TEXT = (nw.String, nw.Categorical, nw.Enum)
 
 _WHOLE_NUMBER = re.compile(r"^([+-]?\d+)\.0+$")  # 3.0, as pandas writes integers of a column with missing values
 SECONDS_A_DAY = 86_400.0
@@ -229,11 +229,6 @@ def is_timestamp(values: nw.Series[Any]) -> bool:
         return pyarrow.types.is_timestamp(values.to_arrow().type)
     except (pyarrow.ArrowException, TypeError, NotImplementedError):
         return False
-
-
-def dtype_name(values: nw.Series[Any]) -> str:
-    """Return what a column holds as it goes into a message: a reader may store text in other ways."""
-    return "text" if values.dtype in TEXT else str(values.dtype)
 
 
 def fit_column(name: str, values: nw.Series[Any], *, is_category: bool = False) -> Column | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from numbers import Number
 from typing import Any
 
@@ -98,7 +98,7 @@ def _check_numeric_columns(frame: nw.DataFrame[Any], what: str) -> None:
         listed = ", ".join(f"{name!r} ({dtype})" for name, dtype in bad[:8])
         raise TypeError(
             f"{what} columns must be numeric or boolean; {len(bad)} of {len(frame.columns)} are not: {listed}. "
-            "Encode them as numbers, or leave them out."
+            "Encode them as numbers, leave them out, or read the frame with BanditLog.from_frame, which encodes them."
         )
 
 
@@ -183,6 +183,8 @@ def _array_to_matrix(context: object, what: str) -> AnyArray:
     if array.ndim == 0 and not isinstance(context, Number | np.ndarray):
         hint = "; collect() it first" if hasattr(context, "collect") else ""
         raise TypeError(f"{what} must be an array, a sparse matrix or a frame; got {type(context).__name__}{hint}.")
+    if array.dtype.names or (array.ndim == 1 and len(array) and isinstance(array[0], Mapping)):
+        raise TypeError(f"{what} holds records; make a frame of them, such as pandas.DataFrame(records).")
     if array.ndim != 2:
         # "Reshape your data" is the phrase scikit-learn's users know.
         raise ValueError(

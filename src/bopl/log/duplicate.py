@@ -10,13 +10,14 @@ And where everything came twice, every combination of context, action and reward
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from bopl._errors import quoted
 from bopl._interrupt import each_column
 from bopl._typing import BoolArray, FloatArray, IntArray
 from bopl.log.context import is_sparse
@@ -35,6 +36,7 @@ FAR = range(3, 6)  # how many samples later, among those with the same context, 
 MAX_SHARE = 0.01  # a smaller share of copies hardly changes an interval
 MIN_EVEN = 0.95  # share of the combinations that occur an even number of times where everything came twice
 MAX_P = 1e-6  # of all the tests on one log together
+MIN_DRAWS = 100  # distinct contexts from which samples with the same one can be counted as one draw
 
 
 @dataclass(frozen=True)
@@ -62,6 +64,19 @@ class Repetition:
     share: float = 1.0  # their share of all rows
     # how much oftener samples that follow at once agree than those that follow later; None if none follow later
     near: NearExcess | None = None
+    columns: tuple[str | int, ...] = ()  # those that alone were compared, if not the whole context
+    key: Keys | None = field(default=None, repr=False, compare=False)  # (n_samples,): equal for those compared
+
+    def as_groups(self, log: BanditLog) -> BanditLog:
+        """Return a log in which samples that were compared are one group, as one draw may have served all of them."""
+        from bopl.log.bandit_log import replaced
+
+        label, group = np.unique(self.key, return_inverse=True) if self.key is not None else ((), None)
+        return replaced(log, group=group) if log.group is None and len(label) >= MIN_DRAWS else log
+
+    def is_sure(self, n_tests: int = 1) -> bool:
+        """Whether one of so many comparisons shows more copies than chance and small errors of propensities make."""
+        return self.has_many and self.p_value() <= MAX_P / n_tests
 
     @property
     def is_near(self) -> bool:
@@ -106,9 +121,8 @@ class Repetition:
         return float(poisson.sf(self.n_agreeing - 1, max(self.n_expected, 1e-12)))
 
 
-def audit_duplicates(log: BanditLog) -> Finding:
-    """Return what an audit says of decisions that were logged more than once."""
-    found = find_copies(log)
+def audit_duplicates(log: BanditLog, found: Repetition | None) -> Finding:
+    """Return what an audit says of decisions that were logged more than once; ``found`` is what shows them."""
     if found is not None:
         share = found.n_copies / log.n_samples
         return Finding("duplicated_rows", PROBLEM if share >= MAX_SHARE else NOTE, share, _copied_text(found, log))
@@ -122,6 +136,7 @@ def audit_duplicates(log: BanditLog) -> Finding:
 
 def _copied_text(found: Repetition, log: BanditLog) -> str:
     but = "" if found.column is None else f" but for {found.column!r}"
+    shared = f"their context{but}" if not found.columns else quoted(found.columns)
     if found.is_doubled:
         proof = (
             f"{found.n_even:,} of {found.n_cells:,} combinations of context{but}, action and reward occur an even "
@@ -134,14 +149,14 @@ def _copied_text(found: Repetition, log: BanditLog) -> str:
         )
     else:
         proof = (
-            f"of {found.n_pairs:,} that share their context{but} with another one, {found.n_agreeing:,} share its "
+            f"of {found.n_pairs:,} that share {shared} with another one, {found.n_agreeing:,} share its "
             f"action as well, where {found.n_expected:,.0f} would by chance"
         )
     ignore = "" if found.column is None else f" (exclude {found.column!r} from the context first, with ignore)"
     return (
         f"About {found.n_copies:,.0f} of {log.n_samples:,} samples are copies: {proof}. The same decisions were logged "
         "more than once, or one draw served several. Intervals are then too narrow: drop the copies with "
-        f"drop_duplicates{ignore}, or name their group."
+        f"drop_duplicates{ignore}, or name their group, such as the user."
     )
 
 
@@ -155,11 +170,24 @@ def find_copies(log: BanditLog) -> Repetition | None:
     those of one group are not compared: folds and intervals keep them together.
     """
     tried = _repetitions(log)
-    sure = [one for one in tried if one.has_many and one.p_value() <= MAX_P / len(tried)]
+    sure = [one for one in tried if one.is_sure(len(tried))]
     if not sure:
         return None
     most = max(one.n_copies for one in sure)
     return next(one for one in sure if one.n_copies >= 0.8 * most)  # all columns come first
+
+
+def find_shared_draws(log: BanditLog, columns: Mapping[str | int, IntArray]) -> Repetition | None:
+    """Return what shows that samples share a draw which agree in these columns, given by their places, or in all.
+
+    A user who keeps the action once drawn is known by such columns, and they need not be all of the context.
+    """
+    if log.group is not None or not log.has_propensity or is_sparse(log.context):
+        return None
+    key = mix(column_keys(log.context, np.concatenate(list(columns.values())).tolist()))
+    own = replace(_compare(log, key, None), columns=tuple(columns))
+    found = own if own.is_sure() and own.as_groups(log) is not log else find_copies(log)
+    return None if found is None or found.as_groups(log) is log else found
 
 
 def _repetitions(log: BanditLog) -> list[Repetition]:
@@ -215,7 +243,7 @@ def _compare(log: BanditLog, key: Keys, column: str | None) -> Repetition:
     agreeing = int((log.action_idx[earlier] == log.action_idx[later]).sum())
     n_cells, n_even = (1, 0) if log.group is not None else _count_cells(log, key, rows)
     near = _near_excess(log, key, order) if log.has_propensity else None
-    return Repetition(column, len(earlier), agreeing, expected, n_cells, n_even, len(rows), share, near)
+    return Repetition(column, len(earlier), agreeing, expected, n_cells, n_even, len(rows), share, near, key=key)
 
 
 def _has_repeats(key: Keys) -> bool:

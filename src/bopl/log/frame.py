@@ -7,6 +7,10 @@ from typing import Any
 
 import narwhals.stable.v1 as nw
 
+from bopl._errors import shortened
+from bopl._native import is_missing
+
+TEXT = (nw.String, nw.Categorical, nw.Enum)
 _SECONDS = (-62_135_596_800, 253_402_300_800)  # from 1970 to the beginning of the year 1, and to that of 10000
 _UNITS = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 
@@ -14,8 +18,8 @@ _UNITS = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 def as_table(native: Any) -> nw.DataFrame[Any]:
     """Return any frame as a table with text for column names; objects of one kind become a column of that kind.
 
-    Pandas holds numbers beside `pandas.NA`, booleans beside None, lists and the like as objects; here they are numbers
-    and booleans with gaps, and lists of numbers. Other frames have no such columns.
+    Pandas holds numbers beside `pandas.NA`, decimals, booleans beside None, lists and the like as objects; here they
+    are numbers and booleans with gaps, and lists of numbers. Other frames have no such columns.
     """
     if isinstance(native, nw.DataFrame):
         return native
@@ -39,21 +43,34 @@ def _with_known_times(table: nw.DataFrame[Any]) -> nw.DataFrame[Any]:
 
 
 def _kind_of_objects(column: Any) -> Any | None:
-    """Return a pandas column of objects as one of arrow's kinds; None where it is none, or text already."""
-    if column.dtype != object:
-        return None
+    """Return a pandas column of objects as one of arrow's kinds, or a sparse one in full; None for any other."""
     import pandas
     import pyarrow
 
+    if isinstance(column.dtype, pandas.SparseDtype):
+        return column.sparse.to_dense()
+    if column.dtype != object:
+        return None
     try:
         values = pyarrow.array(column.to_numpy(), from_pandas=True)
     except (pyarrow.ArrowInvalid, pyarrow.ArrowTypeError, pyarrow.ArrowNotImplementedError, OverflowError):
         return None
     kind = values.type
-    plain = kind.value_type if pyarrow.types.is_list(kind) else kind
-    is_number = pyarrow.types.is_floating(plain) or pyarrow.types.is_integer(plain)
-    is_known = is_number or pyarrow.types.is_boolean(kind)
+    types = pyarrow.types
+    plain = kind.value_type if types.is_list(kind) else kind
+    is_number = any(is_kind(plain) for is_kind in (types.is_floating, types.is_integer, types.is_decimal))
+    is_known = is_number or types.is_boolean(kind)
     return pandas.Series(values, index=column.index, dtype=pandas.ArrowDtype(kind)) if is_known else None
+
+
+def dtype_name(values: nw.Series[Any]) -> str:
+    """Return what a column holds as it goes into a message: a reader may store text in other ways."""
+    if values.dtype != nw.Object:
+        native: Any = values.to_native() if values.dtype == nw.Unknown else values
+        return "text" if values.dtype in TEXT else str(getattr(native, "dtype", None) or native.type)
+    kinds = {type(value): value for value in reversed(values.to_list()) if not is_missing(value)}
+    shown = [shortened(value) for value in kinds.values()][:2]
+    return f"{'objects' if len(shown) < 2 else 'values of several kinds,'} such as {' and '.join(shown)}"
 
 
 def with_usual_kinds(table: Any) -> Any:

@@ -11,9 +11,9 @@ import numpy as np
 
 from bopl._native import is_missing, missing_clause, missing_rows, plain, unmasked
 from bopl._typing import AnyArray, BoolArray, IntArray
-from bopl.log.column import TEXT, distinct_values, dtype_name, is_timestamp
+from bopl.log.column import distinct_values, is_timestamp
 from bopl.log.context import column_to_float
-from bopl.log.frame import cast_to_times
+from bopl.log.frame import TEXT, cast_to_times, dtype_name
 from bopl.log.time_text import Moment, parse_moment
 
 EPOCH_UNITS = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}  # in a second

@@ -11,9 +11,9 @@ import numpy as np
 from bopl._errors import quoted, shortened
 from bopl._policy_reader import read_policy
 from bopl.log.column import Column
-from bopl.log.duplicate import audit_duplicates
+from bopl.log.duplicate import audit_duplicates, find_copies
 from bopl.log.finding import NOTE, OK, PROBLEM, Audit, Finding, noted
-from bopl.log.leak.find import find_leaks
+from bopl.log.leak.find import find_leaks_and_draws
 from bopl.log.leak.leak import ACTION, IDENTIFIER, Leak
 from bopl.log.leak.view import column_views
 from bopl.log.propensity_audit import FEW_SAMPLES, logging_policy_finding, propensity_findings
@@ -44,12 +44,16 @@ def audit_log(
     ``seen`` is the log, or a part of it, whose contexts are checked, if those of ``log`` are not in memory.
     """
     propensities = propensity_findings(log) if log.has_propensity else []
-    leaks = find_leaks(log, propensities) if seen is None else find_leaks(seen)
+    leaks, draws = find_leaks_and_draws(log, propensities) if seen is None else find_leaks_and_draws(seen)
+    compared = _without_told_actions(log if seen is None else seen, leaks)
+    copies = draws or find_copies(compared)
+    if copies is not None and seen is None and any(finding.status == PROBLEM for finding in propensities):
+        propensities = propensity_findings(copies.as_groups(log))  # what is drawn once counts once
     seen = log if seen is None else seen
     findings = [
         *([] if log.origin is None else log.origin.findings()),
         *_selection_findings(log),
-        audit_duplicates(_without_told_actions(seen, leaks)),
+        audit_duplicates(compared, copies),
         *_doubtful_labels(log.actions.tolist()),
         *_logged_findings(log),
         *audit_columns(seen.schema, leaks, keep),

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 SomeLog = TypeVar("SomeLog")
 
 MAX_DROPPED = 0.5  # share of the earlier samples that may be dropped without a warning
+MAX_LARGER = 1.5  # held-out part beside what was asked for, from which that is said
 MAX_COMPARED = 100_000  # samples of each part that drift is looked for in
 
 
@@ -73,6 +74,8 @@ class SplitFacts:
         are.
     why_random : str
         Why a log with times is divided at random all the same; empty otherwise.
+    too_large : str
+        What to do about a group that made the held-out part far larger than asked for, in a sentence; else empty.
     """
 
     by: str
@@ -81,12 +84,13 @@ class SplitFacts:
     n_dropped: int = 0
     n_dropped_groups: int = 0
     why_random: str = ""
+    too_large: str = ""
 
     @property
     def sentence(self) -> str:
         """What was held out, what is trained on, and what was dropped."""
         text = f"Held out: {self.test.text}{self.drawn}. Training: {self.train.text}."
-        return f"{text} {self.dropped}" if self.n_dropped else text
+        return " ".join(part for part in (text, self.dropped if self.n_dropped else "", self.too_large) if part)
 
     @property
     def drawn(self) -> str:
@@ -142,8 +146,8 @@ class Division:
     by : {"random", "time", "group"}
     train, test, dropped : ndarray of int64
         Sorted.
-    why_random : str
-        Why a log with times is divided at random all the same; empty otherwise.
+    why_random, too_large : str
+        See `SplitFacts`.
     """
 
     by: str
@@ -151,12 +155,13 @@ class Division:
     test: IntArray
     dropped: IntArray
     why_random: str = ""
+    too_large: str = ""
 
     def facts(self, log: Numbered) -> SplitFacts:
         """Return what the division holds out of a log."""
         n_groups = 0 if log.group is None else len(np.unique(log.group[self.dropped]))
         parts = _part(log, self.train), _part(log, self.test)
-        return SplitFacts(self.by, *parts, len(self.dropped), n_groups, self.why_random)
+        return SplitFacts(self.by, *parts, len(self.dropped), n_groups, self.why_random, self.too_large)
 
     def split(self, log: BanditLog) -> LogSplit:
         """Return the two logs."""
@@ -337,7 +342,15 @@ def _divide_at_random(log: Numbered, n_test: int, by: str, random_state: int | N
         is_test = place >= np.partition(place, len(place) - n_test)[len(place) - n_test]
     if is_test.all():
         raise ValueError("the split leaves no sample to train on: one group holds nearly all of them.")
-    return Division(by, np.flatnonzero(~is_test), np.flatnonzero(is_test), np.zeros(0, dtype=np.int64))
+    train, test = np.flatnonzero(~is_test), np.flatnonzero(is_test)
+    too_large = ""
+    if log.group is not None and len(test) > MAX_LARGER * n_test:
+        too_large = (
+            f"More is held out than the {_counted(n_test, 'sample')} asked for, as a group of "
+            f"{np.bincount(log.group[test]).max():,} cannot be divided: if it stands for many users, such as guests, "
+            "give each of them a group."
+        )
+    return Division(by, train, test, np.zeros(0, dtype=np.int64), too_large=too_large)
 
 
 def _part(log: Numbered, rows: IntArray) -> PartFacts:

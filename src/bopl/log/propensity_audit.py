@@ -133,9 +133,13 @@ def _inverse_propensity_by_action(log: BanditLog) -> Finding:
     expected = np.full(log.n_actions, float(log.n_samples)) if log.action_mask is None else log.action_mask.sum(axis=0)
     count, variance, third = _sums_by_action(log, inverse, total / log.n_samples)
     often, z = count >= FEW_SAMPLES, np.zeros(log.n_actions)
-    std_err = np.sqrt(np.maximum(variance, 1e-18 * total**2))[often]  # rounding alone is no spread
-    # Few and very unequal 1/p miss their sum more often than they overshoot it, and look sure of themselves then.
-    z[often] = without_skewness((total - expected)[often] / std_err, third[often] / std_err**3)
+    gap = (total - expected)[often]
+    log_variance = np.log(np.maximum(variance, 1e-18 * total**2)[often])  # rounding alone is no spread
+    # Few and very unequal 1/p miss their sum more often than they overshoot it, and look sure of themselves then: the
+    # largest are those that are not there. So a sum that is too small has at least the usual spread of an action's.
+    usual = log_variance.mean() if often.any() else 0.0
+    std_err = np.exp(0.5 * np.where(gap < 0.0, np.maximum(log_variance, usual), log_variance))
+    z[often] = without_skewness(gap / std_err, third[often] / std_err**3)
     # The more actions, the larger the largest z of a log that is right.
     is_off = np.abs(z) > np.sqrt(MAX_ACTION_Z**2 + 2.0 * np.log(log.n_actions))
     if log.has_estimates:

@@ -10,7 +10,8 @@ import numpy as np
 import pyarrow
 
 from bopl._typing import BoolArray, FloatArray
-from bopl.log.column import TEXT, distinct_values
+from bopl.log.column import distinct_values
+from bopl.log.frame import TEXT
 
 MAX_FIRST = 5  # rows that are listed
 MAX_DISTINCT = 200  # values of a column that rows may be told by

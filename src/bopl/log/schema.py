@@ -10,12 +10,12 @@ from typing import Any
 import narwhals.stable.v1 as nw
 import numpy as np
 
-from bopl._errors import UsageError, did_you_mean, quoted, shortened
-from bopl._native import is_frame, is_missing, missing_rows
+from bopl._errors import UsageError, did_you_mean, quoted
+from bopl._native import is_frame, missing_rows
 from bopl._typing import AnyArray, ContextMatrix
 from bopl.log.column import Column, column_from_json, fit_column, fit_time_of_decision
 from bopl.log.context import CONTEXT_DTYPE, check_frame_names, is_sparse
-from bopl.log.frame import as_table
+from bopl.log.frame import as_table, dtype_name
 from bopl.log.record_encoder import RecordEncoder
 
 ROLES = ("action", "reward", "propensity", "time", "group")
@@ -232,15 +232,7 @@ def fit_schema(
         name: column and replace(column, is_optional=bool(missing_rows(table[name].to_native()).any()))
         for name, column in fitted.items()
     }
-    return schema_of_columns(fitted, {name: _held(table[name]) for name in context}, context, roles)
-
-
-def _held(values: nw.Series[Any]) -> str:
-    """Return what a column holds, for a message; of Python objects, the first that is there."""
-    if values.dtype != nw.Object:
-        return str(values.dtype)
-    first = next((value for value in values.to_list() if not is_missing(value)), None)
-    return "nothing" if first is None else f"objects such as {shortened(first)}"
+    return schema_of_columns(fitted, {name: dtype_name(table[name]) for name in context}, context, roles)
 
 
 def check_categorical(context: Sequence[str], roles: Mapping[str, Any], categorical: Sequence[str]) -> None:
@@ -267,7 +259,7 @@ def schema_of_columns(
         raise UsageError(
             f"context columns must hold numbers, booleans, text, times or lists of numbers; {len(bad)} of "
             f"{len(others)} do not: {', '.join(bad[:8])}. Exclude them with ignore=[…], or turn them "
-            "into numbers."
+            "into numbers or text."
         )
     columns = [column for name in context if (column := fitted[name]) is not None]
     return LogSchema(tuple(columns), **roles)

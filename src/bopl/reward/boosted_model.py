@@ -125,6 +125,7 @@ class BoostedRewardModel(BaseEstimator):
     def adopt(self, log: BanditLog, initial: float, trees: Sequence[HistTreePredictor]) -> BoostedRewardModel:
         """Use trees that were fitted to a log."""
         self.actions_, self.n_features_in_, self.initial_ = log.actions, log.n_features, initial
+        self.feature_names_in_, self.schema_ = log.feature_names, log.schema
         self.predictors_ = tuple(trees)
         self.trees_: FlatEnsemble | None = (
             stack_trees(trees, np.full(len(trees), self.learning_rate).tolist()) if trees else None

@@ -121,6 +121,7 @@ class NetworkRewardModel(BaseEstimator):
     def adopt(self, log: BanditLog, layers: Layers) -> NetworkRewardModel:
         """Use layers that were fitted to a log."""
         self.actions_, self.n_features_in_, self.layers_ = log.actions, log.n_features, layers
+        self.feature_names_in_, self.schema_ = log.feature_names, log.schema
         self.training_rows_ = RowSketch.of(log)
         return self
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from bopl._policy_reader import fits_in_memory, row_blocks
+from bopl._policy_reader import check_contexts, fits_in_memory, row_blocks
 from bopl._typing import AnyArray, BoolArray, ContextMatrix, FloatArray, IntArray
 from bopl.learner.expanded import action_columns, predict_expanded
 from bopl.log import BanditLog
@@ -140,7 +140,8 @@ def _check_kind(model: Any) -> None:
 
 
 def _check_other_rows(model: Any, log: BanditLog) -> None:
-    """Raise if the model remembers rows of this log: its predictions would be too good on them."""
+    """Raise if the model remembers rows of this log, where it would be too good, or was fitted on other columns."""
+    check_contexts(model, log, "the reward model", "model")
     fitted: RowSketch | None = getattr(model, "training_rows_", None)
     if fitted is None:
         return

@@ -18,7 +18,7 @@ from bopl.evaluation.estimator_registry import ESTIMATORS, estimator_names
 from bopl.evaluation.interval_registry import get_interval
 from bopl.log import BanditLog, PartitionedLog
 from bopl.log.action import label_array
-from bopl.log.duplicate import audit_duplicates
+from bopl.log.duplicate import audit_duplicates, find_copies
 from bopl.log.finding import PROBLEM
 from bopl.policy import load
 from bopl.reward import BoostedRewardModel
@@ -224,7 +224,7 @@ def policy_names(files: Sequence[str | Path]) -> list[str]:
 def rows_warnings(log: BanditLog) -> list[str]:
     """Return warnings about the rows of a log: those dropped, and those that occur more than once."""
     found = [] if log.origin is None else log.origin.sentences()
-    copies = audit_duplicates(log)
+    copies = audit_duplicates(log, find_copies(log))
     return [*found, copies.sentence] if copies.status == PROBLEM else found
 
 

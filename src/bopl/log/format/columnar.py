@@ -29,6 +29,7 @@ _HEAD_BYTES = 1 << 20  # of the file, that it is told from
 _SAMPLE_ROWS = 50
 _SEPARATORS = ",;\t|"
 _MAGIC = {b"PAR1": "Parquet", b"ARROW1": "Arrow", b"PK\x03\x04": "a ZIP archive", b"\x1f\x8b": "packed with gzip"}
+_UNEVEN = re.compile(r"CSV parse error: (?:Row #\d+: )?Expected (\d+) columns, got (\d+): (.*)")
 _QUOTED = re.compile(r'"[^"]*"')
 
 
@@ -248,7 +249,9 @@ def reading(file: str | Path, kind: str) -> Iterator[None]:
         if isinstance(error, OSError) and error.errno is not None:  # the file system's, not the content's
             raise
         lines = str(error).splitlines() or [type(error).__name__]
-        raise ValueError(f"{str(file)!r} cannot be read as {kind}: {lines[0].rstrip('.')[:300]}.") from error
+        said, uneven = _UNEVEN.subn(r"the first line has \1 fields, and a row has \2: \3", lines[0])
+        hint = " Repair that row, or remove what stands above the header." if uneven else ""
+        raise ValueError(f"{str(file)!r} cannot be read as {kind}: {said.rstrip('.')[:300]}.{hint}") from error
 
 
 def csv_dialect(file: Path) -> tuple[str, str]:

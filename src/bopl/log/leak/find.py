@@ -15,19 +15,21 @@ from bopl._errors import LeakWarning
 from bopl._interrupt import each_column
 from bopl._typing import AnyArray, FloatArray, IntArray
 from bopl.log.context import is_sparse
+from bopl.log.duplicate import Repetition, find_shared_draws
 from bopl.log.finding import PROBLEM, Finding
 from bopl.log.leak.action_test import told_action, try_action
 from bopl.log.leak.by_context import coarse_code, contrast_by_context
 from bopl.log.leak.column_bins import MISSING, BinnedColumn, bin_column, constant_column
 from bopl.log.leak.column_trial import Trial, make_trial
 from bopl.log.leak.difference import differences
-from bopl.log.leak.leak import OUTCOME, REWARD, TIME, Leak
+from bopl.log.leak.leak import IDENTIFIER, OUTCOME, REWARD, TIME, Leak
 from bopl.log.leak.reward_test import RewardTest, try_reward
 from bopl.log.leak.rules import (
     ERROR,
     Suspicion,
     judge_action,
     judge_identifier,
+    judge_propensity,
     judge_reward,
     judge_time,
     judge_told_action,
@@ -51,10 +53,30 @@ _SEED, _TRAINING_SEED = 20_141, 20_143
 
 
 def find_leaks(log: BanditLog, propensities: Sequence[Finding] | None = None) -> tuple[Leak, ...]:
-    """Return the leaking context columns of a log, in their order; see `BanditLog.leaks`.
+    """Return the leaking context columns of a log, in their order; see `BanditLog.leaks`."""
+    return find_leaks_and_draws(log, propensities)[0]
 
-    ``propensities`` is what `propensity_findings` says of the log, where that is known.
+
+def find_leaks_and_draws(
+    log: BanditLog, propensities: Sequence[Finding] | None = None
+) -> tuple[tuple[Leak, ...], Repetition | None]:
+    """Return the leaking columns, and what shows that one draw served all samples of a user, if something does.
+
+    Then every column of users goes with the action that they drew and with what it earned. Columns that leak do so as
+    well if each user counts once. ``propensities`` is what `propensity_findings` says of the log, where it is known.
     """
+    leaks = _find_leaks(log, propensities)
+    doubtful = {leak.column for leak in leaks if not leak.is_sure and leak.knows not in (IDENTIFIER, TIME)}
+    views = [view for view in column_views(log) if view.name in doubtful]
+    draws = find_shared_draws(log, {view.name: view.place for view in views}) if views else None
+    if draws is not None:
+        of_users = _find_leaks(draws.as_groups(log))
+        if not doubtful & {leak.column for leak in of_users}:
+            return of_users, draws
+    return leaks, None
+
+
+def _find_leaks(log: BanditLog, propensities: Sequence[Finding] | None = None) -> tuple[Leak, ...]:
     views = column_views(log)
     if log.n_samples < MIN_SAMPLES:
         return ()
@@ -132,6 +154,7 @@ def _suspicion(trial: Trial, log: BanditLog, propensities: Sequence[Finding] | N
         float(np.log(trial.inverse).mean()),
         are_propensities_sound=is_sound,
         are_propensities_declared=log.propensity_source == "uniform",
+        has_groups=log.group is not None,
     )
 
 
@@ -165,6 +188,8 @@ class _Asking:
         if by_action is not None and by_action.is_sure:  # what gives the action away goes with what it earned as well
             return by_action
         by_reward = _worst([self._reward(view, *pair) for pair in pairs])
+        if (by_reward or by_action) and self.trial.inverse is not None and len(values) == 1:
+            by_reward = judge_propensity(view.name, values[0], self.trial) or by_reward
         return by_reward or by_action or judge_time(view, lag) or self._identifier(view)
 
     def ask_late(self, view: ColumnView, contrast: FloatArray) -> tuple[float, Leak] | None:

@@ -13,6 +13,7 @@ from scipy.special import betaincinv
 from bopl._typing import AnyArray, FloatArray
 from bopl.log.column import Column
 from bopl.log.leak.action_test import ActionTest
+from bopl.log.leak.column_trial import Trial
 from bopl.log.leak.leak import ACTION, DOUBTFUL, IDENTIFIER, SURE, TIME, Leak
 from bopl.log.leak.reward_test import RewardTest
 from bopl.log.leak.view import ColumnView
@@ -29,6 +30,7 @@ MIN_EXCESS = 0.1  # of the bet on actions: less can be rounded propensities
 SURE_SHARE = 0.5  # of what the propensities leave open about the action, from which a column gives it away
 MAX_ODDS = 12  # powers of ten; larger ones are not told
 SURE_TOLD = 0.99  # probability of the action taken, where there are no propensities to compare with
+SAME_SHARE = 0.5  # of the number of propensities, which a column that comes of them has but for rounding
 MIN_LATER = 0.5  # share of the times that lie after the decision, from which that is told
 TOLERANCE = 1.0 / 3600.0  # hours: clocks and float32
 MIN_DISTINCT_SHARE = 0.95  # distinct texts among those that are there, from which a column names rows
@@ -49,6 +51,13 @@ class Suspicion:
     are_propensities_sound: bool
     # whether they were declared uniform: then a column that knows more may as well refute that
     are_propensities_declared: bool = False
+    has_groups: bool = False
+
+    @property
+    def otherwise(self) -> str:
+        """What else than a leak it may be, as a sentence."""
+        draws = "" if self.has_groups else ", or one draw served several samples: then name their group"
+        return f"Or the propensities ignore it{draws}"
 
     @property
     def honest_limit(self) -> float:
@@ -72,7 +81,7 @@ def judge_reward(name: str | int, test: RewardTest, given: Suspicion, knows: str
     if is_late and (decides or abs(test.leak_z) < MAX_LEAK_Z):
         return Leak(name, knows, SURE, f"{_told(test)}, and {_late(test)}", test.explained)
     if is_late:
-        text = f"{_told(test)}, and {_late(test)}. Or the propensities ignore it"
+        text = f"{_told(test)}, and {_late(test)}. {given.otherwise}"
         return Leak(name, knows, DOUBTFUL, text, test.explained)
     if decides and test.leak_z > -MAX_LEAK_Z:
         return Leak(name, knows, SURE, f"{_told(test)}, whatever the action was", test.explained)
@@ -122,7 +131,20 @@ def judge_action(name: str | int, test: ActionTest, given: Suspicion, n_tests: i
         return Leak(name, ACTION, SURE, text, test.excess)
     if not given.are_propensities_sound:
         return None  # a column without any information fails as well: it is the propensities
-    return Leak(name, ACTION, DOUBTFUL, f"{text}. Or the propensities ignore it", test.excess)
+    return Leak(name, ACTION, DOUBTFUL, f"{text}. {given.otherwise}", test.excess)
+
+
+def judge_propensity(name: str | int, values: FloatArray, trial: Trial) -> Leak | None:
+    """Return whether a column that was blamed is the propensity of the action taken in another form: 1/p, ln p."""
+    assert trial.inverse is not None
+    step = np.diff(values[np.argsort(trial.inverse, kind="stable")])
+    n_weights = len(np.unique(trial.inverse))
+    # Where so many actions are equally likely, 1/p is how many there are, which may have been known.
+    if n_weights <= trial.n_actions or len(np.unique(values)) < SAME_SHARE * n_weights:
+        return None
+    if not ((step >= 0.0).all() or (step <= 0.0).all()):
+        return None
+    return Leak(name, ACTION, SURE, "it is the propensity of the action that was taken, or follows from it", 1.0)
 
 
 def judge_told_action(name: str | int, told: float, constant: float) -> Leak | None:
