@@ -49,6 +49,33 @@ def test_a_damaged_entry_is_made_again(tmp_path, begin, end):
     cache.arrays("a", never)
 
 
+@pytest.mark.parametrize("place", [20, 30, 200, 300, -9, -1])
+def test_an_entry_with_another_byte_is_made_again(tmp_path, place):
+    cache = ArrayCache(tmp_path)
+    cache.arrays("a", lambda: ARRAYS)
+    (path,) = tmp_path.iterdir()
+    content = bytearray(path.read_bytes())
+    content[place] ^= 1
+    path.write_bytes(content)
+    np.testing.assert_array_equal(cache.arrays("a", lambda: ARRAYS)["codes"], ARRAYS["codes"])
+    cache.arrays("a", never)
+
+
+def test_arrays_stay_readable_if_another_entry_takes_their_room_at_once(tmp_path):
+    cache = ArrayCache(tmp_path, limit=1)
+    first = cache.arrays("a", lambda: ARRAYS)
+    cache.arrays("b", lambda: ARRAYS)
+    assert [path.stem for path in tmp_path.iterdir()] == ["b"]
+    np.testing.assert_array_equal(first["codes"], ARRAYS["codes"])
+
+
+def test_arrays_whose_entry_another_process_removed_at_once_stay_in_memory(tmp_path, monkeypatch):
+    write = ArrayCache._write
+    monkeypatch.setattr(ArrayCache, "_write", lambda self, path, arrays: (write(self, path, arrays), path.unlink()))
+    found = ArrayCache(tmp_path).arrays("a", lambda: ARRAYS)
+    np.testing.assert_array_equal(found["codes"], ARRAYS["codes"])
+
+
 def make_entry(folder, barrier):
     barrier.wait()
     ArrayCache(folder).arrays("a", lambda: ARRAYS)
