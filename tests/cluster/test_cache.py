@@ -3,6 +3,7 @@ import multiprocessing
 import os
 import pickle
 import time
+from contextlib import nullcontext
 
 import numpy as np
 import pytest
@@ -145,6 +146,18 @@ def test_the_environment_names_folder_and_limit(tmp_path, monkeypatch):
     monkeypatch.setenv(VARIABLE, str(tmp_path))
     monkeypatch.setenv(LIMIT_VARIABLE, "5 MB")
     assert (ArrayCache().folder, ArrayCache().limit) == (tmp_path, 5_000_000)
+
+
+@pytest.mark.parametrize("has_temporary", [True, False])
+def test_a_user_without_a_home_has_the_cache_among_temporary_files_or_none(tmp_path, monkeypatch, has_temporary):
+    for name in (VARIABLE, "XDG_CACHE_HOME", "HOME"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr("os.path.expanduser", lambda path: path)  # as for a number that is no user's
+    monkeypatch.setattr("bopl.cluster.cache.temporary_folder", lambda: str(tmp_path) if has_temporary else None)
+    with nullcontext() if has_temporary else pytest.warns(CacheWarning, match="set BOPL_CACHE to another folder"):
+        found = ArrayCache().arrays("a", lambda: ARRAYS)
+    np.testing.assert_array_equal(found["codes"], ARRAYS["codes"])
+    assert len([*tmp_path.rglob("a.arrays")]) == has_temporary
 
 
 @pytest.mark.parametrize("key", ["", "../a", "a/b", "a.b"])

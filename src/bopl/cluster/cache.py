@@ -22,6 +22,7 @@ from typing import Any, BinaryIO
 import numpy as np
 
 from bopl._files import PART, replaced_file
+from bopl._kernel import temporary_folder
 from bopl.cluster.memory import is_full, parse_bytes
 
 VARIABLE = "BOPL_CACHE"
@@ -153,7 +154,11 @@ def default_folder() -> Path:
     named = os.environ.get(VARIABLE)
     if named:
         return Path(named)
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "bopl" / "arrays"
+    try:
+        caches = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    except RuntimeError:  # a user without a home, as in a container
+        caches = temporary_folder() or os.devnull  # nothing can be stored there, which is told with what to do
+    return Path(caches) / "bopl" / "arrays"
 
 
 def _sentence(folder: Path, error: OSError) -> str:
