@@ -152,6 +152,25 @@ def test_times_are_the_same_instants_whatever_zones_their_files_have(tmp_path, u
     assert_same(log.to_log(), BanditLog.read(str(tmp_path / "*.parquet"), **asked))
 
 
+@pytest.mark.parametrize("role", ["action", "group", "context"])
+def test_text_and_bytes_are_no_common_type_as_in_memory(tmp_path, role):
+    for number, values in enumerate([["u", "v", None, "u"], [b"u", b"v", b"u", b"v"]]):
+        made = {"x": range(4), "a": [*"uvuv"], "r": [0, 1, 1, 0], "p": [0.5] * 4}
+        pq.write_table(pa.table(made | {role[0]: values}), tmp_path / f"{number}.parquet")
+    asked = {"action": "a", "reward": "r", "propensity": "p"} | ({"group": "g"} if role == "group" else {})
+    with pytest.raises(ValueError, match="the 2 files do not match"):
+        BanditLog.read(tmp_path, **asked)
+    with pytest.raises(ValueError, match=r"holds string in '.*0\.parquet' and binary in '.*1\.parquet'"):
+        BanditLog.scan_parquet(tmp_path, **asked)
+
+
+@pytest.mark.parametrize("kind", [pa.null(), pa.string(), pa.int64()], ids=str)
+def test_actions_that_are_all_missing_are_told(tmp_path, kind):
+    pq.write_table(pa.table({"x": range(4), "a": pa.nulls(4, kind), "r": [0, 1, 1, 0]}), tmp_path / "0.parquet")
+    with pytest.raises(ValueError, match=r"action is missing in all 4 samples, the first at row 0 of '.*0\.parquet'"):
+        BanditLog.scan_parquet(tmp_path, action="a", reward="r", has_propensity=False)
+
+
 def test_columns_of_maps_are_refused_as_in_memory(tmp_path):
     maps = pa.array([[("k", 1.0)]] * 4, pa.map_(pa.string(), pa.float64()))
     table = pa.table({"x": maps, "a": [*"uvuv"], "r": [0, 1, 1, 0], "p": [0.5] * 4})

@@ -86,6 +86,8 @@ def _common_type(footers: Sequence[Footer], name: str) -> Any:
             merged = pyarrow.unify_schemas(
                 [pyarrow.schema([found]), pyarrow.schema([pyarrow.field(name, kind)])], promote_options="permissive"
             )
+            if (_is_text(found.type) or _is_text(kind)) and not _is_text(merged.field(name).type):
+                raise pyarrow.ArrowTypeError("text would become bytes")
         except (pyarrow.ArrowInvalid, pyarrow.ArrowTypeError):
             raise ValueError(
                 f"column {name!r} holds {found.type} in {owner.path!r} and {kind} in {footer.path!r}: files of one "
@@ -93,6 +95,12 @@ def _common_type(footers: Sequence[Footer], name: str) -> Any:
             ) from None
         found = merged.field(name)
     return found.type
+
+
+def _is_text(kind: Any) -> bool:
+    from pyarrow import types
+
+    return bool(types.is_string(kind) or types.is_large_string(kind))
 
 
 def _read_footer(file: LogFile) -> Footer:
