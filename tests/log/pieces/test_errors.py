@@ -164,6 +164,15 @@ def test_text_and_bytes_are_no_common_type_as_in_memory(tmp_path, role):
         BanditLog.scan_parquet(tmp_path, **asked)
 
 
+@pytest.mark.parametrize("kind", [pa.large_string(), pa.string_view(), pa.dictionary(pa.int8(), pa.string())], ids=str)
+def test_text_is_text_in_whatever_form_a_file_has_it(tmp_path, kind):
+    for number, form in enumerate([pa.string(), kind]):
+        made = {"t": pa.array([*"xyzx"]).cast(form), "a": pa.array([*"uvuv"]).cast(form)}
+        pq.write_table(pa.table(made | {"r": [0, 1, 1, 0], "p": [0.5] * 4}), tmp_path / f"{number}.parquet")
+    roles = {"action": "a", "reward": "r", "propensity": "p"}
+    assert_same(BanditLog.scan_parquet(tmp_path, **roles).to_log(), BanditLog.read(tmp_path, **roles))
+
+
 @pytest.mark.parametrize("kind", [pa.null(), pa.string(), pa.int64()], ids=str)
 def test_actions_that_are_all_missing_are_told(tmp_path, kind):
     pq.write_table(pa.table({"x": range(4), "a": pa.nulls(4, kind), "r": [0, 1, 1, 0]}), tmp_path / "0.parquet")
