@@ -3,6 +3,7 @@ import multiprocessing
 import os
 import pickle
 import time
+from contextlib import nullcontext
 
 import numpy as np
 import pytest
@@ -47,6 +48,33 @@ def test_a_damaged_entry_is_made_again(tmp_path, begin, end):
     path.write_bytes(path.read_bytes()[begin:end])
     np.testing.assert_array_equal(cache.arrays("a", lambda: ARRAYS)["codes"], ARRAYS["codes"])
     cache.arrays("a", never)
+
+
+@pytest.mark.parametrize("place", [20, 30, 200, 300, -9, -1])
+def test_an_entry_with_another_byte_is_made_again(tmp_path, place):
+    cache = ArrayCache(tmp_path)
+    cache.arrays("a", lambda: ARRAYS)
+    (path,) = tmp_path.iterdir()
+    content = bytearray(path.read_bytes())
+    content[place] ^= 1
+    path.write_bytes(content)
+    np.testing.assert_array_equal(cache.arrays("a", lambda: ARRAYS)["codes"], ARRAYS["codes"])
+    cache.arrays("a", never)
+
+
+def test_arrays_stay_readable_if_another_entry_takes_their_room_at_once(tmp_path):
+    cache = ArrayCache(tmp_path, limit=1)
+    first = cache.arrays("a", lambda: ARRAYS)
+    cache.arrays("b", lambda: ARRAYS)
+    assert [path.stem for path in tmp_path.iterdir()] == ["b"]
+    np.testing.assert_array_equal(first["codes"], ARRAYS["codes"])
+
+
+def test_arrays_whose_entry_another_process_removed_at_once_stay_in_memory(tmp_path, monkeypatch):
+    write = ArrayCache._write
+    monkeypatch.setattr(ArrayCache, "_write", lambda self, path, arrays: (write(self, path, arrays), path.unlink()))
+    found = ArrayCache(tmp_path).arrays("a", lambda: ARRAYS)
+    np.testing.assert_array_equal(found["codes"], ARRAYS["codes"])
 
 
 def make_entry(folder, barrier):
@@ -118,6 +146,18 @@ def test_the_environment_names_folder_and_limit(tmp_path, monkeypatch):
     monkeypatch.setenv(VARIABLE, str(tmp_path))
     monkeypatch.setenv(LIMIT_VARIABLE, "5 MB")
     assert (ArrayCache().folder, ArrayCache().limit) == (tmp_path, 5_000_000)
+
+
+@pytest.mark.parametrize("has_temporary", [True, False])
+def test_a_user_without_a_home_has_the_cache_among_temporary_files_or_none(tmp_path, monkeypatch, has_temporary):
+    for name in (VARIABLE, "XDG_CACHE_HOME", "HOME"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr("os.path.expanduser", lambda path: path)  # as for a number that is no user's
+    monkeypatch.setattr("bopl.cluster.cache.temporary_folder", lambda: str(tmp_path) if has_temporary else None)
+    with nullcontext() if has_temporary else pytest.warns(CacheWarning, match="set BOPL_CACHE to another folder"):
+        found = ArrayCache().arrays("a", lambda: ARRAYS)
+    np.testing.assert_array_equal(found["codes"], ARRAYS["codes"])
+    assert len([*tmp_path.rglob("a.arrays")]) == has_temporary
 
 
 @pytest.mark.parametrize("key", ["", "../a", "a/b", "a.b"])

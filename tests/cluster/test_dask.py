@@ -269,10 +269,25 @@ def test_an_address_without_a_scheduler_is_named():
         DaskCluster("tcp://127.0.0.1:9", timeout=0.5)
 
 
-@pytest.mark.parametrize("address", ["", "nonsense://x", "tcp://"])
+@pytest.mark.parametrize("address", ["", "here", "nonsense://x", "tcp://", "inproc://1/2/3", "tls://127.0.0.1:9"])
 def test_an_address_that_is_none_is_named(address):
     with pytest.raises(UsageError, match="there is no Dask scheduler at"):
         DaskCluster(address, timeout=0.5)
+
+
+NAMED = """
+import contextlib, threading
+from bopl.cluster.dask import DaskCluster
+for address in ("here", "tls://127.0.0.1:9"):
+    with contextlib.suppress(ValueError):
+        DaskCluster(address, timeout=0.5)
+print([one.name for one in threading.enumerate()])
+"""
+
+
+def test_an_address_that_is_none_leaves_no_thread_and_nothing_to_say_at_the_end():
+    found = subprocess.run([sys.executable, "-c", NAMED], capture_output=True, text=True, timeout=100, check=True)
+    assert (found.stdout, found.stderr) == ("['MainThread']\n", "")
 
 
 def test_what_is_no_client_is_named():

@@ -127,6 +127,26 @@ def test_a_state_whose_cached_arrays_are_gone_is_made_again(tmp_path):
         assert placement.traffic.n_built == 6
 
 
+def with_mapping(piece, settled, cache):
+    return build(piece, settled, cache) | {
+        "stored": cache.arrays(f"b{piece.seed}", lambda: {"codes": np.arange(LARGE)})
+    }
+
+
+def last_stored(state):
+    return int(state["stored"]["codes"][-1])
+
+
+def test_states_that_hold_an_entry_that_is_gone_are_made_again_in_the_room_that_they_had(tmp_path):
+    with ThisMachine(1, cache=tmp_path, n_threads=1) as cluster, cluster.place(numbers(3), with_mapping) as placement:
+        placement.update(multiply, 3)
+        (size,) = (placed.scratch.size for placed in cluster.shelf._placed.values())
+        assert ArrayCache(tmp_path).clear() > 0
+        assert placement.gather(last_stored) == 3 * [LARGE - 1]
+        assert placement.traffic.n_built == 6
+        assert [placed.scratch.size for placed in cluster.shelf._placed.values()] == [size]
+
+
 @pytest.mark.parametrize("n_threads", [1, 3])
 @pytest.mark.parametrize("memory", [1, "8GB"])
 def test_a_budget_changes_where_states_are_and_no_result(tmp_path, memory, n_threads):

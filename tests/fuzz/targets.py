@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import linecache
+import shutil
 import traceback
 import zlib
 from collections.abc import Callable
@@ -17,6 +18,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pyarrow as pa
+import pyarrow.parquet as pq
 from scipy import sparse
 
 import bopl
@@ -25,7 +27,7 @@ from bopl.workflow.config import TrainConfig
 from bopl.workflow.exporting import report_log
 from fuzz.mutate import EXTREMES, FLOATS, mutate_archive, mutate_bytes, mutate_text, pick, unpack
 from fuzz.seeds import ROLES, make_frame, plain_log
-from fuzz.tables import ARROW_COLUMNS, N_ROWS, mutate_csv, mutate_json, write_odd_table
+from fuzz.tables import ARROW_COLUMNS, N_ROWS, NO_FORM, mutate_csv, mutate_json, odd_table, write_odd_table
 
 try:
     import polars as pl
@@ -33,6 +35,7 @@ except ImportError:  # its frames are left out then
     pl = None
 
 ACCEPTED, REFUSED, FOREIGN, NOT_FINITE, MEMORY = "accepted", "refused", "foreign exception", "not finite", "memory"
+DIFFERS = "differs"  # in pieces from the log in memory
 HARNESS = "harness"  # the fuzzer's own fault: the package was not even called
 REPORT_SHARE = 0.01  # of the accepted policies a report is made of: it takes a second
 PACKAGE = str(Path(bopl.__file__).parent)
@@ -40,6 +43,10 @@ PACKAGE = str(Path(bopl.__file__).parent)
 
 class NotFiniteError(Exception):
     """Something was accepted that gives NaN or infinity."""
+
+
+class DifferentError(Exception):
+    """A log in pieces is another one than in memory."""
 
 
 @dataclass(frozen=True)
@@ -59,6 +66,8 @@ def outcome_of(target: Target, seed: int, number: int, seeds: Path, work: Path) 
         target.run(rng, seeds, work)
     except NotFiniteError as error:
         return NOT_FINITE, str(error)
+    except DifferentError as error:
+        return DIFFERS, str(error)
     except MemoryError:
         return MEMORY, _where()
     except BaseException as error:  # a panic of polars is none of Exception
@@ -254,6 +263,36 @@ def _spoiled_log(rng: np.random.Generator, seeds: Path, work: Path) -> Path:
         mutate = mutate_csv
     path.write_bytes(mutate(rng, source.read_bytes()))
     return path
+
+
+def run_pieces(rng: np.random.Generator, seeds: Path, work: Path) -> None:
+    """Scan odd and spoiled Parquet files, and compare what they hold with the log in memory."""
+    folder = work / "pieces"
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir()
+    for number in range(int(rng.integers(1, 4))):
+        _write_part(rng, folder / f"{number}.parquet")
+    settings = pick(rng, [one for one in SETTINGS if "drop_duplicates" not in one])
+    _compare_pieces(folder, {**ROLES, **settings} | ({"propensity": None} if "has_propensity" in settings else {}))
+
+
+def _write_part(rng: np.random.Generator, path: Path) -> None:
+    size, is_odd = int(pick(rng, [1, 10, 100])), rng.random() < 0.5
+    plain = pa.Table.from_pandas(make_frame(N_ROWS), preserve_index=False)
+    try:
+        pq.write_table(odd_table(rng) if is_odd else plain, path, row_group_size=size)
+    except NO_FORM:
+        pq.write_table(plain, path, row_group_size=size)
+    if rng.random() < 0.1:
+        path.write_bytes(mutate_bytes(rng, path.read_bytes()))
+
+
+def _compare_pieces(folder: Path, settings: dict[str, Any]) -> None:
+    log = bopl.BanditLog.scan_parquet(folder, **settings).to_log()
+    _check_log(log)
+    whole = bopl.BanditLog.read(folder, **settings)
+    if log.fingerprint() != whole.fingerprint() or log.schema != whole.schema:
+        raise DifferentError(f"{settings}: {log.fingerprint()} {log.schema}, {whole.fingerprint()} {whole.schema}")
 
 
 def _look_at_log(rng: np.random.Generator, log: bopl.BanditLog, work: Path) -> None:
@@ -473,6 +512,12 @@ def sound_logs(seeds: Path, work: Path) -> None:
         _use_log(path)
 
 
+def sound_pieces(seeds: Path, work: Path) -> None:
+    (work / "sound").mkdir()
+    make_frame().to_parquet(work / "sound" / "0.parquet", row_group_size=7)
+    _compare_pieces(work / "sound", ROLES)
+
+
 def sound_frames(seeds: Path, work: Path) -> None:
     _check_log(bopl.BanditLog.from_frame(make_frame(), **ROLES))
     _check_acting(_policy(seeds, "frame"), make_frame())
@@ -488,7 +533,8 @@ TARGETS = {
     for target in (
         Target("policy", run_policy, 0.60, sound_policies),
         Target("checkpoint", run_checkpoint, 0.10, sound_checkpoints),
-        Target("log", run_log, 0.20, sound_logs),
+        Target("log", run_log, 0.15, sound_logs),
+        Target("pieces", run_pieces, 0.05, sound_pieces),
         Target("frame", run_frame, 0.05, sound_frames),
         Target("sparse", run_sparse, 0.05, sound_matrices),
     )

@@ -4,6 +4,7 @@ import datetime
 import gzip
 import json
 import os
+import shutil
 
 import numpy as np
 import pyarrow as pa
@@ -55,6 +56,28 @@ def test_a_folder_and_a_pattern_are_one_log(tmp_path, extension, expected):
     (tmp_path / "_SUCCESS").touch()
     assert bopl.BanditLog.read(tmp_path, **ROLES).fingerprint() == expected.fingerprint()
     assert bopl.BanditLog.read(f"{tmp_path}/part-*.{extension}", **ROLES).fingerprint() == expected.fingerprint()
+
+
+def test_folders_that_a_pattern_matches_are_read_with_their_files_and_are_not_mixed_with_files(tmp_path, expected):
+    for part in range(4):
+        folder = tmp_path / f"part-{part}.parquet"  # as Spark and Dask write them
+        folder.mkdir()
+        WRITERS["parquet"](click_table(200).slice(50 * part, 50), folder / "0.parquet")
+    (tmp_path / "_temporary.parquet" / "0").mkdir(parents=True)
+    pattern = f"{tmp_path}/*.parquet"
+    for read in (bopl.BanditLog.read, lambda path, **roles: bopl.BanditLog.scan_parquet(path, **roles).to_log()):
+        assert read(pattern, **ROLES).fingerprint() == expected.fingerprint()
+        assert read(f"{tmp_path}/**", **ROLES).fingerprint() == expected.fingerprint()
+    shutil.copy(tmp_path / "part-0.parquet" / "0.parquet", tmp_path / "whole.parquet")
+    with pytest.raises(UsageError, match=r"\*\.parquet' matches files and also folders, such as '.*part-0\.parquet'"):
+        bopl.BanditLog.read(pattern, **ROLES)
+    assert bopl.BanditLog.read(f"{tmp_path}/**/*.parquet", **ROLES).n_samples == 250
+
+
+def test_an_address_of_another_machine_is_told_from_a_file_that_is_missing():
+    for path in ("s3://days/1.parquet", "https://days/*.parquet"):
+        with pytest.raises(UsageError, match="is an address, and only files of this machine are read"):
+            bopl.BanditLog.scan_parquet(path, **ROLES)
 
 
 def test_packed_text_files_are_read(tmp_path, expected):

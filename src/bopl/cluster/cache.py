@@ -13,6 +13,7 @@ import mmap
 import os
 import time
 import warnings
+import zlib
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -21,6 +22,7 @@ from typing import Any, BinaryIO
 import numpy as np
 
 from bopl._files import PART, replaced_file
+from bopl._kernel import temporary_folder
 from bopl.cluster.memory import is_full, parse_bytes
 
 VARIABLE = "BOPL_CACHE"
@@ -28,9 +30,10 @@ LIMIT_VARIABLE = "BOPL_CACHE_LIMIT"
 DEFAULT_LIMIT = "50GB"
 SUFFIX = ".arrays"
 _STALE = 24 * 3600.0  # seconds after which an unfinished entry must belong to a killed process
-_MAGIC = b"bopl arrays 1\n"
+_MAGIC = b"bopl arrays 2\n"
 _ALIGNMENT = 64  # bytes: a cache line
-_WORD = 8  # bytes that hold the length of the head
+_WORD = 8  # bytes that hold the length of the head, and the checksum
+_AT_ONCE = 1 << 20  # bytes that are checked together
 _KINDS = "biufSU"  # kinds of dtype that are plain bytes
 
 _MAPS: dict[int, tuple[int, str]] = {}  # length and path by address
@@ -43,31 +46,26 @@ class CacheWarning(UserWarning):
 
 
 class CachedArrays(Mapping[str, np.ndarray[Any, Any]]):
-    """Arrays of one entry, for reading; the file is mapped when the first of them is used.
+    """Arrays of one entry, for reading; the file is mapped at once, since anybody may remove it later.
 
     It is pickled as the name of the file, so a state that contains one is small.
     """
 
     def __init__(self, path: str) -> None:
         self._path = path
-        self._arrays: dict[str, np.ndarray[Any, Any]] | None = None
+        self._arrays = open_arrays(Path(path))
 
     def __getitem__(self, name: str) -> np.ndarray[Any, Any]:
-        return self._opened()[name]
+        return self._arrays[name]
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._opened())
+        return iter(self._arrays)
 
     def __len__(self) -> int:
-        return len(self._opened())
+        return len(self._arrays)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), (self._path,)
-
-    def _opened(self) -> dict[str, np.ndarray[Any, Any]]:
-        if self._arrays is None:
-            self._arrays = open_arrays(Path(self._path))
-        return self._arrays
 
 
 class ArrayCache:
@@ -96,17 +94,15 @@ class ArrayCache:
             Returns the arrays by name.
         """
         path = self._path_of(key)
-        if is_whole(path):
-            with suppress(OSError):
-                os.utime(path)  # used just now
-            return CachedArrays(str(path))
+        if (found := _entry(path)) is not None:
+            return found
         made = dict(make())
         try:
             self._write(path, made)
         except OSError as error:
             warnings.warn(_sentence(self.folder, error), CacheWarning, stacklevel=2)
             return made
-        return CachedArrays(str(path))
+        return _entry(path) or made
 
     def _path_of(self, key: str) -> Path:
         if not key or not key.replace("-", "").isalnum():
@@ -158,7 +154,11 @@ def default_folder() -> Path:
     named = os.environ.get(VARIABLE)
     if named:
         return Path(named)
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "bopl" / "arrays"
+    try:
+        caches = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    except RuntimeError:  # a user without a home, as in a container
+        caches = temporary_folder() or os.devnull  # nothing can be stored there, which is told with what to do
+    return Path(caches) / "bopl" / "arrays"
 
 
 def _sentence(folder: Path, error: OSError) -> str:
@@ -170,8 +170,18 @@ def _sentence(folder: Path, error: OSError) -> str:
     )
 
 
+def _entry(path: Path) -> CachedArrays | None:
+    """Return the arrays of an entry that is there and whole; None if another process has just removed it."""
+    with suppress(FileNotFoundError):
+        if is_whole(path):
+            with suppress(PermissionError):  # it is another user's
+                os.utime(path)  # used just now
+            return CachedArrays(str(path))
+    return None
+
+
 def write_arrays(file: BinaryIO, arrays: Arrays) -> None:
-    """Write arrays to an empty file."""
+    """Write arrays to an empty file, and a checksum behind them."""
     head, position = {}, 0
     for name, array in arrays.items():
         if array.dtype.kind not in _KINDS:
@@ -179,11 +189,19 @@ def write_arrays(file: BinaryIO, arrays: Arrays) -> None:
         head[name] = {"dtype": array.dtype.str, "shape": array.shape, "begin": position}
         position += _padded(array.nbytes)
     text = json.dumps({"arrays": head, "bytes": position}).encode()
-    file.write(_MAGIC + len(text).to_bytes(_WORD, "little") + text)
-    file.write(bytes(_padded(file.tell()) - file.tell()))
+    begin = _MAGIC + len(text).to_bytes(_WORD, "little") + text
+    check = _write_padded(file, begin, 0)
     for array in arrays.values():
-        file.write(np.ascontiguousarray(array).data.cast("B") if array.size else b"")
-        file.write(bytes(_padded(array.nbytes) - array.nbytes))
+        check = _write_padded(file, np.ascontiguousarray(array).data.cast("B") if array.size else b"", check)
+    file.write(check.to_bytes(_WORD, "little"))
+
+
+def _write_padded(file: BinaryIO, raw: bytes | memoryview, check: int) -> int:
+    """Write bytes and zeros up to a multiple of the alignment; return the checksum so far."""
+    file.write(raw)
+    rest = bytes(_padded(len(raw)) - len(raw))
+    file.write(rest)
+    return zlib.crc32(rest, zlib.crc32(raw, check))
 
 
 def open_arrays(path: Path) -> dict[str, np.ndarray[Any, Any]]:
@@ -235,12 +253,15 @@ def address_of(raw: memoryview) -> int:
 
 
 def is_whole(path: Path) -> bool:
-    """Return whether the file exists and is complete."""
+    """Return whether the file exists, is complete, and has the bytes that were written."""
     try:
         with path.open("rb") as file:
+            if not _has_checksum(file, path.stat().st_size - _WORD):
+                return False
+            file.seek(0)
             head, begin = _read_head(file)
             fits = all(_fits(one, head["bytes"]) for one in head["arrays"].values())
-            return fits and path.stat().st_size == begin + head["bytes"]
+            return fits and path.stat().st_size == begin + head["bytes"] + _WORD
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return False
 
@@ -251,6 +272,14 @@ def _read_head(file: BinaryIO) -> tuple[dict[str, Any], int]:
         raise ValueError("this is not a file of arrays")
     head = json.loads(file.read(int.from_bytes(file.read(_WORD), "little")))
     return head, _padded(file.tell())
+
+
+def _has_checksum(file: BinaryIO, end: int) -> bool:
+    """Return whether the word behind the arrays is their checksum; a disk may lose bits, and tools may edit files."""
+    check = 0
+    while file.tell() < end:
+        check = zlib.crc32(file.read(min(_AT_ONCE, end - file.tell())), check)
+    return check == int.from_bytes(file.read(_WORD), "little")
 
 
 def _fits(one: dict[str, Any], n_bytes: int) -> bool:

@@ -264,10 +264,13 @@ def _connect(address: str, timeout: float) -> Any:
         raise UsageError(
             "a Dask cluster needs the packages dask and distributed; install them with `pip install 'bopl[dask]'`."
         ) from None
+    made: Any = Client.__new__(Client)  # kept if it fails: Dask would wait twenty seconds for such a one to close
     try:
-        connect: Any = Client  # untyped
-        return connect(address, timeout=timeout, set_as_default=False)
-    except (OSError, ValueError) as error:
+        made.__init__(address, timeout=timeout, set_as_default=False)
+        return made
+    except (OSError, ValueError, TypeError) as error:
+        made.status = "closed"
+        made._loop_runner.stop()
         raise UsageError(
             f"there is no Dask scheduler at {address!r} ({_reason(error)}); start one with `dask scheduler`, and pass "
             "the address that it prints, such as 'tcp://10.0.0.1:8786'."

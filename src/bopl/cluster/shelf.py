@@ -114,6 +114,7 @@ class Shelf:
         try:
             return self._of(order.placement).scratch.open(kept.state)
         except FileNotFoundError:  # somebody cleared the cache
+            self._release(order, kept)
             return None
 
     def _put(self, order: Order, piece_idx: int, state: Any, opened: Opened, kept: _Kept | None) -> None:

@@ -92,27 +92,31 @@ def _usual(column: Any) -> Any:
     """Return a column in a common type; itself if it has one."""
     from pyarrow import compute, types
 
-    kind = column.type
-    if hasattr(kind, "storage_type"):
-        column, kind = column.cast(kind.storage_type), kind.storage_type
-    if types.is_run_end_encoded(kind):
+    target = usual_kind(column.type)
+    if target == column.type:
+        return column
+    if hasattr(column.type, "storage_type"):
+        column = column.cast(column.type.storage_type)
+    if types.is_run_end_encoded(column.type):
         column = compute.run_end_decode(column)
-        kind = column.type
-    target = _usual_kind(kind)
-    return column if target is None else column.cast(target)
+    return column.cast(target)
 
 
-def _usual_kind(kind: Any) -> Any | None:
+def usual_kind(kind: Any) -> Any:
+    """Return the arrow type that `with_usual_kinds` gives to columns of some type."""
     import pyarrow
     from pyarrow import types
 
+    kind = getattr(kind, "storage_type", kind)
+    if types.is_run_end_encoded(kind):
+        return usual_kind(kind.value_type)
     if types.is_string_view(kind):
         return pyarrow.string()
     if types.is_binary_view(kind):
         return pyarrow.binary()
     if types.is_timestamp(kind) and kind.tz not in (None, "UTC"):
         return pyarrow.timestamp(kind.unit, "UTC")
-    return None
+    return kind
 
 
 def cast_to_times(column: Any) -> Any | None:

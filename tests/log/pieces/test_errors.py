@@ -114,9 +114,18 @@ def test_numbers_of_several_widths_and_gaps_are_one_column(tmp_path):
     assert_same(log.to_log(), BanditLog.read(str(tmp_path / "*.parquet"), **roles))
 
 
-@pytest.mark.parametrize(
-    "kind", [pa.date32(), pa.timestamp("us"), pa.timestamp("ns"), pa.decimal128(12, 2), pa.int64(), pa.bool_()], ids=str
-)
+KINDS = [
+    pa.date32(),
+    pa.timestamp("us"),
+    pa.timestamp("ns"),
+    pa.timestamp("us", "Europe/Rome"),
+    pa.decimal128(12, 2),
+    pa.int64(),
+    pa.bool_(),
+]
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=str)
 def test_categories_of_any_kind_are_those_of_the_log_in_memory(tmp_path, kind):
     whole = pa.array([0, 1, 1, 0, None, 1], pa.int32()).cast(pa.int64() if pa.types.is_timestamp(kind) else pa.int32())
     table = pa.table({"x": whole.cast(kind), "y": range(6), "a": [*"uvuvuv"], "r": [0, 1] * 3, "p": [0.5] * 6})
@@ -128,6 +137,56 @@ def test_categories_of_any_kind_are_those_of_the_log_in_memory(tmp_path, kind):
     policy = BoostedPolicy("ips", HistTree(n_jobs=1), n_rounds=1, random_state=0, progress=False).fit(log)
     policy.save(tmp_path / "policy.bopl")
     np.testing.assert_array_equal(load(tmp_path / "policy.bopl").predict_proba(table), policy.predict_proba(table))
+
+
+@pytest.mark.parametrize(
+    "use", [{}, {"categorical": ["t"]}, {"time": "t"}, {"where": "t > '2024-05-02 01:00:00'"}], ids=str
+)
+def test_times_are_the_same_instants_whatever_zones_their_files_have(tmp_path, use):
+    for number, zone in enumerate(["Asia/Tokyo", "America/New_York"]):
+        days = pa.array(pd.date_range(f"2024-05-0{1 + 2 * number}", periods=4, freq="17h", tz=zone))
+        made = {"x": range(4), "a": [*"uvuv"], "r": [0, 1, 1, 0], "p": [0.5] * 4}
+        pq.write_table(pa.table({"t": days, **made}), tmp_path / f"{number}.parquet", row_group_size=3)
+    asked = {"action": "a", "reward": "r", "propensity": "p"} | use
+    log = BanditLog.scan_parquet(str(tmp_path / "*.parquet"), **asked)
+    assert_same(log.to_log(), BanditLog.read(str(tmp_path / "*.parquet"), **asked))
+
+
+@pytest.mark.parametrize("role", ["action", "group", "context"])
+def test_text_and_bytes_are_no_common_type_as_in_memory(tmp_path, role):
+    for number, values in enumerate([["u", "v", None, "u"], [b"u", b"v", b"u", b"v"]]):
+        made = {"x": range(4), "a": [*"uvuv"], "r": [0, 1, 1, 0], "p": [0.5] * 4}
+        pq.write_table(pa.table(made | {role[0]: values}), tmp_path / f"{number}.parquet")
+    asked = {"action": "a", "reward": "r", "propensity": "p"} | ({"group": "g"} if role == "group" else {})
+    with pytest.raises(ValueError, match="the 2 files do not match"):
+        BanditLog.read(tmp_path, **asked)
+    with pytest.raises(ValueError, match=r"holds string in '.*0\.parquet' and binary in '.*1\.parquet'"):
+        BanditLog.scan_parquet(tmp_path, **asked)
+
+
+@pytest.mark.parametrize("kind", [pa.large_string(), pa.string_view(), pa.dictionary(pa.int8(), pa.string())], ids=str)
+def test_text_is_text_in_whatever_form_a_file_has_it(tmp_path, kind):
+    for number, form in enumerate([pa.string(), kind]):
+        made = {"t": pa.array([*"xyzx"]).cast(form), "a": pa.array([*"uvuv"]).cast(form)}
+        pq.write_table(pa.table(made | {"r": [0, 1, 1, 0], "p": [0.5] * 4}), tmp_path / f"{number}.parquet")
+    roles = {"action": "a", "reward": "r", "propensity": "p"}
+    assert_same(BanditLog.scan_parquet(tmp_path, **roles).to_log(), BanditLog.read(tmp_path, **roles))
+
+
+@pytest.mark.parametrize("kind", [pa.null(), pa.string(), pa.int64()], ids=str)
+def test_actions_that_are_all_missing_are_told(tmp_path, kind):
+    pq.write_table(pa.table({"x": range(4), "a": pa.nulls(4, kind), "r": [0, 1, 1, 0]}), tmp_path / "0.parquet")
+    with pytest.raises(ValueError, match=r"action is missing in all 4 samples, the first at row 0 of '.*0\.parquet'"):
+        BanditLog.scan_parquet(tmp_path, action="a", reward="r", has_propensity=False)
+
+
+def test_columns_of_maps_are_refused_as_in_memory(tmp_path):
+    maps = pa.array([[("k", 1.0)]] * 4, pa.map_(pa.string(), pa.float64()))
+    table = pa.table({"x": maps, "a": [*"uvuv"], "r": [0, 1, 1, 0], "p": [0.5] * 4})
+    pq.write_table(table, tmp_path / "0.parquet")
+    for read in (BanditLog.read, BanditLog.scan_parquet):
+        with pytest.raises(ValueError, match=r"context columns must hold numbers.*1 of 1 do not: 'x'"):
+            read(tmp_path / "0.parquet", action="a", reward="r", propensity="p")
 
 
 def test_large_integers_are_the_same_numbers_whether_values_are_missing_in_all_parts_or_not(tmp_path):

@@ -16,7 +16,7 @@ from bopl._errors import UsageError, did_you_mean
 from bopl.log.context import check_unique_names
 from bopl.log.format.files import PACKED, suffix_of
 from bopl.log.format.ids import with_exact_ids, with_exact_json_ids
-from bopl.log.frame import cast_to_times, with_usual_kinds
+from bopl.log.frame import cast_to_times, usual_kind, with_usual_kinds
 from bopl.log.written import further_columns
 
 _INDEX_COLUMN = re.compile(r"__index_level_\d+__|Unnamed: \d+|")  # what pandas leaves behind; no decision has such
@@ -74,18 +74,22 @@ class Wanted:
 def read_parquet(file: Path, wanted: Wanted) -> Any:
     """Return a Parquet file as an arrow table, text as positions in a dictionary."""
     import pyarrow.parquet as pq
-    from pyarrow import types
 
     def read(source: Path) -> Any:
         schema = pq.read_schema(source)
         columns = wanted.of(schema.names)
         columns += further_columns(schema, columns, wanted.ignore)
-        text = [
-            name for name in columns if types.is_string(kind := schema.field(name).type) or types.is_large_string(kind)
-        ]
-        return validated(pq.ParquetFile(source, read_dictionary=text).read(columns=columns))
+        return validated(pq.ParquetFile(source, read_dictionary=text_columns(schema, columns)).read(columns=columns))
 
     return checked(file, "Parquet", read)
+
+
+def text_columns(schema: Any, columns: Sequence[str]) -> list[str]:
+    """Return which columns hold text, in whatever form arrow has for it."""
+    from pyarrow import types
+
+    kinds = {name: usual_kind(schema.field(name).type) for name in columns}
+    return [name for name, kind in kinds.items() if types.is_string(kind) or types.is_large_string(kind)]
 
 
 def read_csv(file: Path, wanted: Wanted) -> Any:

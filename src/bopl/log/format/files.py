@@ -41,6 +41,10 @@ def find_files(path: str | Path | Sequence[str | Path]) -> list[LogFile]:
     if str(path) == "":
         raise UsageError("path is empty; name a file, a folder or a pattern.")
     _check_kind(given)
+    if "://" in str(path) and not given.exists():
+        raise UsageError(
+            f"{str(path)!r} is an address, and only files of this machine are read: download or mount what it names."
+        )
     if given.is_file():
         return [LogFile(given)]
     if given.is_dir():
@@ -49,12 +53,27 @@ def find_files(path: str | Path | Sequence[str | Path]) -> list[LogFile]:
             raise UsageError(f"the folder {str(path)!r} holds no file to read.")
         return found
     if has_magic(str(path)):
-        found = [LogFile(Path(name)) for name in sorted(glob(str(path), recursive=True)) if Path(name).is_file()]
-        if not found:
-            raise UsageError(f"no file matches {str(path)!r}; check the pattern.")
-        return found
+        return _matching(str(path))
     beside = [one.name for one in given.parent.iterdir()] if given.parent.is_dir() else []
     raise FileNotFoundError(f"there is no file {str(path)!r}; check the path.{did_you_mean(given.name, beside)}")
+
+
+def _matching(pattern: str) -> list[LogFile]:
+    """Return the files that a pattern matches, or those in the folders that it matches."""
+    matches = [Path(name) for name in sorted(glob(pattern, recursive=True))]
+    files = [LogFile(one) for one in matches if one.is_file()]
+    folders = [one for one in matches if one.is_dir() and not one.name.startswith("_")]
+    inner = {one: [file for inside in sorted(one.rglob("*")) if (file := _in_folder(one, inside))] for one in folders}
+    matched = {file.path for file in files}
+    left = [one for one, held in inner.items() if any(file.path not in matched for file in held)]
+    if files and left:
+        raise UsageError(
+            f"{pattern!r} matches files and also folders, such as {str(left[0])!r}, which hold other files: name the "
+            "files or the folders alone, or list the paths."
+        )
+    if not files and not left:
+        raise UsageError(f"no file matches {pattern!r}; check the pattern.")
+    return files or [file for one in left for file in inner[one]]
 
 
 def _check_kind(path: Path) -> None:

@@ -19,6 +19,7 @@ from bopl.log.column import (
     IDENTIFIER_SHARE,
     MIN_IDENTIFIERS,
     Column,
+    Kind,
     column_of_counts,
     distinct_values,
     is_identifier,
@@ -211,7 +212,7 @@ class SchemaFit:
         check_categorical(context, roles, categorical)
         self.context, self.roles = list(context), dict(roles)
         self.dtypes = {name: empty[name].dtype for name in context}
-        self.kinds = {name: kind_of(empty[name]) for name in context}
+        self.kinds = {name: _kind_without_rows(empty[name]) for name in context}
         self.gaps = {name: Gaps() for name, kind in self.kinds.items() if kind is not None}
         self.collectors: dict[str, Collector] = {}
         for name, kind in self.kinds.items():
@@ -246,3 +247,11 @@ class SchemaFit:
             name: column and replace(column, is_optional=self.gaps[name].has_any) for name, column in fitted.items()
         }
         return schema_of_columns(fitted, self.dtypes, self.context, self.roles)
+
+
+def _kind_without_rows(values: nw.Series[Any]) -> Kind | None:
+    """Return the kind of a column by its type alone: one of an unknown type holds no numbers, unless it is empty."""
+    import pyarrow
+
+    is_unknown = values.dtype == nw.Unknown and not pyarrow.types.is_null(values.to_arrow().type)
+    return None if is_unknown else kind_of(values)

@@ -12,6 +12,7 @@ from typing import Any
 from bopl._errors import UsageError, did_you_mean
 from bopl.log.format.columnar import checked, open_parquet
 from bopl.log.format.files import LogFile, find_files
+from bopl.log.frame import usual_kind
 
 _TAIL_BYTES = 8  # of a Parquet file: the length of the footer and four letters
 
@@ -57,16 +58,17 @@ def check_unchanged(path: str, stamp: str) -> None:
 def common_types(footers: Sequence[Footer], columns: Sequence[str]) -> dict[str, Any]:
     """Return the Arrow type that each column has in all files; numbers of several widths become the widest.
 
-    Text is text, whether a file stores it as positions in a dictionary or not.
+    Text is text, whether a file stores it as positions in a dictionary or not, and times with a zone are in UTC.
     """
     return {name: _common_type(footers, name) for name in columns}
 
 
 def plain_type(kind: Any) -> Any:
-    """Return the type of the values where a type is one of positions in a dictionary."""
+    """Return the type that values have once they are read; that of the values for positions in a dictionary."""
     from pyarrow import types
 
-    return kind.value_type if types.is_dictionary(kind) else kind
+    kind = usual_kind(kind)
+    return usual_kind(kind.value_type) if types.is_dictionary(kind) else kind
 
 
 def _common_type(footers: Sequence[Footer], name: str) -> Any:
@@ -84,6 +86,8 @@ def _common_type(footers: Sequence[Footer], name: str) -> Any:
             merged = pyarrow.unify_schemas(
                 [pyarrow.schema([found]), pyarrow.schema([pyarrow.field(name, kind)])], promote_options="permissive"
             )
+            if (_is_text(found.type) or _is_text(kind)) and not _is_text(merged.field(name).type):
+                raise pyarrow.ArrowTypeError("text would become bytes")
         except (pyarrow.ArrowInvalid, pyarrow.ArrowTypeError):
             raise ValueError(
                 f"column {name!r} holds {found.type} in {owner.path!r} and {kind} in {footer.path!r}: files of one "
@@ -91,6 +95,12 @@ def _common_type(footers: Sequence[Footer], name: str) -> Any:
             ) from None
         found = merged.field(name)
     return found.type
+
+
+def _is_text(kind: Any) -> bool:
+    from pyarrow import types
+
+    return bool(types.is_string(kind) or types.is_large_string(kind))
 
 
 def _read_footer(file: LogFile) -> Footer:

@@ -231,6 +231,11 @@ class _Look:
         actions = spec.actions if self.labels is None else self.labels.actions(plan.known_actions)
         assert actions is not None
         assert schema is not None
+        if not actions:
+            raise ValueError(
+                f"action is missing in all {self.n_samples:,} samples, the first at row {pieces[0].file_row} of "
+                f"{pieces[0].file!r}: name another column than {spec.roles['action']!r}."
+            )
         check_action_count(len(actions), actions)
         written = plan.meaning.written
         if written is None and parts.sparse is None:

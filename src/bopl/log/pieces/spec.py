@@ -17,7 +17,7 @@ from bopl.log.bandit_log import BanditLog, replaced
 from bopl.log.check import check_reward, float_column, number_groups
 from bopl.log.cleaning import ChosenRows, RowChoice, choose_rows
 from bopl.log.context import read_only
-from bopl.log.format.columnar import checked, validated
+from bopl.log.format.columnar import checked, text_columns, validated
 from bopl.log.format.log_format import PARQUET
 from bopl.log.format.log_parts import LogParts, table_parts
 from bopl.log.instant import from_epoch, read_times
@@ -206,12 +206,10 @@ def positions_of(labels: AnyArray, known: AnyArray) -> IntArray:
 def _row_group(source: Path, piece: Piece, columns: tuple[str, ...]) -> Any:
     import pyarrow
     import pyarrow.parquet as pq
-    from pyarrow import types
 
     schema = pq.read_schema(source)
     present = [name for name in columns if name in schema.names]
-    text = [name for name in present if types.is_string(kind := schema.field(name).type) or types.is_large_string(kind)]
-    with pq.ParquetFile(source, read_dictionary=text) as file:
+    with pq.ParquetFile(source, read_dictionary=text_columns(schema, present)) as file:
         table = validated(file.read_row_group(piece.row_group, columns=present))
     for name, value in piece.partition:
         if name in columns:
