@@ -256,6 +256,31 @@ def test_without_workers_a_fit_ends_after_its_patience(running, client):
             placement.update(multiply, 5)
 
 
+def pause_above(share, dask_worker):
+    """Set the share of its memory above which a worker is paused."""
+    dask_worker.memory_manager.memory_pause_fraction = share
+
+
+def test_a_worker_that_dask_has_paused_for_good_is_named_with_its_memory(client, monkeypatch):
+    monkeypatch.setattr(dask_module, "LOOKS", 1)
+    address = min(client.nthreads())
+
+    def status():
+        return client.scheduler_info()["workers"][address]["status"]
+
+    with DaskCluster(client, patience=0.5) as dask, dask.place(numbers(), build) as placement:
+        placement.update(multiply, 3)
+        client.run(pause_above, 1e-9, workers=[address])
+        try:
+            until(lambda: status() == "paused")
+            with pytest.raises(RuntimeError, match=rf"paused the worker at {address} for 0.5 seconds.* of 1,000 MB"):
+                placement.update(multiply, 5)
+        finally:
+            client.run(pause_above, 0.8, workers=[address])
+    until(lambda: status() == "running")
+    until(lambda: nothing_is_left(client, placement.id))
+
+
 def test_an_address_is_a_cluster_too(client):
     with using_cluster(client.scheduler.address) as cluster:
         assert isinstance(cluster, Cluster)

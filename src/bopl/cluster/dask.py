@@ -24,6 +24,7 @@ from bopl.cluster.placement import Cluster
 FAN_IN = 8  # answers added by one task
 MANY = 8  # answers that the client does not add itself
 POLL = 0.25  # seconds between two checks of who is alive
+LOOKS = 20  # of these checks between two of who is paused, which send more
 FETCH = 1.0  # seconds, initially, to wait for an existing answer; its worker may have died since
 PATIENCE = 60.0  # seconds to wait for a worker if none is left
 TIMEOUT = 10.0  # seconds to reach the scheduler
@@ -178,9 +179,14 @@ class DaskCluster(Cluster):
         from distributed import TimeoutError
 
         done = _Countdown(futures)
-        while not done.wait(POLL):
+        paused: dict[str, float] = {}
+        for n_looks in itertools.count(1):
+            if done.wait(POLL):
+                break
             if not addresses <= set(self._alive()):
                 return [], True
+            if n_looks % LOOKS == 0:
+                self._refuse_paused(addresses, paused)
         answers: list[Answer] = []
         patience = FETCH
         while len(answers) < len(futures):
@@ -227,6 +233,25 @@ class DaskCluster(Cluster):
                 )
             time.sleep(POLL)
         return alive
+
+    def _refuse_paused(self, addresses: set[str], since: dict[str, float]) -> None:
+        """Raise if a worker can begin nothing any more.
+
+        Dask pauses a worker whose memory is nearly full. What the worker has begun may free some; after that nothing
+        will. ``since`` remembers when each was first seen so.
+        """
+        workers = self._client.sync(self._client.scheduler.identity)["workers"]
+        for address in addresses:
+            worker = workers.get(address, {"status": "gone"})
+            if worker["status"] != "paused" or worker["metrics"].get("task_counts", {}).get("executing"):
+                since.pop(address, None)
+            elif time.monotonic() - since.setdefault(address, time.monotonic()) > self._patience:
+                taken, limit = worker["metrics"].get("memory", 0) / 1e6, (worker["memory_limit"] or 0) / 1e6
+                raise RuntimeError(
+                    f"Dask has paused the worker at {address} for {self._patience:g} seconds, because its memory is "
+                    f"nearly full ({taken:,.0f} of {limit:,.0f} MB): give workers more memory (`--memory-limit`), or "
+                    "write smaller row groups."
+                )
 
     def _lease(self, placement: str, addresses: set[str]) -> None:
         """Make the workers keep the states of a placement until the lease is given up."""
