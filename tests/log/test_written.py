@@ -387,7 +387,7 @@ def test_logs_that_do_not_agree_are_refused(case):
 
 
 def test_only_logs_are_joined():
-    with pytest.raises(TypeError, match="number 2 is a list"):
+    with pytest.raises(TypeError, match="number 2 is of type list"):
         bopl.concat([random_log(), []])
 
 
