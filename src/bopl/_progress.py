@@ -13,6 +13,7 @@ from contextvars import ContextVar, Token
 from typing import Any, TextIO
 
 EVERY = 30.0  # seconds between plain lines
+MIN_SHARE = 0.02  # of some work, that has to be done before the time left can be told
 # What the steps of a run are called, and which of how many they are.
 STAGES = {
     "read": (1, "reading the log"),
@@ -57,7 +58,7 @@ class RunLine:
         self._every = every
         self._clock = clock
         self._began = clock()
-        self._stage = self._detail = ""
+        self._stage = self._detail = self._note = ""
         self._status: Any = None
         self._is_over = threading.Event()
         self._writer: threading.Thread | None = None
@@ -88,12 +89,17 @@ class RunLine:
     def stage(self, name: str) -> None:
         """Say which step of the run begins."""
         number, words = STAGES.get(name, (None, name))
-        self._stage, self._detail = words if number is None else f"{number} of {N_STAGES}, {words}", ""
-        self._show()
+        self._stage = words if number is None else f"{number} of {N_STAGES}, {words}"
+        self.say("")
 
     def say(self, detail: str) -> None:
         """Say how far the step is."""
-        self._detail = detail
+        self._detail, self._note = detail, ""
+        self._show()
+
+    def note(self, note: str) -> None:
+        """Add how far a part of that is, such as the rounds of a fit."""
+        self._note = note
         self._show()
 
     @contextmanager
@@ -108,7 +114,8 @@ class RunLine:
     @property
     def text(self) -> str:
         """What the line says."""
-        return f"{self._stage}: {self._detail}" if self._detail else self._stage
+        details = ", ".join(one for one in (self._detail, self._note) if one)
+        return f"{self._stage}: {details}" if details else self._stage
 
     def write(self) -> None:
         """Write a plain line."""
@@ -130,12 +137,27 @@ class RunLine:
             self.write()
 
 
+def left_text(seconds: float, share: float) -> str:
+    """Return how long work will go on that took ``seconds`` for a share of it; empty if that cannot be told yet."""
+    if share < MIN_SHARE:
+        return ""
+    left = int(seconds * (1.0 - share) / share)
+    return f", {left // 60:02d}:{left % 60:02d} left"
+
+
 _CURRENT: ContextVar[RunLine | None] = ContextVar("run_line", default=None)
 
 
 def current_line() -> RunLine | None:
     """Return the line of the run that is going on, None if there is none to report to."""
     return _CURRENT.get()
+
+
+def note_progress(text: str) -> None:
+    """Add how far a part of the work is to the line of the run, if there is one."""
+    line = current_line()
+    if line is not None:
+        line.note(text)
 
 
 class Listener(logging.Handler):

@@ -4,8 +4,10 @@ import io
 
 import pytest
 
-from bopl._progress import RunLine, current_line
+import bopl
+from bopl._progress import RunLine, current_line, left_text
 from bopl.race.progress import RaceProgress
+from helpers import informative_log
 from product import RACE, ROLES, SMALL, run_bopl, run_json, write_log
 
 
@@ -20,7 +22,7 @@ class Terminal(io.StringIO):
 def told(monkeypatch):
     """Return what the line of a run is told: its steps, and how far they are."""
     found = []
-    stage, say = RunLine.stage, RunLine.say
+    stage, say, note = RunLine.stage, RunLine.say, RunLine.note
 
     def record(name, text):
         found.append(text)
@@ -28,6 +30,7 @@ def told(monkeypatch):
 
     monkeypatch.setattr(RunLine, "stage", lambda line, name: stage(line, record(name, f"step {name}")))
     monkeypatch.setattr(RunLine, "say", lambda line, detail: say(line, record(detail, detail)))
+    monkeypatch.setattr(RunLine, "note", lambda line, text: note(line, record(text, text)))
     return found
 
 
@@ -92,14 +95,56 @@ def test_a_run_tells_its_steps_and_its_rounds(tmp_path, told):
     settings = (*ROLES, *SMALL, "--reward-translation", "0", "--out", tmp_path / "policy.bopl")
     run_bopl("train", log, *settings)
     assert steps(told) == ["read", "audit", "split", "train", "evaluate", "report"]
-    assert any(text.startswith("round 1 of 12, validation ") for text in told)
+    assert any(text.startswith("round 1 of 12, ") and "left, validation 0." in text for text in told)
 
 
 def test_a_race_tells_its_candidates(tmp_path, told):
     log = write_log(tmp_path / "log.parquet", n_samples=600)
     run_bopl("train", log, *ROLES, *RACE, "--out", tmp_path / "policy.bopl")
     assert any(text.startswith("candidate 1 of 2") for text in told)
-    assert "training the winner" in told
+    after = told[told.index("training the winner") :]
+    assert any(text.startswith("round 1 of at most ") and text.endswith(" of the reward model") for text in after)
+
+
+def test_the_winner_of_a_race_tells_its_rounds_and_its_file_is_the_same(told):
+    log, texts = informative_log(), []
+    policies = [bopl.AutoPolicy(["ips"], progress=progress, random_state=0) for progress in (True, False)]
+    with RunLine(stream=io.StringIO()):
+        for policy in policies:
+            policy.fit(log)
+            texts.append(told.copy())
+            told.clear()
+    rounds = texts[0][texts[0].index("training the winner") + 1 :]
+    assert rounds[0].startswith("round 1 of ")
+    assert "left, reward " in rounds[9]
+    assert not any(text.startswith("round ") for text in texts[1])
+    assert policies[0].policy_id == policies[1].policy_id
+    assert not policies[0].best_policy_.progress
+
+
+def test_a_race_without_a_run_has_a_line_of_its_own_that_rounds_are_added_to():
+    log, stream = bopl.testing.random_log(0), Terminal()
+    with RaceProgress(stream=stream) as race:
+        line, texts = current_line(), []
+        assert line.text == "racing"
+        race.report(3, 8, 0.0)
+        bopl.BoostedPolicy("ips", n_rounds=2, random_state=0).fit(
+            log, callbacks=[lambda state: texts.append(line.text)]
+        )
+        assert line.text == "racing: candidate 3 of 8"
+        race.report(4, 8, 0.0)
+        assert line.text == "racing: candidate 4 of 8"
+    assert current_line() is None
+    assert [text.partition(" left")[0] for text in texts] == [
+        f"racing: candidate 3 of 8, round {number} of 2, 00:00" for number in (1, 2)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("seconds", "share", "text"), [(9.0, 0.01, ""), (41.0, 0.5, ", 00:41 left"), (9, 1.0, ", 00:00 left")]
+)
+def test_the_time_left_is_told_once_a_share_of_the_work_is_done(seconds, share, text):
+    assert left_text(seconds, share) == text
 
 
 def test_json_has_no_progress(tmp_path, told, capsys):

@@ -14,7 +14,7 @@ import numpy as np
 from bopl._exact import Limbs, limbs_of, value_of
 from bopl._machine import memory_in_use_mib
 from bopl._policy_reader import logged_entries
-from bopl._progress import RunLine, current_line
+from bopl._progress import RunLine, current_line, left_text
 from bopl._settings import check_number
 from bopl._typing import AnyArray, FloatArray
 from bopl.boosting.ensemble import Round, Start
@@ -239,11 +239,13 @@ class ProgressBar(Callback):
         self._bar: Any = None
         self._task: Any = None
         self._line: RunLine | None = None
+        self._began, self._n_before = 0.0, 0
 
     def on_start(self, state: BoostingState) -> None:
         """Open the bar."""
         stream = self.stream or sys.stderr
         self._line = current_line()
+        self._began, self._n_before = time.monotonic(), len(state.rounds)
         if self._line is not None or not stream.isatty():
             return
         from rich.console import Console
@@ -275,13 +277,17 @@ class ProgressBar(Callback):
         note = "" if self.note is None else self.note()
         text += f", {note}" if note else ""
         if self._line is not None:
-            self._line.say(f"round {len(state.rounds)} of {state.n_rounds}, {text}")
+            share = (len(state.rounds) - self._n_before) / (state.n_rounds - self._n_before)
+            left = left_text(time.monotonic() - self._began, share)
+            self._line.note(f"round {len(state.rounds)} of {state.n_rounds}{left}, {text}")
         else:
             self._bar.update(self._task, completed=len(state.rounds), value=text, memory=_memory_text())
         return CallbackAction.CONTINUE
 
     def on_end(self, state: BoostingState) -> None:
         """Close the bar."""
+        if self._line is not None:
+            self._line.note("")
         if self._bar is not None:
             self._bar.stop()
             self._bar = None

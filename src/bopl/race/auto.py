@@ -200,7 +200,7 @@ class AutoPolicy(DelegatedPolicy):
                 check_learnable(log)
                 warn_of_leaks(log)
             outcome = self._race(log, n_samples, weight, seed, began, progress, keeper)
-            training = Training(self.n_jobs, deadline, seed, outcome.logging_model, keeper)
+            training = Training(self.n_jobs, deadline, seed, outcome.logging_model, keeper, self.progress)
             self._finish(outcome, trainer(training), deadline, progress)
 
     def _race(
@@ -239,7 +239,7 @@ class AutoPolicy(DelegatedPolicy):
             if not outcome.is_interrupted and time.monotonic() < deadline:
                 for number, winner in enumerate(outcome.winners):
                     progress.say(f"training the winner{'' if len(outcome.winners) == 1 else f' ({number + 1})'}")
-                    policy = fitting.fit(winner)
+                    policy = fitting.fit(winner).set_params(progress=False)  # the race shows it
                     # If training was cut short, all samples teach less than the race did.
                     was_cut = policy.stop_reason_ in (INTERRUPTED, TimeLimit.stop_reason)
                     is_short = was_cut and policy.n_rounds_ < MIN_RETRAINED * policy.n_rounds

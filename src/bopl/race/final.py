@@ -45,6 +45,7 @@ class Training:
     seed: int
     logging_model: LoggingModel  # of the race
     keeper: Keeper  # stores the rounds as they are made
+    progress: bool  # whether to show them
 
 
 @dataclass(frozen=True)
@@ -69,7 +70,7 @@ class InMemory:
 
     def fit(self, winner: Contender) -> BoostedPolicy:
         """Return a winner, trained on all samples."""
-        policy = unfitted(winner, self.log.n_samples, self.training.n_jobs)
+        policy = unfitted(winner, self.log.n_samples, self.training)
         fit = partial(policy.fit, workbench=self._workbench)
         self.training.keeper.fit(fit, self.log, limits(self.training.deadline))
         return policy
@@ -88,7 +89,7 @@ class OverPieces:
     def fit(self, winner: Contender) -> BoostedPolicy:
         """Return a winner, trained on all samples."""
         n_samples = self.log.n_samples
-        policy = unfitted(winner, n_samples, self.training.n_jobs).set_params(n_folds=folds_for(n_samples))
+        policy = unfitted(winner, n_samples, self.training).set_params(n_folds=folds_for(n_samples))
         fit = partial(policy.fit, sample_weight=self.sample_weight, cluster=self.cluster, memory=self.memory)
         try:
             self.training.keeper.fit(fit, self.log, limits(self.training.deadline))
@@ -118,11 +119,11 @@ def folds_for(n_samples: int) -> int:
     return next(folds for size, folds in FINAL_FOLDS if n_samples <= size)
 
 
-def unfitted(winner: Contender, n_samples: int, n_jobs: int | None) -> BoostedPolicy:
+def unfitted(winner: Contender, n_samples: int, training: Training) -> BoostedPolicy:
     """Return a winner before its training: the more samples beyond those it raced on, the more rounds it makes."""
-    policy = winner.unfitted(n_jobs=n_jobs)
+    policy = winner.unfitted(n_jobs=training.n_jobs)
     growth = max(n_samples / winner.n_trained_on, 1.0) ** ROUNDS_GROWTH
-    policy.set_params(n_rounds=round(policy.n_rounds * growth))
+    policy.set_params(n_rounds=round(policy.n_rounds * growth), progress=training.progress)
     return policy
 
 

@@ -15,6 +15,7 @@ import numpy as np
 
 from bopl._exact import exact_mean, exact_sum, limbs_of, no_limbs, value_of
 from bopl._policy_reader import logged_entries
+from bopl._progress import note_progress
 from bopl._registry import keeps
 from bopl._settings import check_number
 from bopl._typing import FloatArray, IntArray
@@ -174,6 +175,7 @@ def boost_folds(
     patience = max(PATIENCE, math.ceil(PATIENCE / (10.0 * model.learning_rate)))
     least, best = error(), 0
     for round_idx in range(model.n_rounds):
+        note_progress(f"round {round_idx + 1} of at most {model.n_rounds} of the reward model")
         for run in runs:
             run.add_round()
         found = error()
@@ -181,6 +183,7 @@ def boost_folds(
             least, best = found, round_idx + 1
         if is_over() or round_idx + 1 - best >= patience:
             break
+    note_progress("")
     return best
 
 
