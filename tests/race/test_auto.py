@@ -456,6 +456,9 @@ def test_a_leaderboard_becomes_plain_values_and_comes_back():
     assert "nan" not in str(board)
     assert board.to_frame("pandas")["candidate"].tolist() == [entry.candidate for entry in board]
     assert len(board[:1]) == 1
+    plain["entries"][0]["seconds"] = 10**40  # a damaged file
+    with pytest.raises(ValueError, match="not valid"):
+        type(board).from_dict(plain)
 
 
 def test_leaderboards_are_ordered_and_their_intervals_hold_their_estimates():

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 HEADS = ("candidate", "uplift over logging", "95% interval", "rounds", "")
 CHOSEN = ("won", "in the blend")
+MAX_WHOLE = 1 << 53
 
 
 @dataclass(frozen=True)
@@ -132,7 +133,8 @@ def _read_entry(row: dict[str, Any]) -> Entry:
     for name, kind in _KINDS.items():
         value = np.inf if name == "sharpness" and row[name] == "greedy" else row[name]
         values[name] = float("nan") if value is None and kind is float else value
-        if not isinstance(values[name], (int, float) if kind is float else kind):
+        is_huge = isinstance(value, int) and abs(value) > MAX_WHOLE  # numpy takes such a number for an object
+        if is_huge or not isinstance(values[name], (int, float) if kind is float else kind):
             raise ValueError("an entry of the leaderboard is not valid")
     return Entry(**values)
 
