@@ -387,6 +387,44 @@ def test_a_setting_of_a_learner_that_no_file_can_hold_is_missed_when_it_is_fitte
             bopl.load(path).fit(log)
 
 
+@dataclass(frozen=True)
+class Frozen:
+    """A learner whose settings are the fields of a dataclass."""
+
+    max_depth: int = 2
+
+    def bind(self, log, *, seed):
+        return HistTree(self.max_depth).bind(log, seed=seed)
+
+
+def test_the_settings_of_a_learner_may_be_those_of_a_dataclass(tmp_path):
+    log, path = random_log(0, n_samples=200), tmp_path / "policy.bopl"
+    policy = bopl.BoostedPolicy("ips", Frozen(3), n_rounds=2, random_state=0)
+    policy.fit(log, callbacks=[bopl.Checkpoint(tmp_path / "checkpoint")]).save(path)  # nobody registered it
+    with pytest.raises(ValueError, match="the learner 'Frozen'"):
+        bopl.load(path).fit(log)
+    with pytest.raises(ValueError, match=r"made with learner=.*'max_depth': 3"):
+        clone(policy).set_params(learner=Frozen(4)).fit(log, resume_from=tmp_path / "checkpoint")
+    with forgotten():
+        register_learner(Frozen)
+        check_learner(Frozen(3))
+        policy.save(path)
+        assert bopl.load(path).learner == Frozen(3)
+
+
+def test_a_learner_without_settings_can_be_fitted_and_saved(tmp_path):
+    class Bare:
+        def bind(self, log, *, seed):
+            return HistTree(2).bind(log, seed=seed)
+
+    log, path = random_log(0, n_samples=200), tmp_path / "policy.bopl"
+    bopl.BoostedPolicy("ips", Bare(), n_rounds=2, random_state=0).fit(log).save(path)
+    with pytest.raises(ValueError, match="the learner 'Bare'"):
+        bopl.load(path).fit(log)
+    with pytest.raises(AssertionError, match="needs settings"):
+        check_learner(Bare())
+
+
 class HalfIPS(IPS):
     def moments(self, terms):
         return 0.5 * super().moments(terms)
