@@ -181,7 +181,7 @@ def deprecated_listener(name: str, hear: Hear | None) -> Iterator[None]:
         yield
         return
     warnings.warn(
-        f"{name}= is deprecated and goes with version 0.3: add a handler to logging.getLogger('bopl') instead.",
+        f"{name}= is deprecated and will be removed in 0.3: add a handler to logging.getLogger('bopl') instead.",
         FutureWarning,
         stacklevel=4,  # the caller of the function with this parameter
     )

@@ -1,4 +1,4 @@
-"""How many decisions it takes to tell a difference, and whether more of them would help to train a better policy."""
+"""How many decisions it takes to detect a difference, and whether more of them would help to train a better policy."""
 
 from __future__ import annotations
 
@@ -35,15 +35,15 @@ class PlanRow(Record):
     uplift_ci_upper: Annotated[float, "upper end of it"]
     n: Annotated[int, "decisions at hand"]
     std_dev: Annotated[float, "standard error of the uplift, times the square root of the decisions"]
-    detectable: Annotated[float, "uplift that the decisions at hand tell from zero, with the power asked for"]
-    n_for_min_uplift: Annotated[float, "decisions that tell the smallest uplift of interest; missing if there is none"]
-    n_for_uplift: Annotated[float, "decisions that tell the estimated uplift, if that is the true one"]
+    detectable: Annotated[float, "smallest uplift that these decisions can detect, with the given power"]
+    n_for_min_uplift: Annotated[float, "decisions needed to detect the minimum uplift; missing if there is none"]
+    n_for_uplift: Annotated[float, "decisions needed to detect the estimated uplift, if it is the true one"]
     n_for_lower: Annotated[
         float, "the same if the truth is the lower end of the interval; infinite if that is not above zero"
     ]
     n_for_upper: Annotated[float, "the same if the truth is the upper end"]
     n_for_ab_test: Annotated[
-        float, "decisions of an A/B test, both arms together, for the smallest uplift or else the estimate"
+        float, "decisions of an A/B test, both arms together, for the minimum uplift or else the estimate"
     ]
 
 

@@ -204,7 +204,7 @@ class EventStore:
             newest = connection.execute("SELECT coalesce(max(id), 0) FROM promotion").fetchone()[0]
             if after is not None and newest != after:
                 raise UsageError(
-                    f"promotion {newest} came meanwhile, after promotion {after}: look at it and decide anew."
+                    f"promotion {newest} was made in the meantime, after promotion {after}: review it and decide again."
                 )
             timed = replace(row, time=self.clock.now(), id=newest + 1)
             connection.execute(ADD_PROMOTION, _cells(timed, _WITHOUT_ID))

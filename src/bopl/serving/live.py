@@ -153,7 +153,7 @@ class LiveFigures:
             "bopl_up_seconds": ("Time since the server started.", time.time() - self._service.started, none),
             "bopl_promotion": ("Number of the promotion that is served.", float(promotion.id), none),
             "bopl_policy_share": ("Share of the promoted policy in what is served.", promotion.share, labels),
-            "bopl_events_waiting": ("Changes that wait for the disk.", float(store.n_waiting), none),
+            "bopl_events_waiting": ("Writes waiting for the disk.", float(store.n_waiting), none),
             "bopl_clock_ahead_seconds": ("How far event times are ahead of the clock.", store.clock.ahead_s, none),
             "bopl_is_degraded": ("1 if a promotion cannot be served.", float(self._service.problem is not None), none),
             "bopl_closed_decisions": ("Decisions of this promotion whose window closed.", float(self._n_closed), none),
