@@ -94,7 +94,7 @@ class Answers:
         return self.question.confidence(self.confidence, n_answers)
 
     def _normal(self, n_answers: int) -> Intervals:
-        """Return normal intervals of the answers that come beside the main ones."""
+        """Return normal intervals of the answers that are given besides the main ones."""
         return Intervals(Normal(self.confidence), Normal(self._level(n_answers)))
 
     def _goal(self, ledger: Ledger | None = None, n_answers: int | None = None, what: str = "policies") -> Goal:

@@ -58,11 +58,11 @@ def required_samples(std_dev: float, effect: float, *, confidence: float = 0.95,
     std_dev : float
         Standard error of the estimate, times the square root of the decisions it rests on.
     effect : float
-        Infinitely many decisions are needed where it is not positive.
+        If it is not positive, infinitely many decisions are needed.
     confidence : float in (0, 1), default=0.95
         Confidence level of the two-sided interval that has to exclude zero.
     power : float in (0, 1), default=0.8
-        Probability with which it shall.
+        Probability with which it does.
     """
     if not effect > 0.0:
         return math.inf
@@ -70,7 +70,7 @@ def required_samples(std_dev: float, effect: float, *, confidence: float = 0.95,
 
 
 def detectable_effect(std_dev: float, n_samples: float, *, confidence: float = 0.95, power: float = 0.8) -> float:
-    """Return the effect that so many decisions tell from zero; the inverse of `required_samples`."""
+    """Return the smallest effect that ``n_samples`` decisions tell from zero; the inverse of `required_samples`."""
     return _factor(confidence, power) * std_dev / math.sqrt(n_samples)
 
 
@@ -82,7 +82,7 @@ def _factor(confidence: float, power: float) -> float:
 
 @dataclass(frozen=True, eq=False)
 class Plan(Tabular):
-    """How many decisions it takes to tell each policy from the logging policy.
+    """How many decisions it takes to distinguish each policy from the logging policy.
 
     A plan for the uplift that was estimated is as uncertain as that estimate, so it comes with both ends of its
     interval; the plan for the smallest uplift of interest rests on the spread alone. No plan is for fewer decisions
@@ -109,13 +109,13 @@ def plan(
     power: float = 0.8,
     simultaneous: bool = True,
 ) -> Plan:
-    """Say how many decisions it takes to tell policies from the logging policy.
+    """Return how many decisions it takes to distinguish policies from the logging policy.
 
     Parameters
     ----------
     log : BanditLog
-        Whose weights, rewards and groups say how much estimates scatter. Where it has groups, decisions are counted as
-        they come in it, so many to a group.
+        Its weights, rewards and groups determine how much estimates scatter. If it has groups, new decisions are
+        assumed to come in groups of the same sizes.
     policies : policy, or mapping of name to policy, optional
         As for `bopl.evaluate`. Before there is one: always taking one action, for each action of the log.
     min_uplift : float, optional
@@ -242,7 +242,7 @@ class LearningCurve:
     n_trained : tuple of int
         Samples that each policy was trained on, in ascending order.
     plan : Plan
-        Uplift of each policy on the held-out samples, in that order, and the decisions that tell it.
+        Uplift of each policy on the held-out samples, in that order, and the decisions needed to detect it.
     gain, gain_ci_lower, gain_ci_upper : float
         What the largest policy earns more than the one before, paired on the same samples, and its interval.
     n_held_out : int

@@ -68,7 +68,7 @@ class LogRequest:
 
     @property
     def carried(self) -> list[str]:
-        """Names of the columns that the log carries beside its roles and its context."""
+        """Names of the columns that the log carries besides its roles and its context."""
         return [*self.other_rewards, *([] if self.segment is None else [self.segment])]
 
     @property

@@ -77,7 +77,7 @@ def _unknown_names(policy: BoostedPolicy, facts: Mapping[str, Any]) -> dict[str,
 
 
 def pack_boosted(policy: BoostedPolicy) -> Packed:
-    """Return what a fitted `BoostedPolicy` has beside what all policies have."""
+    """Return what a fitted `BoostedPolicy` has besides what all policies have."""
     rounds, arrays = pack_rounds(policy.ensemble_.rounds)
     start = policy.ensemble_.start
     start_facts, start_arrays = pack_predictors(start.predictors)
@@ -102,7 +102,7 @@ def pack_boosted(policy: BoostedPolicy) -> Packed:
 
 
 def own_settings(policy: BoostedPolicy) -> list[str]:
-    """Return the settings that a subclass has beside ours, and that can be written."""
+    """Return the settings that a subclass has besides ours, and that can be written."""
     ours = (*_PLAIN_SETTINGS, "objective", "learner", "reward_model")
     return [name for name, value in policy.get_params(deep=False).items() if name not in ours and is_plain(value)]
 

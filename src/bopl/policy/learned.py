@@ -64,7 +64,7 @@ class LearnedPolicy(PackedPolicy):
         Parameters
         ----------
         context : BanditLog, or array-like of shape (n_samples, n_features)
-            A log, or contexts with ``action``, ``reward`` and ``propensity`` beside them as for `BanditLog`.
+            A log, or contexts together with ``action``, ``reward`` and ``propensity``, as for `BanditLog`.
         action, reward, propensity, actions
             As for `BanditLog`; only without a log. ``action`` may hold all three, as `bopl.outcomes` makes them.
         """

@@ -94,7 +94,7 @@ class LiveFigures:
             self._look_at_value(connection)
 
     def _begin(self, promotion: PromotionRow) -> None:
-        """Start the running value anew: it belongs to one promotion."""
+        """Restart the running value: it belongs to one promotion."""
         from bopl.evaluation.running import RunningBound  # heavy, and nobody waits for it here
 
         self._promotion, self._last_closed, self._n_closed, self._n_rewarded = promotion.id, (promotion.time, 0), 0, 0
@@ -145,7 +145,7 @@ class LiveFigures:
     # -- Telling ----------------------------------------------------------------------------------------------------
 
     def gauges(self) -> dict[str, tuple[str, float, Mapping[str, str]]]:
-        """Return what the metrics tell beside the counters."""
+        """Return what the metrics show besides the counters."""
         promotion, store = self._service.promotion, self._service.store
         labels = {"policy": promotion.policy}
         none: dict[str, str] = {}

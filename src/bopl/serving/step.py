@@ -73,7 +73,7 @@ def step(folder: str | Path, *, now: int | None = None, say: Hear | None = None,
     Parameters
     ----------
     folder : path
-        Of the loop; the server may be running meanwhile.
+        Of the loop; the server may be running at the same time.
     now : int, optional
         Microseconds since 1970, for the join; by default the time of the machine.
     say : callable, optional
