@@ -12,13 +12,12 @@ from bopl._settings import check_flag
 from bopl.log.check import names_of
 from bopl.log.cleaning import RowChoice
 from bopl.log.context import MANY
-from bopl.log.schema import LogSchema
+from bopl.log.schema import ROLES, LogSchema
 
 if TYPE_CHECKING:
     from bopl.log.format import LogParts
     from bopl.log.written import Written
 
-ROLES = ("action", "reward", "propensity", "time", "group")
 DEFAULT_ROLES = {"action": "action", "reward": "reward", "propensity": "propensity"}
 
 

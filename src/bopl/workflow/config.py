@@ -178,7 +178,8 @@ class TrainConfig:
     def request(self) -> LogRequest:
         """Return the request to read the log."""
         from bopl.log.cleaning import RowChoice
-        from bopl.log.request import ROLES, LogRequest
+        from bopl.log.request import LogRequest
+        from bopl.log.schema import ROLES
 
         return LogRequest(
             self.paths,
