@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from inspect import signature
 from typing import Any, ClassVar, Self
 
 from bopl._archive import Archive
@@ -98,7 +99,7 @@ class LearnedPolicy(PackedPolicy):
         """Return the policy of a model file; `bopl.load` calls this."""
         from bopl.policy.model_file import plain_settings, restore_common
 
-        policy = cls(**plain_settings(archive.document["settings"], cls().get_params(deep=False)))
+        policy = cls(**plain_settings(archive.document["settings"], signature(cls).parameters))
         restore_common(policy, archive)
         policy.unpack_learned(archive.document["learned"], archive.arrays)
         return policy
