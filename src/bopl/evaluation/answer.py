@@ -295,9 +295,9 @@ def _level_notes(task: EvaluationTask, sums: LogSums) -> list[str]:
             f"Verdicts and intervals of the uplift hold for all {question.n_judged} policies together: each is at "
             f"{100.0 * level:.6g}%."
         )
+    if type(task.interval) is not Normal and (sums.books.has_segments or not question.is_plain):
+        notes.append(f"Guards, segments and comparisons have normal intervals, not {task.interval.name} ones.")
     if task.interval.needs_replicates:
-        if not question.is_plain or sums.books.has_segments:
-            notes.append("Intervals of guards, segments and comparisons are normal ones, not of the bootstrap.")
         n_replicates, fewest = task.settings.n_replicates, MIN_TAIL_REPLICATES / ((1.0 - level) / 2.0)
         if n_replicates < fewest:
             notes.append(
