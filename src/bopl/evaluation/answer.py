@@ -334,7 +334,7 @@ def _guard_state(guard: Guard, found: GuardChange, strict: Bounds, certainty: st
         return KEPT, f"The guard {guard} is kept: {between}.", limit
     if max(sign * one for one in strict) < sign * limit:
         return BROKEN, f"The guard {guard} is broken: {between}.", limit
-    return UNDECIDED, f"Whether the guard {guard} is kept cannot be told: {between}.", limit
+    return UNDECIDED, f"It is undecided whether the guard {guard} is kept: {between}.", limit
 
 
 def _change_text(change: float, base: float) -> str:

@@ -282,7 +282,7 @@ class LearningCurve:
         head = {
             True: "More data would probably still help",
             False: "More data would hardly help",
-            None: f"Whether more data would help cannot be told on {self.n_held_out:,} held-out samples",
+            None: f"{self.n_held_out:,} held-out samples cannot tell whether more data would help",
         }[self.still_rises]
         interval = f"{100.0 * self.confidence:.4g}% interval {self.gain_ci_lower:+.3g} to {self.gain_ci_upper:+.3g}"
         earned = f"{head}: going from {before:,} to {last:,} training samples earned {self.gain:+.3g} ({interval})."

@@ -133,7 +133,7 @@ def _inverse_propensity_by_action(log: BanditLog) -> Finding:
     count, variance, third = _sums_by_action(log, inverse, total / log.n_samples)
     often, z = count >= FEW_SAMPLES, np.zeros(log.n_actions)
     gap = (total - expected)[often]
-    log_variance = np.log(np.maximum(variance, 1e-18 * total**2)[often])  # rounding alone is no spread
+    log_variance = np.log(np.maximum(variance, 1e-18 * total**2)[often])  # rounding alone is not spread
     # Few and very unequal 1/p miss their sum more often than they overshoot it, and look sure of themselves then: the
     # largest are those that are not there. So a sum that is too small has at least the usual spread of an action's.
     usual = log_variance.mean() if often.any() else 0.0
