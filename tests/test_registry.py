@@ -21,6 +21,11 @@ from typing import ClassVar
 import numpy as np
 from bopl.evaluation import IPS
 from bopl.objective import IPS as Objective
+from bopl.objective import Clipped
+
+@dataclass(frozen=True)
+class Softly(Clipped):
+    name: ClassVar[str] = "softly"
 
 @dataclass(frozen=True)
 class Half(IPS):
@@ -48,6 +53,8 @@ def installed(tmp_path):
         gone = plugin_of_a_test:Gone
         [bopl.objectives]
         mine = plugin_of_a_test:Mine
+        [bopl.weights]
+        softly = plugin_of_a_test:Softly
     """
     (info / "entry_points.txt").write_text(dedent(entries), encoding="utf8")
     return tmp_path
@@ -138,7 +145,10 @@ def test_the_command_lists_and_uses_what_is_installed(installed, tmp_path):
         from bopl.cli.main import app
         from bopl.testing import random_log
         shown = CliRunner().invoke(app, ["train", "--help"], env={{"COLUMNS": "200"}}).output
-        assert "half_ips" in shown and "mine" in shown, shown
+        assert all(name in shown for name in ("half_ips", "mine", "softly")), shown
+        words = {{"_BOPL_COMPLETE": "complete_bash", "COMP_WORDS": "bopl train --objective m", "COMP_CWORD": "3"}}
+        assert CliRunner().invoke(app, [], prog_name="bopl", env=words).output.split() == ["mine"]
+        assert bopl.objective.parse_weight("softly:0.2").tau == 0.2
         log = random_log(0, n_samples=200)
         row = bopl.evaluate(log, {{"same": log.propensity}}, estimators=["half_ips"]).row()
         assert row["uplift"] == 0.0

@@ -119,7 +119,7 @@ def read_archive(path: str | Path, kind: str, newest_format: int, *, expected_by
     kind : str
     newest_format : int
     expected_bytes : int
-        What the arrays may take beside the usual: a file that unpacks to far more than its size is refused.
+        What the arrays may take besides the usual: a file that unpacks to far more than its size is refused.
 
     Raises
     ------

@@ -17,12 +17,12 @@ _LOW = np.uint64((1 << 32) - 1)  # mask of a limb
 
 
 @njit(nogil=True, cache=True, inline="always")
-def add_to(limbs_out, value):  # type: ignore[no-untyped-def]
+def add_to(value, limbs_out):  # type: ignore[no-untyped-def]
     """Add one float to its limbs."""
     bits = np.float64(value).view(np.uint64)
     exponent = (bits >> np.uint64(52)) & _EXPONENT
     if exponent == _EXPONENT:
-        add_special(limbs_out, value)
+        add_special(value, limbs_out)
         return
     mantissa = bits & _MANTISSA
     if exponent == np.uint64(0):
@@ -41,7 +41,7 @@ def add_to(limbs_out, value):  # type: ignore[no-untyped-def]
 
 
 @njit(nogil=True, cache=True)
-def add_special(limbs_out, value):  # type: ignore[no-untyped-def]
+def add_special(value, limbs_out):  # type: ignore[no-untyped-def]
     """Count what is not a number."""
     limbs_out[NAN if np.isnan(value) else INF if value > 0.0 else MINUS_INF] += 1
 
@@ -61,7 +61,7 @@ def add_block(values, limbs_out):  # type: ignore[no-untyped-def]
     exponent = largest >> 52
     if exponent < _MIN_FAST or exponent > _MAX_FAST:
         for i in range(len(values)):
-            add_to(limbs_out, values[i])
+            add_to(values[i], limbs_out)
         return
     top = (exponent + 3 + 31) >> 5  # the least limb in which every value is below 2^50 units
     for at in range(top, top - 3, -1):
@@ -78,7 +78,7 @@ def add_block(values, limbs_out):  # type: ignore[no-untyped-def]
         limbs_out[at + 1] += total >> 32
     for i in range(len(values)):
         if values[i] != 0.0:
-            add_to(limbs_out, values[i])
+            add_to(values[i], limbs_out)
 
 
 @njit(nogil=True, cache=True)
@@ -92,4 +92,4 @@ def add_values(values, limbs_out):  # type: ignore[no-untyped-def]
 def add_by_group(values, group, limbs_out):  # type: ignore[no-untyped-def]
     """Add each float to the limbs of its group."""
     for i in range(len(values)):
-        add_to(limbs_out[group[i]], values[i])
+        add_to(values[i], limbs_out[group[i]])

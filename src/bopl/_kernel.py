@@ -111,7 +111,7 @@ class PatientCache(caching._Cache):
         self._is_enabled = True
 
     def disable(self) -> None:
-        """Compile anew."""
+        """Compile again."""
         self._is_enabled = False
 
     def flush(self) -> None:

@@ -31,7 +31,7 @@ Hear = Callable[[object], None]
 class RunLine:
     """ "3 of 5, training: candidate 2 of 8, 00:41 left", for whatever a run does at the moment.
 
-    On a terminal it is one line that changes; elsewhere, as in a log file of a job, it is written anew every half
+    On a terminal it is one line that changes; elsewhere, as in a log file of a job, it is written again every half
     minute, so that short runs write nothing. While it is open, `current_line` is what parts of the run report to.
 
     Parameters
@@ -203,7 +203,7 @@ def deprecated_listener(name: str, hear: Hear | None) -> Iterator[None]:
         yield
         return
     warnings.warn(
-        f"{name}= is deprecated and goes with version 0.3: add a handler to logging.getLogger('bopl') instead.",
+        f"{name}= is deprecated and will be removed in 0.3: add a handler to logging.getLogger('bopl') instead.",
         FutureWarning,
         stacklevel=4,  # the caller of the function with this parameter
     )

@@ -15,6 +15,7 @@ from collections.abc import Iterator, Mapping, MutableMapping
 from contextlib import contextmanager
 from functools import cache, cached_property
 from importlib import import_module
+from inspect import Parameter, signature
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 if TYPE_CHECKING:
@@ -134,6 +135,23 @@ def full_name(value: Any) -> str:
     """Return module and name of a class, or of that of an object."""
     kind = value if isinstance(value, type) else type(value)
     return f"{kind.__module__}.{kind.__qualname__}"
+
+
+def required_settings(kind: type) -> list[str]:
+    """Return the settings of a class that have no default, so that its name alone does not stand for an object."""
+    named = (one for one in signature(kind).parameters.values() if one.kind not in _OPEN)
+    return [one.name for one in named if one.default is Parameter.empty]
+
+
+_OPEN = (Parameter.VAR_POSITIONAL, Parameter.VAR_KEYWORD)
+
+
+def with_defaults(kind: type[T], name: str) -> T:
+    """Return the object with default settings that a name stands for, or raise one sentence."""
+    if required := required_settings(kind):
+        called = f"{kind.__name__}({required[0]}=…)"
+        raise ValueError(f"{name!r} has no default for {required[0]}: pass an object, such as {called}.")
+    return kind()
 
 
 def keeps(value: Any, kind: type, *methods: str) -> bool:

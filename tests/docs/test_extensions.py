@@ -46,6 +46,9 @@ def test_the_interval_is_wider_than_the_normal_one_and_known_by_name(run):
     )
     assert wide["uplift_ci_upper"] - wide["uplift"] > normal["uplift_ci_upper"] - normal["uplift"]
     assert bopl.evaluation.INTERVALS["chebyshev"] is names["Chebyshev"]
+    for kind in ("bootstrap", "chebyshev"):
+        pair = bopl.evaluate(log, {"a": prob, "b": log.propensity}, estimators="ips", interval=kind, head_to_head=True)
+        assert f"Guards, segments and comparisons have normal intervals, not {kind} ones." in pair.notes
 
 
 def test_the_learner_and_the_objective_of_twenty_lines_keep_the_promises(run):

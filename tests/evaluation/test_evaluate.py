@@ -920,7 +920,7 @@ def test_forest_plot_shows_every_row(tmp_path):
 
 
 def test_a_row_is_found_by_name_or_the_choice_is_named():
-    with pytest.raises(KeyError, match=r"2 rows have policy 'b' .*; there are a <b>/ips"):
+    with pytest.raises(KeyError, match=r"several rows match policy='b' .*; name one of a <b>/ips"):
         full_result().row("b")
 
 

@@ -53,7 +53,7 @@ def test_copies_within_groups_do_not_narrow_the_interval():
         ((0.1, 0.9), 0.3, None, True, "More data would probably still help: going from 100 to 200"),
         ((0.5, 0.5), 0.3, None, False, "More data would hardly help"),
         ((0.5, 0.51), 0.3, 0.05, False, "More data would hardly help"),
-        ((0.5, 0.6), 0.0, None, None, "Whether more data would help cannot be told on 2,000 held-out samples"),
+        ((0.5, 0.6), 0.0, None, None, "2,000 held-out samples cannot tell whether more data would help"),
     ],
 )
 def test_the_sentence_says_what_the_interval_allows(shares, effect, min_uplift, expected, sentence):

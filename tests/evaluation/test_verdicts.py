@@ -175,9 +175,9 @@ def guarded_log(seed=0, n=N, *, step=0.0):
     [
         (0.0, "revenue>=-2%", "better", "The guard is kept: revenue>=-2%."),
         (-1.0, "revenue>=-2%", "worse", "The guard revenue>=-2% is broken: revenue changes by between -1"),
-        (0.0, "revenue>=-0.1%", "inconclusive", "Whether the guard revenue>=-0.1% is kept cannot be told"),
+        (0.0, "revenue>=-0.1%", "inconclusive", "It is undecided whether the guard revenue>=-0.1% is kept"),
         (0.0, "complaints<=+0.05", "better", "kept: complaints<=+0.05"),
-        (0.0, "complaints<=+1%", "inconclusive", "cannot be told: complaints changes by"),
+        (0.0, "complaints<=+1%", "inconclusive", "complaints<=+1% is kept: complaints changes by"),
         (1.0, "revenue<=+0.2", "worse", "is broken"),
     ],
 )

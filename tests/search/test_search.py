@@ -62,7 +62,7 @@ def test_scores_are_the_estimate_and_the_lower_end_of_an_evaluation():
     log = informative_log(3)
     uniform = bopl.baseline.UniformPolicy()  # learns nothing, so that the folds do not matter
     prob = np.full(log.n_samples, 1 / log.n_actions)
-    for estimator in ("snips", "ips"):
+    for estimator in ("snips", "ips", "beta_ips", bopl.evaluation.ClippedIPS(2.0)):
         row = bopl.evaluate(log, prob, estimators=estimator, confidence=0.8).row()
         assert CrossValidatedScorer(log, estimator=estimator)(uniform) == pytest.approx(row["value"])
         score = CrossValidatedScorer(log, estimator=estimator, confidence=0.9)(uniform)
@@ -139,7 +139,8 @@ def test_simulated_scorer_is_the_mean_validation_reward_over_trials():
     ("settings", "message"),
     [
         ({"n_folds": 1}, r"n_folds must lie in \[2, 60\]"),
-        ({"estimator": "dm"}, "estimator must be one of 'snips', 'ips'"),
+        ({"estimator": "dm"}, "estimator must not need a reward model; got 'dm'"),
+        ({"estimator": "snipz"}, "estimators must be one of .*Did you mean 'snips'"),
         ({"confidence": 0.3}, r"confidence must lie in \(0.5, 1\)"),
     ],
 )

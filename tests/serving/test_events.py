@@ -146,7 +146,7 @@ def test_the_newest_promotion_is_in_force(store):
 
 def test_a_promotion_does_not_overrule_one_it_did_not_know(store):
     store.promote(PROMOTION)
-    with pytest.raises(UsageError, match="promotion 1 came meanwhile, after promotion 0"):
+    with pytest.raises(UsageError, match="promotion 1 was made in the meantime, after promotion 0"):
         store.promote(PROMOTION, after=0)
     assert len(store.promotions()) == 1
 

@@ -127,7 +127,7 @@ def test_a_loop_that_has_just_begun_has_a_page():
         ({"mode": "apprentice"}, "Callers decide"),
         ({"reward_window_s": 90.0}, "window of 90 seconds"),
         ({}, "there is no policy yet"),
-        ({"n_fallbacks": 1200}, "1,200 fell back on the baseline"),
+        ({"n_fallbacks": 1200}, "1,200 fell back to the baseline"),
         ({"verdicts": [RAISED]}, "Policy 3f2a: It earns more. It got 50% of the traffic."),
         ({"verdicts": [RAISED | {"action": "roll back"}]}, "It earns more. It was rolled back."),
         ({"verdicts": [RAISED | {"action": "start", "next_share": None}]}, "It began with a share of the traffic."),

@@ -203,7 +203,7 @@ def test_whatever_lies_among_the_policies_a_step_goes_on_and_tells(loop, caplog)
     result = step(loop.path, now=LATER)
     assert result.verdict["verdicts"][bad] == "worse"
     assert "is not a bopl policy file" in result.verdict["left_aside"]["junk"]
-    assert any(one.startswith("junk.bopl is left aside: ") for one in caplog.messages)
+    assert any(one.startswith("junk.bopl is skipped: ") for one in caplog.messages)
 
 
 @pytest.mark.parametrize("content", ["{", "[]", '{"verdict": "better"}'])

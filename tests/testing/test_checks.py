@@ -1,9 +1,10 @@
 """The checks that others run on their extensions: ours pass them, and each broken promise is found and named."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import ClassVar
 
 import numpy as np
+import pandas as pd
 import pytest
 from sklearn.base import BaseEstimator, clone
 from sklearn.linear_model import Ridge
@@ -11,9 +12,19 @@ from sklearn.tree import DecisionTreeRegressor
 
 import bopl
 from bopl.baseline import BoostedRewardPolicy, LoggingPolicy, UniformPolicy
-from bopl.evaluation import ESTIMATORS, IPS, DoublyRobust, MeanEstimator
-from bopl.learner import FittedStep, HistTree, HistTreeClassifier, register_learner
-from bopl.objective import DR, OBJECTIVES, Clipped, RewardTerms, RowWise, Surrogate
+from bopl.evaluation import ESTIMATORS, IPS, DoublyRobust, MeanEstimator, register_estimator
+from bopl.learner import FittedStep, HistTree, HistTreeClassifier, register_learner, with_categories
+from bopl.objective import (
+    DR,
+    OBJECTIVES,
+    Clipped,
+    RewardTerms,
+    RowWise,
+    Surrogate,
+    parse_weight,
+    register_objective,
+    register_weight,
+)
 from bopl.policy import LearnedPolicy, register_policy
 from bopl.policy.decider import load_decider
 from bopl.policy.model_file import plain_settings, to_plain
@@ -385,6 +396,137 @@ def test_a_setting_of_a_learner_that_no_file_can_hold_is_missed_when_it_is_fitte
         bopl.BoostedPolicy("ips", Fussy(options=np.sin), n_rounds=2, random_state=0).fit(log).save(path)
         with pytest.raises(ValueError, match=r"the learner 'Fussy', .* set learner before"):
             bopl.load(path).fit(log)
+
+
+@dataclass(frozen=True)
+class Frozen:
+    """A learner whose settings are the fields of a dataclass."""
+
+    max_depth: int = 2
+    categorical: tuple | None = None  # what the log says
+
+    def bind(self, log, *, seed):
+        return HistTree(self.max_depth, categorical=self.categorical).bind(log, seed=seed)
+
+
+def test_the_settings_of_a_learner_may_be_those_of_a_dataclass(tmp_path):
+    log, path = random_log(0, n_samples=200), tmp_path / "policy.bopl"
+    policy = bopl.BoostedPolicy("ips", Frozen(3), n_rounds=2, random_state=0)
+    policy.fit(log, callbacks=[bopl.Checkpoint(tmp_path / "checkpoint")]).save(path)  # nobody registered it
+    with pytest.raises(ValueError, match="the learner 'Frozen'"):
+        bopl.load(path).fit(log)
+    with pytest.raises(ValueError, match=r"made with learner=.*'max_depth': 3"):
+        clone(policy).set_params(learner=Frozen(4)).fit(log, resume_from=tmp_path / "checkpoint")
+    with forgotten():
+        register_learner(Frozen)
+        check_learner(Frozen(3))
+        policy.save(path)
+        assert bopl.load(path).learner == Frozen(3)
+
+
+def test_a_dataclass_is_told_which_columns_are_categories():
+    log = random_log(0, n_samples=200)
+    frame = pd.DataFrame({"age": log.context[:, 0], "city": np.where(log.context[:, 1] > 0, "Rom", "Ulm")})
+    frame = frame.assign(item=log.action, click=log.reward, p=log.propensity)
+    read = bopl.BanditLog.from_frame(frame, action="item", reward="click", propensity="p")
+    assert with_categories(Frozen(3), read) == Frozen(3, categorical=read.categorical)
+
+
+def test_a_learner_without_settings_can_be_fitted_and_saved(tmp_path):
+    class Bare:
+        def bind(self, log, *, seed):
+            return HistTree(2).bind(log, seed=seed)
+
+    log, path = random_log(0, n_samples=200), tmp_path / "policy.bopl"
+    bopl.BoostedPolicy("ips", Bare(), n_rounds=2, random_state=0).fit(log).save(path)
+    with pytest.raises(ValueError, match="the learner 'Bare'"):
+        bopl.load(path).fit(log)
+    with pytest.raises(AssertionError, match="needs settings"):
+        check_learner(Bare())
+
+
+@dataclass(frozen=True)
+class Demanding(Surrogate):
+    """An objective with a setting that has no default: its name stands for none."""
+
+    factor: float = field(kw_only=True)
+    name: ClassVar[str] = "demanding"
+
+
+class Sharpened(LearnedPolicy):
+    def __init__(self, sharpness):
+        self.sharpness = sharpness
+
+    def learn(self, log):
+        self.mean_ = np.bincount(log.action_idx, log.reward, minlength=log.n_actions)
+
+    def score_actions(self, context):
+        return np.tile(self.sharpness * self.mean_, (len(context), 1))
+
+    def pack_learned(self):
+        return {}, {"mean": self.mean_}
+
+    def unpack_learned(self, facts, arrays):
+        self.mean_ = arrays["mean"]
+
+
+class Slow(bopl.BoostedPolicy):
+    def __init__(self, patience):
+        super().__init__(n_rounds=2)
+        self.patience = patience
+
+
+@dataclass(frozen=True)
+class Heavy(MeanEstimator):
+    most: float
+    name: ClassVar[str] = "heavy"
+
+    def moments(self, terms):
+        return IPS().moments(terms)
+
+
+def test_weights_of_your_own_say_whether_they_take_a_number():
+    @dataclass(frozen=True)
+    class Strict(Clipped):
+        tau: float = field()
+        name: ClassVar[str] = "strict"
+
+    @dataclass(frozen=True)
+    class Bare:
+        name: ClassVar[str] = "bare"
+
+    with forgotten():
+        register_weight(Strict)
+        register_weight(Bare)
+        assert parse_weight("strict:0.2") == Strict(0.2)
+        with pytest.raises(ValueError, match=r"'strict' needs a number, as in strict:0\.05"):
+            parse_weight("strict")
+        with pytest.raises(ValueError, match="'bare' takes no number"):
+            parse_weight("bare:0.2")
+
+
+def test_settings_without_a_default_are_saved_and_asked_for(tmp_path):
+    log, path = random_log(0, n_samples=200), tmp_path / "policy.bopl"
+    with forgotten():
+        register_objective(Demanding)
+        register_policy(Sharpened)
+        register_policy(Slow)
+        register_estimator(Heavy)
+        bopl.BoostedPolicy(Demanding(factor=2.0), n_rounds=2, random_state=0).fit(log).save(path)
+        loaded = bopl.load(path)
+        assert loaded.objective == Demanding(factor=2.0)
+        assert "factor 2" in loaded._repr_html_()
+        Sharpened(3.0).fit(log).save(path)
+        assert bopl.load(path).sharpness == 3.0
+        with pytest.raises(TypeError, match="give its setting 'patience' a default"):
+            Slow(1).fit(log).save(path)
+        with pytest.raises(ValueError, match=r"'demanding' has no default for factor: .*Demanding\(factor=…\)"):
+            bopl.BoostedPolicy("demanding", n_rounds=2).fit(log)
+        with pytest.raises(ValueError, match="'heavy' has no default for most"):
+            bopl.evaluate(log, {"same": log.propensity}, estimators="heavy")
+        names = {row.estimator for row in bopl.evaluate(log, UniformPolicy().fit(log), estimators="all").rows}
+        assert "ips" in names
+        assert "heavy" not in names
 
 
 class HalfIPS(IPS):

@@ -211,7 +211,7 @@ class _Reader:
 
     def number(self, mark: bytes) -> Any:
         if mark not in _NUMBER:
-            raise ValueError(f"{mark!r} marks nothing that is known")
+            raise ValueError(f"the type {mark!r} is unknown")
         form = _NUMBER[mark]
         return struct.unpack(form, self.take(struct.calcsize(form)))[0]
 
@@ -239,11 +239,11 @@ class _Reader:
             self.take(1)
             mark = self.take(1)
             if mark not in _ARRAY or self.take(1) != b"#":
-                raise ValueError("an array is of no type that is known")
+                raise ValueError("an array has an unknown type")
             kind = np.dtype(_ARRAY[mark])
             return np.frombuffer(self.take(self.length() * kind.itemsize), kind).astype(kind.newbyteorder("="))
         if self.take(1) != b"#":
-            raise ValueError("an array does not say how long it is")
+            raise ValueError("an array has no length")
         return [self.value(depth + 1) for _ in range(self.length())]
 
 

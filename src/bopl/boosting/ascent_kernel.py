@@ -246,7 +246,8 @@ def _finish_gradient(dense, action_idx, span, scale, expected, pull, gradient_ou
     """Turn ``exp(score - max)`` into the gradient of a block; add its square norm and its largest entry.
 
     With p the probabilities and q the dense term, ``G_a = p_a · (q_a - Σ p·q - pull)``, and ``pull`` more at the logged
-    action: every score falls by the share of probability that the logged action takes from it.
+    action: every score falls by the share of probability that the logged action takes from it. ``expected`` is
+    overwritten.
     """
     start, stop = span
     n_rows = stop - start

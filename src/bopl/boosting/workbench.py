@@ -19,7 +19,7 @@ from bopl._typing import ContextMatrix, FloatArray
 from bopl.boosting.ensemble import Start, mean_of
 from bopl.learner import BoundLearner, HistTree, Predictor, bind_learner, with_categories
 from bopl.learner.hist_tree.bound import BoundHistTree
-from bopl.learner.store import learner_settings
+from bopl.learner.store import learner_settings, settings_of
 from bopl.log import BanditLog
 from bopl.reward.boosted_model import BoostedRewardModel, BoundPairs
 from bopl.reward.cross_fitting import CrossFit, cross_fit
@@ -264,11 +264,12 @@ def reward_start(models: Sequence[Any], prior: Prior | None, factor: float) -> S
 
 def describe_model(model: Any) -> str:
     """Return what tells a reward model from others: its class and all settings but the threads."""
-    if not hasattr(model, "get_params"):
+    given = settings_of(model)
+    if given is None:
         return f"{type(model).__name__} {id(model)}"
     settings = {
         name: learner_settings(value) if hasattr(value, "get_params") else value
-        for name, value in model.get_params(deep=False).items()
+        for name, value in given.items()
         if name != "n_jobs"
     }
     return json.dumps({"class": type(model).__name__, **settings}, default=repr, sort_keys=True)

@@ -25,7 +25,7 @@ def backtest(
     ] = None,
     every: Annotated[
         str | None,
-        typer.Option(help="Length of a period, such as 7d or 12h; all periods, or the last --periods."),
+        typer.Option(help="Length of a period, such as 7d or 12h; all periods are judged, or the last --periods."),
     ] = None,
     window: Annotated[
         str | None, typer.Option(help="How far back training goes, such as 28d; to the beginning by default.")

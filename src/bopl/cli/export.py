@@ -13,9 +13,11 @@ from bopl.cli.output import Output
 
 def export(
     policy: Annotated[Path, typer.Argument(help="The policy file.")],
-    to: Annotated[str, typer.Option(help="xgboost (JSON, over the context and the one-hot action) or onnx.")],
+    to: Annotated[
+        str, typer.Option(help="Format: xgboost (JSON, with the context and the one-hot action as inputs) or onnx.")
+    ],
     out: Annotated[
-        Path | None, typer.Option(help="The file; by default that of the policy, with .json or .onnx.")
+        Path | None, typer.Option(help="File to write; by default named after the policy, with .json or .onnx.")
     ] = None,
     raw: Annotated[
         bool, typer.Option("--raw", help="ONNX: take the columns of the log by name, including text and times.")

@@ -82,7 +82,7 @@ def _parameters(names: Iterable[str]) -> Iterable[Parameter]:
                 *_declarations(entry.name, kind),
                 help=entry.metadata["help"] + _installed_text(entry.metadata["group"]) + _default_text(entry.default),
                 rich_help_panel=section,
-                autocompletion=_completion(entry.metadata["choices"]),
+                autocompletion=_completion(entry.metadata["choices"], entry.metadata["group"]),
                 show_default=False,
             )
             yield Parameter(entry.name, Parameter.KEYWORD_ONLY, default=None, annotation=Annotated[kind | None, option])
@@ -94,11 +94,12 @@ def _installed_text(group: str | None) -> str:
     return f" From installed packages: {', '.join(names)}." if names else ""
 
 
-def _completion(choices: tuple[str, ...]) -> Callable[[str], list[str]] | None:
+def _completion(choices: tuple[str, ...], group: str | None) -> Callable[[str], list[str]] | None:
     """Return the shell completion of a value; None if any value is allowed."""
 
     def complete(incomplete: str) -> list[str]:
-        return [one for one in choices if one.startswith(incomplete)]
+        known = [*choices, *(offered(group) if group else ())]
+        return [one for one in known if one.startswith(incomplete)]
 
     return complete if choices else None
 

@@ -30,7 +30,11 @@ def predict(
         "decisions.parquet"
     ),
     sample: Annotated[
-        bool, typer.Option("--sample", help="Draw actions, with the propensities to log, not the most probable ones.")
+        bool,
+        typer.Option(
+            "--sample",
+            help="Draw actions at random, with propensities to log, instead of taking the most probable ones.",
+        ),
     ] = False,
     keep: Annotated[str, typer.Option(help="Columns to copy to the decisions, separated by commas.")] = "",
     format: Annotated[

@@ -24,7 +24,7 @@ class ThisMachine(Cluster):
     ----------
     memory : int or str, optional
         Memory that the process may take in total, with libraries and pages of mapped files, such as ``"4GB"``; by
-        default, half of the free memory beside what it holds. States of pieces beyond it live in a file of the cache
+        default, what it holds and half of the free memory. States of pieces beyond it live in a file of the cache
         folder.
     n_threads : int, optional
         Number of pieces processed at once; one per core by default, fewer if the memory does not suffice.
@@ -53,7 +53,7 @@ class ThisMachine(Cluster):
         return self._n_threads
 
     def reserve(self, work: WorkingMemory) -> None:
-        """Leave room for what a fit takes beside states: fewer threads if it is scarce, and the rest is for states.
+        """Leave room for what a fit takes besides states: fewer threads if it is scarce, and the rest is for states.
 
         Warns
         -----

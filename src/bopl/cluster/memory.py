@@ -57,7 +57,7 @@ class MemoryBudgetWarning(UserWarning):
 
 @dataclass(frozen=True)
 class WorkingMemory:
-    """Bytes that a fit takes beside the states of its pieces.
+    """Bytes that a fit takes besides the states of its pieces.
 
     Attributes
     ----------

@@ -207,7 +207,7 @@ class Cluster(Protocol):
         return Placement(self, pieces, build, settled, rows)
 
     def reserve(self, work: WorkingMemory) -> None:
-        """Note what a fit takes beside the states of its pieces, before it begins; by default, nothing is done."""
+        """Note what a fit takes besides the states of its pieces, before it begins; by default, nothing is done."""
         return
 
     def carry_out(self, order: Order) -> Answer:

@@ -94,7 +94,7 @@ class Answers:
         return self.question.confidence(self.confidence, n_answers)
 
     def _normal(self, n_answers: int) -> Intervals:
-        """Return normal intervals of the answers that come beside the main ones."""
+        """Return normal intervals of the answers that are given besides the main ones."""
         return Intervals(Normal(self.confidence), Normal(self._level(n_answers)))
 
     def _goal(self, ledger: Ledger | None = None, n_answers: int | None = None, what: str = "policies") -> Goal:
@@ -295,9 +295,9 @@ def _level_notes(task: EvaluationTask, sums: LogSums) -> list[str]:
             f"Verdicts and intervals of the uplift hold for all {question.n_judged} policies together: each is at "
             f"{100.0 * level:.6g}%."
         )
+    if type(task.interval) is not Normal and (sums.books.has_segments or not question.is_plain):
+        notes.append(f"Guards, segments and comparisons have normal intervals, not {task.interval.name} ones.")
     if task.interval.needs_replicates:
-        if not question.is_plain or sums.books.has_segments:
-            notes.append("Intervals of guards, segments and comparisons are normal ones, not of the bootstrap.")
         n_replicates, fewest = task.settings.n_replicates, MIN_TAIL_REPLICATES / ((1.0 - level) / 2.0)
         if n_replicates < fewest:
             notes.append(
@@ -334,7 +334,7 @@ def _guard_state(guard: Guard, found: GuardChange, strict: Bounds, certainty: st
         return KEPT, f"The guard {guard} is kept: {between}.", limit
     if max(sign * one for one in strict) < sign * limit:
         return BROKEN, f"The guard {guard} is broken: {between}.", limit
-    return UNDECIDED, f"Whether the guard {guard} is kept cannot be told: {between}.", limit
+    return UNDECIDED, f"It is undecided whether the guard {guard} is kept: {between}.", limit
 
 
 def _change_text(change: float, base: float) -> str:

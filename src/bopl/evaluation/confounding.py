@@ -159,7 +159,7 @@ def with_confounding(evaluation: Evaluation, task: EvaluationTask, sums: LogSums
 
 
 def _of_estimates(evaluation: Evaluation, answers: Answers, sources: Sources) -> Iterator[TippingPoint]:
-    """Yield what overturns the verdicts on policies beside the logging policy."""
+    """Yield what overturns the verdicts on policies compared with the logging policy."""
     question, unit = answers.question, sources.unit
     level = question.confidence(evaluation.confidence, question.n_judged)
     interval = interval_for(at_confidence(answers.task.interval, level))
@@ -179,7 +179,7 @@ def _of_estimates(evaluation: Evaluation, answers: Answers, sources: Sources) ->
 
 
 def _of_comparisons(evaluation: Evaluation, answers: Answers, sources: Sources) -> Iterator[TippingPoint]:
-    """Yield what overturns the verdicts on policies beside the one that runs now."""
+    """Yield what overturns the verdicts on policies compared with the one that runs now."""
     question = answers.question
     interval = Normal(question.confidence(evaluation.confidence, len(answers.books.pairs)))
     for pair, one in zip(answers.books.pairs, evaluation.comparisons, strict=True):

@@ -21,7 +21,7 @@ from bopl.evaluation.sample_terms import Pilot, Terms
 
 
 class Need(Enum):
-    """What an estimator needs beside the log's rewards."""
+    """What an estimator needs besides the log's rewards."""
 
     PROPENSITY = "propensities of the logged actions"
     REWARD_MODEL = "a reward model, and the policy's probabilities of all actions"

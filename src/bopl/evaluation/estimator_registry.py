@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from bopl._registry import Registry
+from bopl._registry import Registry, required_settings, with_defaults
 from bopl._settings import check_choice
 from bopl.evaluation.estimator import IPS, SNIPS, BetaIPS, ClippedIPS, Estimator, Need
 from bopl.evaluation.model_based import DirectMethod, DoublyRobust, SelfNormalisedDR, ShrinkageDR, SwitchDR
@@ -55,6 +55,7 @@ def estimator_names(interval: Interval, *, is_default: bool = False, has_reward_
         name
         for name, kind in ESTIMATORS.usable()
         if interval.suits(kind)
+        and not required_settings(kind)
         and (kind.is_default or not is_default)
         and (has_reward_model or Need.REWARD_MODEL not in kind.needs)
     )
@@ -69,4 +70,4 @@ def _get_estimator(estimator: object) -> Estimator:
     if isinstance(estimator, Estimator):
         return estimator
     check_choice("estimators", estimator, tuple(ESTIMATORS))
-    return ESTIMATORS[str(estimator)]()
+    return with_defaults(ESTIMATORS[str(estimator)], str(estimator))

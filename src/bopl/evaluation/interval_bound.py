@@ -128,8 +128,8 @@ class Betting(SampleBound):
         super().check(estimator, has_group=has_group, source=source)
         if source in ("balanced", "mismatched"):
             raise UsageError(
-                "interval='betting' needs every sample to be right on its own, but those of a log of several loggers "
-                "are only together; use 'log_smoothing' or 'empirical_bernstein'."
+                "interval='betting' needs propensities that are right for each sample; those of the mixture of several "
+                "loggers are right only on average: use 'log_smoothing' or 'empirical_bernstein'."
             )
 
     def lower(self, terms: FloatArray, *, width: float, floor: float) -> float:

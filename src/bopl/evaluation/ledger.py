@@ -150,7 +150,7 @@ class Ledger:
 
 @dataclass(frozen=True)
 class LogFacts:
-    """What every answer depends on beside the sums of a ledger."""
+    """What every answer depends on besides the sums of a ledger."""
 
     assumptions: Assumptions
     source: str  # where the propensities come from

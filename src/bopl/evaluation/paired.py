@@ -153,7 +153,7 @@ def compare_pair(
 ) -> Comparison:
     """Return what the log says of two policies head to head.
 
-    ``cases`` are what is known of either policy beside the logging policy.
+    ``cases`` are what is known of either policy against the logging policy.
     """
     difference, bounds = found = pair.difference(interval, unit)
     judged = pair.judged(cases, found, goal.share)

@@ -1,4 +1,4 @@
-"""How many decisions it takes to tell a difference, and whether more of them would help to train a better policy."""
+"""How many decisions it takes to detect a difference, and whether more of them would help to train a better policy."""
 
 from __future__ import annotations
 
@@ -35,15 +35,15 @@ class PlanRow(Record):
     uplift_ci_upper: Annotated[float, "upper end of it"]
     n: Annotated[int, "decisions at hand"]
     std_dev: Annotated[float, "standard error of the uplift, times the square root of the decisions"]
-    detectable: Annotated[float, "uplift that the decisions at hand tell from zero, with the power asked for"]
-    n_for_min_uplift: Annotated[float, "decisions that tell the smallest uplift of interest; missing if there is none"]
-    n_for_uplift: Annotated[float, "decisions that tell the estimated uplift, if that is the true one"]
+    detectable: Annotated[float, "smallest uplift that these decisions can detect, with the given power"]
+    n_for_min_uplift: Annotated[float, "decisions needed to detect the minimum uplift; missing if there is none"]
+    n_for_uplift: Annotated[float, "decisions needed to detect the estimated uplift, if it is the true one"]
     n_for_lower: Annotated[
         float, "the same if the truth is the lower end of the interval; infinite if that is not above zero"
     ]
     n_for_upper: Annotated[float, "the same if the truth is the upper end"]
     n_for_ab_test: Annotated[
-        float, "decisions of an A/B test, both arms together, for the smallest uplift or else the estimate"
+        float, "decisions of an A/B test, both arms together, for the minimum uplift or else the estimate"
     ]
 
 
@@ -58,11 +58,11 @@ def required_samples(std_dev: float, effect: float, *, confidence: float = 0.95,
     std_dev : float
         Standard error of the estimate, times the square root of the decisions it rests on.
     effect : float
-        Infinitely many decisions are needed where it is not positive.
+        If it is not positive, infinitely many decisions are needed.
     confidence : float in (0, 1), default=0.95
         Confidence level of the two-sided interval that has to exclude zero.
     power : float in (0, 1), default=0.8
-        Probability with which it shall.
+        Probability with which it does.
     """
     if not effect > 0.0:
         return math.inf
@@ -70,7 +70,7 @@ def required_samples(std_dev: float, effect: float, *, confidence: float = 0.95,
 
 
 def detectable_effect(std_dev: float, n_samples: float, *, confidence: float = 0.95, power: float = 0.8) -> float:
-    """Return the effect that so many decisions tell from zero; the inverse of `required_samples`."""
+    """Return the smallest effect that ``n_samples`` decisions tell from zero; the inverse of `required_samples`."""
     return _factor(confidence, power) * std_dev / math.sqrt(n_samples)
 
 
@@ -82,7 +82,7 @@ def _factor(confidence: float, power: float) -> float:
 
 @dataclass(frozen=True, eq=False)
 class Plan(Tabular):
-    """How many decisions it takes to tell each policy from the logging policy.
+    """How many decisions it takes to distinguish each policy from the logging policy.
 
     A plan for the uplift that was estimated is as uncertain as that estimate, so it comes with both ends of its
     interval; the plan for the smallest uplift of interest rests on the spread alone. No plan is for fewer decisions
@@ -109,13 +109,13 @@ def plan(
     power: float = 0.8,
     simultaneous: bool = True,
 ) -> Plan:
-    """Say how many decisions it takes to tell policies from the logging policy.
+    """Return how many decisions it takes to distinguish policies from the logging policy.
 
     Parameters
     ----------
     log : BanditLog
-        Whose weights, rewards and groups say how much estimates scatter. Where it has groups, decisions are counted as
-        they come in it, so many to a group.
+        Its weights, rewards and groups determine how much estimates scatter. If it has groups, new decisions are
+        assumed to come in groups of the same sizes.
     policies : policy, or mapping of name to policy, optional
         As for `bopl.evaluate`. Before there is one: always taking one action, for each action of the log.
     min_uplift : float, optional
@@ -242,7 +242,7 @@ class LearningCurve:
     n_trained : tuple of int
         Samples that each policy was trained on, in ascending order.
     plan : Plan
-        Uplift of each policy on the held-out samples, in that order, and the decisions that tell it.
+        Uplift of each policy on the held-out samples, in that order, and the decisions needed to detect it.
     gain, gain_ci_lower, gain_ci_upper : float
         What the largest policy earns more than the one before, paired on the same samples, and its interval.
     n_held_out : int
@@ -282,7 +282,7 @@ class LearningCurve:
         head = {
             True: "More data would probably still help",
             False: "More data would hardly help",
-            None: f"Whether more data would help cannot be told on {self.n_held_out:,} held-out samples",
+            None: f"{self.n_held_out:,} held-out samples cannot tell whether more data would help",
         }[self.still_rises]
         interval = f"{100.0 * self.confidence:.4g}% interval {self.gain_ci_lower:+.3g} to {self.gain_ci_upper:+.3g}"
         earned = f"{head}: going from {before:,} to {last:,} training samples earned {self.gain:+.3g} ({interval})."

@@ -53,9 +53,9 @@ def estimate_propensity(
     Parameters
     ----------
     log : BanditLog
-        Its propensities, if it has any, are not looked at.
+        Its propensities, if it has any, are ignored.
     model : scikit-learn classifier, optional
-        Anything with ``predict_proba``, in the place of the regression and the trees.
+        Anything with ``predict_proba``, in place of the regression and the trees.
     n_folds : int, default=5
         Samples of one group share a fold.
     random_state : int, optional

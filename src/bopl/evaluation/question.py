@@ -1,4 +1,4 @@
-"""`Question`: what is asked of a log beside the value of each policy: margins, guards on other rewards, comparisons."""
+"""`Question`: what is asked besides the value of each policy: margins, guards on other rewards, comparisons."""
 
 from __future__ import annotations
 
@@ -72,8 +72,8 @@ class Guard:
     margin : Margin
         The change that is still allowed.
     is_cost : bool
-        Whether the reward is one that must not rise, such as complaints, by more than the margin; else it must not
-        change by less.
+        Whether the reward is a cost, such as complaints: its change must not exceed the margin. The change of any
+        other reward must not fall below it.
 
     Examples
     --------

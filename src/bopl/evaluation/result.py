@@ -77,7 +77,7 @@ class Evaluation(Tabular):
         found = [one for one in self.decisions if policy is None or one.policy == str(policy)]
         if len(found) != 1:
             raise KeyError(
-                f"{len(found)} verdicts are on policy {policy!r}; there are some on "
+                f"{'several verdicts match' if found else 'no verdict matches'} policy={policy!r}; name one of "
                 f"{', '.join(one.policy for one in self.decisions)}."
             )
         return found[0]
@@ -90,10 +90,9 @@ class Evaluation(Tabular):
         own = [row for row in self.rows if policy is None or row.policy == str(policy)]
         found = [row for row in own if estimator in (None, row.estimator)]
         if len(found) != 1:
-            raise KeyError(
-                f"{len(found)} rows have policy {policy!r} and estimator {estimator!r}; there are "
-                f"{', '.join(f'{row.policy}/{row.estimator}' for row in self.rows)}."
-            )
+            match = "several rows match" if found else "no row matches"
+            known = ", ".join(f"{row.policy}/{row.estimator}" for row in self.rows)
+            raise KeyError(f"{match} policy={policy!r} and estimator={estimator!r}; name one of {known}.")
         return found[0]
 
     def primary_row(self, policy: object = None) -> Estimate:

@@ -61,7 +61,7 @@ class _LowerBound:
 
 
 class RunningBound:
-    """The value of a policy while its decisions come in, with an interval that is right at all times at once.
+    """The value of a policy while its decisions come in, with an interval that holds at all times simultaneously.
 
     Parameters
     ----------
@@ -88,7 +88,7 @@ class RunningBound:
         self.n_samples, self._weight, self._total = 0, 0.0, 0.0
 
     def add(self, importance_weight: FloatArray, reward: FloatArray) -> None:
-        """Take more samples, in the order in which they were decided; weights of 1 are those of what was served."""
+        """Add samples, in the order in which they were decided; weights of 1 are those of what was served."""
         weight = np.ascontiguousarray(importance_weight, dtype=np.float64)
         scaled = np.clip((np.asarray(reward, dtype=np.float64) - self._low) / (self._high - self._low), 0.0, 1.0)
         self._from_below.add(weight * scaled)
@@ -107,7 +107,7 @@ class RunningBound:
 
     @property
     def mean_weight(self) -> float:
-        """Mean of the weights, which is 1 but for chance where propensities are right; NaN without samples."""
+        """Mean of the weights, which is 1 up to chance if propensities are right; NaN without samples."""
         return self._weight / self.n_samples if self.n_samples else float("nan")
 
     @property

@@ -43,7 +43,7 @@ class Terms:
         return Terms(*(None if part is None else part[rows] for part in vars(self).values()))  # type: ignore[arg-type]
 
     def scaled(self, factor: FloatArray) -> Terms:
-        """Return the terms with weights that are so many times as large."""
+        """Return the terms with weights multiplied by ``factor``."""
         return replace(self, importance_weight=self.importance_weight * factor)
 
     def with_reward(self, reward: FloatArray) -> Terms:

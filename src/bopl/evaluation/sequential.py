@@ -35,7 +35,7 @@ class DifferenceBounds:
     difference : float
         The mean of the terms: an unbiased estimate.
     lower, upper : float
-        Both hold at all times together with the confidence asked for.
+        Both hold together, at all times, with the requested confidence.
     n_samples : int
     """
 

@@ -187,8 +187,8 @@ def _weight_complaint(case: Case, is_paired: bool) -> str | None:
     if not is_bound and facts.n_groups is not None and facts.n_groups < MIN_GROUPS:
         # Before the mean weight: its standard error comes from the groups.
         return (
-            f"The {samples} has {facts.n_groups} groups, fewer than {MIN_GROUPS}: how much they differ from each other "
-            "cannot be told, and the interval cannot be relied on."
+            f"The {samples} has {facts.n_groups} groups, fewer than {MIN_GROUPS}: too few to tell how much groups "
+            "differ, so the interval cannot be relied on."
         )
     if case.source == "mismatched":
         return MISMATCHED
@@ -211,8 +211,8 @@ def lopsided_groups(n_groups: float | None) -> str | None:
         return None
     return (
         f"A few large groups decide: those that tell the two policies apart are worth {n_groups:.0f} of equal size, "
-        f"fewer than {MIN_EQUAL_GROUPS:.0f}. How much groups differ from each other cannot be told, and the interval "
-        "cannot be relied on."
+        f"fewer than {MIN_EQUAL_GROUPS:.0f}: too few to tell how much groups differ, so the interval cannot be relied "
+        "on."
     )
 
 

@@ -240,13 +240,13 @@ def compare(
 
 
 def off_policy_score(
-    log: BanditLog, logged_prob: FloatArray, *, estimator: str = "snips", confidence: float | None = None
+    log: BanditLog, logged_prob: FloatArray, *, estimator: object = "snips", confidence: float | None = None
 ) -> float:
     """Return the estimated value of a policy, or a lower confidence bound on it (`bopl.evaluate`).
 
     The log has held-out samples. A policy that never agrees with it gets the worst reward seen, because no sample
     supports it. ``logged_prob``, of shape (n_samples,), are the policy's probabilities of the logged actions; the
-    estimator is ``"snips"`` or ``"ips"``, which is noisier. The lower bound has the one-sided ``confidence``, in
+    estimator, by name or as an object, needs no reward model. The lower bound has the one-sided ``confidence``, in
     (0.5, 1); by default the value itself is returned.
     """
     if not logged_prob.any():

@@ -70,7 +70,7 @@ class BoundLearner(Protocol):
 
 
 class BaseLearner(Protocol):
-    """Settings of a learner; a scikit-learn estimator, so that it can be cloned and searched over."""
+    """Settings of a learner: a scikit-learn estimator, which can be searched over, or a dataclass."""
 
     def bind(self, log: BanditLog, *, seed: int) -> BoundLearner:
         """Check the settings, prepare the contexts, return what fits one predictor per round."""

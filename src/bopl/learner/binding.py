@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import is_dataclass, replace
 from typing import Any
 
 from sklearn.base import clone
@@ -25,6 +26,8 @@ def with_categories(learner: Any, log: BanditLog) -> Any:
     """Return a learner that knows which columns are categories: what it was told, else what the log says."""
     if not log.categorical or getattr(learner, "categorical", ()) is not None:
         return learner
+    if is_dataclass(learner):
+        return replace(learner, categorical=log.categorical)  # type: ignore[type-var]
     return clone(learner).set_params(categorical=log.categorical)
 
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, is_dataclass
 from functools import cached_property
+from inspect import signature
 from itertools import groupby
 from typing import Any
 
@@ -106,7 +107,7 @@ def _pack_kind(kind: str, predictors: Sequence[Any]) -> Packed:
         name = type(getattr(predictors[0], "estimator", predictors[0])).__name__
         raise TypeError(
             f"predictors of {name} have no plain form and cannot be written to a file; decision trees, linear "
-            "regressors and bopl's own learners can."
+            "regressors and bopl's own learners can, and so can predictors that register_predictor knows."
         )
     facts, arrays = PREDICTORS[kind].pack(predictors)
     return {"kind": kind, **facts}, arrays
@@ -143,7 +144,7 @@ class _ActionColumns:
         if n_bytes > MAX_COLUMN_BYTES:
             raise ValueError(
                 f"its predictors need a column for each of {self.n_actions:,} actions, {n_bytes:,} bytes in all; only "
-                "trees of HistTree and HistTreeClassifier serve so many"
+                "trees of HistTree and HistTreeClassifier support so many"
             )
         return action_columns(self.n_actions, self.action_features)
 
@@ -229,21 +230,29 @@ def register_learner(kind: type) -> type:
 
 def describe_learner(learner: Any) -> dict[str, Any] | None:
     """Return class and settings of a learner for a JSON document; None if it could not be restored from them."""
-    kind: Any = type(learner)
+    kind, given = type(learner), settings_of(learner)
     name = kind.__name__
-    if name not in LEARNERS or LEARNERS[name] is not kind:
+    if given is None or name not in LEARNERS or LEARNERS[name] is not kind:
         return None
-    settings = {key: _plain(value) for key, value in learner.get_params(deep=False).items()}
+    settings = {key: _plain(value) for key, value in given.items()}
     return None if _NOT_PLAIN in settings.values() else {"class": name, "settings": settings}
 
 
 def learner_settings(learner: Any) -> dict[str, Any]:
     """Return what tells one learner's trees from another's, as plain values: all settings but the threads."""
-    if not hasattr(learner, "get_params"):
+    given = settings_of(learner, deep=True)
+    if given is None:
         return {"class": type(learner).__name__, "settings": repr(learner)}
-    settings = {key: _plain(value) for key, value in learner.get_params(deep=True).items() if key != "n_jobs"}
+    settings = {key: _plain(value) for key, value in given.items() if key != "n_jobs"}
     known = {key: repr(value) if value is _NOT_PLAIN else value for key, value in settings.items()}
     return {"class": type(learner).__name__, "settings": dict(sorted(known.items()))}
+
+
+def settings_of(part: Any, *, deep: bool = False) -> dict[str, Any] | None:
+    """Return the settings of a scikit-learn estimator or of a dataclass; None of another object."""
+    if hasattr(part, "get_params"):
+        return dict(part.get_params(deep=deep))
+    return {entry.name: getattr(part, entry.name) for entry in fields(part)} if is_dataclass(part) else None
 
 
 _NOT_PLAIN = object()
@@ -269,5 +278,5 @@ def learner_from(description: dict[str, Any] | None) -> Any:
     if description is None or description.get("class") not in LEARNERS:
         return None
     learner_class: Any = LEARNERS[description["class"]]
-    known = learner_class().get_params(deep=False)
+    known = signature(learner_class).parameters
     return learner_class(**{key: value for key, value in description["settings"].items() if key in known})

@@ -33,7 +33,7 @@ class XGBTree(BaseEstimator):
     max_depth : int, default=8
         Maximum depth of a tree.
     min_child_weight : float, default=1
-        Least sum of weights ``|r|/p`` on each side of a split.
+        Minimum sum of weights ``|r|/p`` on each side of a split.
     reg_lambda : float, default=0
         Ridge penalty on leaf values.
     max_bins : int, default=256
@@ -103,7 +103,7 @@ class XGBTree(BaseEstimator):
 class BoundXGBTree:
     """`XGBTree` with its data matrix.
 
-    One booster grows all trees, because a new one would allocate its histograms anew each round (gigabytes, for deep
+    One booster grows all trees, because a new one would allocate its histograms again each round (gigabytes, for deep
     trees on many columns); a tree does not depend on those before it, since gradients are passed in.
     """
 

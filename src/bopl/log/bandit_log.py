@@ -80,7 +80,7 @@ class BanditLog(LogFiles, AnyLog):
         Drop samples that would be refused (a missing action or reward, a propensity outside (0, 1], an infinite
         context, …); ``origin`` and `audit` say how many, which and why.
     other_rewards : mapping of name to array-like of shape (n_samples,), optional
-        Other outcomes of the decisions, such as revenue beside clicks, for the guards of `bopl.evaluate`: never
+        Other outcomes of the decisions, such as revenue in addition to clicks, for the guards of `bopl.evaluate`: never
         context.
     segment : sequence of shape (n_samples,), optional
         Segment of each sample, such as a country: `bopl.evaluate` then also answers for each segment.

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from bopl.log.bandit_log import BanditLog
 
 MIN_COMPILED = 1 << 20  # entries from which it is worth loading compiled code to hash them
-_MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)
+MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)
 Keys = npt.NDArray[np.uint64]
 
 
@@ -72,7 +72,7 @@ def decision_keys(log: BanditLog, actions: AnyArray | None = None) -> Keys:
     if actions is not None and log.actions.tolist() != actions.tolist():
         position = {label: number for number, label in enumerate(actions.tolist())}
         action_idx = np.array([position.get(label, -1) for label in log.actions.tolist()])[action_idx]
-    return mix(keys_of(log) + action_idx.astype(np.uint64) + _MULTIPLIER)
+    return mix(keys_of(log) + action_idx.astype(np.uint64) + MULTIPLIER)
 
 
 def row_keys(log: BanditLog) -> Keys:
@@ -126,7 +126,7 @@ def _arrays_of(log: BanditLog) -> Iterator[AnyArray]:
 
 def mix(bits: Keys) -> Keys:
     """Return numbers that are spread over all 64 bits, equal for equal ones."""
-    bits = (bits ^ (bits >> np.uint64(31))) * _MULTIPLIER
+    bits = (bits ^ (bits >> np.uint64(31))) * MULTIPLIER
     return bits ^ (bits >> np.uint64(29))
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from bopl._kernel import njit
+from bopl.log.identical import MULTIPLIER
 
-_MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)
 _ABSOLUTE, _INFINITE, _NAN = np.uint32(0x7FFFFFFF), np.uint32(0x7F800000), np.uint32(0x7FC00000)  # bits of float32
 
 
@@ -48,5 +48,5 @@ def row_key(row, columns, salts):  # type: ignore[no-untyped-def]
 @njit(nogil=True, cache=True, inline="always")
 def mix(key):  # type: ignore[no-untyped-def]
     """Return a number that is spread over all 64 bits."""
-    key = (key ^ (key >> np.uint64(31))) * _MULTIPLIER
+    key = (key ^ (key >> np.uint64(31))) * MULTIPLIER
     return key ^ (key >> np.uint64(29))

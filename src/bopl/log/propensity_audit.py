@@ -12,7 +12,7 @@ from bopl._policy_reader import PolicyReader, row_blocks
 from bopl._typing import AnyArray, FloatArray, IntArray
 from bopl._weight import without_skewness
 from bopl.log.finding import NOTE, OK, PROBLEM, Finding, judged
-from bopl.log.propensity_grid import find_grid
+from bopl.log.propensity_grid import MAX_DECIMALS, find_grid
 from bopl.log.weight_audit import ESTIMATED_HINT, mean_weight_finding, uniform_weight, z_text
 
 if TYPE_CHECKING:
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 FEW_SAMPLES = 20  # an action taken less often is hardly logged
 SMALL_PROPENSITY = 1e-3
 MAX_ROUNDING = 0.05  # relative error of the smallest propensity that rounding may have made
-MAX_DECIMALS = 6
 HEAD = 1000  # values that mostly tell that not all of them end soon
 MAX_ACTION_Z = 3.5  # of an action's sum of 1/p, without its skewness; if normal, 4 in 10,000 sound logs exceed it
 MAX_ESTIMATED_ACTION_GAP = 0.25  # of an action's sum of 1/p under estimated propensities
@@ -134,7 +133,7 @@ def _inverse_propensity_by_action(log: BanditLog) -> Finding:
     count, variance, third = _sums_by_action(log, inverse, total / log.n_samples)
     often, z = count >= FEW_SAMPLES, np.zeros(log.n_actions)
     gap = (total - expected)[often]
-    log_variance = np.log(np.maximum(variance, 1e-18 * total**2)[often])  # rounding alone is no spread
+    log_variance = np.log(np.maximum(variance, 1e-18 * total**2)[often])  # rounding alone is not spread
     # Few and very unequal 1/p miss their sum more often than they overshoot it, and look sure of themselves then: the
     # largest are those that are not there. So a sum that is too small has at least the usual spread of an action's.
     usual = log_variance.mean() if often.any() else 0.0

@@ -35,7 +35,7 @@ def read_log(
     """Return the log that is asked for; with a schema, in the columns of that schema.
 
     ``actions`` are all that can be chosen: by default those the format lists, else those that occur. ``known_actions``
-    can be chosen beside those that occur, and come first.
+    can be chosen besides those that occur, and come first.
     """
     log = log_of_parts(
         request,

@@ -12,13 +12,12 @@ from bopl._settings import check_flag
 from bopl.log.check import names_of
 from bopl.log.cleaning import RowChoice
 from bopl.log.context import MANY
-from bopl.log.schema import LogSchema
+from bopl.log.schema import ROLES, LogSchema
 
 if TYPE_CHECKING:
     from bopl.log.format import LogParts
     from bopl.log.written import Written
 
-ROLES = ("action", "reward", "propensity", "time", "group")
 DEFAULT_ROLES = {"action": "action", "reward": "reward", "propensity": "propensity"}
 
 
@@ -68,7 +67,7 @@ class LogRequest:
 
     @property
     def carried(self) -> list[str]:
-        """Names of the columns that the log carries beside its roles and its context."""
+        """Names of the columns that the log carries besides its roles and its context."""
         return [*self.other_rewards, *([] if self.segment is None else [self.segment])]
 
     @property

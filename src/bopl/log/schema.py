@@ -95,9 +95,9 @@ class LogSchema:
         return replace(self, **named)
 
     def encode(self, frame: Any) -> AnyArray:
-        """Return the context columns of any frame as a float32 matrix; columns with other names are left aside.
+        """Return the context columns of any frame as a float32 matrix; columns with other names are ignored.
 
-        Categories that the schema does not know are missing, which is warned of, or "other" where it has such.
+        Categories that the schema does not know become missing, with a warning, or "other" if the column has that.
         """
         if is_frame(frame):
             check_frame_names(frame)
@@ -119,8 +119,8 @@ class LogSchema:
         record : mapping
             Values by the name of their column, of the types that JSON has; datetimes, numpy's numbers and lists of
             numbers will do as well. None is missing; so is a column that is left out, if it was missing in some rows
-            of the log, and otherwise leaving it out is an error. Other names are left aside. Categories that the
-            schema does not know are missing, without a warning, or "other" where it has such.
+            of the log, and otherwise leaving it out is an error. Other names are ignored. Categories that the schema
+            does not know become missing, without a warning, or "other" if the column has that.
 
         Examples
         --------
@@ -189,7 +189,7 @@ class LogSchema:
 
     @classmethod
     def from_json(cls, document: Mapping[str, Any], *, n_features: int | None = None) -> LogSchema:
-        """Return the schema written by `to_json`, of contexts with that many columns of numbers, if it is said."""
+        """Return the schema written by `to_json`, after checking the number of columns, if it is given."""
         optional = document.get("optional", [])  # earlier schemas do not say
         if not isinstance(optional, list):
             raise ValueError("the schema does not list the columns that may be left out")

@@ -138,7 +138,7 @@ def is_raw(table: Any) -> bool:
 
 
 def further_columns(schema: Any, columns: Sequence[str], ignore: Sequence[str]) -> list[str]:
-    """Return the columns of an arrow schema that belong to the log beside those that are asked for by name."""
+    """Return the columns of an arrow schema that belong to the log besides those that are asked for by name."""
     raw = (schema.metadata or {}).get(KEY)
     if raw is None:
         return []

@@ -5,10 +5,11 @@ from __future__ import annotations
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, is_dataclass, replace
+from inspect import signature
 from typing import Any, ClassVar
 
 from bopl._errors import did_you_mean
-from bopl._registry import Registry, full_name
+from bopl._registry import Registry, full_name, required_settings, with_defaults
 from bopl._settings import check_choice
 from bopl.objective.dr import DR
 from bopl.objective.ips import IPS
@@ -35,8 +36,13 @@ def get_objective(objective: str | Objective) -> Objective:
             raise TypeError(f"objective must be a name or an object with a name and bind; got {objective!r}.")
         return objective
     check_choice("objective", objective, list(OBJECTIVES))
-    made: Objective = OBJECTIVES[objective]()
+    made: Objective = with_defaults(OBJECTIVES[objective], objective)
     return made
+
+
+def default_objective(name: str) -> Objective | None:
+    """Return the objective that a name stands for; None if it is unknown, or has settings without a default."""
+    return get_objective(name) if name in OBJECTIVES and not required_settings(OBJECTIVES[name]) else None
 
 
 def make_objective(name: str, **options: Any) -> Objective:
@@ -70,11 +76,13 @@ def parse_weight(text: str) -> Weight:
     if name not in WEIGHTS:
         hint = did_you_mean(name, list(WEIGHTS))
         raise ValueError(f"weight must be one of {', '.join(WEIGHTS)}; got {name!r}.{hint}")
+    if not strength and required_settings(WEIGHTS[name]):
+        raise ValueError(f"the weight {name!r} needs a number, as in {name}:0.05.")
     if not strength:
         default: Weight = WEIGHTS[name]()
         return default
-    if name == Plain.name:
-        raise ValueError("the weight 'plain' takes no number.")
+    if not signature(WEIGHTS[name]).parameters:
+        raise ValueError(f"the weight {name!r} takes no number.")
     try:
         number = float(strength)
     except ValueError:

@@ -187,7 +187,7 @@ class BoostedPolicy(EnsemblePolicy):
         Parameters
         ----------
         context : BanditLog, PartitionedLog, or array-like of shape (n_samples, n_features)
-            A log, in memory or in pieces, or contexts with ``action``, ``reward`` and ``propensity`` beside them as for
+            A log, in memory or in pieces, or contexts together with ``action``, ``reward`` and ``propensity``, as for
             `BanditLog`.
         action, reward, propensity, actions
             As for `BanditLog`; only without a log. ``action`` may hold all three, as `bopl.outcomes` makes them.

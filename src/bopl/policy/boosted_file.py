@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 
 from bopl._archive import Archive, Packed
+from bopl._registry import required_settings
 from bopl.boosting.ensemble import Ensemble, Start, pack_rounds, read_records, unpack_rounds
 from bopl.boosting.history import COLUMNS, History
 from bopl.learner.hist_tree.tree import MAX_NUMBER
@@ -77,7 +78,10 @@ def _unknown_names(policy: BoostedPolicy, facts: Mapping[str, Any]) -> dict[str,
 
 
 def pack_boosted(policy: BoostedPolicy) -> Packed:
-    """Return what a fitted `BoostedPolicy` has beside what all policies have."""
+    """Return what a fitted `BoostedPolicy` has besides what all policies have."""
+    kind = type(policy)
+    if required := required_settings(kind):
+        raise TypeError(f"a file of {kind.__name__} could not be loaded: give its setting {required[0]!r} a default.")
     rounds, arrays = pack_rounds(policy.ensemble_.rounds)
     start = policy.ensemble_.start
     start_facts, start_arrays = pack_predictors(start.predictors)
@@ -102,7 +106,7 @@ def pack_boosted(policy: BoostedPolicy) -> Packed:
 
 
 def own_settings(policy: BoostedPolicy) -> list[str]:
-    """Return the settings that a subclass has beside ours, and that can be written."""
+    """Return the settings that a subclass has besides ours, and that can be written."""
     ours = (*_PLAIN_SETTINGS, "objective", "learner", "reward_model")
     return [name for name, value in policy.get_params(deep=False).items() if name not in ours and is_plain(value)]
 
@@ -169,18 +173,17 @@ def _objective_home(objective: Any) -> dict[str, str]:
 
 def _objective_from(description: Any, home: Any = None) -> Any:
     """Return the objective of a file: the name alone if nothing else was set; a placeholder if it is unknown here."""
-    from bopl.objective.registry import OBJECTIVES, UnknownObjective, get_objective, objective_from
+    from bopl.objective.registry import UnknownObjective, default_objective, objective_from
     from bopl.policy.paper import PAPER_OBJECTIVES
 
     if not isinstance(description if isinstance(description, str) else description.get("name"), str):
         raise ValueError("its objective is not described")
     if isinstance(description, str):  # files from when an objective was only a name
         return PAPER_OBJECTIVES.get(description, description)
-    name = description["name"]
     found = objective_from(description, home)
     if found is None:
         return UnknownObjective(description, home)
-    return name if name in OBJECTIVES and found == get_objective(name) else found
+    return description["name"] if found == default_objective(description["name"]) else found
 
 
 def _start_from(archive: Archive, shape: dict[str, Any]) -> Start:

@@ -17,7 +17,7 @@ from bopl.boosting import Problem, Start, StepRule
 from bopl.boosting.ensemble import STARTS
 from bopl.boosting.workbench import Workbench, describe_model
 from bopl.learner import default_learner
-from bopl.learner.store import learner_settings
+from bopl.learner.store import learner_settings, settings_of
 from bopl.log import BanditLog
 from bopl.objective import Objective, TrainingData, get_objective
 from bopl.objective.registry import check_objective, describe
@@ -65,7 +65,7 @@ class BoostingPlan:
     @property
     def n_threads(self) -> int:
         """The number of threads of the learner, or all processors."""
-        given = self.learner.get_params(deep=False).get("n_jobs") if hasattr(self.learner, "get_params") else None
+        given = (settings_of(self.learner) or {}).get("n_jobs")
         return int(given) if given is not None and given > 0 else os.cpu_count() or 1
 
     def check_has_reward(self, has_reward: bool, n_samples: int) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from inspect import signature
 from typing import Any, ClassVar, Self
 
 from bopl._archive import Archive
@@ -64,7 +65,7 @@ class LearnedPolicy(PackedPolicy):
         Parameters
         ----------
         context : BanditLog, or array-like of shape (n_samples, n_features)
-            A log, or contexts with ``action``, ``reward`` and ``propensity`` beside them as for `BanditLog`.
+            A log, or contexts together with ``action``, ``reward`` and ``propensity``, as for `BanditLog`.
         action, reward, propensity, actions
             As for `BanditLog`; only without a log. ``action`` may hold all three, as `bopl.outcomes` makes them.
         """
@@ -98,7 +99,7 @@ class LearnedPolicy(PackedPolicy):
         """Return the policy of a model file; `bopl.load` calls this."""
         from bopl.policy.model_file import plain_settings, restore_common
 
-        policy = cls(**plain_settings(archive.document["settings"], cls().get_params(deep=False)))
+        policy = cls(**plain_settings(archive.document["settings"], signature(cls).parameters))
         restore_common(policy, archive)
         policy.unpack_learned(archive.document["learned"], archive.arrays)
         return policy

@@ -256,7 +256,7 @@ MAX_SETTING = 1 << 62
 
 
 def _kinds_of(default: Any) -> tuple[type, ...]:
-    """Return the types that a setting can have beside None."""
+    """Return the types that a setting can have besides None."""
     if isinstance(default, bool):
         return (bool,)
     if isinstance(default, int | float):

@@ -9,8 +9,8 @@ import numpy as np
 from bopl._html import Markup, bar, card, element, facts, table
 from bopl._typing import AnyArray
 from bopl.boosting import History
-from bopl.objective import OBJECTIVES, get_objective
-from bopl.objective.registry import describe
+from bopl.objective import OBJECTIVES
+from bopl.objective.registry import default_objective, describe
 
 if TYPE_CHECKING:
     from bopl.policy.blend import BlendedPolicy
@@ -86,7 +86,8 @@ def _objective(policy: BoostedPolicy) -> str:
     name = policy.history_.objective
     if isinstance(policy.objective, str) or name not in OBJECTIVES:
         return name
-    usual = describe(get_objective(name))
+    default = default_objective(name)
+    usual = {"name": name} if default is None else describe(default)
     changed = {key: value for key, value in describe(policy.objective).items() if value != usual.get(key)}
     return ", ".join([name, *(f"{key.replace('_', ' ')} {_setting(value)}" for key, value in changed.items())])
 

@@ -79,7 +79,7 @@ class RecordPolicy(Policy):
 
     @abstractmethod
     def content(self) -> tuple[dict[str, Any], dict[str, AnyArray]]:
-        """Return what the policy decides by beside its columns and actions, as JSON facts and arrays."""
+        """Return what the policy decides by besides its columns and actions, as JSON facts and arrays."""
 
     @property
     def _class_name(self) -> str:

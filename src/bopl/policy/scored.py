@@ -177,7 +177,7 @@ class ScoredPolicy(RecordPolicy, BaseEstimator):
     # -- One record at a time -------------------------------------------------------------------------------------
 
     def content(self) -> Packed:
-        """Return what the policy decides by beside its columns and actions, as JSON facts and arrays.
+        """Return what the policy decides by besides its columns and actions, as JSON facts and arrays.
 
         `policy_id` is a digest of it. Your own policy returns here what it has learned.
         """

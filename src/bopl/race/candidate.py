@@ -17,11 +17,11 @@ from bopl.log.context import is_sparse
 from bopl.objective import DR, IPS, Clipped, ExponentialSmoothing, Surrogate, get_objective
 from bopl.policy import BoostedPolicy
 from bopl.reward import BoostedRewardModel, NetworkRewardModel
+from bopl.reward.logging_model import MAX_BINNED_ACTIONS
 
 MAX_ROUNDS = 200
 REWARD_ROUNDS = 100
 BOTH = "logging+reward_model"  # where candidates start that know both
-MAX_BINNED_ACTIONS = 256  # of a boosted reward model, which the judges need as well
 MIN_NETWORK_COLUMNS, MIN_NETWORK_SAMPLES = 100, 5_000  # on fewer, trees are as good and faster
 
 

@@ -15,13 +15,13 @@ from bopl.boosting.workbench import Keeper
 from bopl.log import BanditLog, SplitFacts
 from bopl.log.log_split import divide_latest
 from bopl.objective.softmax import softmax
-from bopl.race.candidate import MAX_BINNED_ACTIONS, Candidate, rewards
+from bopl.race.candidate import Candidate, rewards
 from bopl.race.contender import SHARPNESS, Arena, Contender, Panel, Verdict
 from bopl.race.judge import Judge, Standing
 from bopl.race.leaderboard import Entry, Leaderboard
 from bopl.reward import draw_folds
 from bopl.reward.kept_models import read_logging_model, write_logging_model
-from bopl.reward.logging_model import LoggingModel, fit_logging_model
+from bopl.reward.logging_model import MAX_BINNED_ACTIONS, LoggingModel, fit_logging_model
 
 RUNGS = (25, 100, 200)  # rounds after which the weaker half is dropped
 MIN_UNITS = 3  # folds of a cross-validation; two of them are trained on and cross-fitted

@@ -37,7 +37,7 @@ def _cells(part: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def answers(evaluation: Mapping[str, Any]) -> Markup:
-    """Return a block with a table for each kind of answer that an evaluation has beside its estimates."""
+    """Return a block with a table for each kind of answer that an evaluation has besides its estimates."""
     guards = [
         (row["policy"], row["guard"], number_text(row["now"]), signed_text(row["change"]), _interval(row), row["state"])
         for row in evaluation.get("guards", ())

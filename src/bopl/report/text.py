@@ -119,7 +119,7 @@ def _shift(summary: Summary) -> dict[str, Markup]:
     moved = 0.5 * sum(abs(new - old) for new, old in zip(actions["new"], actions["logging"], strict=True))
     n_actions = summary["log"]["n_actions"]
     sentence = (
-        f"Added up, {percent_text(moved)} of the decisions move from one of the {n_actions:,} actions to another. "
+        f"In total, {percent_text(moved)} of the decisions move from one of the {n_actions:,} actions to another. "
         "Decision by decision, the new policy would take the logged action again with a probability of "
         f"{percent_text(actions['agreement'])} on average."
     )
@@ -148,7 +148,7 @@ def _in_general(importance: Summary) -> str:
     if importance["action_shap"] is not None:
         general = (
             f" Whatever the context, actions differ by {importance['action_shap']:.2g} on the scale of SHAP "
-            "values: some are liked everywhere."
+            "values: some are preferred everywhere."
         )
         path = (
             " The part of a score that was learned from the logging policy is divided by integrated gradients instead."

@@ -42,7 +42,7 @@ MIN_FLOOR = 0.005  # minimum share of uniform exploration to look for
 GOOD_FIT = 0.15  # a linear model with a smaller error, relative to the spread of the log-propensities, needs no trees
 WORTH_TREES = 0.1  # share of its residuals that trees must explain
 TREE_ROUNDS = 200
-MAX_BINNED_ACTIONS = 256
+MAX_BINNED_ACTIONS = 256  # of a boosted reward model, which has a bin for each
 
 
 @dataclass(frozen=True, eq=False)

@@ -10,15 +10,16 @@ import numpy as np
 from sklearn.base import clone
 
 from bopl._policy_reader import logged_entries
-from bopl._settings import check_choice, check_number
+from bopl._settings import check_number
 from bopl._typing import FloatArray
 from bopl.boosting.loop import INTERRUPTED
+from bopl.evaluation.estimator import Estimator
+from bopl.evaluation.estimator_registry import get_estimators
+from bopl.evaluation.interval_registry import get_interval
 from bopl.evaluation.whole_log import off_policy_score
 from bopl.log import BanditLog
 from bopl.reward.folds import draw_folds
 from bopl.simulation import SimulatedProblem
-
-ESTIMATORS = ("snips", "ips")
 
 
 def _fit(policy: Any, log: BanditLog) -> Any:
@@ -83,8 +84,8 @@ class CrossValidatedScorer:
         Samples to divide into folds.
     n_folds : int, default=3
         Number of folds; samples of one group share a fold.
-    estimator : {"snips", "ips"}, default="snips"
-        Estimator of the value; `snips` is less noisy.
+    estimator : str or Estimator, default="snips"
+        Estimator of the value, one that needs no reward model; `snips` is less noisy than `ips`.
     confidence : float in (0.5, 1) or None, default=None
         Rank configurations by a lower bound with this confidence, the lower end of the normal interval of
         `bopl.evaluate`, which distrusts policies that few logged samples support.
@@ -96,14 +97,16 @@ class CrossValidatedScorer:
 
     log: BanditLog
     n_folds: int = 3
-    estimator: str = "snips"
+    estimator: str | Estimator = "snips"
     confidence: float | None = None
     is_greedy: bool = False
     random_state: int = 0
 
     def __post_init__(self) -> None:
         check_number("n_folds", self.n_folds, low=2, high=self.log.n_samples, integer=True)
-        check_choice("estimator", self.estimator, ESTIMATORS)
+        (estimator,) = get_estimators([self.estimator], get_interval("normal", 0.95), has_reward_model=False)
+        if estimator.needs_model:
+            raise ValueError(f"estimator must not need a reward model; got {self.estimator!r}.")
         if self.confidence is not None:
             check_number("confidence", self.confidence, low=0.5, high=1.0, low_open=True, high_open=True)
 

@@ -33,7 +33,7 @@ ANY, LOCAL = "*", "localhost"  # names of hosts
 
 
 class AllowedHosts:
-    """The names that may stand in the header ``Host``, beside localhost.
+    """The names that may stand in the header ``Host``, besides localhost.
 
     Addresses are always allowed: an attacker's page has a name, and a browser sends that. ``*`` allows all names,
     ``*.example.org`` all below a domain.

@@ -57,7 +57,7 @@ def _read(file: Path) -> dict[str, Any]:
 
 
 def level_of_look(confidence: float, look: int) -> float:
-    """Return the confidence of one look, so that all looks together have the confidence asked for.
+    """Return the confidence of one look, so that all looks together have the requested confidence.
 
     Look k may err with ``(1 - confidence) / (k (k + 1))``; over all k these sum to ``1 - confidence``.
 

@@ -78,7 +78,7 @@ class EventStore:
     path : path
         The file; `create` makes one.
     max_mb : int
-        Size that the file may reach; 0 for no limit.
+        Maximum size of the file; 0 for no limit.
     clock : Clock, optional
         The time of events; by default the machine's, made so that it never goes back.
 
@@ -99,7 +99,7 @@ class EventStore:
 
     @classmethod
     def create(cls, path: str | Path, *, seed: int | None = None) -> None:
-        """Make an empty store, in one step; one that is there already is left as it is."""
+        """Create an empty store atomically; an existing one is left as it is."""
         file = Path(path)
         if file.exists():
             return
@@ -204,7 +204,7 @@ class EventStore:
             newest = connection.execute("SELECT coalesce(max(id), 0) FROM promotion").fetchone()[0]
             if after is not None and newest != after:
                 raise UsageError(
-                    f"promotion {newest} came meanwhile, after promotion {after}: look at it and decide anew."
+                    f"promotion {newest} was made in the meantime, after promotion {after}: review it and decide again."
                 )
             timed = replace(row, time=self.clock.now(), id=newest + 1)
             connection.execute(ADD_PROMOTION, _cells(timed, _WITHOUT_ID))
@@ -274,7 +274,7 @@ class EventStore:
 
     @property
     def n_waiting(self) -> int:
-        """Changes that wait for the disk."""
+        """Writes waiting for the disk."""
         return self._writer.n_waiting
 
     # -- Connections ------------------------------------------------------------------------------------------------
@@ -296,7 +296,7 @@ class EventStore:
         self.clock.not_before(max(last, facts["watermark"]))
 
     def _connect(self) -> sqlite3.Connection:
-        """Return a connection that writes; one to a file that has gone is refused rather than made anew."""
+        """Return a connection that writes; one to a file that has gone is refused rather than recreated."""
         if not self.path.is_file():
             raise StoreError(f"{str(self.path)!r} is gone: put it back, or restart the server.", UNAVAILABLE)
         connection = sqlite3.connect(

@@ -47,7 +47,7 @@ class JoinResult:
     n_inactive, n_fallback : int
         Decisions left out because they were never activated, or because the baseline had to decide.
     n_open : int
-        Decisions whose window is open still.
+        Decisions whose window is still open.
     files : list of str
         Names of the files written.
     watermark : int

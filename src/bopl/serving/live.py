@@ -94,7 +94,7 @@ class LiveFigures:
             self._look_at_value(connection)
 
     def _begin(self, promotion: PromotionRow) -> None:
-        """Start the running value anew: it belongs to one promotion."""
+        """Restart the running value: it belongs to one promotion."""
         from bopl.evaluation.running import RunningBound  # heavy, and nobody waits for it here
 
         self._promotion, self._last_closed, self._n_closed, self._n_rewarded = promotion.id, (promotion.time, 0), 0, 0
@@ -145,7 +145,7 @@ class LiveFigures:
     # -- Telling ----------------------------------------------------------------------------------------------------
 
     def gauges(self) -> dict[str, tuple[str, float, Mapping[str, str]]]:
-        """Return what the metrics tell beside the counters."""
+        """Return what the metrics show besides the counters."""
         promotion, store = self._service.promotion, self._service.store
         labels = {"policy": promotion.policy}
         none: dict[str, str] = {}
@@ -153,7 +153,7 @@ class LiveFigures:
             "bopl_up_seconds": ("Time since the server started.", time.time() - self._service.started, none),
             "bopl_promotion": ("Number of the promotion that is served.", float(promotion.id), none),
             "bopl_policy_share": ("Share of the promoted policy in what is served.", promotion.share, labels),
-            "bopl_events_waiting": ("Changes that wait for the disk.", float(store.n_waiting), none),
+            "bopl_events_waiting": ("Writes waiting for the disk.", float(store.n_waiting), none),
             "bopl_clock_ahead_seconds": ("How far event times are ahead of the clock.", store.clock.ahead_s, none),
             "bopl_is_degraded": ("1 if a promotion cannot be served.", float(self._service.problem is not None), none),
             "bopl_closed_decisions": ("Decisions of this promotion whose window closed.", float(self._n_closed), none),

@@ -1,4 +1,4 @@
-"""The page of a running loop: one document, made anew for every look, without a script."""
+"""The page of a running loop: one document, made for every request, without scripts."""
 
 from __future__ import annotations
 
@@ -130,7 +130,7 @@ def _traffic(summary: Mapping[str, Any]) -> list[Markup]:
         element("h2", "Traffic"),
         element(
             "p",
-            f"Decisions every {minutes} minutes, up to {most:,}. {fallbacks} on the baseline or on chance.",
+            f"Decisions every {minutes} minutes, up to {most:,}. {fallbacks} to the baseline or to chance.",
             class_="lead",
         ),
         element(
@@ -256,7 +256,7 @@ def _verdict(verdict: str) -> Markup:
 
 
 def _foot(summary: Mapping[str, Any]) -> Markup:
-    text = f"Up since {_moment(summary['started'])} UTC. The page is loaded anew every {REFRESH_S} seconds."
+    text = f"Up since {_moment(summary['started'])} UTC. The page reloads every {REFRESH_S} seconds."
     return element("footer", text, class_="muted")
 
 

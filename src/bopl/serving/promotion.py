@@ -30,7 +30,7 @@ class Standing:
     def of(cls, promotions: Sequence[PromotionRow]) -> Standing:
         """Return where a loop with these promotions stands; raise if it has not begun."""
         if not promotions:
-            raise UsageError("nothing was ever promoted here; begin the loop with `bopl serve FOLDER`.")
+            raise UsageError("nothing has been promoted here yet; start the loop with `bopl serve FOLDER`.")
         return cls(tuple(promotions))
 
     @property
@@ -128,7 +128,7 @@ def promote(folder: str | Path, policy: str, *, share: float | None = None) -> P
     folder : path
         Folder of the loop.
     policy : str
-        Its id, the beginning of it, the path of a policy file, which is copied into the folder, or ``"uniform"``.
+        Its id, a prefix of its id, the path of a policy file, which is copied into the folder, or ``"uniform"``.
     share : float in (0, 1], optional
         By default the next share of the ramp for the canary, and the first one for any other policy.
     """
@@ -234,7 +234,7 @@ def status(folder: str | Path) -> LoopStatus:
 
 
 def _find_policy(loop: LoopFolder, given: str) -> str:
-    """Return the id that is meant: one in full, the beginning of one, or that of a file."""
+    """Return the id that is meant: in full, by a prefix, or of a file."""
     if given == UNIFORM:
         return UNIFORM
     if given.endswith(SUFFIX) and Path(given).is_file():
@@ -244,7 +244,7 @@ def _find_policy(loop: LoopFolder, given: str) -> str:
     if len(found) == 1:
         return found[0]
     if found:
-        raise UsageError(f"{given!r} is the beginning of {len(found)} policies, {', '.join(found)}: give more of it.")
+        raise UsageError(f"{given!r} matches {len(found)} policies, {', '.join(found)}: give a longer prefix.")
     raise UsageError(
         f"there is no policy {given!r} in {str(loop.policies)!r}.{did_you_mean(given, known)} Its policies are listed "
         "by `bopl loop FOLDER status`."

@@ -41,7 +41,7 @@ class DecisionRow:
         What the action was drawn from: ``"mixture"`` (what is served), in a fallback ``"baseline"`` or ``"uniform"``,
         both with exploration; ``"caller"`` where the loop is an apprentice.
     fallback : str or None
-        Why something else than the mixture decided: ``"bad_record"``, ``"exception"`` or ``"time"``.
+        Why something other than the mixture decided: ``"bad_record"``, ``"exception"`` or ``"time"``.
     policy_prob, baseline_prob : float or None
         Probability of the action under the policy and under the baseline alone, where they were asked.
     is_active : bool
@@ -69,7 +69,7 @@ class DecisionRow:
 
     @property
     def is_fallback(self) -> bool:
-        """Whether something else than the mixture that is served decided."""
+        """Whether something other than the served mixture decided."""
         return self.fallback is not None
 
     @property

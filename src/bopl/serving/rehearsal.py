@@ -26,7 +26,7 @@ def rehearse(
     records : sequence of mappings
         Contexts that were logged.
     reward : callable of record and action
-        What comes of an action; None where no reward is sent.
+        Reward of an action; None if none is sent.
     name : str
         Begins the ids of the events, which must be new.
     window_s : float, optional

@@ -52,7 +52,7 @@ def serve(path: str | Path, settings: LoopSettings, *, ready: Callable[[str], No
     if token is None and not settings.is_local:
         raise UsageError(
             f"host {settings.host!r} can be reached from other machines, so requests need a token: put one into the "
-            f"variable {TOKEN_VARIABLE} or into a file that token_file names, or listen at 127.0.0.1."
+            f"variable {TOKEN_VARIABLE} or into a file that token_file names, or listen on 127.0.0.1."
         )
     gc.disable()  # until it serves: objects of imports and policies are there to stay
     with (

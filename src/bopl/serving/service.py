@@ -271,8 +271,8 @@ HELP = {
     "bopl_fallbacks_total": "Decisions that the served mixture could not make, by reason.",
     "bopl_rewards_total": "Rewards received, by status.",
     "bopl_activations_total": "Activations received.",
-    "bopl_swaps_total": "Promotions that were taken over while serving.",
-    "bopl_failed_swaps_total": "Promotions that could not be served; the one before stays.",
+    "bopl_swaps_total": "Promotions picked up while serving.",
+    "bopl_failed_swaps_total": "Promotions that could not be served; the previous one stays.",
 }
 
 

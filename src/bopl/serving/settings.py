@@ -42,37 +42,37 @@ class LoopSettings:
         "The actions, needed only while there is no policy: a policy knows its own.", ()
     )
     exploration: float = _about("Share of the decisions that is made uniformly at random.", 0.05)
-    min_propensity: float = _about("No eligible action has a lower probability of being chosen.", 0.001)
+    min_propensity: float = _about("Minimum probability of every eligible action.", 0.001)
     time_budget_ms: float = _about("Milliseconds after which the baseline decides instead of the policy.", 50.0)
-    random_state: int | None = _about("Seed of the draws; a secret one is made when the loop is.", None)
+    random_state: int | None = _about("Seed of the draws; a secret one is drawn when the loop is created.", None)
 
-    host: str = _about("Address to listen at; 0.0.0.0 for all, which needs a token.", "127.0.0.1", section="Listening")
-    port: int = _about("Port to listen at.", 8380)
+    host: str = _about("Address to listen on; 0.0.0.0 for all, which needs a token.", "127.0.0.1", section="Listening")
+    port: int = _about("Port to listen on.", 8380)
     token_file: str | None = _about(
         "File with the bearer token that requests must carry; the variable BOPL_TOKEN does the same.", None
     )
     allowed_hosts: tuple[str, ...] = _about(
-        "Names that requests may be sent to, beside host, localhost and addresses; without a token others are refused.",
+        "Host names that requests may use besides host and localhost; without a token, others are refused.",
         (),
     )
-    max_body_bytes: int = _about("Larger requests are refused.", 65_536)
+    max_body_bytes: int = _about("Maximum size of a request; larger ones are refused.", 65_536)
     max_requests_per_second: float = _about(
-        "More requests than this from one address are refused; 0 for no limit.", 0.0
+        "Maximum rate of requests from one address; more are refused. 0 for no limit.", 0.0
     )
-    max_connections: int = _about("Connections at a time; more are refused.", 512)
-    request_timeout_s: float = _about("Seconds within which a request must have arrived.", 5.0)
-    max_events_mb: int = _about("Size at which events.db takes no more; 0 for no limit but the disk's.", 0)
+    max_connections: int = _about("Maximum number of simultaneous connections; more are refused.", 512)
+    request_timeout_s: float = _about("Seconds within which a request must arrive completely.", 5.0)
+    max_events_mb: int = _about("Maximum size of events.db; 0 for no limit.", 0)
 
     reward_window_s: float = _about(
-        "Seconds after a decision in which rewards count; later ones are kept and never trained on.",
+        "Seconds after a decision during which rewards count; later ones are kept, but never trained on.",
         3600.0,
         section="Joining",
     )
-    default_reward: float = _about("Reward of a decision for which none came.", 0.0)
+    default_reward: float = _about("Reward of a decision for which none arrived.", 0.0)
     reward_range: tuple[float, float] = _about(
-        "Range of the reward of a decision; bounds while the loop runs are drawn from it.", (0.0, 1.0)
+        "Range of the reward of a decision; the bounds on a running policy rely on it.", (0.0, 1.0)
     )
-    reward_combination: str = _about("What becomes of several rewards of one decision: sum, first or last.", "sum")
+    reward_combination: str = _about("How to combine several rewards of one decision: sum, first or last.", "sum")
     needs_activation: bool = _about("Leave decisions that were never activated out of the log.", False)
 
     min_uplift: float | str = _about(
@@ -84,11 +84,11 @@ class LoopSettings:
     holdout: float = _about("Share of the joined log, its newest part, on which a new policy is judged.", 0.3)
     min_decisions: int = _about("Joined decisions needed before a policy is trained or judged.", 1000)
     ramp: tuple[float, ...] = _about(
-        "Shares at which a new policy is served, one after the other, each after its own verdict.",
+        "Shares of the traffic that a new policy gets, one after the other, each after its own verdict.",
         (0.01, 0.1, 0.5, 1.0),
     )
     max_ramp_decisions: int = _about(
-        "Joined decisions after which a ramp without a verdict ends, and what ran before has all traffic again.",
+        "Joined decisions after which a ramp without a verdict ends; all traffic returns to what ran before.",
         100_000,
     )
     train: Mapping[str, Any] = field(

@@ -73,7 +73,7 @@ def step(folder: str | Path, *, now: int | None = None, say: Hear | None = None,
     Parameters
     ----------
     folder : path
-        Of the loop; the server may be running meanwhile.
+        Of the loop; the server may be running at the same time.
     now : int, optional
         Microseconds since 1970, for the join; by default the time of the machine.
     say : callable, optional
@@ -194,7 +194,7 @@ class Stepping:
         )
         learned = replace(learned, left_aside=spoiled | learned.left_aside)
         for name, why in learned.left_aside.items():
-            logger.warning("%s%s is left aside: %s", name, SUFFIX, why)
+            logger.warning("%s%s is skipped: %s", name, SUFFIX, why)
         return self._follow(self._write(self._candidate_entry(standing, learned, look, level, n_joined)))
 
     def _contenders(self, standing: Standing) -> tuple[dict[str, Any], dict[str, str]]:

@@ -56,10 +56,10 @@ class WatchResult:
     mismatches : list of Mismatch
         The first of them.
     weights : list of dict
-        For each policy that was served, the mean of its importance weights; it is 1 but for chance where propensities
-        are right.
+        For each policy that was served, the mean of its importance weights; it is 1 up to chance if propensities are
+        right.
     drift : list of dict
-        Columns that the newest decisions hold otherwise than those before, beyond chance.
+        Columns whose distribution in the newest decisions differs from the earlier ones beyond chance.
     """
 
     n_replayed: int = 0

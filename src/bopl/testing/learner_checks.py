@@ -10,6 +10,7 @@ import numpy as np
 from sklearn.base import clone
 
 from bopl.learner import bind_learner
+from bopl.learner.store import settings_of
 from bopl.log import BanditLog
 from bopl.objective import StepTarget, TrainingData, get_objective
 from bopl.objective.softmax import log_softmax
@@ -35,7 +36,10 @@ def check_learner(learner: Any, *, seed: int = 0, can_be_saved: bool = True) -> 
     can_be_saved : bool, default=True
         False skips the last promise.
     """
-    require(clone(learner).get_params().keys() == learner.get_params().keys(), "A clone must have the same settings.")
+    own, copied = settings_of(learner), settings_of(clone(learner, safe=False))
+    kinds = "inherit sklearn.base.BaseEstimator or be a dataclass"
+    require(own is not None, f"A learner needs settings that can be compared: its class must {kinds}.")
+    require(list(own or ()) == list(copied or ()), "A clone must have the same settings.")
     for has_mask in (False, True):
         log = random_log(seed, n_samples=200, has_mask=has_mask)
         for round_idx in range(2):
@@ -68,7 +72,7 @@ def _check_step(learner: Any, log: BanditLog, round_idx: int, seed: int) -> None
 
 
 def _check_file(learner: Any, log: BanditLog, seed: int) -> None:
-    policy = BoostedPolicy("surrogate", clone(learner), n_rounds=3, random_state=seed).fit(log)
+    policy = BoostedPolicy("surrogate", clone(learner, safe=False), n_rounds=3, random_state=seed).fit(log)
     with tempfile.TemporaryDirectory() as folder:
         policy.save(Path(folder) / "policy.bopl")
         loaded = load(Path(folder) / "policy.bopl")

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from bopl._typing import FloatArray
+from bopl.learner.store import settings_of
 from bopl.log import BanditLog
 
 
@@ -62,8 +63,8 @@ def require_equal(found: Any, expected: Any, promise: str, *, rtol: float = 0.0,
 
 def require_settings(loaded: Any, own: Any, noun: str) -> None:
     """Raise `AssertionError` with the settings that a file has changed; those that are objects are not compared."""
-    after = loaded.get_params(deep=False)
-    changed = [name for name, value in own.get_params(deep=False).items() if _listed(value) != _listed(after[name])]
+    before, after = settings_of(own) or {}, settings_of(loaded) or {}
+    changed = [name for name, value in before.items() if _listed(value) != _listed(after[name])]
     require(not changed, f"A file must restore the settings of the {noun}; it changes {', '.join(changed)}.")
 
 

@@ -70,7 +70,7 @@ def loss_smoothness(weighted_reward: FloatArray, *, smoothness: str = "sharp") -
     weighted_reward : ndarray of shape (n_samples,)
         v: ``r / p`` or a regularised form of it.
     smoothness : {"sharp", "paper"}, default="sharp"
-        Whose coefficient: the least there is, or the paper's.
+        Which coefficient: the smallest possible one, or the paper's.
     """
     return np.abs(weighted_reward) * softmax_smoothness(smoothness=smoothness)
 
@@ -86,7 +86,7 @@ def surrogate_loss_smoothness(weighted_reward: FloatArray, *, smoothness: str = 
     weighted_reward : ndarray of shape (n_samples,)
         v: ``r / p`` or a regularised form of it.
     smoothness : {"sharp", "paper"}, default="sharp"
-        Whose coefficient: the least there is, or the paper's.
+        Which coefficient: the smallest possible one, or the paper's.
     """
     negative, other = softmax_smoothness(smoothness=smoothness), log_softmax_smoothness(smoothness=smoothness)
     return np.abs(weighted_reward) * np.where(weighted_reward < 0.0, negative, other)
@@ -102,7 +102,7 @@ def expected_reward_smoothness(
     reward_estimate : ndarray of shape (n_samples, n_actions)
         Gamma: any estimate of the reward of each action, for instance a doubly robust one.
     smoothness : {"sharp", "paper"}, default="sharp"
-        Whose coefficient: the least there is, or the paper's.
+        Which coefficient: the smallest possible one, or the paper's.
     action_mask : boolean ndarray of shape (n_samples, n_actions), optional
         The range is taken over the eligible actions.
 

@@ -122,7 +122,9 @@ class TrainConfig:
     colsample: float = _about("Share of the context columns drawn for each node.", 0.5)
     reg_lambda: float = _about("Ridge penalty on the leaves.", 0.0)
     learning_rate: float = _about("Share of the certified step to take in every round.", 1.0)
-    weight: str = _about("How propensities weight rewards: plain, or regularised, such as clipped:0.05.", "plain")
+    weight: str = _about(
+        "How propensities weight rewards: plain, or regularised, such as clipped:0.05.", "plain", group="bopl.weights"
+    )
     smoothness: str = _about("Curvature of the objective: sharp, or the paper's.", "sharp", choices=SMOOTHNESS)
     start: str | None = _about(
         "Where boosting starts: uniform, reward_model, logging or logging+reward_model; the last by default for dr, "
@@ -141,8 +143,8 @@ class TrainConfig:
     )
     force: bool = _about("Train even if the audit finds problems.", False)
     estimators: tuple[str, ...] | None = _about(
-        "Estimators, separated by commas; all by default; in evaluate, snips, ips and dr. The primary estimator is "
-        "fixed in advance, by its priority: dr, of the built-in ones.",
+        "Estimators, separated by commas; all by default; in evaluate, snips, ips and dr. The verdict is that of the "
+        "one with the lowest priority number: dr, among the built-in ones.",
         group="bopl.estimators",
     )
     interval: str = _about(
@@ -176,7 +178,8 @@ class TrainConfig:
     def request(self) -> LogRequest:
         """Return the request to read the log."""
         from bopl.log.cleaning import RowChoice
-        from bopl.log.request import ROLES, LogRequest
+        from bopl.log.request import LogRequest
+        from bopl.log.schema import ROLES
 
         return LogRequest(
             self.paths,

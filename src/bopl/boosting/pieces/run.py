@@ -32,7 +32,7 @@ from bopl.learner.pieces import Part, place_parts
 from bopl.learner.pieces.facts import COLUMNS_AT_ONCE, KEYS_AT_ONCE
 from bopl.objective import StepTarget
 
-# Of what a fit takes in memory beside the states of pieces. The numbers were measured, with some room:
+# Of what a fit takes in memory besides the states of pieces. The numbers were measured, with some room:
 # `benchmarks/scale.py --show budgets` shows what is left of it.
 CODE = 72 * MIB  # libraries and compiled code that a fit loads
 KEY_BYTES = 72  # of a hash that the owner holds, with what it takes to count it
@@ -165,7 +165,7 @@ def run_over_pieces(
 
 
 def working_memory(log: Any, learner: HistTree) -> WorkingMemory:
-    """Return what a fit takes beside states: reading, counting, hashing and growing trees follow each other.
+    """Return what a fit takes besides states: reading, counting, hashing and growing trees follow each other.
 
     It is estimated before the fit begins, for its budget, from a `PiecesLog` and the settings of the learner.
     """

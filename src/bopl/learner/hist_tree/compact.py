@@ -160,10 +160,10 @@ _put = masked_store(types.float64, ir.DoubleType, LANES)
 
 
 @njit(nogil=True, cache=True)
-def _collect(code, place, leaf, fork, n_places, n_leaves, n_forks):  # type: ignore[no-untyped-def]
+def _collect(code, n_places, n_leaves, n_forks, place_out, leaf_out, fork_out):  # type: ignore[no-untyped-def]
     """Append a node to the list of its kind, and to the free ends of the others, which costs less than a branch."""
     kind = code >> np.uint32(KIND_SHIFT)
-    place[n_places], leaf[n_leaves], fork[n_forks] = code, code, code
+    place_out[n_places], leaf_out[n_leaves], fork_out[n_forks] = code, code, code
     n_places += np.uint64(kind == np.uint32(SPLIT))
     n_leaves += np.uint64(kind == np.uint32(LEAF))
     n_forks += np.uint64(kind == np.uint32(FORK))
@@ -171,7 +171,7 @@ def _collect(code, place, leaf, fork, n_places, n_leaves, n_forks):  # type: ign
 
 
 @njit(nogil=True, cache=True)
-def _find_leaves(trees, first, last, goes_right, place, reached, leaf, fork):  # type: ignore[no-untyped-def]
+def _find_leaves(trees, first, last, goes_right, place, reached, fork, leaf_out):  # type: ignore[no-untyped-def]
     """Write the leaves that one context reaches in some trees; return how many there are."""
     split, exit, one, zero = trees.split, trees.fork, np.uint64(1), np.uint64(0)
     n_leaves, n_reached = zero, zero
@@ -182,13 +182,13 @@ def _find_leaves(trees, first, last, goes_right, place, reached, leaf, fork):  #
         n_places, n_forks = zero, zero
         for k in range(n_reached):
             prefetch(trees.leaf, reached[k] & np.uint32(PLACE_BITS))  # type: ignore[call-arg]
-            n_places, n_leaves, n_forks = _collect(reached[k], place, leaf, fork, n_places, n_leaves, n_forks)
+            n_places, n_leaves, n_forks = _collect(reached[k], n_places, n_leaves, n_forks, place, leaf_out, fork)
         while n_forks > zero:
             n_forks -= one
             at = np.uint64(fork[n_forks] & np.uint32(PLACE_BITS))
             left, right = exit[at], exit[at + one]
-            n_places, n_leaves, n_forks = _collect(left, place, leaf, fork, n_places, n_leaves, n_forks)
-            n_places, n_leaves, n_forks = _collect(right, place, leaf, fork, n_places, n_leaves, n_forks)
+            n_places, n_leaves, n_forks = _collect(left, n_places, n_leaves, n_forks, place, leaf_out, fork)
+            n_places, n_leaves, n_forks = _collect(right, n_places, n_leaves, n_forks, place, leaf_out, fork)
         if n_places == zero:
             return n_leaves
         # Places that are still at a split go on in the same list; others leave it for ``reached``, to be sorted by kind
@@ -221,7 +221,7 @@ def score_compact(context, trees, start, end, score_out):  # type: ignore[no-unt
         _answer(context[i], trees, goes_right)
         for first in range(0, n_trees, n_side_by_side):
             last = min(first + n_side_by_side, n_trees)
-            for k in range(_find_leaves(trees, first, last, goes_right, place, reached, leaf, fork)):
+            for k in range(_find_leaves(trees, first, last, goes_right, place, reached, fork, leaf)):
                 at = np.uint64(leaf[k] & np.uint32(PLACE_BITS))
                 added = trees.value[at >> np.uint64(1)]
                 actions, tree = trees.actions[trees.leaf[at + np.uint64(2)]], trees.leaf[at + np.uint64(3)]

@@ -31,12 +31,12 @@ class HistTree(BaseEstimator):
         Keep the splits that a best-first growth would have made first. The tree is grown in full, so this costs no
         less time.
     min_child_weight : float, default=1.0
-        Least sum of weights of a child.
+        Minimum sum of weights of a child.
     min_leaf_samples : float, default=0.0
-        Least weight of a child in typical samples: so many times the mean weight of a sample. Unlike
+        Minimum weight of a child in typical samples: a multiple of the mean weight of a sample. Unlike
         ``min_child_weight`` it means the same for every objective, reward translation and scale of the propensities.
     min_samples_leaf : int, default=1
-        Least number of eligible (context, action) pairs of a child.
+        Minimum number of eligible (context, action) pairs of a child.
     reg_lambda : float, default=0.0
         Ridge penalty on the values of the leaves.
     max_bins : int, default=256

@@ -75,7 +75,7 @@ class PiecesLog(Protocol):
 
 @dataclass(frozen=True)
 class Part:
-    """A piece with what belongs to its samples beside the log."""
+    """A piece with what belongs to its samples besides the log."""
 
     piece: Any  # Piece
     first: int  # number of its first sample

@@ -36,8 +36,7 @@ class LogFormat:
         From the path of one file and what is wanted of it (`Wanted`) to an arrow table. Tables of several files are
         joined, and columns from folder names such as ``day=…`` are added. The user gives the roles of the columns.
     read_log : callable, optional
-        From the paths of all files to `LogParts`, for formats that define action, reward and propensity
-        are.
+        From the paths of all files to `LogParts`, for formats that define action, reward and propensity themselves.
     """
 
     name: str

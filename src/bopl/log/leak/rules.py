@@ -42,7 +42,7 @@ _ID_NAME = re.compile(r"(^|[^a-z])(id|ids|uuid|guid|hash|token|number|no|nr|key)
 
 @dataclass(frozen=True)
 class Suspicion:
-    """What is to be judged beside the tests of a column."""
+    """What is to be judged besides the tests of a column."""
 
     # how many columns of numbers are tried, some of them twice: the more, the more has to be shown of each
     n_columns: int

@@ -63,7 +63,7 @@ class Gaps(Collector):
 
 
 class Labels(Collector):
-    """The distinct values of a column, and how often each occurs; missing ones are left aside."""
+    """The distinct values of a column, and how often each occurs; missing ones are ignored."""
 
     def __init__(self) -> None:
         self.counts: Counter[Any] = Counter()

@@ -340,19 +340,19 @@ class PartitionedLog(AnyLog):
         return RowColumns.joined([self.spec.rows_of(piece) for piece in self.pieces])
 
     def sample(self, n_samples: int, random_state: int | None = None) -> BanditLog:
-        """Return so many samples, drawn without replacement, as a log in memory, in their order; at most all of them.
+        """Return ``n_samples`` samples, drawn without replacement, as a log in memory; all if there are fewer.
 
         Parameters
         ----------
         n_samples : int
-            How many to draw, without replacement.
+            How many to draw; they stay in their order.
         random_state : int, optional
             Seed of the draw.
         """
         return self.drawn(n_samples, random_state).to_log()
 
     def drawn(self, n_samples: int, random_state: int | None = None) -> PartitionedLog:
-        """Return the log in pieces of so many samples, drawn without replacement; see `sample`."""
+        """Return a log in pieces of ``n_samples`` samples, drawn without replacement; see `sample`."""
         check_number("n_samples", n_samples, low=1, integer=True)
         if n_samples >= self.n_samples:
             return self
@@ -366,7 +366,7 @@ class PartitionedLog(AnyLog):
         return self._with_step(Step("with_propensity", ("uniform",)), propensity_source="uniform")
 
     def with_exact_propensity(self, exact_propensity: bool = True) -> PartitionedLog:
-        """Return the log with the word that its propensities are exact, or with that word taken back."""
+        """Return the log with its propensities declared exact, or with that declaration withdrawn."""
         check_flag("exact_propensity", exact_propensity)
         return self._with_step(Step("with_exact_propensity", (exact_propensity,)))
 

@@ -107,7 +107,7 @@ def rows_taken(rows: object, n_samples: int) -> BoolArray:
 
 
 def taking(pieces: Sequence[Piece], is_taken: BoolArray) -> tuple[Piece, ...]:
-    """Return the pieces of a log with some of its samples, numbered anew."""
+    """Return the pieces of a log with some of its samples, renumbered."""
     taken: list[Piece] = []
     offset = 0
     for piece in pieces:

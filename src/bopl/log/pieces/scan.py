@@ -39,7 +39,7 @@ def scan(
 ) -> PartitionedLog:
     """Return the log in pieces that files hold; see `BanditLog.scan_parquet`.
 
-    ``known_actions`` can be chosen beside those that occur, and come first.
+    ``known_actions`` can be chosen besides those that occur, and come first.
     """
     if request.rows.drop_duplicates is not False:
         raise UsageError(

@@ -102,7 +102,7 @@ def _as_arrow(frame: Any) -> Any:
         return pyarrow.Table.from_batches([frame])
     if isinstance(frame, pyarrow.Table):
         return frame
-    if hasattr(frame, "set_axis"):  # pandas: its index is no column
+    if hasattr(frame, "set_axis"):  # pandas: its index is not a column
         return pyarrow.Table.from_pandas(frame, preserve_index=False)
     try:
         return nw.from_native(frame, eager_only=True).to_arrow()
