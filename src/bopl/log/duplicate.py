@@ -36,6 +36,7 @@ FAR = range(3, 6)  # how many samples later, among those with the same context, 
 MAX_SHARE = 0.01  # a smaller share of copies hardly changes an interval
 MIN_EVEN = 0.95  # share of the combinations that occur an even number of times where everything came twice
 MAX_P = 1e-6  # of all the tests on one log together
+MIN_FOLLOWED, FOLLOWED = 20, 0.98  # decisions with copies, and the share of them that are rewarded, where rewards copy
 MIN_DRAWS = 100  # distinct contexts from which samples with the same one can be counted as one draw
 
 
@@ -126,6 +127,8 @@ def audit_duplicates(log: BanditLog, found: Repetition | None) -> Finding:
     if found is not None:
         share = found.n_copies / log.n_samples
         return Finding("duplicated_rows", PROBLEM if share >= MAX_SHARE else NOTE, share, _copied_text(found, log))
+    if (within := _find_copies_in_groups(log)) is not None:
+        return _audit_groups(within, log)
     n_repeated = log.n_samples - len(np.unique(row_keys(log)))
     share = n_repeated / log.n_samples
     if n_repeated == 0:
@@ -134,7 +137,54 @@ def audit_duplicates(log: BanditLog, found: Repetition | None) -> Finding:
     return Finding("duplicated_rows", NOTE, share, f"{text}; contexts repeat, so this can be chance.")
 
 
+def _audit_groups(found: Repetition, log: BanditLog) -> Finding:
+    """Return what is said of copies within groups."""
+    share, text = found.n_copies / log.n_samples, _proof(found, " of others of their group", log.n_samples)
+    if _follow_rewards(found, log):
+        said = f"{text}. {_FOLLOWING}: give each decision one row, with its whole reward."
+        return Finding("duplicated_rows", PROBLEM if share >= MAX_SHARE else NOTE, share, said)
+    meaning = (
+        "Where one draw served several samples of a group, intervals allow for it. If decisions were logged more than "
+        "once, drop the copies with drop_duplicates"
+    )
+    return Finding("duplicated_rows", NOTE, share, f"{text}. {meaning}{_first_ignore(found)}.")
+
+
+def _follow_rewards(found: Repetition, log: BanditLog) -> bool:
+    """Return whether it is decisions with another reward than the usual one that have copies, and hardly others."""
+    value, count = np.unique(log.reward, return_counts=True)
+    if found.key is None or len(value) < 2 or 2 * int(count.max()) < log.n_samples:
+        return False
+    cell = mix(found.key + log.action_idx.astype(np.uint64))
+    for known in (log.propensity if log.has_propensity else None, log.group, log.time):  # copies have the same
+        if known is not None:
+            cell = mix(cell + np.unique(known, return_inverse=True)[1].astype(np.uint64))
+    place = np.unique(cell, return_inverse=True)[1]
+    is_event = np.bincount(place, weights=log.reward != value[count.argmax()]) > 0.0
+    is_copied = np.bincount(place) > 1
+    n_copied = int(is_copied.sum())
+    if not MIN_FOLLOWED <= n_copied <= len(is_copied) // 2:
+        return False
+    return bool(is_event[is_copied].mean() >= FOLLOWED and is_event[~is_copied].mean() <= 0.5)
+
+
+_FOLLOWING = (
+    "Decisions with a reward were logged more than once, as after a join with clicks, and others were not, so that "
+    "every value is wrong"
+)
+
+
 def _copied_text(found: Repetition, log: BanditLog) -> str:
+    text = _proof(found, "", log.n_samples)
+    if _follow_rewards(found, log):
+        return f"{text}. {_FOLLOWING}: give each decision one row, with its whole reward."
+    return (
+        f"{text}. The same decisions were logged more than once, or one draw served several. Intervals are then too "
+        f"narrow: drop the copies with drop_duplicates{_first_ignore(found)}, or name their group, such as the user."
+    )
+
+
+def _proof(found: Repetition, of_whom: str, n_samples: int) -> str:
     but = "" if found.column is None else f" but for {found.column!r}"
     shared = f"their context{but}" if not found.columns else quoted(found.columns)
     if found.is_doubled:
@@ -152,12 +202,11 @@ def _copied_text(found: Repetition, log: BanditLog) -> str:
             f"of {found.n_pairs:,} that share {shared} with another one, {found.n_agreeing:,} share its "
             f"action as well, where {found.n_expected:,.0f} would by chance"
         )
-    ignore = "" if found.column is None else f" (exclude {found.column!r} from the context first, with ignore)"
-    return (
-        f"About {found.n_copies:,.0f} of {log.n_samples:,} samples are copies: {proof}. The same decisions were logged "
-        "more than once, or one draw served several. Intervals are then too narrow: drop the copies with "
-        f"drop_duplicates{ignore}, or name their group, such as the user."
-    )
+    return f"About {found.n_copies:,.0f} of {n_samples:,} samples are copies{of_whom}: {proof}"
+
+
+def _first_ignore(found: Repetition) -> str:
+    return "" if found.column is None else f" (exclude {found.column!r} from the context first, with ignore)"
 
 
 # -- Finding ----------------------------------------------------------------------------------------------------------
@@ -169,7 +218,19 @@ def find_copies(log: BanditLog) -> Repetition | None:
     Contexts are compared in all columns that do not name rows, and in all but one of them. Where samples have groups,
     those of one group are not compared: folds and intervals keep them together.
     """
-    tried = _repetitions(log)
+    return _most_copies(_repetitions(log))
+
+
+def _find_copies_in_groups(log: BanditLog) -> Repetition | None:
+    """Return the comparison of samples of one group that shows most copies; None without groups, or if none does."""
+    from bopl.log.bandit_log import replaced
+
+    if log.group is None:
+        return None
+    return _most_copies(_repetitions(replaced(log, group=None, group_labels=None), within=log.group))
+
+
+def _most_copies(tried: Sequence[Repetition]) -> Repetition | None:
     sure = [one for one in tried if one.is_sure(len(tried))]
     if not sure:
         return None
@@ -190,13 +251,18 @@ def find_shared_draws(log: BanditLog, columns: Mapping[str | int, IntArray]) -> 
     return None if found is None or found.as_groups(log) is log else found
 
 
-def _repetitions(log: BanditLog) -> list[Repetition]:
-    """Return the comparison in all columns, and in all but one; where times are known, also of samples of one time."""
+def _repetitions(log: BanditLog, within: IntArray | None = None) -> list[Repetition]:
+    """Return the comparison in all columns, and in all but one; where times are known, also of samples of one time.
+
+    Only samples that agree in ``within`` are compared, if it is given.
+    """
     if is_sparse(log.context):
         total, columns = keys_of(log), []
     else:
         columns = [(name, features) for name, features, is_identifier in _columns(log) if not is_identifier]
         total = column_keys(log.context, [idx for _, features in columns for idx in features])
+    if within is not None:
+        total = total + mix(within.astype(np.uint64) + np.uint64(1))
     totals = [total]
     if log.time is not None:
         totals.append(total + mix(np.unique(log.time, return_inverse=True)[1].astype(np.uint64) + np.uint64(1)))

@@ -16,7 +16,12 @@ from bopl.log.finding import NOTE, OK, PROBLEM, Audit, Finding, noted
 from bopl.log.leak.find import find_leaks_and_draws
 from bopl.log.leak.leak import ACTION, IDENTIFIER, Leak
 from bopl.log.leak.view import column_views
-from bopl.log.propensity_audit import FEW_SAMPLES, logging_policy_finding, propensity_findings
+from bopl.log.propensity_audit import (
+    FEW_SAMPLES,
+    logging_policy_finding,
+    propensity_findings,
+    with_raised_propensities,
+)
 from bopl.log.schema import LogSchema
 from bopl.log.weight_audit import weight_findings
 from bopl.log.where import Where
@@ -45,7 +50,7 @@ def audit_log(
     """
     propensities = propensity_findings(log) if log.has_propensity else []
     leaks, draws = find_leaks_and_draws(log, propensities) if seen is None else find_leaks_and_draws(seen)
-    compared = _without_told_actions(log if seen is None else seen, leaks)
+    compared = with_raised_propensities(_without_told_actions(log if seen is None else seen, leaks), propensities)
     copies = draws or find_copies(compared)
     if copies is not None and seen is None and any(finding.status == PROBLEM for finding in propensities):
         propensities = propensity_findings(copies.as_groups(log))  # what is drawn once counts once
