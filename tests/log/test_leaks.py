@@ -146,6 +146,17 @@ def test_wrong_propensities_are_not_blamed_on_columns():
     assert audit["leaks"].status == "ok"
 
 
+@pytest.mark.parametrize("drawn", [0.75, 0.95])
+def test_columns_are_not_blamed_where_propensities_are_far_too_small_for_few_actions(drawn):
+    """A quarter was logged for each of four arms, of which two were ever drawn, one of them mostly."""
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame({"x": rng.normal(size=2000), "country": rng.choice(["DE", "FR"], 2000)})
+    frame = frame.assign(banner=np.where(rng.random(2000) < drawn, "a", "b"), click=rng.random(2000) < 0.1, p=0.25)
+    assert not leaks_of(frame)
+    told = leaks_of(frame.assign(item_price=item_price(frame, rng)))
+    assert [(name, leak.knows, leak.certainty) for name, leak in told.items()] == [("item_price", "action", "sure")]
+
+
 def test_the_label_of_a_certain_reward_is_honest():
     rng = np.random.default_rng(0)
     label, action = rng.integers(4, size=(2, 5000))
