@@ -11,7 +11,8 @@ import numpy as np
 from bopl._errors import quoted, shortened
 from bopl._policy_reader import read_policy
 from bopl.log.column import Column
-from bopl.log.duplicate import audit_duplicates, find_copies
+from bopl.log.duplicate import find_copies
+from bopl.log.duplicate_audit import audit_duplicates
 from bopl.log.finding import NOTE, OK, PROBLEM, Audit, Finding, noted
 from bopl.log.leak.find import find_leaks_and_draws
 from bopl.log.leak.leak import ACTION, IDENTIFIER, Leak

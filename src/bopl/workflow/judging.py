@@ -18,7 +18,8 @@ from bopl.evaluation.estimator_registry import ESTIMATORS, estimator_names
 from bopl.evaluation.interval_registry import get_interval
 from bopl.log import BanditLog, PartitionedLog
 from bopl.log.action import label_array
-from bopl.log.duplicate import audit_duplicates, find_copies
+from bopl.log.duplicate import find_copies
+from bopl.log.duplicate_audit import audit_duplicates
 from bopl.log.finding import PROBLEM
 from bopl.log.propensity_audit import propensity_findings, with_raised_propensities
 from bopl.policy import load
