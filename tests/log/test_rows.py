@@ -102,7 +102,8 @@ def test_invalid_rows_are_left_out_counted_and_listed(tmp_path, extension):
     np.testing.assert_allclose(log.reward, clean.click)
     dropped = {one.reason: one.first for one in log.origin.dropped}
     assert dropped == {
-        "reward is missing": (3, 7),
+        "reward is missing": (3,),
+        "reward is not a number": (7,),
         "propensity is above 1": (5,),
         "action is missing": (9,),
         "context is infinite": (11,),
@@ -110,6 +111,17 @@ def test_invalid_rows_are_left_out_counted_and_listed(tmp_path, extension):
     finding = log.audit()["dropped_rows"]
     assert finding.status == "note"
     assert "5 of 400 rows were dropped (1.2%)" in finding.sentence
+
+
+@pytest.mark.parametrize("as_column", [list, pd.Series, lambda values: pd.Series(values, dtype=object).to_numpy()])
+def test_what_is_not_a_number_is_not_called_missing(as_column):
+    frame = clicks()
+    reward = frame["click"].astype(float).astype(str).tolist()
+    reward[2:7] = ["€ 5.00", "1,234.50", "nan", "", None]
+    columns = [frame["item"].tolist(), as_column(reward), frame["p"].tolist()]
+    log = bopl.BanditLog(np.zeros((400, 1)), *columns, drop_invalid=True)
+    found = {one.reason: one.first for one in log.origin.dropped}
+    assert found == {"reward is not a number": (2, 3), "reward is missing": (4, 5, 6)}
 
 
 def test_whatever_would_be_refused_is_left_out():
