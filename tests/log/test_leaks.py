@@ -283,3 +283,23 @@ def test_users_who_keep_their_action_are_a_missing_group_and_their_traits_are_ho
         assert [finding.check for finding in audit.problems] == ["duplicated_rows"]
         assert "name their group" in audit["duplicated_rows"].sentence
         assert "trait0" in leaks_of(visits_of_users(n_samples, seed, sharpness=3.0), ignore=["user"])
+
+
+def rank_of_an_ad(frame, rng):
+    """Return the score by which ads were ranked, 0 where none was shown."""
+    return np.where(frame["banner"] == sorted(set(frame["banner"]))[0], 0.0, rng.random(len(frame)))
+
+
+def discount(frame, rng):
+    """Return what all banners but one took off a price; many of the amounts come again."""
+    amount = rng.integers(1, 400, len(frame)) / 10
+    return np.where(frame["banner"] == sorted(set(frame["banner"]))[-1], 0.0, amount)
+
+
+@pytest.mark.parametrize("make", [rank_of_an_ad, discount])
+@pytest.mark.parametrize("n_samples", [2000, 10000])
+def test_a_column_that_is_empty_after_some_actions_is_not_taken_for_draws_that_users_kept(n_samples, make):
+    frame = shop(n_samples, late=make)
+    audit = bopl.BanditLog.from_frame(frame, **ROLES).audit()
+    assert [(leak.column, leak.knows) for leak in audit.leaks] == [("late", "action")]
+    assert [finding.check for finding in audit.problems] == ["leaks"]

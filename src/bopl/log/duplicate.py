@@ -33,7 +33,8 @@ MIN_NEAR = 0.03  # share of the pairs that are copies, where those that follow l
 FAR = range(3, 6)  # how many samples later, among those with the same context, "later" is
 MIN_EVEN = 0.95  # share of the combinations that occur an even number of times where everything came twice
 MAX_P = 1e-6  # of all the tests on one log together
-MIN_DRAWS = 100  # distinct contexts from which samples with the same one can be counted as one draw
+MIN_DRAWN = 0.8  # share of the pairs that repeat a draw; a column that partly reveals the action repeats fewer
+MIN_DRAWS = 100  # repeated contexts from which samples with the same one can be counted as one draw
 
 
 @dataclass(frozen=True)
@@ -68,8 +69,10 @@ class Repetition:
         """Return a log in which samples that were compared are one group, as one draw may have served all of them."""
         from bopl.log.bandit_log import replaced
 
-        label, group = np.unique(self.key, return_inverse=True) if self.key is not None else ((), None)
-        return replaced(log, group=group) if log.group is None and len(label) >= MIN_DRAWS else log
+        if log.group is not None or self.key is None:
+            return log
+        _, group, count = np.unique(self.key, return_inverse=True, return_counts=True)
+        return replaced(log, group=group) if np.count_nonzero(count > 1) >= MIN_DRAWS else log
 
     def is_sure(self, n_tests: int = 1) -> bool:
         """Whether one of so many comparisons shows more copies than chance and small errors of propensities make."""
@@ -156,7 +159,8 @@ def find_shared_draws(log: BanditLog, columns: Mapping[str | int, IntArray]) -> 
         return None
     key = mix(column_keys(log.context, np.concatenate(list(columns.values())).tolist()))
     own = replace(_compare(log, key, None), columns=tuple(columns))
-    found = own if own.is_sure() and own.as_groups(log) is not log else find_copies(log)
+    is_draw = own.is_sure() and own.n_copies * own.share >= MIN_DRAWN * own.n_pairs
+    found = own if is_draw and own.as_groups(log) is not log else find_copies(log)
     return None if found is None or found.as_groups(log) is log else found
 
 
