@@ -41,6 +41,18 @@ def test_groups_and_segments_of_several_kinds_stay_apart():
         two(group=["u", np.nan])
 
 
+@pytest.mark.parametrize("as_frame", [pd.DataFrame, pa.table])
+@pytest.mark.parametrize("role", ["action", "reward", "propensity", "time", "group", "segment"])
+@pytest.mark.parametrize("drop_invalid", [False, True])
+def test_a_frame_is_not_a_column_and_its_names_are_not_labels(as_frame, role, drop_invalid):
+    for columns in ({"a": [1, 0]}, {"a": [1, 0], "b": [0, 1]}):
+        told = rf"{role} must have one dimension .*\(2, {len(columns)}\)\. Pass one of its columns"
+        with pytest.raises(ValueError, match=told):
+            two(**{role: as_frame(columns)}, drop_invalid=drop_invalid)
+    with pytest.raises(TypeError, match="other_rewards must be a mapping of names to columns; got"):
+        two(other_rewards=as_frame({"a": [1, 0]}))
+
+
 @pytest.mark.parametrize("segment", [["q", pd.NA], pd.array(["q", None], dtype="string"), ["q", np.nan], ["q", None]])
 def test_a_missing_segment_is_one_by_whatever_name(segment):
     assert two(segment=segment).segment.tolist() == ["q", "missing"]

@@ -35,8 +35,10 @@ def check_reward(reward: object, name: str = "reward") -> FloatArray:
     return values
 
 
-def named_rewards(other_rewards: Mapping[str, object]) -> dict[str, object]:
+def named_rewards(other_rewards: Mapping[str, object] | None) -> dict[str, object]:
     """Return other rewards by what messages call them."""
+    if other_rewards is None:
+        return {}
     if not isinstance(other_rewards, Mapping):
         raise TypeError(f"other_rewards must be a mapping of names to columns; got {type(other_rewards).__name__}.")
     return {f"other_rewards[{name!r}]": one for name, one in other_rewards.items()}
@@ -294,6 +296,8 @@ def column_length(column: Any, name: str) -> int:
     shape = getattr(column, "shape", None)
     if shape is not None and len(shape) == 0:
         raise TypeError(f"{name} must have one value per sample; got a single number.")
+    if isinstance(shape, tuple) and len(shape) > 1 and not isinstance(column, np.ndarray):
+        raise ValueError(f"{name} must have one dimension (n_samples,); it has shape {shape}. Pass one of its columns.")
     try:
         return len(column)
     except TypeError:
