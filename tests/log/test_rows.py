@@ -153,6 +153,18 @@ def test_decisions_without_a_number_are_not_taken_for_copies():
     assert log.origin.n_dropped == 50
 
 
+def test_copies_that_were_dropped_are_not_called_missing_values():
+    frame = clicks().assign(decision=range(400))
+    roles = {**ROLES, "ignore": ["decision"], "drop_duplicates": "decision"}
+    thrice = bopl.BanditLog.from_frame(pd.concat([frame] * 3), **roles).audit()["dropped_rows"]
+    assert (thrice.status, thrice.value) == ("note", pytest.approx(2 / 3))
+    assert thrice.sentence.endswith("do the columns that are compared tell every decision from the others?")
+    frame.loc[:219, "click"] = np.nan
+    mostly = bopl.BanditLog.from_frame(pd.concat([frame] * 3), **roles, drop_invalid=True).audit()["dropped_rows"]
+    assert mostly.status == "problem"
+    assert "if missing values are related" in mostly.sentence
+
+
 def test_rows_left_out_after_one_action_only_are_doubtful():
     frame = clicks(4000)
     frame.loc[frame.index[frame.item == "a"][:400], "click"] = np.nan

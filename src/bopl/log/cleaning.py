@@ -19,7 +19,7 @@ from bopl.log.context import MANY, is_sparse
 from bopl.log.duplicate import repeated_rows
 from bopl.log.frame import TEXT
 from bopl.log.instant import unreadable_times
-from bopl.log.origin import ActionCounts, Dropped, LogOrigin, uneven_by_action
+from bopl.log.origin import COPY, ActionCounts, Dropped, LogOrigin, uneven_by_action
 from bopl.log.where import Where
 
 NUMBERS = ("reward", "propensity")
@@ -128,7 +128,7 @@ def choose_rows(
         taken = [arrow(name).take(rows) for name in dict.fromkeys(compared)]
         # Rows without any number of a decision are not known to be the same one.
         is_known = True if named is True else ~np.logical_and.reduce([missing_rows(column) for column in taken])
-        reasons["another row is the same decision"] = repeated_rows(taken) & is_known
+        reasons[COPY] = repeated_rows(taken) & is_known
     numbers: dict[str, FloatArray] = {}
     if choice.drop_invalid:
         used = {role: select(columns[name].to_native(), rows) for role, name in roles.items()}
@@ -204,7 +204,7 @@ def leave_out(
     counts: ActionCounts = {}
     if dropped or is_part:
         label, position = _action_positions(select(action, rows))
-        copies = reasons.get("another row is the same decision")
+        copies = reasons.get(COPY)
         is_judged = position >= 0 if copies is None else (position >= 0) & ~copies
         asked, lost = (np.bincount(position[is_judged & some], minlength=len(label)).tolist() for some in (True, ~kept))
         counts = {name: (n_asked, n_lost) for name, n_asked, n_lost in zip(label, asked, lost, strict=True)}
