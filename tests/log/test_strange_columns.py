@@ -62,8 +62,19 @@ def test_one_name_is_a_column_and_not_its_letters():
     data = frame(city=["Rom", "Ulm"] * 20, size=[1, 2] * 20)
     assert bopl.BanditLog.from_frame(data, **ROLES, ignore="city").feature_names == ("x", "size")
     assert bopl.BanditLog.from_frame(data, **ROLES, context="city").feature_names == ("city",)
+    whole = bopl.BanditLog.from_frame(data, **ROLES)
+    assert whole.without_columns("city").feature_names == ("x", "size")
     log = bopl.BanditLog.from_frame(data, **ROLES, categorical="size", other_rewards="x")
     assert (log.schema.categorical, list(log.other_rewards)) == (("city", "size"), ["x"])
+
+
+def test_a_leak_is_not_kept_because_its_name_is_part_of_another():
+    rng = np.random.default_rng(0)
+    reward = (rng.random(600) < 0.2).astype(float)
+    columns = {"x": rng.normal(size=600), "rev": 3.0 * reward, "a": ["u", "v"] * 300, "r": reward, "p": 0.5}
+    log = bopl.BanditLog.from_frame(pd.DataFrame(columns), **ROLES)
+    assert log.audit(keep="rev")["leaks"].status == "note"
+    assert log.audit(keep="revenue")["leaks"].status == "problem"
 
 
 def test_times_of_several_zones_are_instants():
