@@ -53,6 +53,15 @@ def test_a_frame_is_not_a_column_and_its_names_are_not_labels(as_frame, role, dr
         two(other_rewards=as_frame({"a": [1, 0]}))
 
 
+@pytest.mark.parametrize("role", ["action", "reward", "propensity", "time", "group", "segment"])
+def test_a_name_is_not_a_column(role):
+    told = rf"{role} must have one value per sample; got 'ab'\. Pass the column, not its name"
+    with pytest.raises(TypeError, match=told):
+        two(**{role: "ab"})
+    with pytest.raises(TypeError, match="segment must have one value per sample; got 'ab'"):
+        two().with_segment("ab")
+
+
 @pytest.mark.parametrize("segment", [["q", pd.NA], pd.array(["q", None], dtype="string"), ["q", np.nan], ["q", None]])
 def test_a_missing_segment_is_one_by_whatever_name(segment):
     assert two(segment=segment).segment.tolist() == ["q", "missing"]

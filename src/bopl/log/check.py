@@ -160,6 +160,7 @@ def _check_groups_present(missing: BoolArray) -> None:
 
 def check_segment(segment: object) -> AnyArray:
     """Return segments as text; a missing one is the segment "missing"."""
+    column_length(segment, "segment")  # raises if it is the name of a column, or a frame
     series = nw.from_native(segment, series_only=True, pass_through=True)
     labels = series.to_list() if isinstance(series, nw.Series) else _label_column(segment).tolist()
     if not isinstance(labels, list) or any(isinstance(label, list) for label in labels):
@@ -293,6 +294,9 @@ def names_of(names: Any, what: str) -> list[str]:
 
 def column_length(column: Any, name: str) -> int:
     """Return the length of a column of any type."""
+    if isinstance(column, str):
+        told = f"{name} must have one value per sample; got {shortened(column)}."
+        raise TypeError(f"{told} Pass the column, not its name.")
     shape = getattr(column, "shape", None)
     if shape is not None and len(shape) == 0:
         raise TypeError(f"{name} must have one value per sample; got a single number.")
