@@ -69,6 +69,22 @@ def test_action_frequencies_of_a_sound_log_are_off_as_rarely_as_chance_has_it(n_
     assert all(check(seed, factor).status == "problem" for seed in range(5) for factor in (0.8, 1.25))
 
 
+def test_groups_that_differ_only_in_type_or_spaces_are_noted():
+    """Users are numbers in one of two joined tables and text in the other."""
+
+    def finding(group):
+        audit = bopl.BanditLog(np.arange(60.0)[:, None], ["a", "b"] * 30, [0, 1] * 30, [0.5] * 60, group=group).audit()
+        return {one.check: one for one in audit}.get("group_labels")
+
+    users = list(range(30))
+    assert finding(users * 2) is finding([*map(str, users)] * 2) is finding([f"u{user}" for user in users] * 2) is None
+    noted = finding([*users, *map(str, users)])
+    assert noted.status == "note"
+    assert noted.sentence.startswith("Some groups differ only in type or spaces (0, '0'; 1, '1'; 2, '2'; and 27 more)")
+    assert finding([*map(float, users), *map(str, users)]).value == 30.0
+    assert finding([*(f"u{user}" for user in users), *(f"u{user} " for user in users)]).value == 30.0
+
+
 def test_groups_that_draw_one_action_for_all_their_samples_are_no_problem():
     n_problems = n_refused = 0
     for seed in range(20):

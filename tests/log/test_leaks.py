@@ -146,6 +146,17 @@ def test_wrong_propensities_are_not_blamed_on_columns():
     assert audit["leaks"].status == "ok"
 
 
+@pytest.mark.parametrize("drawn", [0.75, 0.95])
+def test_columns_are_not_blamed_where_propensities_are_far_too_small_for_few_actions(drawn):
+    """A quarter was logged for each of four arms, of which two were ever drawn, one of them mostly."""
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame({"x": rng.normal(size=2000), "country": rng.choice(["DE", "FR"], 2000)})
+    frame = frame.assign(banner=np.where(rng.random(2000) < drawn, "a", "b"), click=rng.random(2000) < 0.1, p=0.25)
+    assert not leaks_of(frame)
+    told = leaks_of(frame.assign(item_price=item_price(frame, rng)))
+    assert [(name, leak.knows, leak.certainty) for name, leak in told.items()] == [("item_price", "action", "sure")]
+
+
 def test_the_label_of_a_certain_reward_is_honest():
     rng = np.random.default_rng(0)
     label, action = rng.integers(4, size=(2, 5000))
@@ -272,3 +283,23 @@ def test_users_who_keep_their_action_are_a_missing_group_and_their_traits_are_ho
         assert [finding.check for finding in audit.problems] == ["duplicated_rows"]
         assert "name their group" in audit["duplicated_rows"].sentence
         assert "trait0" in leaks_of(visits_of_users(n_samples, seed, sharpness=3.0), ignore=["user"])
+
+
+def rank_of_an_ad(frame, rng):
+    """Return the score by which ads were ranked, 0 where none was shown."""
+    return np.where(frame["banner"] == sorted(set(frame["banner"]))[0], 0.0, rng.random(len(frame)))
+
+
+def discount(frame, rng):
+    """Return what all banners but one took off a price; many of the amounts come again."""
+    amount = rng.integers(1, 400, len(frame)) / 10
+    return np.where(frame["banner"] == sorted(set(frame["banner"]))[-1], 0.0, amount)
+
+
+@pytest.mark.parametrize("make", [rank_of_an_ad, discount])
+@pytest.mark.parametrize("n_samples", [2000, 10000])
+def test_a_column_that_is_empty_after_some_actions_is_not_taken_for_draws_that_users_kept(n_samples, make):
+    frame = shop(n_samples, late=make)
+    audit = bopl.BanditLog.from_frame(frame, **ROLES).audit()
+    assert [(leak.column, leak.knows) for leak in audit.leaks] == [("late", "action")]
+    assert [finding.check for finding in audit.problems] == ["leaks"]

@@ -102,7 +102,8 @@ def test_invalid_rows_are_left_out_counted_and_listed(tmp_path, extension):
     np.testing.assert_allclose(log.reward, clean.click)
     dropped = {one.reason: one.first for one in log.origin.dropped}
     assert dropped == {
-        "reward is missing": (3, 7),
+        "reward is missing": (3,),
+        "reward is not a number": (7,),
         "propensity is above 1": (5,),
         "action is missing": (9,),
         "context is infinite": (11,),
@@ -110,6 +111,17 @@ def test_invalid_rows_are_left_out_counted_and_listed(tmp_path, extension):
     finding = log.audit()["dropped_rows"]
     assert finding.status == "note"
     assert "5 of 400 rows were dropped (1.2%)" in finding.sentence
+
+
+@pytest.mark.parametrize("as_column", [list, pd.Series, lambda values: pd.Series(values, dtype=object).to_numpy()])
+def test_what_is_not_a_number_is_not_called_missing(as_column):
+    frame = clicks()
+    reward = frame["click"].astype(float).astype(str).tolist()
+    reward[2:7] = ["€ 5.00", "1,234.50", "nan", "", None]
+    columns = [frame["item"].tolist(), as_column(reward), frame["p"].tolist()]
+    log = bopl.BanditLog(np.zeros((400, 1)), *columns, drop_invalid=True)
+    found = {one.reason: one.first for one in log.origin.dropped}
+    assert found == {"reward is not a number": (2, 3), "reward is missing": (4, 5, 6)}
 
 
 def test_whatever_would_be_refused_is_left_out():
@@ -139,6 +151,18 @@ def test_decisions_without_a_number_are_not_taken_for_copies():
     frame = clicks().assign(decision=[None] * 200 + [*range(150), *range(50)])
     log = bopl.BanditLog.from_frame(frame, **ROLES, ignore=["decision"], drop_duplicates="decision")
     assert log.origin.n_dropped == 50
+
+
+def test_copies_that_were_dropped_are_not_called_missing_values():
+    frame = clicks().assign(decision=range(400))
+    roles = {**ROLES, "ignore": ["decision"], "drop_duplicates": "decision"}
+    thrice = bopl.BanditLog.from_frame(pd.concat([frame] * 3), **roles).audit()["dropped_rows"]
+    assert (thrice.status, thrice.value) == ("note", pytest.approx(2 / 3))
+    assert thrice.sentence.endswith("do the columns that are compared tell every decision from the others?")
+    frame.loc[:219, "click"] = np.nan
+    mostly = bopl.BanditLog.from_frame(pd.concat([frame] * 3), **roles, drop_invalid=True).audit()["dropped_rows"]
+    assert mostly.status == "problem"
+    assert "if missing values are related" in mostly.sentence
 
 
 def test_rows_left_out_after_one_action_only_are_doubtful():

@@ -41,6 +41,27 @@ def test_groups_and_segments_of_several_kinds_stay_apart():
         two(group=["u", np.nan])
 
 
+@pytest.mark.parametrize("as_frame", [pd.DataFrame, pa.table])
+@pytest.mark.parametrize("role", ["action", "reward", "propensity", "time", "group", "segment"])
+@pytest.mark.parametrize("drop_invalid", [False, True])
+def test_a_frame_is_not_a_column_and_its_names_are_not_labels(as_frame, role, drop_invalid):
+    for columns in ({"a": [1, 0]}, {"a": [1, 0], "b": [0, 1]}):
+        told = rf"{role} must have one dimension .*\(2, {len(columns)}\)\. Pass one of its columns"
+        with pytest.raises(ValueError, match=told):
+            two(**{role: as_frame(columns)}, drop_invalid=drop_invalid)
+    with pytest.raises(TypeError, match="other_rewards must be a mapping of names to columns; got"):
+        two(other_rewards=as_frame({"a": [1, 0]}))
+
+
+@pytest.mark.parametrize("role", ["action", "reward", "propensity", "time", "group", "segment"])
+def test_a_name_is_not_a_column(role):
+    told = rf"{role} must have one value per sample; got 'ab'\. Pass the column, not its name"
+    with pytest.raises(TypeError, match=told):
+        two(**{role: "ab"})
+    with pytest.raises(TypeError, match="segment must have one value per sample; got 'ab'"):
+        two().with_segment("ab")
+
+
 @pytest.mark.parametrize("segment", [["q", pd.NA], pd.array(["q", None], dtype="string"), ["q", np.nan], ["q", None]])
 def test_a_missing_segment_is_one_by_whatever_name(segment):
     assert two(segment=segment).segment.tolist() == ["q", "missing"]
@@ -50,8 +71,19 @@ def test_one_name_is_a_column_and_not_its_letters():
     data = frame(city=["Rom", "Ulm"] * 20, size=[1, 2] * 20)
     assert bopl.BanditLog.from_frame(data, **ROLES, ignore="city").feature_names == ("x", "size")
     assert bopl.BanditLog.from_frame(data, **ROLES, context="city").feature_names == ("city",)
+    whole = bopl.BanditLog.from_frame(data, **ROLES)
+    assert whole.without_columns("city").feature_names == ("x", "size")
     log = bopl.BanditLog.from_frame(data, **ROLES, categorical="size", other_rewards="x")
     assert (log.schema.categorical, list(log.other_rewards)) == (("city", "size"), ["x"])
+
+
+def test_a_leak_is_not_kept_because_its_name_is_part_of_another():
+    rng = np.random.default_rng(0)
+    reward = (rng.random(600) < 0.2).astype(float)
+    columns = {"x": rng.normal(size=600), "rev": 3.0 * reward, "a": ["u", "v"] * 300, "r": reward, "p": 0.5}
+    log = bopl.BanditLog.from_frame(pd.DataFrame(columns), **ROLES)
+    assert log.audit(keep="rev")["leaks"].status == "note"
+    assert log.audit(keep="revenue")["leaks"].status == "problem"
 
 
 def test_times_of_several_zones_are_instants():

@@ -47,11 +47,11 @@ def python_labels(values: object, what: str = "action") -> list[Hashable]:
     series = nw.from_native(values, series_only=True, pass_through=True)
     if isinstance(series, nw.Series):
         return list(series.to_list())
+    shape = getattr(values, "shape", None)
+    if isinstance(shape, tuple) and len(shape) != 1:  # to Python, a frame is a sequence of the names of its columns
+        hint = "" if isinstance(values, np.ndarray) else " Pass one of its columns."
+        raise ValueError(f"{what} must have one dimension (n_samples,); y should be a 1d array, got {shape}.{hint}")
     if isinstance(values, np.ndarray):
-        if values.ndim != 1:
-            raise ValueError(
-                f"{what} must have one dimension (n_samples,); y should be a 1d array, got {values.shape}."
-            )
         return list(values.tolist())
     if isinstance(values, str | bytes | Set | Mapping) or not isinstance(values, Iterable):
         per = "sample" if what == "action" else "action, in order"

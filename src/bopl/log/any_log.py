@@ -113,7 +113,7 @@ class AnyLog:
             One finding per check, with a plain sentence: print it, or use ``.table``.
         """
         check_flag("strict", strict)
-        report = self._audit(policy, logging_policy, keep)
+        report = self._audit(policy, logging_policy, [keep] if isinstance(keep, str) else keep)
         if strict:
             report.raise_problems()
         return report

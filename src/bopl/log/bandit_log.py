@@ -159,7 +159,7 @@ class BanditLog(LogFiles, AnyLog):
         check_flag("exact_propensity", exact_propensity)
         check_flag("drop_invalid", drop_invalid)
         matrix, names_found = read_context(context, feature_names, allow_infinite=drop_invalid)
-        others = named_rewards(other_rewards or {})
+        others = named_rewards(other_rewards)
         columns = {"action": action, "reward": reward, "propensity": propensity, "time": time, "group": group}
         columns |= {"segment": segment} | others
         given = {name: one for name, one in columns.items() if one is not None or name not in OPTIONAL}

@@ -35,8 +35,10 @@ def check_reward(reward: object, name: str = "reward") -> FloatArray:
     return values
 
 
-def named_rewards(other_rewards: Mapping[str, object]) -> dict[str, object]:
+def named_rewards(other_rewards: Mapping[str, object] | None) -> dict[str, object]:
     """Return other rewards by what messages call them."""
+    if other_rewards is None:
+        return {}
     if not isinstance(other_rewards, Mapping):
         raise TypeError(f"other_rewards must be a mapping of names to columns; got {type(other_rewards).__name__}.")
     return {f"other_rewards[{name!r}]": one for name, one in other_rewards.items()}
@@ -158,6 +160,7 @@ def _check_groups_present(missing: BoolArray) -> None:
 
 def check_segment(segment: object) -> AnyArray:
     """Return segments as text; a missing one is the segment "missing"."""
+    column_length(segment, "segment")  # raises if it is the name of a column, or a frame
     series = nw.from_native(segment, series_only=True, pass_through=True)
     labels = series.to_list() if isinstance(series, nw.Series) else _label_column(segment).tolist()
     if not isinstance(labels, list) or any(isinstance(label, list) for label in labels):
@@ -291,9 +294,14 @@ def names_of(names: Any, what: str) -> list[str]:
 
 def column_length(column: Any, name: str) -> int:
     """Return the length of a column of any type."""
+    if isinstance(column, str):
+        told = f"{name} must have one value per sample; got {shortened(column)}."
+        raise TypeError(f"{told} Pass the column, not its name.")
     shape = getattr(column, "shape", None)
     if shape is not None and len(shape) == 0:
         raise TypeError(f"{name} must have one value per sample; got a single number.")
+    if isinstance(shape, tuple) and len(shape) > 1 and not isinstance(column, np.ndarray):
+        raise ValueError(f"{name} must have one dimension (n_samples,); it has shape {shape}. Pass one of its columns.")
     try:
         return len(column)
     except TypeError:

@@ -19,7 +19,7 @@ from bopl.log.context import MANY, is_sparse
 from bopl.log.duplicate import repeated_rows
 from bopl.log.frame import TEXT
 from bopl.log.instant import unreadable_times
-from bopl.log.origin import ActionCounts, Dropped, LogOrigin, uneven_by_action
+from bopl.log.origin import COPY, ActionCounts, Dropped, LogOrigin, uneven_by_action
 from bopl.log.where import Where
 
 NUMBERS = ("reward", "propensity")
@@ -128,12 +128,13 @@ def choose_rows(
         taken = [arrow(name).take(rows) for name in dict.fromkeys(compared)]
         # Rows without any number of a decision are not known to be the same one.
         is_known = True if named is True else ~np.logical_and.reduce([missing_rows(column) for column in taken])
-        reasons["another row is the same decision"] = repeated_rows(taken) & is_known
+        reasons[COPY] = repeated_rows(taken) & is_known
     numbers: dict[str, FloatArray] = {}
     if choice.drop_invalid:
         used = {role: select(columns[name].to_native(), rows) for role, name in roles.items()}
         numbers = {role: lenient_numbers(used[role], role) for role in NUMBERS if role in used}
         others = {repr(name): select(columns[name].to_native(), rows) for name in choice.other_rewards}
+        reasons |= _not_numbers({role: used[role] for role in numbers} | others)
         reasons |= invalid_rows({**used, **numbers}, actions, others)
         if context:
             reasons["context is infinite"] = _infinite([select(columns[name].to_native(), rows) for name in context])
@@ -158,9 +159,10 @@ def valid_samples(
     used: dict[str, Any] = {
         role: values for role, values in columns.items() if values is not None and role not in beside
     }
-    used |= {role: lenient_numbers(used[role], role) for role in NUMBERS if role in used}
     others = {name: columns[name] for name in beside if name != "segment"}
-    reasons = invalid_rows(used, actions, others) | {"context is infinite": infinite_rows(matrix)}
+    reasons = _not_numbers({role: used[role] for role in NUMBERS if role in used} | others)
+    used |= {role: lenient_numbers(used[role], role) for role in NUMBERS if role in used}
+    reasons |= invalid_rows(used, actions, others) | {"context is infinite": infinite_rows(matrix)}
     every: IntArray = np.arange(matrix.shape[0])
     kept, origin, _ = leave_out(reasons, every, columns["action"], LogOrigin(len(every)))
     if not kept.any():
@@ -202,7 +204,7 @@ def leave_out(
     counts: ActionCounts = {}
     if dropped or is_part:
         label, position = _action_positions(select(action, rows))
-        copies = reasons.get("another row is the same decision")
+        copies = reasons.get(COPY)
         is_judged = position >= 0 if copies is None else (position >= 0) & ~copies
         asked, lost = (np.bincount(position[is_judged & some], minlength=len(label)).tolist() for some in (True, ~kept))
         counts = {name: (n_asked, n_lost) for name, n_asked, n_lost in zip(label, asked, lost, strict=True)}
@@ -286,6 +288,26 @@ def invalid_rows(
     return {reason: rows for reason, rows in found.items() if rows.any()}
 
 
+def _not_numbers(columns: Mapping[str, Any]) -> Reasons:
+    """Return which rows hold something that is there and is not a number, such as ``yes`` or ``€ 5``, by reason."""
+    found: Reasons = {}
+    for name, values in columns.items():
+        rows = np.flatnonzero(np.isnan(lenient_numbers(values, name)) & ~missing_rows(values))
+        if not len(rows):
+            continue
+        texts = [str(value).strip().casefold() for value in select(_listed(values), rows)]
+        bad = np.zeros(len(values), dtype=np.bool_)
+        bad[rows] = [text not in ("", "nan") for text in texts]
+        if bad.any():
+            found[f"{name} is not a number"] = bad
+    return found
+
+
+def _listed(values: Any) -> list[Any]:
+    series = nw.from_native(unmasked(values), series_only=True, pass_through=True)
+    return series.to_list() if isinstance(series, nw.Series) else list(series)
+
+
 def lenient_numbers(values: Any, name: str) -> FloatArray:
     """Return a column as floats; text that is not a number, and anything else that is not, becomes NaN."""
     series = nw.from_native(unmasked(values), series_only=True, pass_through=True)
@@ -295,8 +317,7 @@ def lenient_numbers(values: Any, name: str) -> FloatArray:
     try:
         return float_column(values, name)
     except TypeError:
-        listed = series.to_list() if isinstance(series, nw.Series) else list(series)
-        return np.array([_number(value) for value in listed], dtype=np.float64)
+        return np.array([_number(value) for value in _listed(values)], dtype=np.float64)
 
 
 def _number(value: Any) -> float:

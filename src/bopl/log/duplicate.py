@@ -17,12 +17,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from bopl._errors import quoted
 from bopl._interrupt import each_column
 from bopl._typing import BoolArray, FloatArray, IntArray
 from bopl.log.context import is_sparse
-from bopl.log.finding import NOTE, OK, PROBLEM, Finding
-from bopl.log.identical import Keys, column_keys, keys_of, keys_without, mix, row_keys
+from bopl.log.identical import Keys, column_keys, keys_of, keys_without, mix
 
 if TYPE_CHECKING:
     from bopl.log.bandit_log import BanditLog
@@ -33,10 +31,10 @@ MIN_COPIES = 5.0  # fewer can be chance
 MIN_COPIED = 0.3  # share of the pairs that are copies; a smaller excess can come from propensities that are off
 MIN_NEAR = 0.03  # share of the pairs that are copies, where those that follow later say what chance does
 FAR = range(3, 6)  # how many samples later, among those with the same context, "later" is
-MAX_SHARE = 0.01  # a smaller share of copies hardly changes an interval
 MIN_EVEN = 0.95  # share of the combinations that occur an even number of times where everything came twice
 MAX_P = 1e-6  # of all the tests on one log together
-MIN_DRAWS = 100  # distinct contexts from which samples with the same one can be counted as one draw
+MIN_DRAWN = 0.8  # share of the pairs that repeat a draw; a column that partly reveals the action repeats fewer
+MIN_DRAWS = 100  # repeated contexts from which samples with the same one can be counted as one draw
 
 
 @dataclass(frozen=True)
@@ -71,8 +69,10 @@ class Repetition:
         """Return a log in which samples that were compared are one group, as one draw may have served all of them."""
         from bopl.log.bandit_log import replaced
 
-        label, group = np.unique(self.key, return_inverse=True) if self.key is not None else ((), None)
-        return replaced(log, group=group) if log.group is None and len(label) >= MIN_DRAWS else log
+        if log.group is not None or self.key is None:
+            return log
+        _, group, count = np.unique(self.key, return_inverse=True, return_counts=True)
+        return replaced(log, group=group) if np.count_nonzero(count > 1) >= MIN_DRAWS else log
 
     def is_sure(self, n_tests: int = 1) -> bool:
         """Whether one of so many comparisons shows more copies than chance and small errors of propensities make."""
@@ -121,45 +121,6 @@ class Repetition:
         return float(poisson.sf(self.n_agreeing - 1, max(self.n_expected, 1e-12)))
 
 
-def audit_duplicates(log: BanditLog, found: Repetition | None) -> Finding:
-    """Return what an audit says of decisions that were logged more than once; ``found`` is what shows them."""
-    if found is not None:
-        share = found.n_copies / log.n_samples
-        return Finding("duplicated_rows", PROBLEM if share >= MAX_SHARE else NOTE, share, _copied_text(found, log))
-    n_repeated = log.n_samples - len(np.unique(row_keys(log)))
-    share = n_repeated / log.n_samples
-    if n_repeated == 0:
-        return Finding("duplicated_rows", OK, 0.0, "No two samples share context, action and reward.")
-    text = f"{n_repeated} of {log.n_samples} samples repeat context, action and reward of another one"
-    return Finding("duplicated_rows", NOTE, share, f"{text}; contexts repeat, so this can be chance.")
-
-
-def _copied_text(found: Repetition, log: BanditLog) -> str:
-    but = "" if found.column is None else f" but for {found.column!r}"
-    shared = f"their context{but}" if not found.columns else quoted(found.columns)
-    if found.is_doubled:
-        proof = (
-            f"{found.n_even:,} of {found.n_cells:,} combinations of context{but}, action and reward occur an even "
-            f"number of times, where at most {found.n_cells // 2:,} would by chance"
-        )
-    elif found.is_near and found.near is not None:
-        proof = (
-            f"{found.near.n_agreeing:,} of {found.near.n_pairs:,} share the action of the one before them with the "
-            f"same context{but}, where {found.near.chance * found.near.n_pairs:,.0f} share that of one farther back"
-        )
-    else:
-        proof = (
-            f"of {found.n_pairs:,} that share {shared} with another one, {found.n_agreeing:,} share its "
-            f"action as well, where {found.n_expected:,.0f} would by chance"
-        )
-    ignore = "" if found.column is None else f" (exclude {found.column!r} from the context first, with ignore)"
-    return (
-        f"About {found.n_copies:,.0f} of {log.n_samples:,} samples are copies: {proof}. The same decisions were logged "
-        "more than once, or one draw served several. Intervals are then too narrow: drop the copies with "
-        f"drop_duplicates{ignore}, or name their group, such as the user."
-    )
-
-
 # -- Finding ----------------------------------------------------------------------------------------------------------
 
 
@@ -169,7 +130,19 @@ def find_copies(log: BanditLog) -> Repetition | None:
     Contexts are compared in all columns that do not name rows, and in all but one of them. Where samples have groups,
     those of one group are not compared: folds and intervals keep them together.
     """
-    tried = _repetitions(log)
+    return _most_copies(_repetitions(log))
+
+
+def find_copies_in_groups(log: BanditLog) -> Repetition | None:
+    """Return the comparison of samples of one group that shows most copies; None without groups, or if none does."""
+    from bopl.log.bandit_log import replaced
+
+    if log.group is None:
+        return None
+    return _most_copies(_repetitions(replaced(log, group=None, group_labels=None), within=log.group))
+
+
+def _most_copies(tried: Sequence[Repetition]) -> Repetition | None:
     sure = [one for one in tried if one.is_sure(len(tried))]
     if not sure:
         return None
@@ -186,17 +159,23 @@ def find_shared_draws(log: BanditLog, columns: Mapping[str | int, IntArray]) -> 
         return None
     key = mix(column_keys(log.context, np.concatenate(list(columns.values())).tolist()))
     own = replace(_compare(log, key, None), columns=tuple(columns))
-    found = own if own.is_sure() and own.as_groups(log) is not log else find_copies(log)
+    is_draw = own.is_sure() and own.n_copies * own.share >= MIN_DRAWN * own.n_pairs
+    found = own if is_draw and own.as_groups(log) is not log else find_copies(log)
     return None if found is None or found.as_groups(log) is log else found
 
 
-def _repetitions(log: BanditLog) -> list[Repetition]:
-    """Return the comparison in all columns, and in all but one; where times are known, also of samples of one time."""
+def _repetitions(log: BanditLog, within: IntArray | None = None) -> list[Repetition]:
+    """Return the comparison in all columns, and in all but one; where times are known, also of samples of one time.
+
+    Only samples that agree in ``within`` are compared, if it is given.
+    """
     if is_sparse(log.context):
         total, columns = keys_of(log), []
     else:
         columns = [(name, features) for name, features, is_identifier in _columns(log) if not is_identifier]
         total = column_keys(log.context, [idx for _, features in columns for idx in features])
+    if within is not None:
+        total = total + mix(within.astype(np.uint64) + np.uint64(1))
     totals = [total]
     if log.time is not None:
         totals.append(total + mix(np.unique(log.time, return_inverse=True)[1].astype(np.uint64) + np.uint64(1)))

@@ -10,13 +10,20 @@ import numpy as np
 
 from bopl._errors import quoted, shortened
 from bopl._policy_reader import read_policy
+from bopl._typing import AnyArray
 from bopl.log.column import Column
-from bopl.log.duplicate import audit_duplicates, find_copies
+from bopl.log.duplicate import find_copies
+from bopl.log.duplicate_audit import audit_duplicates
 from bopl.log.finding import NOTE, OK, PROBLEM, Audit, Finding, noted
 from bopl.log.leak.find import find_leaks_and_draws
 from bopl.log.leak.leak import ACTION, IDENTIFIER, Leak
 from bopl.log.leak.view import column_views
-from bopl.log.propensity_audit import FEW_SAMPLES, logging_policy_finding, propensity_findings
+from bopl.log.propensity_audit import (
+    FEW_SAMPLES,
+    logging_policy_finding,
+    propensity_findings,
+    with_raised_propensities,
+)
 from bopl.log.schema import LogSchema
 from bopl.log.weight_audit import weight_findings
 from bopl.log.where import Where
@@ -45,7 +52,7 @@ def audit_log(
     """
     propensities = propensity_findings(log) if log.has_propensity else []
     leaks, draws = find_leaks_and_draws(log, propensities) if seen is None else find_leaks_and_draws(seen)
-    compared = _without_told_actions(log if seen is None else seen, leaks)
+    compared = with_raised_propensities(_without_told_actions(log if seen is None else seen, leaks), propensities)
     copies = draws or find_copies(compared)
     if copies is not None and seen is None and any(finding.status == PROBLEM for finding in propensities):
         propensities = propensity_findings(copies.as_groups(log))  # what is drawn once counts once
@@ -55,6 +62,7 @@ def audit_log(
         *_selection_findings(log),
         audit_duplicates(compared, copies),
         *_doubtful_labels(log.actions.tolist()),
+        *_doubtful_groups(log.group_labels),
         *_logged_findings(log),
         *audit_columns(seen.schema, leaks, keep),
     ]
@@ -90,12 +98,31 @@ def _doubtful_labels(labels: Sequence[object]) -> list[Finding]:
     empty = [label for text, same in spelled.items() if text in LIKE_MISSING for label in same]
     said = []
     if alike:
-        pairs = "; ".join(quoted(same) for same in alike[:MAX_ALIKE])
-        more = f"; and {len(alike) - MAX_ALIKE} more" if len(alike) > MAX_ALIKE else ""
-        said.append(f"Some actions differ only in type, case or spaces ({pairs}{more}): are they the same?")
+        said.append(f"Some actions differ only in type, case or spaces ({_listed(alike)}): are they the same?")
     if empty:
         said.append(f"{quoted(empty)} as an action looks like a missing value that became text: is it an action?")
     return [Finding("action_labels", NOTE, float(len(alike) + len(empty)), " ".join(said))] if said else []
+
+
+def _listed(alike: Sequence[Sequence[object]]) -> str:
+    more = f"; and {len(alike) - MAX_ALIKE} more" if len(alike) > MAX_ALIKE else ""
+    return "; ".join(quoted(list(same)) for same in alike[:MAX_ALIKE]) + more
+
+
+def _doubtful_groups(labels: AnyArray | None) -> list[Finding]:
+    """Return a note if two groups seem to be one, as 7 and '7' in joined tables; nothing otherwise."""
+    spelled: dict[str, list[object]] = {}
+    for label in [] if labels is None or labels.dtype.kind in "iufM" else labels.tolist():
+        is_whole = isinstance(label, float) and label.is_integer()
+        spelled.setdefault(str(int(label) if is_whole else label).strip(), []).append(label)
+    alike = [same for same in spelled.values() if len(same) > 1]
+    if not alike:
+        return []
+    text = (
+        f"Some groups differ only in type or spaces ({_listed(alike)}): are they the same? Then write them alike, or "
+        "samples of one group are in both parts of a split, and intervals are too narrow."
+    )
+    return [Finding("group_labels", NOTE, float(len(alike)), text)]
 
 
 def _selection_findings(log: BanditLog) -> list[Finding]:

@@ -13,6 +13,7 @@ from bopl.log.finding import NOTE, OK, PROBLEM, Finding
 
 ActionCounts: TypeAlias = Mapping[str, tuple[int, int]]
 
+COPY = "another row is the same decision"  # the reason of copies
 MAX_FIRST = 5  # rows that are listed for a reason
 MAX_DROPPED = 0.05  # a larger share of rows left out is doubtful
 MIN_UNEVEN_P = 1e-4  # of the hypothesis that rows were left out whatever their action
@@ -84,6 +85,12 @@ class LogOrigin:
         """Their share."""
         return self.n_dropped / max(self.n_rows - self.n_filtered, 1)
 
+    @property
+    def invalid_share(self) -> float:
+        """The share of rows that were left out, but not as copies, among those that are no copies."""
+        n_copies = sum(one.n_rows for one in self.dropped if one.reason.endswith(COPY))
+        return (self.n_dropped - n_copies) / max(self.n_rows - self.n_filtered - n_copies, 1)
+
     def with_format(self, format: str) -> LogOrigin:
         """Return the record with the name of a format."""
         return replace(self, format=format)
@@ -118,11 +125,11 @@ class LogOrigin:
 
     def _dropped_finding(self) -> Finding:
         text = " ".join(self.sentences()[self.where is not None :])
-        if self.dropped_share <= MAX_DROPPED and self.uneven is None:
-            return Finding("dropped_rows", NOTE, self.dropped_share, text)
-        if self.uneven is None:
+        if self.uneven is None and self.invalid_share > MAX_DROPPED:
             text += " That is a lot: if missing values are related to the reward, estimates are biased."
-        return Finding("dropped_rows", PROBLEM if self.dropped_share > 0.5 else NOTE, self.dropped_share, text)
+        elif self.uneven is None and self.dropped_share > MAX_DROPPED:
+            text += " That is a lot: do the columns that are compared tell every decision from the others?"
+        return Finding("dropped_rows", PROBLEM if self.invalid_share > 0.5 else NOTE, self.dropped_share, text)
 
     def to_json(self) -> dict[str, Any]:
         """Return the record as plain values that JSON can hold."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -180,6 +180,22 @@ def _sums_by_action(log: BanditLog, inverse: FloatArray, mean: FloatArray) -> tu
     third = sum_of(total**3) - 3.0 * mean * sum_of(total**2 * own_size)
     third += 3.0 * mean**2 * sum_of(total * own_size**2) - mean**3 * float((size**3).sum())
     return np.bincount(action_idx, minlength=log.n_actions), second, third
+
+
+def with_raised_propensities(log: BanditLog, findings: Sequence[Finding]) -> BanditLog:
+    """Return a log whose actions have larger propensities where their sum of 1/p says that they are too small.
+
+    With propensities that are too small, samples of one context seem to repeat their action oftener than by chance. If
+    the ``findings`` on the propensities are no problem, the log stays as it is.
+    """
+    from bopl.log.bandit_log import replaced
+
+    if all(finding.status != PROBLEM for finding in findings):
+        return log
+    total = np.bincount(log.action_idx, weights=1.0 / log.propensity, minlength=log.n_actions)
+    n_eligible = log.n_samples if log.action_mask is None else np.maximum(log.action_mask.sum(axis=0), 1)
+    factor = np.maximum(total / n_eligible, 1.0)
+    return replaced(log, propensity=np.minimum(factor[log.action_idx] * log.propensity, 1.0))
 
 
 def logging_policy_finding(log: BanditLog, reader: PolicyReader) -> Finding:

@@ -18,8 +18,10 @@ from bopl.evaluation.estimator_registry import ESTIMATORS, estimator_names
 from bopl.evaluation.interval_registry import get_interval
 from bopl.log import BanditLog, PartitionedLog
 from bopl.log.action import label_array
-from bopl.log.duplicate import audit_duplicates, find_copies
+from bopl.log.duplicate import find_copies
+from bopl.log.duplicate_audit import audit_duplicates
 from bopl.log.finding import PROBLEM
+from bopl.log.propensity_audit import propensity_findings, with_raised_propensities
 from bopl.policy import load
 from bopl.reward import BoostedRewardModel
 from bopl.reward.boosted_model import BoundPairs, default_reward_learner
@@ -224,7 +226,8 @@ def policy_names(files: Sequence[str | Path]) -> list[str]:
 def rows_warnings(log: BanditLog) -> list[str]:
     """Return warnings about the rows of a log: those dropped, and those that occur more than once."""
     found = [] if log.origin is None else log.origin.sentences()
-    copies = audit_duplicates(log, find_copies(log))
+    compared = with_raised_propensities(log, propensity_findings(log))
+    copies = audit_duplicates(compared, find_copies(compared))
     return [*found, copies.sentence] if copies.status == PROBLEM else found
 
 

@@ -192,8 +192,32 @@ def read_tables(files: Sequence[LogFile], read: Callable[[Path, Wanted], Any], w
     try:
         return pyarrow.concat_tables(tables, promote_options="permissive")
     except (pyarrow.ArrowInvalid, pyarrow.ArrowTypeError) as error:
-        reason = str(error).splitlines()[0].rstrip(".")
+        reason = _differing_column(files, tables) or str(error).splitlines()[0].rstrip(".")
         raise ValueError(f"the {len(files)} files do not match: {reason}.") from None
+
+
+def _differing_column(files: Sequence[LogFile], tables: Sequence[Any]) -> str | None:
+    """Return the first column that is of one kind in a file and of another in a later one, and what to do."""
+    import pyarrow
+
+    first: dict[str, tuple[LogFile, Any]] = {}
+    for file, table in zip(files, tables, strict=True):
+        for field in table.schema:
+            is_text = pyarrow.types.is_dictionary(field.type)
+            kind = field.type.value_type if is_text else field.type
+            owner, known = first.setdefault(field.name, (file, kind))
+            if pyarrow.types.is_null(known):
+                first[field.name] = (file, kind)
+                continue
+            pair = [pyarrow.schema([(field.name, one)]) for one in (known, kind)]
+            try:
+                pyarrow.unify_schemas(pair, promote_options="permissive")
+            except (pyarrow.ArrowInvalid, pyarrow.ArrowTypeError):
+                return (
+                    f"column {field.name!r} holds {known} in {str(owner.path)!r} and {kind} in {str(file.path)!r}. "
+                    "Exclude it with ignore, or rewrite one of the files"
+                )
+    return None
 
 
 def _times_as_text(tables: Sequence[Any]) -> list[Any]:

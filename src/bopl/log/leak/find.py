@@ -144,9 +144,10 @@ def _suspicion(trial: Trial, log: BanditLog, propensities: Sequence[Finding] | N
     """Return whether propensities pass where no column is looked at, and what they leave open."""
     if trial.inverse is None:
         return Suspicion(log.n_features, 0.0, are_propensities_sound=False)
+    constant = try_action(trial, constant_column(trial.n_samples))
     is_sound = (
         abs(trial.z_of(np.ones(trial.n_samples))) < MAX_CONSTANT_Z
-        and try_action(trial, constant_column(trial.n_samples)).log_capital < -np.log(ERROR)
+        and constant.log_capital < -np.log(ERROR)
         and all(finding.status != PROBLEM for finding in (propensities or propensity_findings(log)))
     )
     return Suspicion(
@@ -155,6 +156,7 @@ def _suspicion(trial: Trial, log: BanditLog, propensities: Sequence[Finding] | N
         are_propensities_sound=is_sound,
         are_propensities_declared=log.propensity_source == "uniform",
         has_groups=log.group is not None,
+        constant_gain=0.0 if is_sound else max(constant.gain, 0.0),
     )
 
 

@@ -52,6 +52,8 @@ class Suspicion:
     # whether they were declared uniform: then a column that knows more may as well refute that
     are_propensities_declared: bool = False
     has_groups: bool = False
+    # what a column without any information gains on the propensities, where these are so wrong that it does
+    constant_gain: float = 0.0
 
     @property
     def otherwise(self) -> str:
@@ -118,7 +120,7 @@ def _late(test: RewardTest) -> str:
 
 def judge_action(name: str | int, test: ActionTest, given: Suspicion, n_tests: int = 1) -> Leak | None:
     """Return what a column knows of the action beyond the propensities, if anything, by one of so many tests of it."""
-    share = test.gain / max(given.openness, 1e-12)
+    share = (test.gain - given.constant_gain) / max(given.openness - given.constant_gain, 1e-12)
     odds = min(int(test.log_capital / math.log(10.0)), MAX_ODDS)
     text = (
         f"its values give the action that was taken {test.told:.0%} on average, the propensities "

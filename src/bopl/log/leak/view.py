@@ -53,6 +53,7 @@ def column_views(log: BanditLog) -> list[ColumnView]:
 
 def kept_columns(log: BanditLog, dropped: Sequence[str | int]) -> tuple[IntArray, LogSchema | None]:
     """Return which columns of the context are left without some of them, and the schema of these."""
+    dropped = [dropped] if isinstance(dropped, str) else dropped  # one name, and not its letters
     views = column_views(log)
     known: list[str | int] = [view.name for view in views]
     unknown = [name for name in dropped if name not in known]
