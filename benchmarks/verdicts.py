@@ -222,9 +222,37 @@ def segments(rng: np.random.Generator) -> Answer:
     return next((one for one in ("better", "worse") if one in verdicts), "inconclusive"), held
 
 
+def buyers(rng: np.random.Generator) -> Answer:
+    """Costs, equal by all actions: each of 1,000 users keeps an action for ten decisions, and 1% of them always pay."""
+    drawn, user = Drawn(rng, FLAT, 1000), np.repeat(np.arange(1000), 10)
+    policy = drawn.shuffled()[user]
+    for name in ("context", "prob", "action"):
+        setattr(drawn, name, getattr(drawn, name)[user])
+    drawn.n_samples, drawn.reward = len(user), -(rng.random(1000) < 0.01).astype(float)[user]
+    evaluation = bopl.evaluate(drawn.log(group=user), policy, estimators="snips")
+    row = evaluation.row()
+    return evaluation.decision()["verdict"], row["uplift_ci_lower"] <= 0.0 <= row["uplift_ci_upper"]
+
+
 WORLDS: dict[str, Callable[[np.random.Generator], Answer]] = {
     one.__name__: one
-    for one in (equal, worse, better, tails, rare, small, head, guards, twenty, chain, race, groups, unseen, segments)
+    for one in (
+        equal,
+        worse,
+        better,
+        tails,
+        rare,
+        small,
+        head,
+        guards,
+        twenty,
+        chain,
+        race,
+        groups,
+        unseen,
+        segments,
+        buyers,
+    )
 }
 WHOLE = ("chain", "race")  # minutes, not seconds
 VERDICTS = ("better", "worse", "inconclusive", "not trustworthy")

@@ -16,6 +16,8 @@ MIN_ESS = 50.0  # effective samples
 MIN_REWARDED = 30.0  # effective samples with a reward that decides, at 95%: skewed sums of fewer are not normal yet
 MIN_GROUPS = 30  # independent groups, if the samples of a group are not …
 MIN_EQUAL_GROUPS = 15.0  # … and effective ones, of those that tell policies apart: one may be larger than all others
+MIN_REWARDED_GROUPS = 10.0  # effective ones with rewards that decide, at 95%: a few users may do all the buying
+MIN_TOGETHER = 2.0  # times the variance that the weights of a group add up to: below, each sample was drawn by itself
 SAME_POLICY = 1e-3  # root mean square of w - 1 that rounded propensities may leave of the logging policy
 MAX_SINGLE_SHARE = 0.25  # share of sum(w²) in the largest weight; the central limit theorem wants it near zero …
 MAX_HEAVY_SINGLE_SHARE = 0.1  # … nearer still if the tail is heavy by the next two limits
@@ -32,6 +34,11 @@ def min_rewarded(delta: float) -> float:
     to miss more rarely than usual, it takes more of them, in proportion to the logarithm of that probability.
     """
     return MIN_REWARDED * max(round(math.log(delta) / math.log(USUAL_DELTA), 9), 1.0)
+
+
+def min_rewarded_groups(delta: float) -> float:
+    """Return the same of groups of dependent samples."""
+    return min_rewarded(delta) * (MIN_REWARDED_GROUPS / MIN_REWARDED)
 
 
 def is_mean_off(mean: float, mean_z: float) -> bool:

@@ -198,3 +198,17 @@ def test_without_the_logging_distribution_switch_and_shrinkage_stay_dr():
 def test_bad_settings_are_refused(make, message):
     with pytest.raises(ValueError, match=message):
         make()
+
+
+@pytest.mark.parametrize("name", [name for name in NAMES if ESTIMATORS[name].is_tuned_for_rounding])
+def test_a_constant_added_to_all_rewards_costs_no_digits(name):
+    near = make_terms(n=400)
+    spreads = []
+    for offset in (0.0, 1e6):
+        terms = near.with_reward(offset + near.reward)
+        estimator = tuned(name, terms)
+        sums = MomentSum.of(estimator.moments(terms))
+        assert estimator.value(sums.mean) - offset == pytest.approx(float(plain_value(name, near, estimator)), abs=1e-7)
+        spreads.append(sums.spread(estimator.uplift_gradient(sums.mean)))
+    for part in ("std_err", "skewness", "kurtosis"):
+        assert getattr(spreads[1], part) == pytest.approx(getattr(spreads[0], part), rel=1e-6)

@@ -160,3 +160,42 @@ def test_loggers_in_one_world_pass_however_different_their_choices():
         log, who, logged, policy = three_loggers(seed, trend=0.0)
         row = bopl.evaluate(log.balanced(who, logged), policy, estimators="snips").row()
         assert "alike under all logging policies" in row.reason
+
+
+# -- Few users who do all the buying ----------------------------------------------------------------------------------
+
+
+def bought(seed, sign=1.0, *, share=0.01, together=True, **settings):
+    """Return the evaluation of a policy that earns the same, on 1,000 users of whom few buy, each time."""
+    rng = np.random.default_rng(seed)
+    user, n_users = np.repeat(np.arange(1000), 10), 1000
+    context = rng.normal(size=(n_users, 2))
+    prob = 0.8 * softmax(0.5 * context @ rng.normal(size=(2, 3))) + 0.2 / 3.0
+    policy = 0.7 * softmax(context @ rng.normal(size=(2, 3))) + 0.1
+    action = draw_actions(prob, rng)[user] if together else draw_actions(prob[user], rng)
+    reward = sign * (rng.random(n_users) < share)[user]
+    log = bopl.BanditLog(context[user], action, reward, prob[user, action], actions=[0, 1, 2], group=user)
+    return bopl.evaluate(log, {"new": policy[user], "old": prob[user]}, estimators="snips", **settings)
+
+
+@pytest.mark.parametrize(("sign", "verdict"), [(1.0, "worse"), (-1.0, "better")], ids=["rewards", "costs"])
+def test_a_few_users_who_do_all_the_buying_do_not_decide_an_ab_test(sign, verdict):
+    found = [bought(seed, sign, simultaneous=False).decision("new").verdict for seed in range(N_LOGS)]
+    assert found.count(verdict) < 3
+    assert found.count("not trustworthy") > 80
+
+
+def test_nor_do_they_head_to_head_and_the_reason_is_said():
+    found = [bought(seed, against="old").decision("new") for seed in range(10)]
+    reasons = [one.reason for one in found if one.verdict == "not trustworthy"]
+    assert sum("Few groups have the rewards that decide" in one for one in reasons) > 4
+
+
+def test_users_count_decision_by_decision_where_each_was_drawn_by_itself():
+    verdicts = [bought(seed, share=0.02, together=False).decision("new").verdict for seed in range(20)]
+    assert "not trustworthy" not in verdicts
+
+
+def test_many_buyers_are_enough():
+    verdicts = [bought(seed, share=0.1).decision("new").verdict for seed in range(20)]
+    assert verdicts.count("not trustworthy") < 2

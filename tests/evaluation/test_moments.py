@@ -131,3 +131,13 @@ def test_copies_in_a_group_count_once():
     grouped = groups.spread(np.ones(1), copied.mean(axis=0))
     assert grouped.std_err == pytest.approx(once.std_err, rel=1e-12)
     assert grouped.degrees_of_freedom == pytest.approx(once.degrees_of_freedom, rel=1e-12)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_terms_that_cancel_but_for_rounding_do_not_look_certain(seed):
+    rng = np.random.default_rng(seed)
+    weight, noise = rng.gamma(2.0, size=2000), rng.normal(size=2000)
+    for offset in (1e6, 1e8, 1e10):
+        total = MomentSum.of(np.column_stack([weight * (offset + noise), weight]))
+        least = np.std(weight * noise) / np.sqrt(2000.0)
+        assert total.spread(np.array([1.0, -offset])).std_err > 0.9 * least

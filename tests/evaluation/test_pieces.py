@@ -173,3 +173,22 @@ def test_the_workers_of_a_dask_cluster_give_the_same_bits(logs):
     ):
         together = bopl.evaluate(pieces, policy, cluster=client)
     assert pickle.dumps(alone.to_dict()) == pickle.dumps(together.to_dict())
+
+
+@pytest.mark.parametrize("offset", [0.0, 1e4, 1e8])
+def test_rewards_far_from_zero_cost_no_digits_over_pieces(tmp_path, offset):
+    rng = np.random.default_rng(5)
+    reward = np.round(rng.normal(size=600), 6)
+    table = table_of(rng.uniform(0.1, 0.9, 600), offset + reward, rng.integers(0, 2, 600))
+    pq.write_table(table, tmp_path / "log.parquet", row_group_size=100)
+    asked = {"action": "item", "reward": "click", "propensity": "p", "estimators": ["snips", "beta_ips"]}
+    found = bopl.evaluate_parquet(tmp_path / "log.parquet", {"new": "new"}, **asked)
+    log = BanditLog.from_frame(table.drop_columns(["new"]), **ROLES)
+    near = bopl.evaluate(
+        BanditLog(log.context, log.action, reward, log.propensity),
+        {"new": table["new"].to_numpy()},
+        estimators=["snips", "beta_ips"],
+    )
+    for row, other in zip(found.rows, near.rows, strict=True):
+        for name in ("uplift", "uplift_ci_lower", "uplift_ci_upper"):
+            np.testing.assert_allclose(row[name], other[name], rtol=1e-6, atol=1e-6, err_msg=name)

@@ -131,3 +131,15 @@ def test_nothing_is_planned_from_rewards_that_are_all_the_same():
         row = bopl.evaluation.plan(log, {"new": np.tile([0.2, 0.8], (2000, 1))}, min_uplift=0.1).rows[0]
         assert row.uplift == row.uplift_ci_lower == row.uplift_ci_upper == 0.0
         assert np.isnan([row.detectable, row.n_for_min_uplift, row.n_for_ab_test]).all()
+
+
+def test_a_plan_counts_the_groups_that_buy_where_groups_keep_their_action():
+    rng = np.random.default_rng(0)
+    user, n_users = np.repeat(np.arange(500), 10), 500
+    reward = (rng.random(n_users) < 0.01)[user] * 1.0
+    needed = []
+    for action in (rng.integers(2, size=n_users)[user], rng.integers(2, size=len(user))):
+        log = bopl.BanditLog(np.zeros((len(user), 1)), action, reward, np.full(len(user), 0.5), group=user)
+        found = bopl.evaluation.plan(log, {"new": np.tile([0.3, 0.7], (len(user), 1))}, min_uplift=10.0)
+        needed.append(found.rows[0]["n_for_min_uplift"])
+    assert needed[0] > 1.5 * needed[1]

@@ -1,6 +1,7 @@
 """Gaps and categories as inputs of linear models and networks."""
 
 import numpy as np
+import pandas
 import pytest
 from scipy.sparse import csr_array
 
@@ -94,6 +95,18 @@ def test_logs_with_gaps_and_categories_can_be_learned_from_and_saved(policy, tmp
     np.testing.assert_allclose(probability.sum(axis=1), 1.0)
     policy.save(tmp_path / "policy.bopl")
     np.testing.assert_array_equal(bopl.load(tmp_path / "policy.bopl").predict_proba(later), probability)
+
+
+@pytest.mark.parametrize("policy", policies(), ids=lambda policy: type(policy).__name__)
+def test_a_text_column_that_is_always_missing_is_no_input(policy, tmp_path):
+    frame = click_table(200).to_pandas().assign(note=pandas.array([None] * 200, dtype="string"))
+    log = bopl.BanditLog.from_frame(frame, **ROLES, context=["age", "note"])
+    assert log.schema.categorical == ("note",)
+    probability = policy.fit(log).predict_proba(frame)
+    layout = policy.layout_ if isinstance(policy, LoggingPolicy) else policy.network_.scaling.layout
+    assert (layout.category.tolist(), layout.n_categories.tolist()) == ([1], [0])
+    policy.save(tmp_path / "policy.bopl")
+    np.testing.assert_array_equal(bopl.load(tmp_path / "policy.bopl").predict_proba(frame), probability)
 
 
 @pytest.mark.parametrize("policy", policies(), ids=lambda policy: type(policy).__name__)

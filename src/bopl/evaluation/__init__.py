@@ -9,9 +9,9 @@ from bopl._lazy import lazy_modules
 
 if TYPE_CHECKING:
     from bopl.evaluation.accumulate import ValueAccumulator as ValueAccumulator
+    from bopl.evaluation.beta_ips import BetaIPS as BetaIPS
     from bopl.evaluation.estimator import IPS as IPS
     from bopl.evaluation.estimator import SNIPS as SNIPS
-    from bopl.evaluation.estimator import BetaIPS as BetaIPS
     from bopl.evaluation.estimator import ClippedIPS as ClippedIPS
     from bopl.evaluation.estimator import Estimator as Estimator
     from bopl.evaluation.estimator import MeanEstimator as MeanEstimator
@@ -51,7 +51,8 @@ __all__, __getattr__, __dir__ = lazy_modules(
     __name__,
     {
         "accumulate": "ValueAccumulator",
-        "estimator": "BetaIPS ClippedIPS Estimator IPS MeanEstimator Need SNIPS",
+        "beta_ips": "BetaIPS",
+        "estimator": "ClippedIPS Estimator IPS MeanEstimator Need SNIPS",
         "estimator_registry": "ESTIMATORS register_estimator",
         "interval": "Evidence Interval",
         "interval_registry": "INTERVALS register_interval",

@@ -39,7 +39,7 @@ class Books:
         log: BanditLog,  # the first part
         *,
         unit: float,  # of the main reward
-        is_whole: bool,  # whether the log is the whole
+        settles: bool,  # whether what is chosen here is chosen for every part
         n_samples: int,  # of the whole log
     ) -> None:
         self.question, self.estimators, self.n_actions = question, estimators, log.n_actions
@@ -53,7 +53,7 @@ class Books:
         for name in (one.reward for one in question.guards):
             reward = other_reward(log, name)
             guard_unit = reward_unit(reward)
-            if is_whole or not guard.is_tuned_for_rounding:
+            if settles or not guard.is_tuned_for_rounding:
                 own = guard.tuned(Pilot(Terms(np.ones(1), in_unit(reward[:1], guard_unit)), n_samples))
             else:
                 own = guard

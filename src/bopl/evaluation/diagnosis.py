@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from bopl._trust import MAX_WEIGHT_SKEWNESS
+from bopl._trust import MAX_WEIGHT_SKEWNESS, MIN_TOGETHER
 from bopl._typing import BoolArray, FloatArray, IntArray
-from bopl._weight import deciding_share, mean_weight_gap, mean_weight_z, tail_index, top_share
+from bopl._weight import deciding_share, mean_weight_gap, mean_weight_z, rewarded_groups, tail_index, top_share
 from bopl.evaluation.estimator import Estimator
 from bopl.evaluation.moments import GroupSum, MomentSum, SampleSums
 from bopl.evaluation.sample_terms import Terms
@@ -50,11 +50,21 @@ class WeightFacts:
     n_groups: int | None  # groups of dependent samples
     # Effective groups that tell the policy from the logging policy, as `differing` counts samples.
     differing_groups: float | None = None
+    # Effective groups with rewards that decide, as `rewarded` and `corrected` count samples; None where the samples of
+    # a group were drawn one by one.
+    rewarded_groups: float | None = None
+    corrected_groups: float | None = None
     reward_share: float = 1.0  # share of the samples that carry the variance of the rewards; 0 if all are the same
     # Mean weight of the policy that takes every eligible action alike, and how many standard errors it is from 1: off
     # only if the propensities are.
     uniform_mean: float = 1.0
     uniform_z: float = 0.0
+
+    def rewarded_under(self, estimator: Estimator) -> tuple[float, float | None]:
+        """Return the effective samples, and groups, with rewards that decide."""
+        if estimator.needs_model:
+            return self.corrected, self.corrected_groups
+        return self.rewarded, self.rewarded_groups
 
     def missing_from(self, estimator: Estimator) -> float:
         """Return the missing mass that an estimator takes for nothing, unless it is self-normalised."""
@@ -158,23 +168,29 @@ class DecidingRewards:
 
     def __init__(self) -> None:
         self.reward = self.corrected = MomentSum.empty(1)
-        self.groups: GroupSum | None = None  # sums of ``|w - w'|``
+        # Sums of ``|w - w'|``, of ``w - w'``, and of the products of the first with the rewards.
+        self.groups: GroupSum | None = None
+        self.square_gap = 0.0
 
-    def add(self, gap: FloatArray, terms: Terms, group: IntArray | None) -> None:
-        """Add samples that tell the two apart by ``gap``."""
-        if group is not None:
-            self.groups = self.groups or GroupSum(1)
-            self.groups.add(gap[:, None], group)
-        self.reward = self.reward + MomentSum.of(terms.reward[:, None], gap)
+    def add(self, difference: FloatArray, terms: Terms, group: IntArray | None) -> None:
+        """Add samples whose weights differ by so much, ``w - w'``."""
+        gap = np.abs(difference)
+        self.square_gap += float((gap**2).sum())
+        columns = [terms.reward]
         if terms.policy_reward_hat is not None:
-            left = terms.reward - terms.policy_reward_hat
-            self.corrected = self.corrected + MomentSum.of(left[:, None], gap)
+            columns.append(terms.reward - terms.policy_reward_hat)
+            self.corrected = self.corrected + MomentSum.of(columns[1][:, None], gap)
+        self.reward = self.reward + MomentSum.of(terms.reward[:, None], gap)
+        if group is not None:
+            self.groups = self.groups or GroupSum(2 + len(columns))
+            self.groups.add(np.column_stack([gap, difference, *(gap * column for column in columns)]), group)
 
     def merge(self, other: DecidingRewards) -> None:
         """Add the sums of another shard."""
         self.reward, self.corrected = self.reward + other.reward, self.corrected + other.corrected
+        self.square_gap += other.square_gap
         if other.groups is not None:
-            self.groups = self.groups or GroupSum(1)
+            self.groups = self.groups or GroupSum(other.groups.n_moments)
             self.groups.merge(other.groups)
 
     @property
@@ -185,6 +201,19 @@ class DecidingRewards:
         apart = self.groups.total[:, 0]
         square = float((apart**2).sum())
         return float(apart.sum()) ** 2 / square if square > 0.0 else 0.0
+
+    def rewarded_groups(self, *, has_model: bool = False) -> float | None:
+        """Return the effective groups with rewards that decide; None without groups whose samples were drawn together.
+
+        Where each sample has a draw of its own, ``w - w'`` adds up to nearly nothing in a group, whatever its rewards
+        have in common: its samples are then counted one by one (`share`).
+        """
+        if self.groups is None:
+            return None
+        apart, difference, *rewards = self.groups.total.T
+        if float((difference**2).sum()) < MIN_TOGETHER * self.square_gap:
+            return None
+        return rewarded_groups(apart, rewards[-1] if has_model else rewards[0])
 
     def share(self, of_all: float, *, has_model: bool = False) -> float:
         """Return the share of the samples that carry the variance of the rewards, given that of the whole log."""
@@ -243,7 +272,7 @@ class WeightTotals:
         weight = terms.importance_weight
         contribution = weight * np.abs(terms.reward)
         gap = np.abs(weight - 1.0)
-        self.deciding.add(gap, terms, group)
+        self.deciding.add(weight - 1.0, terms, group)
         self.weight.add(weight[:, None], group)
         self.gap += float(gap.sum())
         self.max = max(self.max, float(weight.max()))
@@ -310,6 +339,8 @@ class WeightTotals:
             trained_share=trained_share,
             n_groups=None if self.weight.groups is None else self.weight.groups.n_groups,
             differing_groups=self.deciding.n_groups,
+            rewarded_groups=self.deciding.rewarded_groups(),
+            corrected_groups=self.deciding.rewarded_groups(has_model=True),
             reward_share=reward_share,
             uniform_mean=uniform[0],
             uniform_z=uniform[1],

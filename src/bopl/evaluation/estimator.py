@@ -286,20 +286,38 @@ class ClippedIPS(IPS):
 
 
 @dataclass(frozen=True)
-class SNIPS(Estimator):
-    """Self-normalised IPS, ``sum(w · r) / sum(w)`` (Swaminathan and Joachims, 2015); uplift: less ``mean(r)``.
+class CentredEstimator(Estimator):
+    """An estimator that moves by as much as all rewards do, and so may look at ``ρ = r - origin``, one of the rewards.
 
-    Moments are ``((w - 1) ρ, w, ρ)`` with ``ρ = r - origin``. The estimate does not depend on the origin, one of the
-    rewards, but a constant reward is then estimated without rounding, and so with an interval of zero width.
+    The estimate does not depend on the origin, but the sums of squares and higher powers that intervals are made of
+    keep their digits where rewards are far from zero, and a constant reward is estimated without rounding, with an
+    interval of zero width.
     """
 
     origin: float | None = None
 
-    name: ClassVar[str] = "snips"
-    is_monotone_in_weight: ClassVar[bool] = True
     is_unbiased: ClassVar[bool] = False
     is_tuned_for_rounding: ClassVar[bool] = True
     shifts_with_rewards: ClassVar[bool] = True
+
+    def tuned(self, pilot: Pilot) -> CentredEstimator:
+        """Take the first reward for the origin."""
+        return self if self.origin is not None else replace(self, origin=float(pilot.terms.reward[0]))
+
+    def centred(self, reward: FloatArray) -> FloatArray:
+        """Return the rewards less the origin."""
+        return reward - (self.origin or 0.0)
+
+
+@dataclass(frozen=True)
+class SNIPS(CentredEstimator):
+    """Self-normalised IPS, ``sum(w · r) / sum(w)`` (Swaminathan and Joachims, 2015); uplift: less ``mean(r)``.
+
+    Moments are ``((w - 1) ρ, w, ρ)``.
+    """
+
+    name: ClassVar[str] = "snips"
+    is_monotone_in_weight: ClassVar[bool] = True
     priority: ClassVar[int] = 15
     is_default: ClassVar[bool] = True
     title: ClassVar[str] = "Self-normalised IPS"
@@ -307,13 +325,9 @@ class SNIPS(Estimator):
         "Like IPS, divided by the sum of the weights. Usually narrower, and blind to a constant added to all rewards."
     )
 
-    def tuned(self, pilot: Pilot) -> SNIPS:
-        """Take the first reward for the origin."""
-        return self if self.origin is not None else replace(self, origin=float(pilot.terms.reward[0]))
-
     def moments(self, terms: Terms) -> FloatArray:
         """Return ``((w - 1) ρ, w, ρ)``."""
-        centred = terms.reward - (self.origin or 0.0)
+        centred = self.centred(terms.reward)
         return np.column_stack([(terms.importance_weight - 1.0) * centred, terms.importance_weight, centred])
 
     def value(self, mean: FloatArray) -> FloatArray:
@@ -334,64 +348,6 @@ class SNIPS(Estimator):
         inverse = 1.0 / mean[1] if mean[1] > 0.0 else np.nan
         uplift = (mean[0] - (mean[1] - 1.0) * mean[2]) * inverse
         return np.array([inverse, -(mean[2] + uplift) * inverse, -(mean[1] - 1.0) * inverse])
-
-
-@dataclass(frozen=True)
-class BetaIPS(Estimator):
-    """IPS with the optimal baseline: ``mean(w r) - beta (mean(w) - 1)``, ``beta = Cov(w r, w) / Var(w)``.
-
-    ``mean(w) - 1`` has expectation zero, so any beta leaves the estimate consistent; this one has the least variance
-    (Gupta et al., 2024; Owen, 2013, ch. 8.9). Moments are ``(w r, u, w r u, u², u r)`` with ``u = w - 1``.
-    """
-
-    name: ClassVar[str] = "beta_ips"
-    is_unbiased: ClassVar[bool] = False  # of order 1/n: beta is estimated from the same samples
-    shifts_with_rewards: ClassVar[bool] = True
-    priority: ClassVar[int] = 20
-    title: ClassVar[str] = "IPS with the best baseline"
-    about: ClassVar[str] = "Like IPS, less the part of its noise that the weights themselves explain."
-
-    def moments(self, terms: Terms) -> FloatArray:
-        """Return ``(w r, u, w r u, u², u r)``."""
-        excess = terms.importance_weight - 1.0
-        weighted = terms.importance_weight * terms.reward
-        return np.column_stack([weighted, excess, weighted * excess, excess**2, excess * terms.reward])
-
-    def value(self, mean: FloatArray) -> FloatArray:
-        """Return ``mean(w r) - beta · mean(u)``."""
-        return mean[..., 0] - self.beta(mean) * mean[..., 1]
-
-    def uplift(self, mean: FloatArray) -> FloatArray:
-        """Return ``mean(u r) - beta · mean(u)``."""
-        return mean[..., 4] - self.beta(mean) * mean[..., 1]
-
-    def beta(self, mean: FloatArray) -> FloatArray:
-        """Return ``Cov(w r, u) / Var(u)``; 0 if all weights are equal."""
-        covariance, variance = self._second_moments(mean)
-        return np.where(variance > 0.0, ratio(covariance, variance), 0.0)
-
-    def value_gradient(self, mean: FloatArray) -> FloatArray:
-        """Return the derivatives, beta's included."""
-        return np.array([1.0, 0.0, 0.0, 0.0, 0.0]) + self._baseline_gradient(mean)
-
-    def uplift_gradient(self, mean: FloatArray) -> FloatArray:
-        """Return the derivatives, beta's included."""
-        return np.array([0.0, 0.0, 0.0, 0.0, 1.0]) + self._baseline_gradient(mean)
-
-    @staticmethod
-    def _second_moments(mean: FloatArray) -> tuple[FloatArray, FloatArray]:
-        variance = mean[..., 3] - mean[..., 1] ** 2
-        rounding = 1e-13 * mean[..., 3]  # what is left of the variance of equal weights after subtraction
-        return mean[..., 2] - mean[..., 0] * mean[..., 1], np.where(variance > rounding, variance, 0.0)
-
-    def _baseline_gradient(self, mean: FloatArray) -> FloatArray:
-        """Return the derivatives of ``-beta · mean(u)``."""
-        covariance, variance = (float(part) for part in self._second_moments(mean))
-        if variance == 0.0:
-            return np.zeros(5)
-        beta, excess = covariance / variance, mean[1]
-        of_beta = np.array([-excess, 2.0 * excess * beta - mean[0], 1.0, -beta, 0.0]) / variance
-        return -excess * of_beta - np.array([0.0, beta, 0.0, 0.0, 0.0])
 
 
 def ratio(numerator: FloatArray, denominator: FloatArray) -> FloatArray:

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 from bopl._registry import Registry, required_settings, with_defaults
 from bopl._settings import check_choice
-from bopl.evaluation.estimator import IPS, SNIPS, BetaIPS, ClippedIPS, Estimator, Need
+from bopl.evaluation.beta_ips import BetaIPS
+from bopl.evaluation.estimator import IPS, SNIPS, ClippedIPS, Estimator, Need
 from bopl.evaluation.model_based import DirectMethod, DoublyRobust, SelfNormalisedDR, ShrinkageDR, SwitchDR
 
 if TYPE_CHECKING:

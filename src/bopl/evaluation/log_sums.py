@@ -91,12 +91,13 @@ class LogSums:
 
 
 def sum_part(
-    task: EvaluationTask, sources: Sources, first_row: int, books: Books | None = None, *, is_whole: bool = False
+    task: EvaluationTask, sources: Sources, first_row: int, books: Books | None = None, *, settles: bool = False
 ) -> LogSums:
     """Return the sums of a part of a log; one that fails on the way leaves nothing behind.
 
     ``first_row`` is the number of the part's first sample in the whole log. ``books`` are those of an earlier part,
-    which chose units and settings for all; by default this part chooses them. ``is_whole``: the part is the whole log.
+    which chose units and settings for all; by default this part chooses them. ``settles``: no other part
+    chooses any, as shards that were begun apart do.
     """
     log = sources.log
     for estimator in task.estimators:
@@ -104,7 +105,7 @@ def sum_part(
     unit = reward_unit(log.reward) if books is None else books.main.unit
     sources = replace(sources, unit=unit)
     sums = LogSums(
-        _new_books(task, sources, is_whole) if books is None else books.empty(),
+        _new_books(task, sources, settles) if books is None else books.empty(),
         log.propensity_source,
         log.actions.tolist(),
         sources.logging is not None,
@@ -136,7 +137,7 @@ def add_part(task: EvaluationTask, sums: LogSums | None, sources: Sources, first
     return sums
 
 
-def _new_books(task: EvaluationTask, sources: Sources, is_whole: bool) -> Books:
+def _new_books(task: EvaluationTask, sources: Sources, settles: bool) -> Books:
     """Return empty books, with units and settings chosen from the first part."""
     log, interval = sources.log, task.interval
     if log.segment is not None and interval.is_bound:
@@ -144,13 +145,13 @@ def _new_books(task: EvaluationTask, sources: Sources, is_whole: bool) -> Books:
     n_samples = log.n_samples if task.n_samples is None else task.n_samples
     tuned = [
         [
-            one if one.is_tuned_for_rounding and not is_whole else one.tuned(pilot)  # shards need one setting
+            one if one.is_tuned_for_rounding and not settles else one.tuned(pilot)  # shards need one setting
             for one in task.estimators
         ]
         for pilot in (_pilot(task, sources, position, n_samples) for position in range(len(task.policies)))
     ]
     guard = guard_estimator(task.estimators)
-    return Books(task.question, tuned, guard, log, unit=sources.unit, is_whole=is_whole, n_samples=n_samples)
+    return Books(task.question, tuned, guard, log, unit=sources.unit, settles=settles, n_samples=n_samples)
 
 
 def _pilot(task: EvaluationTask, sources: Sources, position: int, n_samples: int) -> Pilot:

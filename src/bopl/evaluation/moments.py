@@ -12,6 +12,7 @@ from bopl._typing import FloatArray, IntArray
 # Rewards are summed up in a unit in which sums of their fourth powers neither overflow nor vanish.
 STEP = 100  # units are powers of 2**STEP, so that nearly all logs, and shards of one log, have the unit 1
 MAX_EXPONENT = 1000
+LEFT = 1e-13  # of a sum of squares, where its terms cancel: less is rounding, and says nothing of how little scatters
 
 
 @dataclass(frozen=True)
@@ -138,8 +139,9 @@ class MomentSum:
         """Return the spread of ``gradient · mean`` for independent samples."""
         left, right = pair_indices(len(gradient))
         by_pair = gradient[left] * gradient[right] * np.where(left == right, 1.0, 2.0)
+        size = np.abs(gradient)
         return Spread.of_sums(
-            float(gradient @ self.scatter @ gradient),
+            max(float(gradient @ self.scatter @ gradient), LEFT * float(size @ np.abs(self.scatter) @ size)),
             float(by_pair @ self.third @ gradient),
             float(by_pair @ self.fourth @ by_pair),
             self.n_samples,

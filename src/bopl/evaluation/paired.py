@@ -24,6 +24,7 @@ from bopl.evaluation.verdict import (
     Case,
     Goal,
     compare_bounds,
+    few_rewarded_groups,
     few_rewards,
     find_complaint,
     lopsided_groups,
@@ -87,8 +88,9 @@ class PairTotals:
         """Add some rows."""
         self.sums.add(self.estimator.paired_moments(first, second), group)
         self.rounding.add(0, self.estimator, [first, second], self.estimator.paired_moments, self.sums.mean)
-        gap = np.abs(first.importance_weight - second.importance_weight)
-        self.deciding.add(gap, first, group)
+        difference = first.importance_weight - second.importance_weight
+        self.deciding.add(difference, first, group)
+        gap = np.abs(difference)
         self.gap += float(gap.sum())
         self.square_gap += float((gap**2).sum())
 
@@ -137,9 +139,12 @@ class PairTotals:
         if lopsided is not None:
             return lopsided
         sizes = (self.differing, *(case.facts.ess for case in cases))
-        share = self.deciding.share(cases[0].facts.reward_share, has_model=cases[0].estimator.needs_model)
+        has_model = cases[0].estimator.needs_model
+        share = self.deciding.share(cases[0].facts.reward_share, has_model=has_model)
         few = few_rewards(min(sizes) * share, interval)
-        return None if few is None else f"Of the rewards that tell the two apart {few}: no interval can be relied on."
+        if few is None:
+            return few_rewarded_groups(self.deciding.rewarded_groups(has_model=has_model), interval)
+        return f"Of the rewards that tell the two apart {few}: no interval can be relied on."
 
 
 def paired_allowance(cases: tuple[Case, Case]) -> Allowance:

@@ -143,7 +143,8 @@ def _summed(share: _Share, spec: PieceSpec, task: EvaluationTask, books: Books |
 
 
 def _sums_of(share: _Share, part: BanditLog, task: EvaluationTask, books: Books | None) -> LogSums:
-    return sum_part(task, task.read(part, share.policies or None, part.group), share.piece.offset, books)
+    sources = task.read(part, share.policies or None, part.group)
+    return sum_part(task, sources, share.piece.offset, books, settles=books is None)
 
 
 def evaluate_parquet(

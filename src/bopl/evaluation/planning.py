@@ -13,9 +13,10 @@ from scipy.special import ndtri
 from bopl._policy_reader import read_policy, row_blocks
 from bopl._settings import check_flag, check_number
 from bopl._table import Record, Tabular, column_texts
-from bopl._trust import MIN_ESS, MIN_GROUPS, min_rewarded
+from bopl._trust import MIN_ESS, MIN_GROUPS, min_rewarded, min_rewarded_groups
 from bopl._typing import FloatArray
 from bopl._weight import effective_sample_size, importance_weights, rewarded_sample_size
+from bopl.evaluation.diagnosis import DecidingRewards
 from bopl.evaluation.estimator import SNIPS
 from bopl.evaluation.moments import SampleSums, in_unit, reward_unit
 from bopl.evaluation.sample_terms import Pilot, Terms
@@ -218,6 +219,11 @@ def _least_samples(log: BanditLog, terms: Terms, confidence: float, power: float
     ]
     if log.group is not None:
         sizes.append((MIN_GROUPS, len(np.unique(log.group))))
+        deciding = DecidingRewards()
+        deciding.add(weight - 1.0, terms, log.group)
+        n_groups = deciding.rewarded_groups()
+        if n_groups is not None:
+            sizes.append((min_rewarded_groups((1.0 - confidence) / 2.0), n_groups))
     z = max(float(ndtri(power)), 0.0)
     ratios = [((z + math.sqrt(z**2 + 4.0 * limit)) / 2.0) ** 2 / size if size else math.inf for limit, size in sizes]
     return log.n_samples * max(ratios)

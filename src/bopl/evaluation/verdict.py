@@ -22,6 +22,7 @@ from bopl._trust import (
     SAME_POLICY,
     is_mean_off,
     min_rewarded,
+    min_rewarded_groups,
 )
 from bopl._weight import mean_weight_gap
 from bopl.evaluation.diagnosis import WeightFacts
@@ -35,7 +36,6 @@ DECIDED = (BETTER, WORSE)
 KEPT, BROKEN, UNDECIDED = "kept", "broken", "undecided"  # of a guard
 MENTIONED = 1e-3  # share of a policy's choices that were never taken: below, what they may earn is not worth a sentence
 NEGLIGIBLE = 1e-3  # of what the logging policy earns: a difference that hardly anybody would act on
-
 LOGGING = "the logging policy"
 SOURCE_NOTES = {
     "estimated": " It rests on estimated propensities: wrong if the logging policy looked at more than the context.",
@@ -47,6 +47,7 @@ MISMATCHED = (
     "other, or one was trained on rows of the other, and the propensities of their mixture are wrong. Take those with "
     "which each sample was logged."
 )
+FEW_GROUPS = "too few to tell how much groups differ, so the interval cannot be relied on."
 MODEL_ALONE = (
     "This is the opinion of a reward model: nothing checks it against what the policy's choices earned, and its error "
     "shows in no interval. Add 'dr', which corrects the model by the logged rewards, or 'snips', which needs none."
@@ -186,10 +187,7 @@ def _weight_complaint(case: Case, is_paired: bool) -> str | None:
         return None  # of the logging policy nothing has to be inferred
     if not is_bound and facts.n_groups is not None and facts.n_groups < MIN_GROUPS:
         # Before the mean weight: its standard error comes from the groups.
-        return (
-            f"The {samples} has {facts.n_groups} groups, fewer than {MIN_GROUPS}: too few to tell how much groups "
-            "differ, so the interval cannot be relied on."
-        )
+        return f"The {samples} has {facts.n_groups} groups, fewer than {MIN_GROUPS}: {FEW_GROUPS}"
     if case.source == "mismatched":
         return MISMATCHED
     lopsided = None if is_bound or is_paired else lopsided_groups(facts.differing_groups)
@@ -211,8 +209,7 @@ def lopsided_groups(n_groups: float | None) -> str | None:
         return None
     return (
         f"A few large groups decide: those that tell the two policies apart are worth {n_groups:.0f} of equal size, "
-        f"fewer than {MIN_EQUAL_GROUPS:.0f}: too few to tell how much groups differ, so the interval cannot be relied "
-        "on."
+        f"fewer than {MIN_EQUAL_GROUPS:.0f}: {FEW_GROUPS}"
     )
 
 
@@ -273,10 +270,10 @@ def _tail_complaint(facts: WeightFacts) -> str | None:
 
 def _reward_complaint(case: Case) -> str | None:
     facts = case.facts
-    rewarded = facts.corrected if case.estimator.needs_model else facts.rewarded
+    rewarded, n_groups = facts.rewarded_under(case.estimator)
     few = few_rewards(rewarded, case.interval)
     if few is None:
-        return None
+        return few_rewarded_groups(n_groups, case.interval)
     if facts.differing < 0.5 * facts.ess:
         return (
             f"The policy differs from the logging policy in few samples (worth {facts.differing:.0f}); of their "
@@ -285,6 +282,15 @@ def _reward_complaint(case: Case) -> str | None:
     is_local = rewarded < 0.5 * facts.reward_share * min(facts.ess, facts.differing)
     where = "Where the policy differs from the logging policy, rewards" if is_local else "Rewards"
     return f"{where} are rare or very unequal, and {few}: the interval cannot be relied on."
+
+
+def few_rewarded_groups(n_groups: float | None, interval: Interval) -> str | None:
+    """Return the complaint that the rewards of a few groups decide, or None if those of enough do."""
+    least = min_rewarded_groups(interval.delta)
+    if n_groups is None or n_groups >= least:
+        return None
+    worth = f"{n_groups:.0f} of equal size, fewer than {least:.0f}"
+    return f"Few groups have the rewards that decide. They are worth {worth}: {FEW_GROUPS}"
 
 
 def few_rewards(rewarded: float, interval: Interval) -> str | None:

@@ -171,7 +171,7 @@ def _evaluate_whole(log: BanditLog, task: EvaluationTask, confounding: bool | No
     if confounding is not None:
         check_flag("confounding", confounding)
     sources = task.read(log)
-    sums = sum_part(task, sources, 0, is_whole=True)
+    sums = sum_part(task, sources, 0, settles=True)
     evaluation = conclude(task, sums)
     asks = log.has_estimates if confounding is None else confounding
     return with_confounding(evaluation, task, sums, replace(sources, unit=sums.books.main.unit)) if asks else evaluation

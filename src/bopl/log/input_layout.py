@@ -136,8 +136,7 @@ def category_sizes(log: BanditLog) -> dict[int, int]:
     """Return how many categories there are in each column of a log's contexts that holds positions of some."""
     if log.schema is None:
         return {}
-    position = {name: column for column, name in enumerate(log.schema.feature_names)}
-    return {position[name]: len(log.schema.categories[name]) for name in log.schema.categorical if name in position}
+    return {place.start: len(column.texts) for column, place in log.schema.places() if column.kind == "category"}
 
 
 def unpack_layout(arrays: Mapping[str, AnyArray], n_features: int) -> InputLayout:
