@@ -413,7 +413,7 @@ def test_betting_is_refused_where_only_the_mixture_of_the_loggers_is_right():
     own = np.where(logger == "a", by_logger["a"], by_logger["b"])
     log = bopl.BanditLog(np.ones((2000, 1)), action, action.astype(float), own).balanced(logger, by_logger)
     policy = np.tile([0.4, 0.6], (2000, 1))
-    with pytest.raises(ValueError, match="several loggers are only together; use 'log_smoothing'"):
+    with pytest.raises(ValueError, match="several loggers are right only on average: use 'log_smoothing'"):
         bopl.evaluate(log, policy, estimators="ips", interval="betting")
     for interval in ("log_smoothing", "empirical_bernstein"):
         row = bopl.evaluate(log, policy, estimators="ips", interval=interval).row()
