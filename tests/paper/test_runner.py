@@ -238,10 +238,11 @@ def test_a_run_whose_time_is_up_ends_its_workers_and_says_what_is_left(tmp_path,
 
 
 ENDLESS = """
-import logging, sys, pathlib
+import logging, signal, sys, pathlib
 from bopl_paper.task import Task
 from bopl_paper.runner import run_plan
 if __name__ == '__main__':
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)  # under nohup it would be ignored, and the run go on to its end
     settings = {'n_rounds': 100000, 'max_depth': 4, 'min_child_weight': 5}
     tasks = [Task('digits', 'logging', (0,)), Task('digits', 'bopl-regr', (0,), settings)]
     logging.basicConfig(level=logging.INFO, stream=sys.stdout, format='%(message)s')
