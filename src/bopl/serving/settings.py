@@ -52,7 +52,8 @@ class LoopSettings:
         "File with the bearer token that requests must carry; the variable BOPL_TOKEN does the same.", None
     )
     allowed_hosts: tuple[str, ...] = _about(
-        "Host names that requests may use besides host and localhost; without a token, others are refused.",
+        "Names that requests may be sent to, besides host, localhost and IP addresses; without a token, others are "
+        "refused.",
         (),
     )
     max_body_bytes: int = _about("Maximum size of a request; larger ones are refused.", 65_536)
